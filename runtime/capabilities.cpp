@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/capabilities.h"
+
+#include <algorithm>
+
+namespace vkf {
+
+void Capabilities::clamp_to_minimum() {
+    const Capabilities floor;  // the defaults are the guarantees (Vulkan 1.1, "Required Limits")
+    max_invocations = std::min(max_invocations, floor.max_invocations);
+    for (std::size_t i = 0; i < 3; ++i) {
+        max_group_size[i] = std::min(max_group_size[i], floor.max_group_size[i]);
+        max_groups[i] = std::min(max_groups[i], floor.max_groups[i]);
+    }
+    shared_memory = std::min(shared_memory, floor.shared_memory);
+    push_constants = std::min(push_constants, floor.push_constants);
+    storage_buffers = std::min(storage_buffers, floor.storage_buffers);
+    storage_alignment = std::max(storage_alignment, floor.storage_alignment);
+    storage_range = std::min(storage_range, floor.storage_range);
+    max_allocation = std::min(max_allocation, floor.max_allocation);
+    subgroup_size = 0;
+    subgroup_arithmetic = false;
+    storage_16bit = false;
+    arithmetic_16bit = false;
+    storage_8bit = false;
+    unified_memory = false;
+    minimum_profile = true;
+}
+
+}  // namespace vkf

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types of tensors, in files and on the device.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace vkf {
+
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
+
+/// Bytes of one element.
+constexpr std::uint32_t size_of(DType type) {
+    switch (type) {
+        case DType::f64:
+        case DType::i64: return 8;
+        case DType::f32:
+        case DType::i32: return 4;
+        case DType::f16:
+        case DType::bf16:
+        case DType::i16: return 2;
+        case DType::i8:
+        case DType::u8:
+        case DType::boolean: return 1;
+    }
+    return 0;
+}
+
+/// The name as safetensors writes it ("F32", "BF16", ...).
+constexpr std::string_view name_of(DType type) {
+    switch (type) {
+        case DType::f64: return "F64";
+        case DType::f32: return "F32";
+        case DType::f16: return "F16";
+        case DType::bf16: return "BF16";
+        case DType::i64: return "I64";
+        case DType::i32: return "I32";
+        case DType::i16: return "I16";
+        case DType::i8: return "I8";
+        case DType::u8: return "U8";
+        case DType::boolean: return "BOOL";
+    }
+    return "?";
+}
+
+}  // namespace vkf

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one exception type of the library.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "export.h"
+
+namespace vkf {
+
+/// What went wrong, and where: `where()` names the op, tensor or file; `result()` is the VkResult, 0 when Vulkan was not asked.
+class VKF_API Error : public std::runtime_error {
+public:
+    explicit Error(const std::string& what, std::string where = {}, int result = 0);
+    ~Error() override;  // out of line: one home for the type's identity across shared libraries
+
+    const std::string& where() const noexcept { return where_; }
+    int result() const noexcept { return result_; }
+
+private:
+    std::string where_;
+    int result_ = 0;
+};
+
+}  // namespace vkf

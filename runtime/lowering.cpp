@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/op.h"
+
+#include <algorithm>
+
+namespace vkf {
+
+std::int64_t Lowering::max_of(const Dim& dim) const {
+    if (dim.is_constant()) {
+        return dim.constant();
+    }
+    std::vector<std::int64_t> maxima;
+    for (const SymbolInfo& s : symbols_) {
+        maxima.push_back(s.max);
+    }
+    return dim.eval(maxima);
+}
+
+std::uint64_t Lowering::bytes_of(ValueId id) const {
+    const ValueInfo& v = values_[id];
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i < v.shape.size(); ++i) {
+        last += static_cast<std::uint64_t>((max_of(v.shape[i]) - 1) * max_of(v.strides[i]));
+    }
+    return (last + 1) * size_of(dtype(id));
+}
+
+ValueId Lowering::slice(ValueId id, std::size_t dim, std::int64_t start, std::int64_t length) {
+    ValueInfo v = values_[id];
+    v.offset = v.offset + Dim(start) * v.strides[dim];
+    v.shape[dim] = Dim(length);
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
+std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
+    const std::uint64_t room = device_.storage_range - std::min(device_.storage_range, device_.storage_alignment);
+    const std::uint64_t bytes = bytes_of(id);
+    if (bytes <= room) {
+        return {id};
+    }
+    const std::int64_t size = values_[id].shape[dim].constant();
+    const std::uint64_t step = static_cast<std::uint64_t>(values_[id].strides[dim].constant()) * size_of(dtype(id));
+    const std::int64_t fit = step == 0 ? 0 : static_cast<std::int64_t>(room / step);
+    if (fit < 1 || !values_[id].shape[dim].is_constant()) {
+        throw Error("a tensor of " + std::to_string(bytes) + " bytes is larger than the " + std::to_string(device_.storage_range) +
+                        " bytes one storage buffer may have on this device, and cannot be cut",
+                    node_->label);
+    }
+    std::vector<ValueId> out;
+    for (std::int64_t start = 0; start < size; start += fit) {
+        out.push_back(slice(id, dim, start, std::min(fit, size - start)));
+    }
+    return out;
+}
+
+ValueId Lowering::scratch(DType dtype, const Shape& shape) {
+    storages_.push_back({StorageKind::intermediate, node_->label + ".scratch", dtype, shape, nullptr});
+    ValueInfo v;
+    v.storage = static_cast<StorageId>(storages_.size() - 1);
+    v.shape = shape;
+    v.strides = contiguous_strides(shape);
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
+Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
+                             std::vector<std::uint32_t> words) {
+    if (bindings.size() > device_.storage_buffers) {
+        throw Error(std::to_string(bindings.size()) + " storage buffers are needed, the device has " +
+                        std::to_string(device_.storage_buffers) + " a stage",
+                    node_->label);
+    }
+    Dispatch d;
+    d.node = id_;
+    d.kernels = std::move(kernels);
+    d.bindings = bindings;
+    d.encode = encode;
+    d.words = std::move(words);
+    out_.push_back(std::move(d));
+    return out_.back();
+}
+
+}  // namespace vkf
