@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A named tensor in host memory that someone else owns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dtype.h"
+
+namespace vkf {
+
+/// Row-major, outermost dimension first, little-endian, without gaps: `data` holds product(shape) elements.
+/// An empty shape is a scalar. `data` need not be aligned to the element: read it with memcpy.
+struct HostTensor {
+    std::string name;
+    DType dtype = DType::f32;
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> data;
+};
+
+/// Bytes of a tensor; nothing if a size is negative or the bytes pass what 64 signed bits count. A size of 0 hides no
+/// overflow of the others, so that strides computed from an accepted shape cannot overflow either.
+constexpr std::optional<std::uint64_t> byte_size(DType dtype, std::span<const std::int64_t> shape) {
+    std::uint64_t bytes = size_of(dtype);
+    bool empty = false;
+    for (const std::int64_t size : shape) {
+        if (size < 0) return std::nullopt;
+        if (size == 0) {
+            empty = true;
+            continue;
+        }
+        const auto factor = static_cast<std::uint64_t>(size);
+        if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / factor) return std::nullopt;
+        bytes *= factor;
+    }
+    return empty ? 0 : bytes;
+}
+
+}  // namespace vkf

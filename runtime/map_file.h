@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file as read-only memory: weights go from the page cache to the device without a copy of ours in between.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "export.h"
+
+namespace vkf {
+
+/// Maps a whole regular file read-only; unmaps when destroyed. Moving keeps the address, so spans stay valid.
+/// Whoever shortens the file while it is mapped breaks the contract: the system may then end the process on access.
+class VKF_API MappedFile {
+public:
+    MappedFile() = default;
+
+    /// Throws Error, its where() naming the file, if it is missing, unreadable or not a regular file.
+    explicit MappedFile(const std::filesystem::path& path);
+
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+    ~MappedFile();
+
+    /// Empty for an empty file. Page-aligned otherwise.
+    std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+private:
+    void unmap() noexcept;
+
+    std::span<const std::byte> bytes_;
+};
+
+/// The path as UTF-8, for messages.
+VKF_API std::string utf8_name(const std::filesystem::path& path);
+
+}  // namespace vkf
