@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# The software devices that tests run on: which are here, and how a test is pointed at one.
+file(GLOB lavapipe_icds /usr/local/share/vulkan/icd.d/lvp_icd*.json /usr/share/vulkan/icd.d/lvp_icd*.json
+    /etc/vulkan/icd.d/lvp_icd*.json)
+set(lavapipe_icd "")
+foreach(icd ${lavapipe_icds})  # one file an architecture; newer Mesa has one for all
+    if(NOT lavapipe_icd AND icd MATCHES "lvp_icd(\\.${CMAKE_SYSTEM_PROCESSOR})?\\.json$")
+        set(lavapipe_icd "${icd}")
+    endif()
+endforeach()
+get_filename_component(build_root "${PROJECT_BINARY_DIR}/.." ABSOLUTE)
+
+set(VKFORMER_LAVAPIPE "${lavapipe_icd}" CACHE FILEPATH "lavapipe's Vulkan manifest (lvp_icd.*.json)")
+set(VKFORMER_SWIFTSHADER "${build_root}/swiftshader/vk_swiftshader_icd.json" CACHE FILEPATH "SwiftShader's Vulkan manifest")
+
+# Paths of the manifests that exist. A missing one is said aloud: its tests are not there.
+set(drivers "")
+set(driver_names "")
+foreach(name lavapipe swiftshader)
+    string(TOUPPER "VKFORMER_${name}" variable)
+    if(CMAKE_CROSSCOMPILING)
+        continue()
+    elseif(NOT "${${variable}}" STREQUAL "" AND EXISTS "${${variable}}")
+        list(APPEND driver_names ${name})
+        list(APPEND drivers "${${variable}}")
+    else()
+        message(WARNING "No tests on ${name}: its manifest ('${${variable}}') is not there. "
+            "tools/test gets it; ${variable} names one.")
+    endif()
+endforeach()
+
+# vkformer_set_environment(test manifests...): the test sees these drivers only, and validation is on.
+function(vkformer_set_environment test)
+    list(JOIN ARGN ":" manifests)
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+        "VK_ICD_FILENAMES=${manifests}" "VK_DRIVER_FILES=${manifests}"
+        "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" VKFORMER_VALIDATION=1 VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
+    set_property(TEST ${test} PROPERTY TIMEOUT 1200)
+    if(VKFORMER_SANITIZE)  # the drivers' own leaks and races are not ours
+        set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+            "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/.ci/lsan.supp:print_suppressions=0"
+            "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/.ci/tsan.supp:ignore_noninstrumented_modules=0")
+    endif()
+endfunction()
+
+# vkformer_add_device_tests(prefix program args...): <prefix><driver> and <prefix><driver>-minimum for each driver.
+function(vkformer_add_device_tests prefix)
+    foreach(name manifest IN ZIP_LISTS driver_names drivers)
+        foreach(profile "" "-minimum")
+            set(test "${prefix}${name}${profile}")
+            add_test(NAME ${test} COMMAND ${ARGN})
+            vkformer_set_environment(${test} "${manifest}")
+            if(profile)
+                set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT VKFORMER_PROFILE=minimum)
+            endif()
+        endforeach()
+    endforeach()
+endfunction()

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# vkformer_add_shaders(target folder): compiles every folder/NAME.comp and gives the target the header "NAME.spv.h", which defines
+#     namespace vkf::spirv { inline constexpr std::uint32_t k<Name>Spirv[] = {...}; }
+# Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each line.
+include_guard()
+set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
+
+function(vkformer_add_shaders target folder)
+    set(root "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
+    set(made "${CMAKE_CURRENT_BINARY_DIR}/${folder}")
+    file(MAKE_DIRECTORY "${made}")
+    file(GLOB shaders CONFIGURE_DEPENDS "${root}/*.comp")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shaders})  # their variant lines are read here
+    foreach(shader ${shaders})
+        file(STRINGS "${shader}" variants REGEX "^//! variant ")
+        if(NOT variants)
+            get_filename_component(variants "${shader}" NAME_WE)
+        endif()
+        foreach(variant ${variants})
+            string(REPLACE "//! variant " "" variant "${variant}")
+            separate_arguments(defines UNIX_COMMAND "${variant}")
+            list(POP_FRONT defines name)
+            set(spirv "${made}/${name}.spv")
+            add_custom_command(
+                OUTPUT "${spirv}" "${spirv}.h"
+                COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"
+                        "-DDEFINES=${defines}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
+                        -P "${VKFORMER_COMPILE_SHADER}"
+                DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}"
+                DEPFILE "${spirv}.d"
+                COMMENT "Compiling shader ${name}"
+                VERBATIM)
+            target_sources(${target} PRIVATE "${spirv}.h")
+        endforeach()
+    endforeach()
+    target_include_directories(${target} PUBLIC "${made}")
+endfunction()
