@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034
 # Shared by the scripts in tools/ and by .ci/run: packages, configuring and building, with a word on what is being done. Sourced.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
