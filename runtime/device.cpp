@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <utility>
+
+#include "runtime/cache_folder.h"
+#include "runtime/device_core.h"
+
+namespace vkf {
+
+namespace {
+
+struct Candidate {
+    VkPhysicalDevice physical = VK_NULL_HANDLE;
+    Capabilities capabilities;
+    std::uint32_t queue_family = 0;
+};
+
+std::vector<Candidate> candidates(const InstanceCore& instance) {
+    std::uint32_t count = 0;
+    check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, nullptr), "vkEnumeratePhysicalDevices");
+    std::vector<VkPhysicalDevice> list(count);
+    check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, list.data()), "vkEnumeratePhysicalDevices");
+    std::vector<Candidate> out;
+    for (VkPhysicalDevice physical : list) {
+        Candidate c;
+        c.physical = physical;
+        if (auto caps = query_capabilities(instance.api, physical, &c.queue_family)) {
+            c.capabilities = std::move(*caps);
+            out.push_back(std::move(c));
+        }
+    }
+    return out;
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
+    return text;
+}
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+int preference(DeviceType type) {
+    switch (type) {
+        case DeviceType::discrete: return 0;
+        case DeviceType::integrated: return 1;
+        case DeviceType::virtual_gpu: return 2;
+        case DeviceType::cpu: return 3;
+        case DeviceType::other: return 4;
+    }
+    return 5;
+}
+
+const Candidate& choose(const std::vector<Candidate>& list, const std::string& select) {
+    if (list.empty()) {
+        throw Error("no usable Vulkan device: none offers Vulkan 1.1 and a compute queue");
+    }
+    if (select.empty()) {
+        return *std::min_element(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
+            return preference(a.capabilities.type) < preference(b.capabilities.type);
+        });
+    }
+    if (std::all_of(select.begin(), select.end(), [](unsigned char ch) { return std::isdigit(ch); }) && select.size() < 9) {
+        const auto index = static_cast<std::size_t>(std::stoul(select));
+        if (index < list.size()) {
+            return list[index];
+        }
+    } else {
+        for (const Candidate& c : list) {
+            if (lower(c.capabilities.name).find(lower(select)) != std::string::npos) {
+                return c;
+            }
+        }
+    }
+    std::string known;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        known += (i ? ", " : "") + std::to_string(i) + " " + list[i].capabilities.name;
+    }
+    throw Error("no device \"" + select + "\"; there are: " + known);
+}
+
+/// Common to owned and borrowed devices, once the handles are set.
+std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
+    core->options = options;
+    if (core->capabilities.cpu()) {
+        core->options.submit_budget = 0;
+    }
+    if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
+        core->capabilities.clamp_to_minimum();
+    }
+    core->instance->api.vkGetPhysicalDeviceMemoryProperties(core->physical, &core->memory);
+    std::filesystem::path file;
+    if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
+        const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
+        file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);
+    }
+    core->pipelines = std::make_unique<PipelineStore>(*core, file);
+    return core;
+}
+
+VkPhysicalDevice16BitStorageFeatures storage_16bit_feature() {
+    VkPhysicalDevice16BitStorageFeatures f{};
+    f.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+    f.storageBuffer16BitAccess = VK_TRUE;
+    return f;
+}
+
+}  // namespace
+
+DeviceCore::~DeviceCore() {
+    if (handle && api.vkDestroyDevice) {
+        pipelines.reset();
+        if (owned) {
+            api.vkDestroyDevice(handle, nullptr);
+        }
+    }
+}
+
+void DeviceCore::check_alive() const {
+    if (lost) {
+        throw Error("the device " + capabilities.name + " was lost; make a new Device", {}, VK_ERROR_DEVICE_LOST);
+    }
+}
+
+void DeviceCore::check_result(VkResult result, const char* call) {
+    if (result == VK_ERROR_DEVICE_LOST) {
+        lost = true;
+    }
+    check(result, call);
+}
+
+void DeviceCore::submit(VkCommandBuffer commands, VkFence fence) {
+    check_alive();
+    VkSubmitInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+    info.commandBufferCount = 1;
+    info.pCommandBuffers = &commands;
+    const std::scoped_lock lock(queue_mutex);
+    if (host.lock) {
+        host.lock(host.user);
+    }
+    const VkResult result = api.vkQueueSubmit(queue, 1, &info, fence);
+    if (host.unlock) {
+        host.unlock(host.user);
+    }
+    check_result(result, "vkQueueSubmit");
+}
+
+VkFence DeviceCore::make_fence() {
+    const VkFenceCreateInfo info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO, nullptr, 0};
+    VkFence fence = VK_NULL_HANDLE;
+    check_result(api.vkCreateFence(handle, &info, nullptr, &fence), "vkCreateFence");
+    return fence;
+}
+
+void DeviceCore::wait(VkFence fence) {
+    check_result(api.vkWaitForFences(handle, 1, &fence, VK_TRUE, ~std::uint64_t{0}), "vkWaitForFences");
+}
+
+void DeviceCore::submit_and_wait(VkCommandBuffer commands) {
+    VkFence fence = make_fence();
+    try {
+        submit(commands, fence);
+        wait(fence);
+    } catch (...) {
+        api.vkDestroyFence(handle, fence, nullptr);
+        throw;
+    }
+    api.vkDestroyFence(handle, fence, nullptr);
+}
+
+void DeviceCore::name(VkObjectType type, std::uint64_t object, const std::string& text) const {
+    if (instance->debug_utils && instance->api.vkSetDebugUtilsObjectNameEXT) {
+        const VkDebugUtilsObjectNameInfoEXT info{VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT, nullptr, type, object,
+                                                 text.c_str()};
+        instance->api.vkSetDebugUtilsObjectNameEXT(handle, &info);
+    }
+}
+
+std::vector<Capabilities> Device::list(GetInstanceProcAddr get) {
+    const auto instance = make_instance(get, false);
+    std::vector<Capabilities> out;
+    for (Candidate& c : candidates(*instance)) {
+        out.push_back(std::move(c.capabilities));
+    }
+    return out;
+}
+
+Device Device::create(const DeviceOptions& options) {
+    auto core = std::make_shared<DeviceCore>();
+    core->instance = make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
+    const std::vector<Candidate> list = candidates(*core->instance);
+    const Candidate& chosen = choose(list, options.select.empty() ? environment("VKFORMER_DEVICE") : options.select);
+    core->physical = chosen.physical;
+    core->capabilities = chosen.capabilities;
+    core->queue_family = chosen.queue_family;
+
+    const float priority = 1.0f;
+    const VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, chosen.queue_family, 1, &priority};
+    VkPhysicalDevice16BitStorageFeatures storage16 = storage_16bit_feature();
+    VkDeviceCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+    info.pNext = chosen.capabilities.storage_16bit ? &storage16 : nullptr;
+    info.queueCreateInfoCount = 1;
+    info.pQueueCreateInfos = &queue;
+    const char* portability_subset = "VK_KHR_portability_subset";  // must be enabled where it is offered
+    std::uint32_t count = 0;
+    core->instance->api.vkEnumerateDeviceExtensionProperties(chosen.physical, nullptr, &count, nullptr);
+    std::vector<VkExtensionProperties> extensions(count);
+    core->instance->api.vkEnumerateDeviceExtensionProperties(chosen.physical, nullptr, &count, extensions.data());
+    if (std::any_of(extensions.begin(), extensions.end(),
+                    [&](const auto& e) { return std::string(e.extensionName) == portability_subset; })) {
+        info.enabledExtensionCount = 1;
+        info.ppEnabledExtensionNames = &portability_subset;
+    }
+    VkDevice device = VK_NULL_HANDLE;
+    const VkResult result = core->instance->api.vkCreateDevice(chosen.physical, &info, nullptr, &device);
+    if (result != VK_SUCCESS) {
+        throw Error("vkCreateDevice gave " + result_name(result), chosen.capabilities.name, result);
+    }
+    core->handle = device;
+    core->owned = true;
+    core->api = load_device_table(core->instance->api, device);
+    core->api.vkGetDeviceQueue(device, chosen.queue_family, 0, &core->queue);
+    return Device(finish(std::move(core), options));
+}
+
+Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) {
+    if (!host.instance || !host.physical || !host.device) {
+        throw Error("a borrowed device needs the host's instance, physical device and device", "Device::borrow");
+    }
+    auto core = std::make_shared<DeviceCore>();
+    core->instance = std::make_shared<InstanceCore>();
+    auto get = reinterpret_cast<PFN_vkGetInstanceProcAddr>(host.get_instance_proc_addr);
+    if (!get) {
+        get = make_instance(nullptr, false)->api.vkGetInstanceProcAddr;
+    }
+    core->instance->handle = host.instance;
+    core->instance->api = load_instance_table(get, host.instance);
+    core->physical = host.physical;
+    core->handle = host.device;
+    core->api = load_device_table(core->instance->api, host.device);
+    std::uint32_t family = 0;
+    auto capabilities = query_capabilities(core->instance->api, host.physical, &family);
+    if (!capabilities) {
+        throw Error("the host's device offers no Vulkan 1.1 or no compute queue", "Device::borrow");
+    }
+    core->capabilities = std::move(*capabilities);
+    core->capabilities.storage_16bit = host.storage_16bit;
+    core->queue_family = host.queue_family;
+    core->host = host;
+    core->queue = host.queue;
+    if (!core->queue) {
+        core->api.vkGetDeviceQueue(host.device, host.queue_family, 0, &core->queue);
+    }
+    return Device(finish(std::move(core), options));
+}
+
+const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }
+
+std::vector<std::string> Device::messages() const {
+    MessageLog& log = core_->instance->log;
+    const std::scoped_lock lock(log.mutex);
+    return std::exchange(log.messages, {});
+}
+
+std::size_t Device::pipelines() const { return core_->pipelines->size(); }
+
+bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
+
+}  // namespace vkf

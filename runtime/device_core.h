@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Device, and everything made from it, stands on.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/pipeline.h"
+#include "runtime/vulkan.h"
+
+namespace vkf {
+
+/// Validation messages, collected by the messenger of an instance.
+struct MessageLog {
+    std::mutex mutex;
+    std::vector<std::string> messages;
+};
+
+/// An instance of our own, or a host's.
+struct InstanceCore {
+    InstanceTable api;
+    VkInstance handle = VK_NULL_HANDLE;
+    bool owned = false;
+    bool debug_utils = false;
+    VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
+    MessageLog log;
+
+    ~InstanceCore();
+};
+
+/// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is asked for.
+std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr get, bool validation);
+
+struct DeviceCore {
+    std::shared_ptr<InstanceCore> instance;
+    DeviceTable api;
+    VkPhysicalDevice physical = VK_NULL_HANDLE;
+    VkDevice handle = VK_NULL_HANDLE;
+    bool owned = false;
+    std::uint32_t queue_family = 0;
+    VkQueue queue = VK_NULL_HANDLE;
+    std::mutex queue_mutex;
+    BorrowedDevice host;  ///< lock functions of a borrowed queue
+    Capabilities capabilities;
+    VkPhysicalDeviceMemoryProperties memory{};
+    DeviceOptions options;
+    std::atomic<bool> lost = false;  ///< sticky: every later call throws
+    std::unique_ptr<PipelineStore> pipelines;
+
+    ~DeviceCore();
+
+    /// Submits and remembers a lost device. `fence` may be null.
+    void submit(VkCommandBuffer commands, VkFence fence);
+    /// Submits and waits until done.
+    void submit_and_wait(VkCommandBuffer commands);
+    void wait(VkFence fence);
+    /// Throws when the device was lost before.
+    void check_alive() const;
+    /// Like check(), and remembers VK_ERROR_DEVICE_LOST.
+    void check_result(VkResult result, const char* call);
+    VkFence make_fence();
+    /// Names a Vulkan object for debuggers and validation messages; does nothing where debug utils are absent.
+    void name(VkObjectType type, std::uint64_t handle, const std::string& name) const;
+};
+
+/// Reads properties and features; `queue_family` receives the family to use. nullopt when the device is unusable here.
+std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t* queue_family);
+
+template <class Handle>
+std::uint64_t handle_bits(Handle h) {
+    if constexpr (std::is_pointer_v<Handle>) {
+        return reinterpret_cast<std::uint64_t>(h);
+    } else {
+        return h;
+    }
+}
+
+}  // namespace vkf

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/device_core.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr std::uint32_t kNone = ~0u;
+
+/// The first memory type with all of `need` and, if any has them, `wish`.
+std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish) {
+    for (const VkMemoryPropertyFlags flags : {need | wish, need}) {
+        for (std::uint32_t i = 0; i < core.memory.memoryTypeCount; ++i) {
+            if ((allowed & (1u << i)) != 0 && (core.memory.memoryTypes[i].propertyFlags & flags) == flags) {
+                return i;
+            }
+        }
+    }
+    return kNone;
+}
+
+std::string megabytes(std::uint64_t bytes) {
+    return bytes < (1u << 20) ? std::to_string(bytes) + " bytes" : std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB";
+}
+
+}  // namespace
+
+Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose)
+    : core_(std::move(core)), bytes_(bytes) {
+    core_->check_alive();
+    const DeviceTable& vk = core_->api;
+    VkBufferCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+    info.size = bytes;
+    info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    if (use == MemoryUse::device) {
+        info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+    }
+    core_->check_result(vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_), "vkCreateBuffer");
+    VkMemoryRequirements needs{};
+    vk.vkGetBufferMemoryRequirements(core_->handle, buffer_, &needs);
+
+    constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    const bool unified = core_->capabilities.unified_memory;
+    const bool host_side = use != MemoryUse::device || unified;
+    std::uint32_t type = kNone;
+    if (use == MemoryUse::device) {
+        type = memory_type(*core_, needs.memoryTypeBits, VkMemoryPropertyFlags{unified ? kHost : 0u}, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
+    } else {
+        type = memory_type(*core_, needs.memoryTypeBits, kHost,
+                           VkMemoryPropertyFlags{use == MemoryUse::readback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT : 0u});
+    }
+    const std::string asked = megabytes(needs.size) + " for " + purpose;
+    try {
+        if (type == kNone) {
+            throw Error(asked + ": the device has no memory of a fitting type");
+        }
+        const std::uint64_t heap = core_->memory.memoryHeaps[core_->memory.memoryTypes[type].heapIndex].size;
+        if (needs.size > core_->capabilities.max_allocation || needs.size > heap) {
+            throw Error(asked + " were asked; the heap has " + megabytes(heap) + " and one allocation at most " +
+                            megabytes(core_->capabilities.max_allocation),
+                        {}, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+        }
+        const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
+        const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
+        if (result != VK_SUCCESS) {
+            core_->lost = core_->lost || result == VK_ERROR_DEVICE_LOST;
+            throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {}, result);
+        }
+        core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
+        if (host_side) {
+            void* pointer = nullptr;
+            core_->check_result(vk.vkMapMemory(core_->handle, memory_, 0, VK_WHOLE_SIZE, 0, &pointer), "vkMapMemory");
+            mapped_ = static_cast<std::byte*>(pointer);
+        }
+    } catch (...) {
+        release();
+        throw;
+    }
+    core_->name(VK_OBJECT_TYPE_BUFFER, handle_bits(buffer_), purpose);
+}
+
+Block::~Block() { release(); }
+
+Block::Block(Block&& other) noexcept { *this = std::move(other); }
+
+Block& Block::operator=(Block&& other) noexcept {
+    if (this != &other) {
+        release();
+        core_ = std::move(other.core_);
+        buffer_ = std::exchange(other.buffer_, VkBuffer(VK_NULL_HANDLE));
+        memory_ = std::exchange(other.memory_, VkDeviceMemory(VK_NULL_HANDLE));
+        bytes_ = std::exchange(other.bytes_, 0);
+        mapped_ = std::exchange(other.mapped_, nullptr);
+    }
+    return *this;
+}
+
+void Block::release() noexcept {
+    if (core_) {
+        core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
+        core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
+        buffer_ = VK_NULL_HANDLE;
+        memory_ = VK_NULL_HANDLE;
+        mapped_ = nullptr;
+    }
+}
+
+Uploader::Uploader(std::shared_ptr<DeviceCore> core) : core_(std::move(core)) {}
+
+Uploader::~Uploader() {
+    if (pool_) {
+        core_->api.vkDestroyCommandPool(core_->handle, pool_, nullptr);
+    }
+}
+
+VkCommandBuffer Uploader::commands() {
+    const DeviceTable& vk = core_->api;
+    if (!pool_) {
+        const VkCommandPoolCreateInfo info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                                           VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, core_->queue_family};
+        core_->check_result(vk.vkCreateCommandPool(core_->handle, &info, nullptr, &pool_), "vkCreateCommandPool");
+        const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                                   VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+        core_->check_result(vk.vkAllocateCommandBuffers(core_->handle, &allocate, &commands_), "vkAllocateCommandBuffers");
+    }
+    if (!recording_) {
+        const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                             VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+        core_->check_result(vk.vkBeginCommandBuffer(commands_, &begin), "vkBeginCommandBuffer");
+        recording_ = true;
+    }
+    return commands_;
+}
+
+void Uploader::flush() {
+    if (recording_) {
+        core_->check_result(core_->api.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
+        recording_ = false;
+        core_->submit_and_wait(commands_);
+    }
+    used_ = 0;
+}
+
+void Uploader::write(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (target.mapped()) {
+        std::memcpy(target.mapped() + offset, bytes.data(), bytes.size());
+        return;
+    }
+    if (!staging_ && !bytes.empty()) {
+        staging_ = Block(core_, std::max<std::uint64_t>(core_->options.staging_bytes, 4), MemoryUse::upload, "staging");
+    }
+    while (!bytes.empty()) {
+        if (used_ == staging_.bytes()) {
+            flush();
+        }
+        const std::uint64_t part = std::min<std::uint64_t>(bytes.size(), staging_.bytes() - used_);
+        std::memcpy(staging_.mapped() + used_, bytes.data(), part);
+        const VkBufferCopy region{used_, offset, part};
+        core_->api.vkCmdCopyBuffer(commands(), staging_.buffer(), target.buffer(), 1, &region);
+        used_ += part;
+        offset += part;
+        bytes = bytes.subspan(part);
+    }
+}
+
+void Uploader::zero(const Block& target, std::uint64_t offset, std::uint64_t bytes) {
+    if (target.mapped()) {
+        std::memset(target.mapped() + offset, 0, bytes);
+    } else if (bytes != 0) {
+        core_->api.vkCmdFillBuffer(commands(), target.buffer(), offset, bytes, 0);
+    }
+}
+
+void Uploader::finish() { flush(); }
+
+const StoredTensor* TensorStore::find(std::string_view name) const {
+    const auto at = std::lower_bound(tensors.begin(), tensors.end(), name,
+                                     [](const StoredTensor& t, std::string_view n) { return t.name < n; });
+    return at != tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+std::uint64_t TensorStore::bytes() const {
+    std::uint64_t sum = 0;
+    for (const Block& b : blocks) {
+        sum += b.bytes();
+    }
+    return sum;
+}
+
+std::vector<std::uint64_t> pack(std::vector<StoredTensor>& tensors, std::uint64_t alignment, std::uint64_t max_block) {
+    std::vector<std::uint64_t> blocks;
+    for (StoredTensor& t : tensors) {
+        const std::uint64_t bytes = (std::max<std::uint64_t>(t.bytes, 1) + alignment - 1) / alignment * alignment;
+        if (blocks.empty() || blocks.back() + bytes > max_block) {
+            blocks.push_back(0);
+        }
+        t.block = static_cast<std::uint32_t>(blocks.size() - 1);
+        t.offset = blocks.back();
+        blocks.back() += bytes;
+    }
+    return blocks;
+}
+
+}  // namespace vkf

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory in few blocks, and the streaming upload.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/vulkan.h"
+#include "runtime/weights.h"
+
+namespace vkf {
+
+struct DeviceCore;
+
+enum class MemoryUse : std::uint8_t {
+    device,    ///< kernels read and write; host-visible where memory is unified
+    upload,    ///< the host writes, the device copies from
+    readback,  ///< the device copies to, the host reads; cached where possible
+};
+
+/// One buffer on one allocation. `mapped` is null where the host cannot see it.
+class Block {
+public:
+    Block() = default;
+    /// Throws Error saying for what, how much was asked and how much the heap has.
+    Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose);
+    ~Block();
+    Block(Block&& other) noexcept;
+    Block& operator=(Block&& other) noexcept;
+
+    VkBuffer buffer() const noexcept { return buffer_; }
+    std::uint64_t bytes() const noexcept { return bytes_; }
+    std::byte* mapped() const noexcept { return mapped_; }
+    explicit operator bool() const noexcept { return buffer_ != VK_NULL_HANDLE; }
+
+private:
+    void release() noexcept;
+
+    std::shared_ptr<DeviceCore> core_;
+    VkBuffer buffer_ = VK_NULL_HANDLE;
+    VkDeviceMemory memory_ = VK_NULL_HANDLE;
+    std::uint64_t bytes_ = 0;
+    std::byte* mapped_ = nullptr;
+};
+
+/// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging block, streaming what is
+/// larger. finish() (or destruction) waits for the last copy.
+class Uploader {
+public:
+    explicit Uploader(std::shared_ptr<DeviceCore> core);
+    ~Uploader();
+    Uploader(const Uploader&) = delete;
+    Uploader& operator=(const Uploader&) = delete;
+
+    void write(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes);
+    /// Fills a range with zeros; offset and bytes multiples of 4.
+    void zero(const Block& target, std::uint64_t offset, std::uint64_t bytes);
+    void finish();
+
+private:
+    void flush();
+    VkCommandBuffer commands();
+
+    std::shared_ptr<DeviceCore> core_;
+    Block staging_;
+    std::uint64_t used_ = 0;
+    VkCommandPool pool_ = VK_NULL_HANDLE;
+    VkCommandBuffer commands_ = VK_NULL_HANDLE;
+    bool recording_ = false;
+};
+
+/// Named tensors packed into blocks.
+struct TensorStore {
+    std::shared_ptr<DeviceCore> core;
+    std::vector<StoredTensor> tensors;  ///< sorted by name
+    std::vector<Block> blocks;
+
+    const StoredTensor* find(std::string_view name) const;
+    std::uint64_t bytes() const;
+};
+
+/// Assigns blocks and offsets (names, dtypes, shapes and bytes given; in the order given) and returns the block sizes.
+std::vector<std::uint64_t> pack(std::vector<StoredTensor>& tensors, std::uint64_t alignment, std::uint64_t max_block);
+
+}  // namespace vkf

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/pipeline.h"
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <thread>
+
+#include "runtime/cache_folder.h"
+#include "runtime/device_core.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr std::uint32_t kFrameMagic = 0x43464b56;  // "VKFC"
+constexpr std::uint32_t kFrameVersion = 1;
+
+struct FrameHeader {
+    std::uint32_t magic, version, vendor_id, device_id, driver_version, api_version;
+    std::array<std::uint8_t, 16> uuid;
+    std::uint64_t bytes, checksum;
+};
+static_assert(sizeof(FrameHeader) == 56);
+
+std::uint64_t fnv1a(std::span<const std::byte> data) {  // Fowler, Noll, Vo: 64-bit FNV-1a
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const std::byte b : data) {
+        hash = (hash ^ static_cast<std::uint8_t>(b)) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+FrameHeader header_for(const Capabilities& device, std::span<const std::byte> data) {
+    return {kFrameMagic, kFrameVersion, device.vendor_id, device.device_id, device.driver_version,
+            device.api_version, device.cache_uuid, data.size(), fnv1a(data)};
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    return {bytes, bytes + text.size()};
+}
+
+/// Builds in parallel only when it pays for the threads.
+constexpr std::size_t kSerialPipelines = 2;
+
+}  // namespace
+
+std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
+    const FrameHeader header = header_for(device, data);
+    std::vector<std::byte> out(sizeof(header) + data.size());
+    std::memcpy(out.data(), &header, sizeof(header));
+    std::copy(data.begin(), data.end(), out.begin() + sizeof(header));
+    return out;
+}
+
+std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file) {
+    if (file.size() < sizeof(FrameHeader)) {
+        return {};
+    }
+    const auto data = file.subspan(sizeof(FrameHeader));
+    const FrameHeader expected = header_for(device, data);
+    return std::memcmp(file.data(), &expected, sizeof(expected)) == 0 ? data : std::span<const std::byte>();
+}
+
+std::string cache_file_name(const Capabilities& device) {
+    const FrameHeader header = header_for(device, {});
+    const std::uint64_t hash = fnv1a(std::as_bytes(std::span(&header, 1)));
+    char text[32];
+    std::snprintf(text, sizeof(text), "%016llx.pipelines", static_cast<unsigned long long>(hash));
+    return text;
+}
+
+PipelineStore::PipelineStore(DeviceCore& core, std::filesystem::path cache_file)
+    : core_(core), cache_file_(std::move(cache_file)) {
+    std::vector<std::byte> file;
+    if (!cache_file_.empty()) {
+        file = read_file(cache_file_);
+    }
+    const auto data = unframe_cache(core_.capabilities, file);
+    VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, data.size(), data.data()};
+    if (core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_) != VK_SUCCESS && !data.empty()) {
+        info.initialDataSize = 0;  // the driver would not have its own data: start afresh
+        info.pInitialData = nullptr;
+        check(core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_), "vkCreatePipelineCache");
+    }
+}
+
+PipelineStore::~PipelineStore() {
+    save();
+    for (const auto& [key, p] : pipelines_) {
+        core_.api.vkDestroyPipeline(core_.handle, p.handle, nullptr);
+    }
+    for (const auto& [count, l] : layouts_) {
+        core_.api.vkDestroyPipelineLayout(core_.handle, l.pipeline, nullptr);
+        core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
+    }
+    core_.api.vkDestroyPipelineCache(core_.handle, cache_, nullptr);
+}
+
+PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings) {
+    const auto found = layouts_.find(bindings);
+    if (found != layouts_.end()) {
+        return found->second;
+    }
+    std::vector<VkDescriptorSetLayoutBinding> slots(bindings);
+    for (std::uint32_t i = 0; i < bindings; ++i) {
+        slots[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+    }
+    const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0, bindings,
+                                                   slots.data()};
+    Layout l;
+    check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set), "vkCreateDescriptorSetLayout");
+    // every pipeline has the whole guaranteed push-constant range, so layouts differ by the number of buffers alone
+    const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Command::kMaxPush};
+    const VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &l.set, 1, &range};
+    const VkResult result = core_.api.vkCreatePipelineLayout(core_.handle, &info, nullptr, &l.pipeline);
+    if (result != VK_SUCCESS) {
+        core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
+        check(result, "vkCreatePipelineLayout");
+    }
+    return layouts_.emplace(bindings, l).first->second;
+}
+
+VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings) {
+    const std::scoped_lock lock(mutex_);
+    return layout(bindings).set;
+}
+
+Pipeline PipelineStore::build(const Kernel& kernel) {
+    const std::string name = kernel.shader->name;
+    const ShaderInterface face = reflect(kernel.shader->code, name);
+    const Capabilities& caps = core_.capabilities;
+    std::uint32_t local = face.local_size[0];
+    if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.size()) {
+        local = kernel.constants[static_cast<std::size_t>(face.local_size_id)];
+    }
+    if (local == 0 || local > caps.max_group_size[0] || local * face.local_size[1] * face.local_size[2] > caps.max_invocations) {
+        throw Error("a work group of " + std::to_string(local) + " is outside this device's limit of " +
+                        std::to_string(caps.max_invocations),
+                    "shader " + name);
+    }
+    if (face.push_constant_bytes > Command::kMaxPush || face.bindings > caps.storage_buffers) {
+        throw Error("needs " + std::to_string(face.push_constant_bytes) + " bytes of push constants and " +
+                        std::to_string(face.bindings) + " storage buffers; the device has " + std::to_string(caps.push_constants) +
+                        " and " + std::to_string(caps.storage_buffers),
+                    "shader " + name);
+    }
+    if (face.uses_16bit_storage && !caps.storage_16bit) {
+        throw Error("needs 16-bit storage, which this device does not have or was not told of", "shader " + name);
+    }
+
+    Pipeline p;
+    p.bindings = face.bindings;
+    p.push_constant_bytes = face.push_constant_bytes;
+    {
+        const std::scoped_lock lock(mutex_);
+        p.layout = layout(face.bindings).pipeline;
+    }
+    std::vector<VkSpecializationMapEntry> entries;
+    for (const std::uint32_t id : face.constant_ids) {
+        if (id < kernel.constants.size()) {
+            entries.push_back({id, id * 4, 4});
+        }
+    }
+    const VkSpecializationInfo constants{static_cast<std::uint32_t>(entries.size()), entries.data(), kernel.constants.size() * 4,
+                                         kernel.constants.data()};
+    const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0,
+                                               kernel.shader->code.size_bytes(), kernel.shader->code.data()};
+    VkShaderModule module = VK_NULL_HANDLE;
+    core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module), "vkCreateShaderModule");
+    const VkComputePipelineCreateInfo info{
+        VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+        nullptr,
+        0,
+        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", &constants},
+        p.layout,
+        VK_NULL_HANDLE,
+        -1};
+    const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
+    core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
+    if (result != VK_SUCCESS) {
+        throw Error("vkCreateComputePipelines gave " + result_name(result), "shader " + name, result);
+    }
+    core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
+    return p;
+}
+
+std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> kernels) {
+    std::vector<const Kernel*> missing;
+    {
+        const std::scoped_lock lock(mutex_);
+        for (const Kernel* k : kernels) {
+            bool known = pipelines_.contains({k->shader, k->constants});
+            for (const Kernel* m : missing) {
+                known = known || *m == *k;
+            }
+            if (!known) {
+                missing.push_back(k);
+            }
+        }
+    }
+    std::vector<Pipeline> built(missing.size());
+    std::vector<std::exception_ptr> errors(missing.size());
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        for (std::size_t i = next++; i < missing.size(); i = next++) {
+            try {
+                built[i] = build(*missing[i]);
+            } catch (...) {
+                errors[i] = std::current_exception();
+            }
+        }
+    };
+    if (missing.size() > kSerialPipelines) {
+        const std::size_t count = std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
+        std::vector<std::jthread> threads;
+        for (std::size_t t = 1; t < count; ++t) {
+            threads.emplace_back(work);
+        }
+        work();
+    } else {
+        work();
+    }
+
+    const std::scoped_lock lock(mutex_);
+    std::exception_ptr first_error;
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+        if (errors[i]) {
+            first_error = first_error ? first_error : errors[i];
+            continue;
+        }
+        dirty_ = true;
+        if (!pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants}, built[i]).second) {
+            core_.api.vkDestroyPipeline(core_.handle, built[i].handle, nullptr);  // another thread was first
+        }
+    }
+    if (first_error) {
+        std::rethrow_exception(first_error);
+    }
+    std::vector<const Pipeline*> out;
+    for (const Kernel* k : kernels) {
+        out.push_back(&pipelines_.at({k->shader, k->constants}));
+    }
+    return out;
+}
+
+std::size_t PipelineStore::size() const {
+    const std::scoped_lock lock(mutex_);
+    return pipelines_.size();
+}
+
+bool PipelineStore::save() {
+    const std::scoped_lock lock(mutex_);
+    if (cache_file_.empty() || !dirty_) {
+        return false;
+    }
+    std::size_t bytes = 0;
+    if (core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, nullptr) != VK_SUCCESS) {
+        return false;
+    }
+    std::vector<std::byte> data(bytes);
+    if (core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, data.data()) != VK_SUCCESS) {
+        return false;
+    }
+    data.resize(bytes);
+    const std::vector<std::byte> file = frame_cache(core_.capabilities, data);
+    std::error_code error;
+    std::filesystem::create_directories(cache_file_.parent_path(), error);
+    static std::atomic<unsigned> serial = 0;  // two devices of one process may save at once
+    std::filesystem::path temporary = cache_file_;
+    temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
+    {
+        std::ofstream out(temporary, std::ios::binary);
+        out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+        if (!out.flush()) {
+            out.close();
+            std::filesystem::remove(temporary, error);
+            return false;
+        }
+    }
+    std::filesystem::rename(temporary, cache_file_, error);  // atomic: readers see the old file or the new
+    if (error) {
+        std::filesystem::remove(temporary, error);
+        return false;
+    }
+    dirty_ = false;
+    return true;
+}
+
+}  // namespace vkf

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/schedule.h"
+
+namespace vkf {
+
+namespace {
+
+/// Everything that turns values into windows and intervals for one set of capabilities.
+class Layout {
+public:
+    Layout(Plan& plan, const Capabilities& device) : plan_(plan), device_(device) {
+        for (const SymbolInfo& s : plan.symbols) {
+            maxima_.push_back(s.max);
+        }
+        zeros_.assign(maxima_.size(), 0);
+    }
+
+    std::uint64_t bytes_of_storage(const StorageInfo& s) const {
+        std::uint64_t bytes = size_of(s.dtype);
+        for (const Dim& d : s.shape) {
+            bytes *= static_cast<std::uint64_t>(d.eval(maxima_));
+        }
+        return (bytes + 3) / 4 * 4;
+    }
+
+    /// The smallest aligned window that holds the value at all sizes. Symbolic strides only shrink below their maxima.
+    Window window_of(ValueId id, const std::string& label) const {
+        const ValueInfo& v = plan_.values[id];
+        const StorageInfo& s = plan_.storages[v.storage];
+        const std::uint64_t element = size_of(s.dtype);
+        const std::uint64_t whole = plan_.storage_bytes[v.storage];
+        std::uint64_t last = static_cast<std::uint64_t>(v.offset.eval(maxima_));
+        for (std::size_t i = 0; i < v.shape.size(); ++i) {
+            last += static_cast<std::uint64_t>(std::max<std::int64_t>(v.shape[i].eval(maxima_) - 1, 0) *
+                                               v.strides[i].eval(maxima_));
+        }
+        const std::uint64_t end = std::min(whole, ((last + 1) * element + 3) / 4 * 4);
+        const std::uint64_t first = std::min(whole, static_cast<std::uint64_t>(v.offset.eval(zeros_)) * element);
+        Window w;
+        w.storage = v.storage;
+        w.base = first / device_.storage_alignment * device_.storage_alignment;
+        w.bytes = end - w.base;
+        if (w.bytes > device_.storage_range) {
+            throw Error("a tensor of " + std::to_string(w.bytes) + " bytes is larger than the " +
+                            std::to_string(device_.storage_range) + " bytes one storage buffer may have on this device",
+                        label);
+        }
+        return w;
+    }
+
+private:
+    Plan& plan_;
+    const Capabilities& device_;
+    std::vector<std::int64_t> maxima_, zeros_;
+};
+
+StorageUse use_of(const Plan& plan, const Dispatch& d) {
+    StorageUse use;
+    for (const Binding& b : d.bindings) {
+        const StorageId s = plan.values[b.value].storage;
+        if (b.access != Access::write) {
+            use.reads.push_back(s);
+        }
+        if (b.access != Access::read) {
+            use.writes.push_back(s);
+        }
+    }
+    return use;
+}
+
+bool whole(const Plan& plan, ValueId id) {
+    const ValueInfo& v = plan.values[id];
+    return v.offset == Dim(0) && elements(v.shape) == elements(plan.storages[v.storage].shape);
+}
+
+struct Lifetime {
+    std::uint32_t first = ~0u, last = 0;
+    std::uint32_t uses_in_last = 0;  ///< dispatches of the last step that touch it
+};
+
+std::vector<Lifetime> lifetimes(const Plan& plan) {
+    std::vector<Lifetime> lives(plan.storages.size());
+    for (const PlannedDispatch& d : plan.dispatches) {
+        std::vector<StorageId> seen;
+        for (const Window& w : d.windows) {
+            Lifetime& life = lives[w.storage];
+            life.first = std::min(life.first, d.step);
+            if (std::find(seen.begin(), seen.end(), w.storage) == seen.end()) {
+                seen.push_back(w.storage);
+                life.uses_in_last = d.step > life.last || life.uses_in_last == 0 ? 1 : life.uses_in_last + 1;
+            }
+            life.last = std::max(life.last, d.step);
+        }
+    }
+    return lives;
+}
+
+/// For each storage the one whose memory it takes over; itself where none.
+std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifetime>& lives) {
+    std::vector<StorageId> owner(plan.storages.size());
+    std::iota(owner.begin(), owner.end(), StorageId{0});
+    for (const PlannedDispatch& d : plan.dispatches) {
+        if (d.dispatch.in_place_input < 0) {
+            continue;
+        }
+        const ValueId in = d.dispatch.bindings[static_cast<std::size_t>(d.dispatch.in_place_input)].value;
+        const ValueId out = d.dispatch.bindings[static_cast<std::size_t>(d.dispatch.in_place_output)].value;
+        const StorageId from = plan.values[in].storage;
+        const StorageId to = plan.values[out].storage;
+        const bool dies_here = lives[from].last == d.step && lives[from].uses_in_last == 1;
+        const bool same_layout = whole(plan, in) && whole(plan, out) && plan.values[in].shape == plan.values[out].shape &&
+                                 plan.values[in].strides == plan.values[out].strides &&
+                                 plan.storages[from].dtype == plan.storages[to].dtype;
+        if (dies_here && same_layout && from != to && lives[to].first == d.step &&
+            plan.storages[from].kind == StorageKind::intermediate && plan.storages[to].kind == StorageKind::intermediate) {
+            owner[to] = owner[from];
+        }
+    }
+    return owner;
+}
+
+void plan_memory(Plan& plan, std::uint64_t alignment) {
+    const std::vector<Lifetime> lives = lifetimes(plan);
+    const std::vector<StorageId> owner = in_place_owners(plan, lives);
+    plan.arena_offset.assign(plan.storages.size(), Plan::kNotInArena);
+    std::vector<std::uint32_t> interval_of(plan.storages.size(), ~0u);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (plan.storages[s].kind != StorageKind::intermediate || lives[s].first == ~0u) {
+            continue;
+        }
+        const StorageId o = owner[s];
+        if (interval_of[o] == ~0u) {
+            interval_of[o] = static_cast<std::uint32_t>(plan.intervals.size());
+            plan.intervals.push_back({lives[s].first, lives[s].last, plan.storage_bytes[s]});
+        } else {
+            Interval& v = plan.intervals[interval_of[o]];
+            v.first = std::min(v.first, lives[s].first);
+            v.last = std::max(v.last, lives[s].last);
+            v.bytes = std::max(v.bytes, plan.storage_bytes[s]);
+        }
+    }
+    const ArenaPlan arena = plan_arena(plan.intervals, alignment);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (plan.storages[s].kind == StorageKind::intermediate && lives[s].first != ~0u) {
+            plan.arena_offset[s] = arena.offsets[interval_of[owner[s]]];
+        }
+    }
+    plan.memory.scratch = arena.bytes;
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const std::uint64_t bytes = (plan.storage_bytes[s] + alignment - 1) / alignment * alignment;
+        switch (plan.storages[s].kind) {
+            case StorageKind::weight: plan.memory.weights += bytes; break;
+            case StorageKind::state: plan.memory.state += bytes; break;
+            case StorageKind::constant: plan.memory.constants += bytes; break;
+            case StorageKind::input: plan.memory.inputs += bytes; break;
+            case StorageKind::output: plan.memory.outputs += bytes; break;
+            case StorageKind::intermediate: break;
+        }
+    }
+}
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, const Capabilities& device) {
+    Plan plan;
+    plan.symbols = graph.symbols();
+    plan.storages = graph.storages();
+    plan.values = graph.values();
+    plan.nodes = graph.nodes();
+    plan.constraints = graph.constraints();
+
+    std::vector<Dispatch> lowered;
+    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered);
+    for (NodeId n = 0; n < plan.nodes.size(); ++n) {
+        lowering.begin(n, plan.nodes[n]);
+        plan.nodes[n].op->lower(lowering);
+    }
+
+    const Layout layout(plan, device);
+    for (const StorageInfo& s : plan.storages) {
+        plan.storage_bytes.push_back(layout.bytes_of_storage(s));
+    }
+    std::vector<StorageUse> uses;
+    for (const Dispatch& d : lowered) {
+        uses.push_back(use_of(plan, d));
+    }
+    const Schedule schedule = make_schedule(uses);
+    plan.steps = schedule.steps;
+    for (std::size_t i = 0; i < schedule.order.size(); ++i) {
+        PlannedDispatch p;
+        p.dispatch = std::move(lowered[schedule.order[i]]);
+        p.step = schedule.step[i];
+        for (const Binding& b : p.dispatch.bindings) {
+            p.windows.push_back(layout.window_of(b.value, plan.nodes[p.dispatch.node].label));
+        }
+        plan.dispatches.push_back(std::move(p));
+    }
+    plan_memory(plan, device.storage_alignment);
+    return plan;
+}
+
+std::size_t Plan::symbol(const std::string& name) const {
+    std::string known;
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+        if (symbols[i].name == name) {
+            return i;
+        }
+        known += (known.empty() ? "" : ", ") + symbols[i].name;
+    }
+    throw Error("the program has no size \"" + name + "\"; it has: " + (known.empty() ? "none" : known));
+}
+
+StorageId Plan::named(StorageKind kind, const std::string& name) const {
+    std::string known;
+    for (StorageId s = 0; s < storages.size(); ++s) {
+        if (storages[s].kind == kind) {
+            if (storages[s].name == name) {
+                return s;
+            }
+            known += (known.empty() ? "" : ", ") + storages[s].name;
+        }
+    }
+    throw Error(std::string("the program has no ") + (kind == StorageKind::input ? "input" : "output") + " \"" + name +
+                "\"; it has: " + (known.empty() ? "none" : known));
+}
+
+}  // namespace vkf

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph lowered, scheduled and laid out in memory for a device of given capabilities: everything about a program that
+// needs no Vulkan call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "capabilities.h"
+#include "graph.h"
+#include "op.h"
+#include "planner.h"
+
+namespace vkf {
+
+/// The part of a storage that a binding's descriptor covers.
+struct Window {
+    StorageId storage = 0;
+    std::uint64_t base = 0;   ///< bytes from the storage's start; a multiple of the device's alignment
+    std::uint64_t bytes = 0;
+};
+
+struct PlannedDispatch {
+    Dispatch dispatch;
+    std::vector<Window> windows;  ///< one a binding
+    std::uint32_t step = 0;       ///< a barrier stands where it grows
+};
+
+/// Bytes by kind, all symbols at their maxima.
+struct MemorySizes {
+    std::uint64_t weights = 0;    ///< of the tensors the graph names
+    std::uint64_t state = 0;
+    std::uint64_t constants = 0;
+    std::uint64_t scratch = 0;    ///< the arena
+    std::uint64_t inputs = 0;
+    std::uint64_t outputs = 0;
+};
+
+struct Plan {
+    std::vector<SymbolInfo> symbols;
+    std::vector<StorageInfo> storages;
+    std::vector<ValueInfo> values;
+    std::vector<NodeInfo> nodes;
+    std::vector<Constraint> constraints;
+    std::vector<PlannedDispatch> dispatches;       ///< in the order they are recorded
+    std::uint32_t steps = 0;
+    std::vector<std::uint64_t> storage_bytes;      ///< at the maxima
+    std::vector<std::uint64_t> arena_offset;       ///< of each intermediate storage; kNotInArena for others
+    std::vector<Interval> intervals;               ///< what the arena was planned from, after in-place merging
+    MemorySizes memory;
+
+    static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
+
+    /// The symbol's index. Throws naming the known ones.
+    std::size_t symbol(const std::string& name) const;
+    /// The storage of that name and kind. Throws naming the known ones.
+    StorageId named(StorageKind kind, const std::string& name) const;
+};
+
+/// Throws vkf::Error from the ops' lowering, naming the node.
+VKF_API Plan make_plan(const Graph& graph, const Capabilities& device);
+
+}  // namespace vkf

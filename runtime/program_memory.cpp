@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's memory and descriptor sets.
+#include <algorithm>
+
+#include "runtime/program_core.h"
+
+namespace vkf {
+
+namespace {
+
+std::uint64_t align_up(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
+
+bool is_external(StorageKind kind) { return kind == StorageKind::input || kind == StorageKind::output; }
+
+}  // namespace
+
+void ProgramCore::place_storages() {
+    const std::uint64_t alignment = device->capabilities.storage_alignment;
+    places.assign(plan.storages.size(), {});
+    io_offset.assign(plan.storages.size(), 0);
+    std::uint64_t constant_bytes = 0;
+    std::uint64_t io_bytes = 0;
+    std::vector<std::uint64_t> constant_offset(plan.storages.size(), 0);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const std::uint64_t bytes = align_up(std::max<std::uint64_t>(plan.storage_bytes[s], 4), alignment);
+        if (plan.storages[s].kind == StorageKind::constant) {
+            constant_offset[s] = constant_bytes;
+            constant_bytes += bytes;
+        } else if (is_external(plan.storages[s].kind)) {
+            io_offset[s] = io_bytes;
+            io_bytes += bytes;
+        }
+    }
+    if (plan.memory.scratch != 0) {
+        arena = Block(device, plan.memory.scratch, MemoryUse::device, options.name + " scratch");
+    }
+    if (constant_bytes != 0) {
+        constants = Block(device, constant_bytes, MemoryUse::device, options.name + " constants");
+        Uploader uploader(device);
+        for (StorageId s = 0; s < plan.storages.size(); ++s) {
+            if (plan.storages[s].kind == StorageKind::constant) {
+                uploader.write(constants, constant_offset[s], *plan.storages[s].data);
+            }
+        }
+        uploader.finish();
+    }
+    if (io_bytes != 0) {
+        io = Block(device, io_bytes, MemoryUse::device, options.name + " inputs and outputs");
+        if (!io.mapped()) {
+            upload_mirror = Block(device, io_bytes, MemoryUse::upload, options.name + " upload");
+            readback_mirror = Block(device, io_bytes, MemoryUse::readback, options.name + " readback");
+        }
+    }
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const StorageInfo& info = plan.storages[s];
+        switch (info.kind) {
+            case StorageKind::constant: places[s] = {constants.buffer(), constant_offset[s]}; break;
+            case StorageKind::intermediate:
+                if (plan.arena_offset[s] != Plan::kNotInArena) {
+                    places[s] = {arena.buffer(), plan.arena_offset[s]};
+                }
+                break;
+            case StorageKind::weight: {
+                const StoredTensor& t = *weights.find(info.name);
+                places[s] = {weights.store()->blocks[t.block].buffer(), t.offset};
+                break;
+            }
+            case StorageKind::state: {
+                const StoredTensor& t = *state.find(info.name);
+                places[s] = {state.store()->blocks[t.block].buffer(), t.offset};
+                break;
+            }
+            case StorageKind::input:
+            case StorageKind::output: break;
+        }
+    }
+}
+
+void ProgramCore::make_sets() {
+    const DeviceTable& vk = device->api;
+    const std::uint32_t slots = std::max(1u, options.slots);
+    external.assign(plan.dispatches.size(), false);
+    std::uint32_t set_count = 0;
+    std::uint32_t descriptors = 0;
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        for (const Window& w : plan.dispatches[d].windows) {
+            external[d] = external[d] || is_external(plan.storages[w.storage].kind);
+        }
+        const std::uint32_t copies = external[d] ? slots : 1;
+        set_count += copies;
+        descriptors += copies * static_cast<std::uint32_t>(plan.dispatches[d].windows.size());
+    }
+    sets.assign(slots, std::vector<VkDescriptorSet>(plan.dispatches.size(), VK_NULL_HANDLE));
+    bound.assign(slots, {});
+    if (set_count == 0) {
+        return;
+    }
+    const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptors};
+    const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, set_count, 1, &size};
+    device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
+    const auto make = [&](std::size_t d) {
+        const VkDescriptorSetLayout layout =
+            device->pipelines->set_layout(static_cast<std::uint32_t>(plan.dispatches[d].windows.size()));
+        const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool, 1, &layout};
+        VkDescriptorSet set = VK_NULL_HANDLE;
+        device->check_result(vk.vkAllocateDescriptorSets(device->handle, &allocate, &set), "vkAllocateDescriptorSets");
+        return set;
+    };
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        if (external[d]) {
+            for (std::uint32_t slot = 0; slot < slots; ++slot) {
+                sets[slot][d] = make(d);
+            }
+        } else {
+            const VkDescriptorSet set = make(d);
+            write_set(set, plan.dispatches[d], {});
+            for (std::uint32_t slot = 0; slot < slots; ++slot) {
+                sets[slot][d] = set;
+            }
+        }
+    }
+}
+
+void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
+                            const std::vector<Place>& external_places) noexcept {
+    constexpr std::size_t kMaxBindings = 16;
+    std::array<VkDescriptorBufferInfo, kMaxBindings> buffers;
+    std::array<VkWriteDescriptorSet, kMaxBindings> writes;
+    const std::size_t count = std::min(dispatch.windows.size(), kMaxBindings);
+    for (std::size_t i = 0; i < count; ++i) {
+        const Window& w = dispatch.windows[i];
+        const Place& at = is_external(plan.storages[w.storage].kind) ? external_places[w.storage] : places[w.storage];
+        buffers[i] = {at.buffer, at.offset + w.base, w.bytes};
+        writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                     nullptr,
+                     set,
+                     static_cast<std::uint32_t>(i),
+                     0,
+                     1,
+                     VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                     nullptr,
+                     &buffers[i],
+                     nullptr};
+    }
+    device->api.vkUpdateDescriptorSets(device->handle, static_cast<std::uint32_t>(count), writes.data(), 0, nullptr);
+}
+
+void ProgramCore::bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept {
+    const auto same = [](const Place& a, const Place& b) { return a.buffer == b.buffer && a.offset == b.offset; };
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        bool stale = false;
+        for (const Window& w : plan.dispatches[d].windows) {
+            stale = stale || (is_external(plan.storages[w.storage].kind) &&
+                              !same(external_places[w.storage], bound[slot][w.storage]));
+        }
+        if (stale) {
+            write_set(sets[slot][d], plan.dispatches[d], external_places);
+        }
+    }
+    std::copy(external_places.begin(), external_places.end(), bound[slot].begin());
+}
+
+void ProgramCore::allocate() {
+    if (allocated) {
+        return;
+    }
+    device->check_alive();
+    if (!state && plan.memory.state != 0) {
+        throw Error("the program has states but no State was made", options.name);
+    }
+    place_storages();
+    make_sets();
+    for (auto& slot : bound) {
+        slot.assign(plan.storages.size(), {});
+    }
+    record_scratch.assign(sets.size(), {sizes, std::vector<Place>(plan.storages.size())});
+    allocated = true;
+}
+
+ProgramCore::~ProgramCore() {
+    const DeviceTable& vk = device->api;
+    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
+    vk.vkDestroyQueryPool(device->handle, queries, nullptr);
+    vk.vkDestroyFence(device->handle, fence, nullptr);
+    vk.vkDestroyCommandPool(device->handle, command_pool, nullptr);
+}
+
+}  // namespace vkf

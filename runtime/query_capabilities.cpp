@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device_core.h"
+
+namespace vkf {
+
+namespace {
+
+std::string version_text(std::uint32_t v) {
+    return std::to_string(VK_API_VERSION_MAJOR(v)) + "." + std::to_string(VK_API_VERSION_MINOR(v)) + "." +
+           std::to_string(VK_API_VERSION_PATCH(v));
+}
+
+DeviceType device_type(VkPhysicalDeviceType type) {
+    switch (type) {
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return DeviceType::integrated;
+        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return DeviceType::discrete;
+        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return DeviceType::virtual_gpu;
+        case VK_PHYSICAL_DEVICE_TYPE_CPU: return DeviceType::cpu;
+        default: return DeviceType::other;
+    }
+}
+
+bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name) {
+    std::uint32_t count = 0;
+    api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
+    std::vector<VkExtensionProperties> list(count);
+    api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, list.data());
+    return std::any_of(list.begin(), list.end(), [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
+}
+
+}  // namespace
+
+std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t* queue_family) {
+    VkPhysicalDeviceDriverProperties driver{};
+    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
+    VkPhysicalDeviceMaintenance3Properties maintenance{};
+    maintenance.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
+    VkPhysicalDeviceSubgroupProperties subgroup{};
+    subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &subgroup;
+    subgroup.pNext = &maintenance;
+    const bool driver_known = has_extension(api, physical, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+    maintenance.pNext = driver_known ? &driver : nullptr;
+    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const VkPhysicalDeviceProperties& p = properties.properties;
+    if (p.apiVersion < VK_API_VERSION_1_1) {
+        return std::nullopt;
+    }
+
+    std::uint32_t count = 0;
+    api.vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    api.vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, families.data());
+    const auto family = std::find_if(families.begin(), families.end(), [](const auto& f) {
+        return f.queueCount > 0 && (f.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
+    });
+    if (family == families.end()) {
+        return std::nullopt;
+    }
+    *queue_family = static_cast<std::uint32_t>(family - families.begin());
+
+    VkPhysicalDevice16BitStorageFeatures storage16{};
+    storage16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+    VkPhysicalDeviceFeatures2 features{};
+    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features.pNext = &storage16;
+    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+
+    Capabilities c;
+    c.name = p.deviceName;
+    c.type = device_type(p.deviceType);
+    c.api_version = p.apiVersion;
+    c.vendor_id = p.vendorID;
+    c.device_id = p.deviceID;
+    c.driver_version = p.driverVersion;
+    c.driver = driver_known ? std::string(driver.driverName) + (driver.driverInfo[0] ? " " : "") + driver.driverInfo
+                            : "driver " + version_text(p.driverVersion);
+    std::copy(std::begin(p.pipelineCacheUUID), std::end(p.pipelineCacheUUID), c.cache_uuid.begin());
+    c.max_invocations = p.limits.maxComputeWorkGroupInvocations;
+    for (std::size_t i = 0; i < 3; ++i) {
+        c.max_group_size[i] = p.limits.maxComputeWorkGroupSize[i];
+        c.max_groups[i] = p.limits.maxComputeWorkGroupCount[i];
+    }
+    c.shared_memory = p.limits.maxComputeSharedMemorySize;
+    c.push_constants = p.limits.maxPushConstantsSize;
+    c.storage_buffers = p.limits.maxPerStageDescriptorStorageBuffers;
+    c.storage_alignment = std::max<std::uint64_t>(p.limits.minStorageBufferOffsetAlignment, 16);
+    c.storage_range = p.limits.maxStorageBufferRange;
+    c.max_allocation = maintenance.maxMemoryAllocationSize;
+    c.subgroup_size = subgroup.subgroupSize;
+    c.subgroup_arithmetic = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+                            (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+    c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
+    c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
+    c.timestamp_period = family->timestampValidBits > 0 ? p.limits.timestampPeriod : 0.0f;
+    return c;
+}
+
+}  // namespace vkf
