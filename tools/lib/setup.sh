@@ -84,6 +84,7 @@ configure() {
     shift
     mkdir -p "$build"
     log=$(mktemp "$build/log.XXXXXX")
+    [ -e "$folder/build.ninja" ] || say "Configuring $folder"
     if ! cmake -S "$root" -B "$folder" -G Ninja "$@" >"$log" 2>&1; then
         cat "$log" >&2
         rm -f "$log"
