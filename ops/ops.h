@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every op, with its shape contract. B batch, L queries, S keys, H heads, Hk key/value heads, d head size, E model width.
+// Shapes broadcast as NumPy's do where said. Errors (vkf::Error) are thrown when the node is made and name op, tensor and sizes.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "../runtime/graph.h"
+#include "../runtime/views.h"
+
+namespace vkf {
+
+enum class Activation : std::uint8_t {
+    none,
+    relu,
+    gelu,       ///< exact: x Phi(x)
+    gelu_tanh,  ///< the tanh approximation
+    silu,       ///< x sigmoid(x)
+    tanh,
+    sigmoid,
+};
+
+// --- masks -------------------------------------------------------------------------------------------------------------
+
+enum class Causal : std::uint8_t {
+    none,
+    top_left,      ///< row r sees keys 0..r (PyTorch's is_causal)
+    bottom_right,  ///< row r sees keys 0..r+S-L (what a KV cache needs)
+};
+
+/// What a 1 in a boolean mask means.
+enum class Polarity : std::uint8_t {
+    attend,  ///< 1 = may attend
+    ignore,  ///< 1 = may not: PyTorch's nn.MultiheadAttention and nn.Transformer*
+};
+
+/// Which keys a query may see. Causal and window are parameters, never tensors.
+struct Mask {
+    Value keys = {};                       ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
+    Polarity polarity = Polarity::attend;
+    Value bias = {};                       ///< f32, added to the scaled score; broadcasts to (..., L, S)
+    Causal causal = Causal::none;
+    /// With causal: a query sees itself and the window-1 keys before it; 0: all before it.
+    std::int64_t window = 0;
+    /// What masked scores become. -inf: they never contribute, whatever the key and value hold, and a row with no key left
+    /// gives weights 0. A finite fill: a row with no key left gives uniform weights.
+    float fill = -std::numeric_limits<float>::infinity();
+};
+
+/// One boolean mask from two, as wide as both broadcast: a key may be attended when both allow it. Polarity::attend.
+VKF_API Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity);
+
+// --- products ----------------------------------------------------------------------------------------------------------
+
+struct MatmulOptions {
+    Value bias = {};                        ///< (N), added to every row
+    Activation activation = Activation::none;
+    float scale = 1.0f;                     ///< result = activation(scale * a b + bias)
+    bool transpose_b = false;               ///< b is (..., N, K), as torch.nn.Linear stores its weight
+    /// a holds attention weights from softmax(): where one is masked, b's row is not looked at, whatever it holds.
+    bool masked_weights = false;
+    /// The result (..., H, L, N) is stored as (..., L, H, N), so that merge_heads() is free.
+    bool heads_last = false;
+};
+
+/// (..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast. Accumulates in fp32.
+VKF_API Value matmul(Value a, Value b, const MatmulOptions& options = {});
+/// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty. torch.nn.functional.linear.
+VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none);
+
+// --- rows --------------------------------------------------------------------------------------------------------------
+
+struct SoftmaxOptions {
+    Mask mask = {};
+    float scale = 1.0f;
+    float softcap = 0.0f;  ///< c tanh(s / c) on the scaled score; 0: none
+};
+
+/// Attention weights over the last dimension: scale, softcap, bias, mask, softmax. scores (..., L, S) -> the same shape.
+/// A masked weight (fill -inf) is -0.0. Rows are stable for any finite logits; -inf logits count as masked.
+VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
+/// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes. torch.nn.LayerNorm.
+VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
+/// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
+VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
+/// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax).
+VKF_API Value argmax(Value x);
+
+// --- element-wise ------------------------------------------------------------------------------------------------------
+
+VKF_API Value add(Value a, Value b);  ///< broadcasts
+VKF_API Value mul(Value a, Value b);  ///< broadcasts
+VKF_API Value scale(Value x, float factor);
+VKF_API Value activate(Value x, Activation activation);
+/// activation(gate) * up: SwiGLU's product with Activation::silu. Same shapes.
+VKF_API Value gated(Value gate, Value up, Activation activation);
+inline Value relu(Value x) { return activate(x, Activation::relu); }
+inline Value gelu(Value x) { return activate(x, Activation::gelu); }
+inline Value silu(Value x) { return activate(x, Activation::silu); }
+inline Value operator+(Value a, Value b) { return add(a, b); }
+inline Value operator*(Value a, Value b) { return mul(a, b); }
+
+// --- positions ---------------------------------------------------------------------------------------------------------
+
+enum class RopeLayout : std::uint8_t {
+    interleaved,  ///< pairs (2i, 2i+1): GPT-J, Llama as published
+    half,         ///< pairs (i, i + r/2): GPT-NeoX, Hugging Face
+};
+
+/// How angles are stretched for contexts longer than trained.
+struct RopeScaling {
+    enum class Kind : std::uint8_t { none, linear, ntk, llama3, yarn } kind = Kind::none;
+    double factor = 1.0;
+    double low_freq_factor = 1.0, high_freq_factor = 4.0;  ///< llama3
+    double beta_fast = 32.0, beta_slow = 1.0;              ///< yarn
+    std::int64_t original_max_positions = 0;               ///< llama3, yarn
+};
+
+struct Rope {
+    double theta = 10000.0;
+    RopeLayout layout = RopeLayout::interleaved;
+    std::int64_t rotary_dim = 0;      ///< leading dimensions that turn; 0: all. Even.
+    std::int64_t max_positions = 0;   ///< rows of the cos/sin table
+    RopeScaling scaling = {};
+};
+
+/// Rotary position embedding (Su et al. 2021). x (..., L, d): row l has position start + l. The cos/sin table comes from
+/// double precision on the host. start may be symbolic; start + L <= max_positions is checked at each run.
+VKF_API Value rope(Value x, const Rope& options, Dim start = 0);
+/// The same with a position for each row: positions (L) i32. A position outside the table gives NaN and reads nothing.
+VKF_API Value rope_at(Value x, Value positions, const Rope& options);
+/// The (max_positions, r/2, 2) table of cos and sin, as floats rounded once from double.
+VKF_API std::vector<float> rope_table(const Rope& options, std::int64_t head_dim);
+
+/// Sinusoidal positions (Vaswani et al. 2017): (length, dim), y[p,2i] = sin(p 10000^(-2i/dim)), y[p,2i+1] = cos of the same.
+VKF_API Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim);
+
+// --- gathering and copying -----------------------------------------------------------------------------------------------
+
+/// ids (...) i32, table (V, E) -> (..., E), times `scale`. An id outside 0..V-1 gives a row of NaN and reads nothing.
+VKF_API Value embedding(Value ids, Value table, float scale = 1.0f);
+/// (B, S, Hk, d) -> (B, S, Hk*n, d): each head n times in a row (torch.repeat_interleave on dimension 2).
+VKF_API Value repeat_kv(Value x, std::int64_t n);
+/// A dense copy of any view.
+VKF_API Value contiguous(Value x);
+/// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal.
+VKF_API Value copy_into(Value window, Value x);
+
+}  // namespace vkf

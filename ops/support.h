@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ops' own files share: checks of shapes, choice of group sizes, conversion of views to push constants.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "ops/ops.h"
+#include "runtime/op.h"
+
+namespace vkf::support {
+
+[[noreturn]] inline void fail(const char* op, const std::string& what) { throw Error(what, op); }
+
+inline void require(bool condition, const char* op, const std::string& what) {
+    if (!condition) {
+        fail(op, what);
+    }
+}
+
+inline void require_dtype(const char* op, const Value& x, DType dtype) {
+    require(x.dtype() == dtype, op, x.str() + " must be " + std::string(name_of(dtype)));
+}
+
+inline void require_finite(const char* op, const char* parameter, double value) {
+    require(std::isfinite(value), op, std::string(parameter) + " = " + std::to_string(value) + " is not finite");
+}
+
+/// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
+inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
+
+template <class Params>
+std::shared_ptr<const void> params(Params p) {
+    return std::make_shared<const Params>(std::move(p));
+}
+
+/// One node with one fresh fp32 output.
+template <class Params>
+Value add_op(const OpType& op, std::vector<Value> inputs, Params p, const Shape& shape, DType dtype = DType::f32,
+             std::vector<std::size_t> stored_order = {}) {
+    Graph& g = inputs.front().graph();
+    return g.add_node(op, std::move(inputs), params(std::move(p)), {{dtype, shape, std::move(stored_order), {}}}).front();
+}
+
+inline std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }
+
+/// How many invocations work on one row, and how many in a group. On processors each invocation takes a row of its own:
+/// no shared memory, no barriers. On GPUs a group shares a row, so that neighbours read neighbouring elements.
+struct RowGroup {
+    std::uint32_t local_size;
+    std::uint32_t lanes;  ///< a power of two that divides local_size
+
+    std::uint64_t groups(std::uint64_t rows) const noexcept { return divide_up(rows, local_size / lanes); }
+};
+
+inline RowGroup row_group(const Capabilities& device, std::int64_t row_length) {
+    if (device.cpu()) {
+        return {16, 1};
+    }
+    return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
+}
+
+inline std::string why_rows(const Capabilities& device, const RowGroup& group) {
+    return device.cpu() ? "processor: a row an invocation" : std::to_string(group.lanes) + " invocations a row";
+}
+
+}  // namespace vkf::support

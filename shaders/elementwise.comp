@@ -1,0 +1,62 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+// Everything that works element by element on one or two strided operands. Buffers are words, so that copies and masks
+// keep bits; arithmetic reads them as fp32. Neighbouring invocations take neighbouring elements.
+#extension GL_GOOGLE_include_directive : require
+#include "elementwise.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint kCombine = kCombineNone;
+layout(constant_id = 2) const uint kActivation = 0;
+layout(constant_id = 3) const uint kDense = 0;
+
+layout(push_constant) uniform Push { ElementwisePush p; };
+layout(set = 0, binding = kElementwiseBindingA) readonly buffer A { uint a[]; };
+layout(set = 0, binding = kElementwiseBindingB) readonly buffer B { uint b[]; };
+layout(set = 0, binding = kElementwiseBindingOut) buffer Out { uint result[]; };
+
+#include "common/activation.glsl"
+#include "common/dispatch.glsl"
+
+void element(uint index) {
+    uint at_a = index;
+    uint at_b = index;
+    uint at_out = index;
+    if (kDense == 0u) {
+        at_a = strided_offset(index, p.size, p.a_stride);
+        at_b = strided_offset(index, p.size, p.b_stride);
+        at_out = strided_offset(index, p.size, p.out_stride);
+    }
+    uint x = a[p.a_offset + at_a];
+    uint y;
+    if (kCombine == kCombineCopy) {
+        y = x;
+    } else if (kCombine == kCombineMasks) {
+        bool keep_a = (x != 0u) != ((p.flip & 1u) != 0u);
+        bool keep_b = (b[p.b_offset + at_b] != 0u) != ((p.flip & 2u) != 0u);
+        y = keep_a && keep_b ? 1u : 0u;
+    } else {
+        float v = activate(kActivation, p.alpha * uintBitsToFloat(x));
+        if (kCombine == kCombineAdd) {
+            v += uintBitsToFloat(b[p.b_offset + at_b]);
+        } else if (kCombine == kCombineMul) {
+            v *= uintBitsToFloat(b[p.b_offset + at_b]);
+        }
+        y = floatBitsToUint(v);
+    }
+    result[p.out_offset + at_out] = y;
+}
+
+void main() {
+    uint group = group_index();
+    if (group >= p.group_count) {
+        return;
+    }
+    uint first = group * gl_WorkGroupSize.x * kElementwisePerInvocation + gl_LocalInvocationID.x;
+    for (uint i = 0; i < kElementwisePerInvocation; ++i) {
+        uint index = first + i * gl_WorkGroupSize.x;
+        if (index < p.count) {
+            element(index);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of elementwise.comp: out = combine(activation(alpha * a), b), every operand strided over one set of sizes.
+#ifndef VKF_SHADERS_ELEMENTWISE_H
+#define VKF_SHADERS_ELEMENTWISE_H
+
+#include "common/types.h"
+
+VKF_CONSTANT(kElementwiseBindingA, 0)
+VKF_CONSTANT(kElementwiseBindingB, 1)
+VKF_CONSTANT(kElementwiseBindingOut, 2)
+
+// Specialization constants.
+VKF_CONSTANT(kElementwiseSpecCombine, 1)
+VKF_CONSTANT(kElementwiseSpecActivation, 2)
+VKF_CONSTANT(kElementwiseSpecDense, 3)  // 1: all operands dense and of one shape; the strides are not looked at
+
+VKF_CONSTANT(kCombineNone, 0)   // activation(alpha * a)
+VKF_CONSTANT(kCombineAdd, 1)
+VKF_CONSTANT(kCombineMul, 2)
+VKF_CONSTANT(kCombineCopy, 3)   // the bits of a
+VKF_CONSTANT(kCombineMasks, 4)  // (a != 0) xor flip_a, and (b != 0) xor flip_b: 1 where both hold
+
+VKF_CONSTANT(kElementwisePerInvocation, 4)
+
+VKF_PUSH_BEGIN(ElementwisePush)
+    uint count;
+    uint size[5];
+    uint a_stride[5];
+    uint b_stride[5];
+    uint out_stride[5];
+    uint a_offset;
+    uint b_offset;
+    uint out_offset;
+    float alpha;
+    uint flip;  // bit 0: flip_a, bit 1: flip_b
+VKF_PUSH_END(ElementwisePush)
+
+#endif
