@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // add, mul, scale, activations, gated products, mask combination and copies: all one kernel.
-#include "elementwise.h"
+#include "shaders/elementwise.h"
 
 #include "elementwise.spv.h"
 #include "ops/support.h"

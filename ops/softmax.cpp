@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softmax.h"
+#include "shaders/softmax.h"
 
 #include "ops/support.h"
 #include "softmax.spv.h"

@@ -47,15 +47,15 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     vk.vkGetBufferMemoryRequirements(core_->handle, buffer_, &needs);
 
     constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-    const bool unified = core_->capabilities.unified_memory;
-    const bool host_side = use != MemoryUse::device || unified;
-    std::uint32_t type = kNone;
+    const bool host_side = use != MemoryUse::device || core_->capabilities.unified_memory;
+    VkMemoryPropertyFlags need = host_side ? kHost : 0;
+    VkMemoryPropertyFlags wish = 0;
     if (use == MemoryUse::device) {
-        type = memory_type(*core_, needs.memoryTypeBits, VkMemoryPropertyFlags{unified ? kHost : 0u}, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
-    } else {
-        type = memory_type(*core_, needs.memoryTypeBits, kHost,
-                           VkMemoryPropertyFlags{use == MemoryUse::readback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT : 0u});
+        wish = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    } else if (use == MemoryUse::readback) {
+        wish = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     }
+    const std::uint32_t type = memory_type(*core_, needs.memoryTypeBits, need, wish);
     const std::string asked = megabytes(needs.size) + " for " + purpose;
     try {
         if (type == kNone) {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "embedding.spv.h"
+#include "ops/support.h"
+#include "shaders/embedding.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kShader{"embedding", spirv::kEmbeddingSpirv};
+constexpr const char* kName = "embedding";
+constexpr uint kLocalSize = 64;
+
+struct EmbeddingParams {
+    float scale;
+};
+
+void encode(const Operands& operands, Command& command) noexcept {
+    const View& ids = operands[kEmbeddingBindingIds];
+    const View& table = operands[kEmbeddingBindingTable];
+    const View& out = operands[kEmbeddingBindingOut];
+    EmbeddingPush push{};
+    push.count = static_cast<uint>(out.elements());
+    push.width = table.dim(0);
+    push.first_row = operands.words[0];
+    push.rows = table.dim(1);
+    push.all_rows = operands.words[1];
+    for (std::size_t i = 0; i < kMaxRank; ++i) {
+        push.ids_size[i] = ids.size[i];
+        push.ids_stride[i] = ids.stride[i];
+    }
+    push.ids_offset = ids.offset;
+    push.table_offset = table.offset;
+    push.table_row = table.step(1);
+    push.table_column = table.step(0);
+    push.out_offset = out.offset;
+    push.scale = operands.params<EmbeddingParams>().scale;
+    command.push(push);
+    command.groups(divide_up(push.count, kLocalSize));
+    command.cost(push.count, static_cast<double>(push.count) * 8);
+}
+
+void lower(Lowering& l) {
+    const ValueId table = l.input(1);
+    const auto all_rows = static_cast<uint>(l.max_of(l.info(table).shape[0]));
+    uint first = 0;
+    const std::vector<ValueId> windows = l.chunks(table, 0);
+    for (const ValueId window : windows) {
+        l.dispatch({{&kShader, {kLocalSize},
+                     windows.size() == 1 ? "" : "one of " + std::to_string(windows.size()) + " windows on a table beyond one binding"}},
+                   {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, encode, {first, all_rows});
+        first += static_cast<uint>(l.info(window).shape[0].constant());
+    }
+}
+
+constexpr OpType kEmbedding{kName, lower};
+
+}  // namespace
+
+Value embedding(Value ids, Value table, float scale) {
+    require_dtype(kName, ids, DType::i32);
+    require_dtype(kName, table, DType::f32);
+    require(table.rank() == 2 && table.size(0).is_constant(), kName, table.str() + " must be (vocabulary, width) of fixed size");
+    require_finite(kName, "scale", scale);
+    Shape shape = ids.shape();
+    require(shape.size() < kMaxRank, kName, ids.str() + " has too many dimensions");
+    shape.push_back(table.size(1));
+    return add_op(kEmbedding, {ids, table}, EmbeddingParams{scale}, shape);
+}
+
+}  // namespace vkf

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/support.h"
+#include "rope.spv.h"
+#include "shaders/rope.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kShader{"rope", spirv::kRopeSpirv};
+constexpr const char* kName = "rope";
+constexpr uint kLocalSize = 64;
+
+struct RopeParams {
+    RopeLayout layout;
+    bool positions;
+};
+
+void encode(const Operands& operands, Command& command) noexcept {
+    const View& x = operands[kRopeBindingX];
+    const View& y = operands[kRopeBindingY];
+    const View& table = operands[kRopeBindingTable];
+    const View& positions = operands[kRopeBindingPositions];
+    RopePush push{};
+    push.width = x.dim(0);
+    push.pairs = table.dim(1);
+    push.count = static_cast<uint>(x.rows() * (push.width - push.pairs));
+    for (std::size_t i = 0; i < kMaxRank; ++i) {
+        if (i < 4) {
+            push.size[i] = x.size[i];
+        }
+        push.x_stride[i] = x.stride[i];
+        push.y_stride[i] = y.stride[i];
+    }
+    push.x_offset = x.offset;
+    push.y_offset = y.offset;
+    push.table_rows = table.dim(2);
+    push.table_offset = table.offset;
+    push.positions_offset = positions.offset;
+    push.positions_stride = positions.step(0);
+    command.push(push);
+    command.groups(divide_up(push.count, kLocalSize));
+    command.cost(static_cast<double>(x.elements()) * 3, static_cast<double>(x.elements()) * 8);
+}
+
+void lower(Lowering& l) {
+    const auto& params = l.params<RopeParams>();
+    l.dispatch({{&kShader, {kLocalSize, params.layout == RopeLayout::half ? 1u : 0u, params.positions ? 1u : 0u}, ""}},
+               {{l.input(0), Access::read},
+                {l.input(1), Access::read},
+                {l.input(params.positions ? 2 : 1), Access::read},
+                {l.output(0), Access::write}},
+               encode);
+}
+
+constexpr OpType kRope{kName, lower};
+
+std::int64_t rotary_dim(const Rope& o, std::int64_t head_dim) { return o.rotary_dim == 0 ? head_dim : o.rotary_dim; }
+
+/// Frequencies of the pairs, radians a position; `magnitude` scales cos and sin (YaRN).
+std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude) {
+    const RopeScaling& s = o.scaling;
+    const double width = static_cast<double>(r);
+    const auto original = static_cast<double>(s.original_max_positions);
+    constexpr double kTwoPi = 6.283185307179586476925286766559;
+    double theta = o.theta;
+    if (s.kind == RopeScaling::Kind::ntk) {
+        theta *= std::pow(s.factor, width / (width - 2.0));
+    }
+    magnitude = s.kind == RopeScaling::Kind::yarn ? 0.1 * std::log(s.factor) + 1.0 : 1.0;
+    std::vector<double> out;
+    for (std::int64_t i = 0; i < r / 2; ++i) {
+        double f = std::pow(theta, -2.0 * static_cast<double>(i) / width);
+        if (s.kind == RopeScaling::Kind::linear) {
+            f /= s.factor;
+        } else if (s.kind == RopeScaling::Kind::llama3) {
+            const double wave = kTwoPi / f;
+            if (wave > original / s.low_freq_factor) {
+                f /= s.factor;
+            } else if (wave >= original / s.high_freq_factor) {
+                const double t = (original / wave - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+                f = (1.0 - t) * f / s.factor + t * f;
+            }
+        } else if (s.kind == RopeScaling::Kind::yarn) {
+            const auto at = [&](double turns) { return width * std::log(original / (turns * kTwoPi)) / (2.0 * std::log(theta)); };
+            const double low = std::max(std::floor(at(s.beta_fast)), 0.0);
+            const double high = std::min(std::ceil(at(s.beta_slow)), width - 1.0);
+            const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(high - low, 0.001), 0.0, 1.0);
+            f = f * (1.0 - ramp) + f / s.factor * ramp;
+        }
+        out.push_back(f);
+    }
+    return out;
+}
+
+Value add_rope(Value x, Value table, Value positions, const Rope& o) {
+    std::vector<Value> inputs{x, table};
+    if (positions) {
+        inputs.push_back(positions);
+    }
+    return add_op(kRope, inputs, RopeParams{o.layout, bool(positions)}, x.shape());
+}
+
+Value table_for(Value x, const Rope& o) {
+    require_dtype(kName, x, DType::f32);
+    require(x.rank() >= 2 && x.size(-1).is_constant(), kName, x.str() + " must be (..., tokens, head_dim) with a fixed head_dim");
+    const std::int64_t d = x.size(-1).constant();
+    const std::int64_t r = rotary_dim(o, d);
+    require(o.max_positions >= 1, kName, "max_positions = " + std::to_string(o.max_positions) + " is not positive");
+    const std::vector<float> data = rope_table(o, d);
+    return x.graph().constant("rope_table", {o.max_positions, r / 2, 2}, data);
+}
+
+}  // namespace
+
+std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
+    const std::int64_t r = rotary_dim(o, head_dim);
+    require(r >= 2 && r % 2 == 0 && r <= head_dim, kName,
+            "rotary_dim = " + std::to_string(r) + " is not even and in 2.." + std::to_string(head_dim));
+    require(std::isfinite(o.theta) && o.theta > 0, kName, "theta = " + std::to_string(o.theta) + " is not finite and positive");
+    const RopeScaling& s = o.scaling;
+    using Kind = RopeScaling::Kind;
+    require(s.kind == Kind::none || (std::isfinite(s.factor) && s.factor > 0), kName,
+            "scaling factor = " + std::to_string(s.factor) + " is not finite and positive");
+    require(s.kind != Kind::ntk || r > 2, kName, "ntk scaling needs a rotary_dim above 2");
+    require((s.kind != Kind::llama3 && s.kind != Kind::yarn) || s.original_max_positions > 0, kName,
+            "this scaling needs original_max_positions");
+    require(s.kind != Kind::llama3 || (s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor), kName,
+            "llama3 scaling needs 0 < low_freq_factor < high_freq_factor");
+    require(s.kind != Kind::yarn || (s.beta_fast > 0 && s.beta_slow > 0 && o.theta > 1), kName,
+            "yarn scaling needs positive beta_fast and beta_slow and theta > 1");
+    double magnitude = 1.0;
+    const std::vector<double> f = frequencies(o, r, magnitude);
+    std::vector<float> table;
+    table.reserve(static_cast<std::size_t>(o.max_positions) * f.size() * 2);
+    for (std::int64_t position = 0; position < o.max_positions; ++position) {
+        for (const double frequency : f) {
+            const double angle = static_cast<double>(position) * frequency;
+            table.push_back(static_cast<float>(std::cos(angle) * magnitude));
+            table.push_back(static_cast<float>(std::sin(angle) * magnitude));
+        }
+    }
+    return table;
+}
+
+Value rope(Value x, const Rope& o, Dim start) {
+    const Value table = table_for(x, o);
+    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, o);
+}
+
+Value rope_at(Value x, Value positions, const Rope& o) {
+    const Value table = table_for(x, o);
+    require_dtype(kName, positions, DType::i32);
+    require(positions.shape() == Shape{x.size(-2)}, kName,
+            positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " + x.str());
+    return add_rope(x, table, positions, o);
+}
+
+Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim) {
+    constexpr const char* kSinusoid = "sinusoidal_positions";
+    require(length >= 1 && dim >= 1, kSinusoid,
+            "length " + std::to_string(length) + " and dim " + std::to_string(dim) + " must be positive");
+    std::vector<float> table;
+    for (std::int64_t position = 0; position < length; ++position) {
+        for (std::int64_t i = 0; i < dim; ++i) {
+            const double exponent = -static_cast<double>(i / 2 * 2) / static_cast<double>(dim);
+            const double angle = static_cast<double>(position) * std::pow(10000.0, exponent);
+            table.push_back(static_cast<float>(i % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+        }
+    }
+    return graph.constant(kSinusoid, {length, dim}, table);
+}
+
+}  // namespace vkf

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of layer_norm.comp: LayerNorm and RMSNorm of dense rows.
+#ifndef VKF_SHADERS_LAYER_NORM_H
+#define VKF_SHADERS_LAYER_NORM_H
+
+#include "common/types.h"
+
+VKF_CONSTANT(kNormBindingX, 0)
+VKF_CONSTANT(kNormBindingWeight, 1)
+VKF_CONSTANT(kNormBindingBias, 2)
+VKF_CONSTANT(kNormBindingY, 3)
+
+// Specialization constants.
+VKF_CONSTANT(kNormSpecLanes, 1)
+VKF_CONSTANT(kNormSpecCentred, 2)  // 1: the mean is taken off (LayerNorm), 0: not (RMSNorm)
+VKF_CONSTANT(kNormSpecWeight, 3)
+VKF_CONSTANT(kNormSpecBias, 4)
+
+VKF_PUSH_BEGIN(NormPush)
+    uint rows;
+    uint width;
+    uint x_offset;
+    uint weight_offset;
+    uint weight_stride;
+    uint bias_offset;
+    uint bias_stride;
+    uint y_offset;
+    float eps;
+VKF_PUSH_END(NormPush)
+
+#endif

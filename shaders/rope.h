@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of rope.comp: rotary position embedding of (..., L, d) from a table of cos and sin.
+#ifndef VKF_SHADERS_ROPE_H
+#define VKF_SHADERS_ROPE_H
+
+#include "common/types.h"
+
+VKF_CONSTANT(kRopeBindingX, 0)
+VKF_CONSTANT(kRopeBindingTable, 1)
+VKF_CONSTANT(kRopeBindingPositions, 2)
+VKF_CONSTANT(kRopeBindingY, 3)
+
+// Specialization constants.
+VKF_CONSTANT(kRopeSpecHalf, 1)       // 0: pairs (2i, 2i+1), 1: pairs (i, i + r/2)
+VKF_CONSTANT(kRopeSpecPositions, 2)  // 1: a position for each row, 0: row l has position start + l (the table is a window there)
+
+VKF_PUSH_BEGIN(RopePush)
+    uint count;        // pairs and unturned elements, see rope.comp
+    uint size[4];      // the outer sizes of x, L last
+    uint x_stride[5];
+    uint y_stride[5];
+    uint x_offset;
+    uint y_offset;
+    uint width;        // d
+    uint pairs;        // r / 2
+    uint table_rows;
+    uint table_offset;
+    uint positions_offset;
+    uint positions_stride;
+VKF_PUSH_END(RopePush)
+
+#endif
