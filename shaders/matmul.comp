@@ -1,0 +1,239 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+// Matrix product with register tiles and no shared memory, for CPU-type devices and as the fallback everywhere.
+//
+//! variant matmul
+//! variant matmul_lanes4 -DLANES=4
+//! variant matmul_lanes8 -DLANES=8
+//
+// A group computes kRows rows by 4 columns per invocation; groups follow each other along m first, so that the columns
+// of B that a group has read are still cached for the next. Each step takes four k: a vec4 of every row of A, a 4x4
+// block of B per invocation, and 16 multiply-adds per row from registers.
+//
+// On a software device a buffer load costs as much as some thirty arithmetic operations, being a loop over the lanes
+// with a bounds check, whether or not the lanes load the same. So the LANES variants let each lane load the vec4 of
+// another row of A, and hand them round by shuffles (a single instruction): 16 rows by 32 columns then take 6 loads
+// instead of 20. They need a local size of LANES, subgroups of exactly that size (smallest and largest, or required),
+// and shuffles in compute. The plain variant needs nothing.
+//
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#ifdef LANES
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+
+#include "matmul.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = kMatmulSpecRows) const uint kRows = 8;
+layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
+layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
+layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
+layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
+layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
+
+layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
+layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
+layout(set = 0, binding = kMatmulBindingC) buffer C { float c[]; };
+layout(set = 0, binding = kMatmulBindingC) buffer CVec { vec4 c_vec[]; };
+
+layout(push_constant) uniform Push { MatmulPush p; };
+
+#include "common/activation.glsl"
+#include "common/dispatch.glsl"
+
+// The rows are written out by the preprocessor, with constant array indices and conditions that specialization
+// settles: loops over them would leave the sums in memory wherever a compiler does not unroll.
+#define EACH_8(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define EACH_ROW(DO) \
+    EACH_8(DO) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
+    DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23)
+
+#ifdef LANES
+#define LANE gl_SubgroupInvocationID
+#if LANES == 4
+#define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#else
+#define EACH_LOAD(DO) DO(0) DO(1) DO(2)
+#endif
+#define ROW_OF_LOAD(i) (i * LANES + LANE)
+#define ROWS_PER_LOAD LANES
+#define ROW_OF_A(i) subgroupShuffle(a_rows[i / LANES], i % LANES)
+#else
+#define LANE gl_LocalInvocationID.x
+#define EACH_LOAD EACH_ROW
+#define ROW_OF_LOAD(i) i
+#define ROWS_PER_LOAD 1
+#define ROW_OF_A(i) a_rows[i]
+#endif
+
+// kAMasked: B held something that is not finite, so this invocation's sums must be taken again with care.
+bool wild = false;
+
+vec4 load_a(uint row, uint k) {
+    if (kAVec != 0) {
+        return a_vec[(row + k) >> 2];
+    }
+    uvec4 ks = k + uvec4(0, 1, 2, 3);
+    uvec4 at = row + min(ks, uvec4(p.k - 1)) * p.a_k;
+    return mix(vec4(0.0), vec4(a[at.x], a[at.y], a[at.z], a[at.w]), lessThan(ks, uvec4(p.k)));
+}
+
+// Takes what is not finite out of B, lest 0 * inf enter a sum it has no part in.
+vec4 tame(vec4 values) {
+    if (kAMasked == 0) {
+        return values;
+    }
+    bvec4 untamed = equal(floatBitsToUint(values) & kInfinityBits, uvec4(kInfinityBits));
+    wild = wild || any(untamed);
+    return mix(values, vec4(0.0), untamed);
+}
+
+// Row k of B at this invocation's four columns; kBLoad is not kMatmulBVecK.
+vec4 load_b_row(uvec4 columns, uint k) {
+    uint row = min(k, p.k - 1) * p.b_k;
+    vec4 values;
+    if (kBLoad == kMatmulBVecN) {
+        values = b_vec[(columns.x + row) >> 2];
+    } else {
+        uvec4 at = columns + row;
+        values = vec4(b[at.x], b[at.y], b[at.z], b[at.w]);
+    }
+    return k < p.k ? tame(values) : vec4(0.0);
+}
+
+// Four rows of B, from k on, as the columns of the result.
+mat4 load_b(uvec4 columns, uint k) {
+    if (kBLoad == kMatmulBVecK) {
+        return transpose(mat4(tame(b_vec[(columns.x + k) >> 2]), tame(b_vec[(columns.y + k) >> 2]),
+                              tame(b_vec[(columns.z + k) >> 2]), tame(b_vec[(columns.w + k) >> 2])));
+    }
+    return mat4(load_b_row(columns, k), load_b_row(columns, k + 1), load_b_row(columns, k + 2),
+                load_b_row(columns, k + 3));
+}
+
+float load_bias(uint column) {
+    return p.bias_stride != 0 ? bias[p.bias_offset + column * p.bias_stride] : 0.0;
+}
+
+void main() {
+    uint rest = group_index();
+    if (rest >= p.group_count) {
+        return;
+    }
+    uint m0 = take_dimension(rest, (p.m + kRows - 1) / kRows) * kRows;
+    uint tile_columns = gl_WorkGroupSize.x * 4;
+    uint n0 = take_dimension(rest, (p.n + tile_columns - 1) / tile_columns) * tile_columns + LANE * 4;
+    uvec3 batch;
+    batch.z = take_dimension(rest, p.batch2);
+    batch.y = take_dimension(rest, p.batch1);
+    batch.x = rest;
+    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
+    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
+    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+
+    uint rows[kMatmulMaxRows];
+#define DO(i) \
+    if (i * ROWS_PER_LOAD < kRows) { \
+        rows[i] = a_base + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
+    }
+    EACH_LOAD(DO)
+#undef DO
+    uvec4 columns = b_base + min(n0 + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
+    if (kBLoad == kMatmulBVecN) {
+        columns.x = b_base + min(n0, p.n - 4);
+    }
+
+    vec4 sums[kMatmulMaxRows];
+#define DO(i) \
+    if (i < kRows) { \
+        sums[i] = vec4(0.0); \
+    }
+    EACH_ROW(DO)
+#undef DO
+    for (uint k = 0; k < p.k; k += 4) {
+        mat4 b_rows = load_b(columns, k);
+        vec4 a_rows[kMatmulMaxRows];
+#define DO(i) \
+    if (i * ROWS_PER_LOAD < kRows) { \
+        a_rows[i] = load_a(rows[i], k); \
+    }
+        EACH_LOAD(DO)
+#undef DO
+#define DO(i) \
+    if (i < kRows) { \
+        vec4 row = ROW_OF_A(i); \
+        sums[i] += row.x * b_rows[0] + row.y * b_rows[1] + row.z * b_rows[2] + row.w * b_rows[3]; \
+    }
+        EACH_ROW(DO)
+#undef DO
+    }
+
+    uint c_first = c_base + m0 * p.c_row + n0 * p.c_column;
+    uint rows_left = p.m - m0;
+    if (kCVec != 0) {
+        if (n0 < p.n) {
+            vec4 shift = p.bias_stride != 0 ? bias_vec[(p.bias_offset + n0) >> 2] : vec4(0.0);
+#define DO(i) \
+    if (i < kRows) { \
+        vec4 value = sums[i] * p.alpha + shift; \
+        if (kAct == kActRelu) { \
+            value = vec4(activate(kAct, value.x), activate(kAct, value.y), activate(kAct, value.z), \
+                         activate(kAct, value.w)); \
+        } \
+        if (i < rows_left) { \
+            c_vec[(c_first + i * p.c_row) >> 2] = value; \
+        } \
+    }
+            EACH_ROW(DO)
+#undef DO
+            // An activation worth hundreds of instructions is not written out per row but applied to what is stored.
+            if (kAct != kActNone && kAct != kActRelu) {
+                [[dont_unroll]] for (uint i = 0; i < min(kRows, rows_left); ++i) {
+                    uint at = (c_first + i * p.c_row) >> 2;
+                    vec4 value = c_vec[at];
+                    c_vec[at] = vec4(activate(kAct, value.x), activate(kAct, value.y), activate(kAct, value.z),
+                                     activate(kAct, value.w));
+                }
+            }
+        }
+    } else {
+        [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
+            float shift = load_bias(n0 + j);
+            uint c_column = c_first + j * p.c_column;
+#define DO(i) \
+    if (i < kRows) { \
+        float sum = j < 2 ? (j == 0 ? sums[i].x : sums[i].y) : (j == 2 ? sums[i].z : sums[i].w); \
+        if (i < rows_left) { \
+            c[c_column + i * p.c_row] = activate(kAct, sum * p.alpha + shift); \
+        } \
+    }
+            EACH_ROW(DO)
+#undef DO
+        }
+    }
+
+    // Only where B was not finite: the invocation's outputs once more, each product of an absent element left out.
+    if (kAMasked != 0) {
+        [[dont_unroll]] for (uint i = wild ? 0 : kRows; i < min(kRows, rows_left); ++i) {
+            uint a_row = a_base + (m0 + i) * p.a_row;
+            [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
+                uint b_column = b_base + (n0 + j) * p.b_column;
+                float sum = 0.0;
+                for (uint k = 0; k < p.k; ++k) {
+                    float weight = a[a_row + k * p.a_k];
+                    float product = weight * b[b_column + k * p.b_k];
+                    sum += floatBitsToUint(weight) == kSignBit ? 0.0 : product;
+                }
+                c[c_first + i * p.c_row + j * p.c_column] =
+                    activate(kAct, sum * p.alpha + load_bias(n0 + j));
+            }
+        }
+    }
+}

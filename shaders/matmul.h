@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix product, fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
+// dimensions b. Three kernels take the same parameters: matmul.comp (tiles in registers alone), matmul_shared.comp
+// (tiles in shared memory) and matvec.comp (few rows of A).
+//
+// Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch dimensions (sequence, kv head,
+// head within its group), with 0 as B's last batch stride. Sizes are all > 0; an element offset plus its strides stays
+// below 2^32. C may not overlap the other operands, nor itself.
+#ifndef VKF_SHADERS_MATMUL_H
+#define VKF_SHADERS_MATMUL_H
+
+#include "common/activation.h"
+#include "common/types.h"
+
+VKF_CONSTANT(kMatmulBindingA, 0)
+VKF_CONSTANT(kMatmulBindingB, 1)
+VKF_CONSTANT(kMatmulBindingBias, 2) // any buffer where there is no bias; never read then
+VKF_CONSTANT(kMatmulBindingC, 3)
+
+// Ids of the specialization constants. Id 0 is the local size in x.
+//
+// Rows: rows of C per group in matmul (1 to 24) and matvec (1 to 4).
+// AVec: 1 reads A by vec4 along k. Needs a_k == 1 and k, a_row, a_batch[] and a_offset multiples of 4.
+// BLoad: how B is read, a kMatmulB... below.
+// CVec: 1 writes C, and reads the bias, by vec4 (not in matvec). Needs c_column == 1, bias_stride 0 or 1, and n, c_row,
+//   c_batch[], c_offset and bias_offset multiples of 4.
+// Act: a kAct... of common/activation.h.
+// AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there contributes nothing,
+//   be it NaN or infinite.
+// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared. Multiples of 4; the local size is
+//   TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes.
+// Split: invocations that share the sum of one output in matvec; a power of two that divides the local size.
+//
+// Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
+VKF_CONSTANT(kMatmulSpecRows, 1)
+VKF_CONSTANT(kMatmulSpecAVec, 2)
+VKF_CONSTANT(kMatmulSpecBLoad, 3)
+VKF_CONSTANT(kMatmulSpecCVec, 4)
+VKF_CONSTANT(kMatmulSpecAct, 5)
+VKF_CONSTANT(kMatmulSpecAMasked, 6)
+VKF_CONSTANT(kMatmulSpecTileRows, 7)
+VKF_CONSTANT(kMatmulSpecTileColumns, 8)
+VKF_CONSTANT(kMatmulSpecTileDepth, 9)
+VKF_CONSTANT(kMatmulSpecSplit, 10)
+
+// Any strides.
+VKF_CONSTANT(kMatmulBScalar, 0)
+// vec4 along k, as weights stored (n, k) and keys are: b_k == 1 and k, b_column, b_batch[], b_offset multiples of 4.
+VKF_CONSTANT(kMatmulBVecK, 1)
+// vec4 along n, as values are: b_column == 1 and n, b_k, b_batch[], b_offset multiples of 4.
+VKF_CONSTANT(kMatmulBVecN, 2)
+
+// Rows of C per group that the kernels have code for.
+VKF_CONSTANT(kMatmulMaxRows, 24)
+VKF_CONSTANT(kMatvecMaxRows, 4)
+
+VKF_PUSH_BEGIN(MatmulPush)
+    uint m;
+    uint n;
+    uint k;
+    uint batch1; // sizes of the two inner batch dimensions; the outer one follows from group_count
+    uint batch2;
+    uint a_batch[3];
+    uint a_row;
+    uint a_k;
+    uint a_offset;
+    uint b_batch[3];
+    uint b_k;
+    uint b_column;
+    uint b_offset;
+    uint c_batch[3];
+    uint c_row;
+    uint c_column;
+    uint c_offset;
+    uint bias_stride; // 0: no bias
+    uint bias_offset;
+    float alpha;
+VKF_PUSH_END(MatmulPush)
+
+#endif
