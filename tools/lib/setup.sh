@@ -54,12 +54,12 @@ missing_packages() {
 
 # need_packages PACKAGE...: installs those that are missing, as root or through sudo; without either, says how and ends.
 need_packages() {
-    local missing as_root=()
+    local missing=() as_root=()
     if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
         say "Not a Debian or Ubuntu: packages are yours to install (there they are called: $*)"
         return
     fi
-    mapfile -t missing < <(missing_packages "$@")
+    read -ra missing <<<"$(missing_packages "$@" | tr '\n' ' ')"
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" != 0 ]; then
         if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
