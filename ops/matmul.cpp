@@ -210,11 +210,12 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
     }
     std::vector<std::size_t> order;
     if (o.heads_last) {
-        require(shape.size() >= 3, kName, a.str() + " has no heads to store last");
-        for (std::size_t i = 0; i < shape.size(); ++i) {
+        require(shape.size() >= 4, kName, a.str() + " has no batch and heads to store apart");
+        order = {0, shape.size() - 2};
+        for (std::size_t i = 1; i + 2 < shape.size(); ++i) {
             order.push_back(i);
         }
-        std::swap(order[shape.size() - 2], order[shape.size() - 3]);
+        order.push_back(shape.size() - 1);
     }
     return add_op(kMatmul, inputs, MatmulParams{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights}, shape,
                   DType::f32, order);

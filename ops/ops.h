@@ -61,7 +61,7 @@ struct MatmulOptions {
     bool transpose_b = false;               ///< b is (..., N, K), as torch.nn.Linear stores its weight
     /// a holds attention weights from softmax(): where one is masked, b's row is not looked at, whatever it holds.
     bool masked_weights = false;
-    /// The result (..., H, L, N) is stored as (..., L, H, N), so that merge_heads() is free.
+    /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
 };
 

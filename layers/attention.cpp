@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/attention.h"
+
+#include <cmath>
+
+namespace vkf {
+
+namespace {
+
+std::int64_t fixed_width(const char* op, const Value& x) {
+    if (x.rank() != 3 || !x.size(-1).is_constant()) {
+        throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", op);
+    }
+    return x.size(-1).constant();
+}
+
+/// The scores' scale, after checking that the three fit together.
+float checked_scale(const Value& q, const Value& k, const Value& v, const AttentionOptions& o) {
+    constexpr const char* kName = "scaled_dot_product_attention";
+    const auto together = [&](bool good, const char* what) {
+        if (!good) {
+            throw Error(std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit", kName);
+        }
+    };
+    together(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
+    together(q.size(0) == k.size(0) && k.size(0) == v.size(0), "batches");
+    together(q.size(3) == k.size(3), "head sizes");
+    together(k.size(2) == v.size(2) && k.size(1) == v.size(1), "keys and values");
+    together(q.size(1).is_constant() && k.size(1).is_constant() && q.size(1).constant() % k.size(1).constant() == 0,
+             "head counts (queries' must be a multiple of keys')");
+    together(q.size(3).is_constant(), "head sizes (must be fixed)");
+    if (!std::isfinite(o.scale)) {
+        throw Error("scale = " + std::to_string(o.scale) + " is not finite", kName);
+    }
+    return o.scale != 0.0f ? o.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.size(3).constant())));
+}
+
+/// (B, Hk, S, d) -> (B, H, S, d) by copying.
+Value repeat_heads(Value x, std::int64_t n) { return transpose(repeat_kv(transpose(x, 1, 2), n), 1, 2); }
+
+}  // namespace
+
+Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation) {
+    Graph& g = x.graph();
+    const Scope scope(g, name);
+    return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation);
+}
+
+AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& o) {
+    const SoftmaxOptions softmax_options{o.mask, checked_scale(q, k, v, o), o.softcap};
+    const std::int64_t heads = q.size(1).constant();
+    const std::int64_t group = heads / k.size(1).constant();
+    if (group > 1 && o.repeat_kv) {
+        k = repeat_heads(k, group);
+        v = repeat_heads(v, group);
+    }
+    const Shape scores_shape{q.size(0), q.size(1), q.size(2), k.size(2)};
+    const bool share = group > 1 && !o.repeat_kv;
+    if (share) {  // heads as (Hk, group): the group is a batch dimension over which k and v repeat
+        const auto grouped = [&](Value x, Dim hk, Dim g) { return reshape(x, {x.size(0), hk, g, x.size(2), x.size(3)}); };
+        q = grouped(q, k.size(1), group);
+        k = grouped(k, k.size(1), 1);
+        v = grouped(v, v.size(1), 1);
+    }
+    const Value scores = reshape(matmul(q, k, {.transpose_b = true}), scores_shape);
+    const Value weights = softmax(scores, softmax_options);
+    const Value shared = share ? reshape(weights, {q.size(0), q.size(1), q.size(2), q.size(3), k.size(3)}) : weights;
+    const bool masked = std::isinf(o.mask.fill);
+    const Value y = matmul(shared, v, {.masked_weights = masked, .heads_last = true});
+    return {share ? reshape(y, {y.size(0), heads, y.size(3), y.size(4)}) : y, weights};
+}
+
+CachedKv append(const KvCache& cache, Value key, Value value) {
+    const auto into = [&](Value state, Value x) {
+        if (state.rank() != 4 || x.rank() != 4) {
+            throw Error("cache " + state.str() + " and " + x.str() + " must be (batch, tokens, heads, head_dim)", "append");
+        }
+        const Value rows = slice(state, 0, 0, x.size(0));
+        copy_into(slice(rows, 1, cache.start, x.size(1)), x);
+        return transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
+    };
+    return {into(cache.key, key), into(cache.value, value)};
+}
+
+AttentionResult self_attention(Value x, const SelfAttentionOptions& o) {
+    const std::int64_t width = fixed_width("self_attention", x);
+    const Scope scope(x.graph(), o.name);
+    Value q, k, v;
+    if (o.fused_qkv) {
+        const Value qkv = linear_layer(x, "qkv_proj", 3 * width, o.bias);
+        q = slice(qkv, -1, 0, width);
+        k = slice(qkv, -1, width, width);
+        v = slice(qkv, -1, 2 * width, width);
+    } else {
+        q = linear_layer(x, "q_proj", width, o.bias);
+        k = linear_layer(x, "k_proj", width, o.bias);
+        v = linear_layer(x, "v_proj", width, o.bias);
+    }
+    const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+    const Value weights = softmax(matmul(q, k, {.transpose_b = true}), {.mask = o.mask, .scale = scale});
+    const Value y = matmul(weights, v, {.masked_weights = std::isinf(o.mask.fill)});
+    return {o.out_proj ? linear_layer(y, "out_proj", width, o.bias) : y, weights};
+}
+
+AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& o) {
+    const std::int64_t width = fixed_width("multi_head_attention", query);
+    const Scope scope(query.graph(), o.name);
+    const Value q = split_heads(linear_layer(query, "q_proj", width, o.bias), o.heads);
+    const Value k = split_heads(linear_layer(key, "k_proj", width, o.bias), o.heads);
+    const Value v = split_heads(linear_layer(value, "v_proj", width, o.bias), o.heads);
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = o.mask});
+    return {linear_layer(merge_heads(a.y), "out_proj", width, o.bias), a.weights};
+}
+
+AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& o) {
+    constexpr const char* kName = "grouped_query_attention";
+    const std::int64_t width = fixed_width(kName, x);
+    const auto numbers = [&] {
+        return "heads " + std::to_string(o.heads) + ", kv_heads " + std::to_string(o.kv_heads) + ", head_dim " +
+               std::to_string(o.head_dim) + " over width " + std::to_string(width);
+    };
+    if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0) {
+        throw Error(numbers() + ": the heads do not divide into groups", kName);
+    }
+    if (o.head_dim < 0 || (o.head_dim == 0 && width % o.heads != 0)) {
+        throw Error(numbers() + ": the width does not divide into heads; give head_dim", kName);
+    }
+    const std::int64_t d = o.head_dim != 0 ? o.head_dim : width / o.heads;
+    const Scope scope(x.graph(), o.name);
+    Value q = split_heads(linear_layer(x, o.names[0], o.heads * d, o.bias), o.heads);
+    Value k = split_heads(linear_layer(x, o.names[1], o.kv_heads * d, o.bias), o.kv_heads);
+    Value v = split_heads(linear_layer(x, o.names[2], o.kv_heads * d, o.bias), o.kv_heads);
+    const Dim start = o.cache ? o.cache->start : Dim(0);
+    if (o.rope) {
+        Rope turn = *o.rope;
+        if (turn.max_positions == 0) {
+            turn.max_positions = o.cache ? x.graph().max_of(o.cache->key.size(1)) : x.graph().max_of(x.size(1));
+        }
+        q = rope(q, turn, start);
+        k = rope(k, turn, start);
+    }
+    if (o.cache) {
+        const CachedKv all = append(*o.cache, transpose(k, 1, 2), transpose(v, 1, 2));
+        k = all.key;
+        v = all.value;
+    }
+    AttentionOptions options{.repeat_kv = o.repeat_kv};
+    options.mask.causal = o.causal ? Causal::bottom_right : Causal::none;
+    options.mask.window = o.window;
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
+    return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias), a.weights};
+}
+
+}  // namespace vkf

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention layers, composed of ops. B batch, L queries, S keys, H heads, Hk key/value heads, d head size, E model width.
+// Weights are found by name under the layer's `name` ("attn" + "q_proj.weight" -> "attn.q_proj.weight").
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "../ops/ops.h"
+
+namespace vkf {
+
+struct AttentionResult {
+    Value y;
+    Value weights;  ///< as softmax() gives them: a masked one is -0.0
+
+    operator Value() const { return y; }
+};
+
+struct AttentionOptions {
+    Mask mask = {};
+    float scale = 0.0f;    ///< of the scores; 0: 1/sqrt(d)
+    float softcap = 0.0f;  ///< 0: none
+    /// Copy each kv head for every query head that shares it, instead of sharing it by index. The same numbers.
+    bool repeat_kv = false;
+};
+
+/// softmax(q k^T scale + mask) v. query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk: query head h uses
+/// kv head h / (H/Hk). y (B, H, L, dv), stored so that merge_heads(y) is free; weights (B, H, L, S).
+/// torch.nn.functional.scaled_dot_product_attention.
+VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Value value, const AttentionOptions& options = {});
+
+/// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the first `start` tokens are
+/// there already; `start` is usually a symbol.
+struct KvCache {
+    Value key, value;
+    Dim start = 0;
+};
+
+/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first: (B, Hk, start + L, d).
+struct CachedKv {
+    Value key, value;
+};
+VKF_API CachedKv append(const KvCache& cache, Value key, Value value);
+
+struct SelfAttentionOptions {
+    std::string name = {};
+    bool fused_qkv = false;  ///< one qkv_proj (3E, E), rows q | k | v, instead of q_proj, k_proj, v_proj
+    bool out_proj = true;
+    bool bias = true;
+    Mask mask = {};          ///< broadcasts to (B, L, L)
+};
+
+/// One head over x (B, L, E). y (B, L, E), weights (B, L, L).
+VKF_API AttentionResult self_attention(Value x, const SelfAttentionOptions& options = {});
+
+struct MultiHeadAttentionOptions {
+    std::string name = {};
+    std::int64_t heads = 1;
+    bool bias = true;
+    Mask mask = {};  ///< broadcasts to (B, H, L, S)
+};
+
+/// Attention Is All You Need (Vaswani et al. 2017), 3.2.2: q_proj, k_proj, v_proj, out_proj, each (E, E). query (B, L, E), key and
+/// value (B, S, E). y (B, L, E), weights (B, H, L, S).
+VKF_API AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options);
+
+struct GroupedQueryAttentionOptions {
+    std::string name = {};
+    std::int64_t heads = 1;
+    std::int64_t kv_heads = 1;  ///< heads: multi-head attention; 1: multi-query attention
+    std::int64_t head_dim = 0;  ///< 0: E / heads
+    std::optional<Rope> rope = {};
+    bool causal = true;         ///< bottom-right aligned: a query sees everything before it
+    std::int64_t window = 0;    ///< with causal; 0: all
+    bool bias = false;
+    bool repeat_kv = false;     ///< see AttentionOptions
+    std::optional<KvCache> cache = {};  ///< keys and values of earlier runs; positions go on from cache->start
+    const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};  ///< of the projections' weights
+};
+
+/// Grouped-query attention (Ainslie et al. 2023) over x (B, L, E). y (B, L, E), weights (B, H, L, S).
+VKF_API AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options);
+
+/// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's graph. torch.nn.Linear.
+VKF_API Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias = true,
+                           Activation activation = Activation::none);
+
+}  // namespace vkf

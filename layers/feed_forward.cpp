@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/feed_forward.h"
+
+#include "layers/attention.h"
+
+namespace vkf {
+
+namespace {
+
+std::int64_t fixed_width(const char* op, const Value& x) {
+    if (!x.size(-1).is_constant()) {
+        throw Error(x.str() + " has no fixed width", op);
+    }
+    return x.size(-1).constant();
+}
+
+}  // namespace
+
+Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
+    const std::int64_t width = fixed_width("feed_forward", x);
+    const Scope scope(x.graph(), name);
+    return linear_layer(linear_layer(x, "linear1", hidden, bias, activation), "linear2", width, bias);
+}
+
+Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name) {
+    const std::int64_t width = fixed_width("gated_feed_forward", x);
+    const Scope scope(x.graph(), name);
+    const Value gate = linear_layer(x, "gate_proj", hidden, false);
+    const Value up = linear_layer(x, "up_proj", hidden, false);
+    return linear_layer(gated(gate, up, activation), "down_proj", width, false);
+}
+
+}  // namespace vkf

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's own modules, argument by argument: torch.nn.MultiheadAttention and torch.nn.Transformer*. Parameter names are
+// PyTorch's, so that a state_dict saved as safetensors loads by name. Boolean masks are as PyTorch has them here: 1 = may NOT attend.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "attention.h"
+
+namespace vkf::torch {
+
+/// Keys and values already projected and split: (B, H, S, d).
+using ProjectedKv = CachedKv;
+
+struct MultiheadAttentionOptions {
+    std::string name = {};
+    std::int64_t num_heads = 1;
+    bool bias = true;
+    Value attn_mask = {};         ///< (L, S), or (B, H, L, S) or anything that broadcasts to it; i32: 1 = may not; f32: added
+    Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key
+    bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
+    std::optional<KvCache> cache = {};      ///< self-attention over runs: keys and values are appended and all are attended to
+    std::optional<ProjectedKv> memory = {}; ///< cross-attention to these; key and value are not looked at then
+};
+
+/// torch.nn.MultiheadAttention, batch first. query (B, L, E), key and value (B, S, E): y (B, L, E), weights (B, H, L, S).
+VKF_API AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options);
+
+/// What a multihead_attention of that name makes of `memory` (B, S, E) as keys and values: (B, S, H, d) each.
+VKF_API CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias = true);
+
+struct TransformerLayerOptions {
+    std::string name = {};
+    std::int64_t nhead = 1;
+    std::int64_t dim_feedforward = 2048;
+    Activation activation = Activation::relu;
+    bool norm_first = false;
+    float layer_norm_eps = 1e-5f;
+    bool bias = true;
+};
+
+/// torch.nn.TransformerEncoderLayer: src (B, L, E); mask arguments as above.
+VKF_API Value transformer_encoder_layer(Value src, const TransformerLayerOptions& options, Value src_mask = {},
+                                        Value src_key_padding_mask = {});
+
+struct DecoderInputs {
+    Value memory = {};                   ///< (B, S, E); not needed with `projected_memory`
+    Value tgt_mask = {};
+    Value tgt_key_padding_mask = {};
+    Value memory_mask = {};
+    Value memory_key_padding_mask = {};
+    bool tgt_is_causal = false;
+    std::optional<KvCache> cache = {};   ///< of the self-attention
+    std::optional<ProjectedKv> projected_memory = {};
+};
+
+struct DecoderResult {
+    Value y;
+    Value cross_weights;  ///< (B, H, L, S)
+    operator Value() const { return y; }
+};
+
+/// torch.nn.TransformerDecoderLayer: tgt (B, L, E).
+VKF_API DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options, const DecoderInputs& inputs);
+
+/// torch.nn.LayerNorm with parameters `name`.weight and `name`.bias.
+VKF_API Value layer_norm_layer(Value x, const std::string& name, float eps = 1e-5f, bool bias = true);
+
+}  // namespace vkf::torch

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/encoder_decoder.h"
+
+#include <algorithm>
+
+namespace vkf {
+
+namespace {
+
+torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& c, std::int64_t index) {
+    return {.name = "layers." + std::to_string(index),
+            .nhead = c.nhead,
+            .dim_feedforward = c.dim_feedforward,
+            .activation = c.activation,
+            .norm_first = c.norm_first,
+            .layer_norm_eps = c.layer_norm_eps};
+}
+
+/// A cache of one layer's keys or values, shared by the programs through its name.
+Value cache_state(Graph& g, const EncoderDecoderConfig& c, const std::string& name, std::int64_t max_batch, std::int64_t capacity) {
+    return g.state(name, {max_batch, capacity, c.nhead, c.d_model / c.nhead});
+}
+
+std::string cache_name(const char* which, std::int64_t layer) { return std::string("cache.") + which + "." + std::to_string(layer); }
+
+void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
+    const Dim batch = g.symbol("batch", max_batch);
+    const Dim source = g.symbol("source", c.max_source);
+    const Value tokens = g.input("source", {batch, source}, DType::i32);
+    const Value padding = g.input("source_padding", {batch, source}, DType::i32);
+    const Value memory =
+        transformer_encoder(embed_tokens(tokens, "src_embed.weight", c.source_vocabulary, c, c.max_source), padding, c);
+    g.output("memory", memory);
+    // the decoder's cross-attentions look at the memory again each step: what they project of it is kept
+    for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
+        const CachedKv kv =
+            torch::project_memory(memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", c.nhead);
+        append({cache_state(g, c, cache_name("cross_key", i), max_batch, c.max_source),
+                cache_state(g, c, cache_name("cross_value", i), max_batch, c.max_source)},
+               kv.key, kv.value);
+    }
+}
+
+void describe_decoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
+    const Dim batch = g.symbol("batch", max_batch);
+    const Dim source = g.symbol("source", c.max_source);
+    const Dim tokens = g.symbol("tokens", c.max_target);
+    const Dim start = g.symbol("start", c.max_target);
+    const Value target = g.input("target", {batch, tokens}, DType::i32);
+    const Value padding = g.input("source_padding", {batch, source}, DType::i32);
+    std::vector<torch::DecoderInputs> inputs;
+    for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
+        const auto cross = [&](const char* which) {
+            const Value state = cache_state(g, c, cache_name(which, i), max_batch, c.max_source);
+            return transpose(slice(slice(state, 0, 0, batch), 1, 0, source), 1, 2);
+        };
+        torch::DecoderInputs in;
+        in.memory_key_padding_mask = padding;
+        in.tgt_is_causal = true;
+        in.cache = KvCache{cache_state(g, c, cache_name("self_key", i), max_batch, c.max_target),
+                           cache_state(g, c, cache_name("self_value", i), max_batch, c.max_target), start};
+        in.projected_memory = torch::ProjectedKv{cross("cross_key"), cross("cross_value")};
+        inputs.push_back(in);
+    }
+    const DecoderStack stack = transformer_decoder(
+        embed_tokens(target, "tgt_embed.weight", c.target_vocabulary, c, c.max_target, start), c, inputs);
+    const Value logits = linear_layer(stack.y, "generator", c.target_vocabulary);
+    g.output("logits", logits);
+    g.output("next", argmax(logits));
+    g.output("cross_attention", stack.cross_weights);
+}
+
+void check_nothing_extra(const Weights& weights, std::initializer_list<const Graph*> graphs) {
+    for (const std::string& name : weights.names()) {
+        const bool known = std::any_of(graphs.begin(), graphs.end(), [&](const Graph* g) {
+            return std::any_of(g->storages().begin(), g->storages().end(),
+                               [&](const StorageInfo& s) { return s.kind == StorageKind::weight && s.name == name; });
+        });
+        if (!known) {
+            throw Error("is not a parameter of the model", "weight " + name);
+        }
+    }
+}
+
+void check_config(const EncoderDecoderConfig& c) {
+    if (c.nhead < 1 || c.d_model < 1 || c.d_model % c.nhead != 0) {
+        throw Error("d_model " + std::to_string(c.d_model) + " does not divide into " + std::to_string(c.nhead) + " heads", "EncoderDecoder");
+    }
+    if (c.max_source < 1 || c.max_target < 2 || c.num_decoder_layers < 1 || c.num_encoder_layers < 0) {
+        throw Error("max_source, max_target or a layer count is too small", "EncoderDecoder");
+    }
+}
+
+}  // namespace
+
+Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary, const EncoderDecoderConfig& c,
+                   std::int64_t max_positions, Dim start) {
+    Graph& g = tokens.graph();
+    const Value rows = embedding(tokens, g.weight(table, {vocabulary, c.d_model}), c.embedding_scale);
+    const Value positions = sinusoidal_positions(g, max_positions, c.d_model);
+    return rows + slice(positions, 0, std::move(start), tokens.size(-1));
+}
+
+Value transformer_encoder(Value src, Value padding, const EncoderDecoderConfig& c) {
+    const Scope scope(src.graph(), "transformer.encoder");
+    for (std::int64_t i = 0; i < c.num_encoder_layers; ++i) {
+        src = torch::transformer_encoder_layer(src, layer_options(c, i), {}, padding);
+    }
+    return torch::layer_norm_layer(src, "norm", c.layer_norm_eps);
+}
+
+DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& c, const std::vector<torch::DecoderInputs>& inputs) {
+    const Scope scope(tgt.graph(), "transformer.decoder");
+    DecoderStack stack{tgt, {}};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const torch::DecoderResult layer =
+            torch::transformer_decoder_layer(stack.y, layer_options(c, static_cast<std::int64_t>(i)), inputs[i]);
+        stack = {layer.y, layer.cross_weights};
+    }
+    stack.y = torch::layer_norm_layer(stack.y, "norm", c.layer_norm_eps);
+    return stack;
+}
+
+struct EncoderDecoder::Parts {
+    EncoderDecoderConfig config;
+    std::int64_t max_batch;
+    Program encoder, decoder;
+};
+
+EncoderDecoder::EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+    check_config(config);
+    Graph encoder, decoder;
+    describe_encoder(encoder, config, max_batch);
+    describe_decoder(decoder, config, max_batch);
+    CompileOptions options;
+    options.state = device.make_state({&encoder, &decoder});
+    options.name = "encoder";
+    Program compiled_encoder = device.compile(encoder, weights, options);
+    options.name = "decoder";
+    Program compiled_decoder = device.compile(decoder, weights, options);
+    check_nothing_extra(weights, {&encoder, &decoder});
+    parts_.reset(new Parts{config, max_batch, std::move(compiled_encoder), std::move(compiled_decoder)});
+}
+
+EncoderDecoder::EncoderDecoder(EncoderDecoder&&) noexcept = default;
+EncoderDecoder& EncoderDecoder::operator=(EncoderDecoder&&) noexcept = default;
+EncoderDecoder::~EncoderDecoder() = default;
+
+Program& EncoderDecoder::encoder() noexcept { return parts_->encoder; }
+Program& EncoderDecoder::decoder() noexcept { return parts_->decoder; }
+
+std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos, std::int32_t eos,
+                                              std::int32_t pad) {
+    const EncoderDecoderConfig& c = parts_->config;
+    const std::size_t batch = sources.size();
+    if (batch == 0) {
+        return {};
+    }
+    std::size_t longest = 0;
+    for (const auto& s : sources) {
+        longest = std::max(longest, s.size());
+        if (s.empty() || s.size() > static_cast<std::size_t>(c.max_source)) {
+            throw Error("a source of " + std::to_string(s.size()) + " tokens; 1 to " + std::to_string(c.max_source) + " are possible",
+                        "EncoderDecoder::generate");
+        }
+    }
+    if (batch > static_cast<std::size_t>(parts_->max_batch)) {
+        throw Error("a batch of " + std::to_string(batch) + "; the model was made for " + std::to_string(parts_->max_batch),
+                    "EncoderDecoder::generate");
+    }
+    std::vector<std::int32_t> tokens(batch * longest, pad);
+    std::vector<std::int32_t> padding(batch * longest, 1);
+    for (std::size_t b = 0; b < batch; ++b) {
+        std::copy(sources[b].begin(), sources[b].end(), tokens.begin() + static_cast<std::ptrdiff_t>(b * longest));
+        std::fill_n(padding.begin() + static_cast<std::ptrdiff_t>(b * longest), sources[b].size(), 0);
+    }
+    Program& encoder = parts_->encoder;
+    Program& decoder = parts_->decoder;
+    for (Program* p : {&encoder, &decoder}) {
+        p->set("batch", static_cast<std::int64_t>(batch));
+        p->set("source", static_cast<std::int64_t>(longest));
+    }
+    encoder.upload("source", tokens);
+    encoder.upload("source_padding", padding);
+    encoder.run();
+
+    decoder.set("tokens", 1);
+    decoder.upload("source_padding", padding);
+    const auto heads = static_cast<std::size_t>(c.nhead);
+    std::vector<Decoded> answers(batch);
+    std::vector<std::vector<float>> attention(batch);  // (token, head, source) as it comes
+    std::vector<bool> done(batch, false);
+    std::vector<std::int32_t> last(batch, sos);
+    for (std::int64_t position = 0; position + 1 < c.max_target; ++position) {
+        decoder.set("start", position);
+        decoder.upload("target", last);
+        decoder.run();
+        last = decoder.download_i32("next");
+        const std::vector<float> cross = decoder.download("cross_attention");
+        for (std::size_t b = 0; b < batch; ++b) {
+            if (done[b]) {
+                continue;
+            }
+            answers[b].tokens.push_back(last[b]);
+            for (std::size_t h = 0; h < heads; ++h) {
+                const auto row = cross.begin() + static_cast<std::ptrdiff_t>((b * heads + h) * longest);
+                attention[b].insert(attention[b].end(), row, row + static_cast<std::ptrdiff_t>(sources[b].size()));
+            }
+            done[b] = last[b] == eos;
+        }
+        if (std::all_of(done.begin(), done.end(), [](bool d) { return d; })) {
+            break;
+        }
+    }
+    for (std::size_t b = 0; b < batch; ++b) {
+        const std::size_t steps = answers[b].tokens.size();
+        const std::size_t width = sources[b].size();
+        answers[b].cross_attention.resize(attention[b].size());
+        for (std::size_t t = 0; t < steps; ++t) {
+            for (std::size_t h = 0; h < heads; ++h) {
+                std::copy_n(attention[b].begin() + static_cast<std::ptrdiff_t>((t * heads + h) * width), width,
+                            answers[b].cross_attention.begin() + static_cast<std::ptrdiff_t>((h * steps + t) * width));
+            }
+        }
+    }
+    return answers;
+}
+
+}  // namespace vkf
