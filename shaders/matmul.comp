@@ -118,6 +118,14 @@ mat4 load_b(uvec4 columns, uint k) {
                 load_b_row(columns, k + 3));
 }
 
+vec4 relu_if_asked(vec4 x) {
+    if (kAct != kActRelu) {
+        return x;
+    }
+    bvec4 kept = greaterThan(floatBitsToUint(x) & kMagnitudeBits, uvec4(kInfinityBits));
+    return mix(max(x, 0.0), x, kept);
+}
+
 float load_bias(uint column) {
     return p.bias_stride != 0 ? bias[p.bias_offset + column * p.bias_stride] : 0.0;
 }
@@ -182,26 +190,13 @@ void main() {
             vec4 shift = p.bias_stride != 0 ? bias_vec[(p.bias_offset + n0) >> 2] : vec4(0.0);
 #define DO(i) \
     if (i < kRows) { \
-        vec4 value = sums[i] * p.alpha + shift; \
-        if (kAct == kActRelu) { \
-            value = vec4(activate(kAct, value.x), activate(kAct, value.y), activate(kAct, value.z), \
-                         activate(kAct, value.w)); \
-        } \
+        vec4 value = relu_if_asked(sums[i] * p.alpha + shift); \
         if (i < rows_left) { \
             c_vec[(c_first + i * p.c_row) >> 2] = value; \
         } \
     }
             EACH_ROW(DO)
 #undef DO
-            // An activation worth hundreds of instructions is not written out per row but applied to what is stored.
-            if (kAct != kActNone && kAct != kActRelu) {
-                [[dont_unroll]] for (uint i = 0; i < min(kRows, rows_left); ++i) {
-                    uint at = (c_first + i * p.c_row) >> 2;
-                    vec4 value = c_vec[at];
-                    c_vec[at] = vec4(activate(kAct, value.x), activate(kAct, value.y), activate(kAct, value.z),
-                                     activate(kAct, value.w));
-                }
-            }
         }
     } else {
         [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
@@ -210,8 +205,9 @@ void main() {
 #define DO(i) \
     if (i < kRows) { \
         float sum = j < 2 ? (j == 0 ? sums[i].x : sums[i].y) : (j == 2 ? sums[i].z : sums[i].w); \
+        float value = relu_if_asked(vec4(sum * p.alpha + shift)).x; \
         if (i < rows_left) { \
-            c[c_column + i * p.c_row] = activate(kAct, sum * p.alpha + shift); \
+            c[c_column + i * p.c_row] = value; \
         } \
     }
             EACH_ROW(DO)
@@ -219,9 +215,10 @@ void main() {
         }
     }
 
+    uint rows_end = min(kRows, rows_left);
     // Only where B was not finite: the invocation's outputs once more, each product of an absent element left out.
     if (kAMasked != 0) {
-        [[dont_unroll]] for (uint i = wild ? 0 : kRows; i < min(kRows, rows_left); ++i) {
+        [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
             uint a_row = a_base + (m0 + i) * p.a_row;
             [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
                 uint b_column = b_base + (n0 + j) * p.b_column;
@@ -231,8 +228,18 @@ void main() {
                     float product = weight * b[b_column + k * p.b_k];
                     sum += floatBitsToUint(weight) == kSignBit ? 0.0 : product;
                 }
-                c[c_first + i * p.c_row + j * p.c_column] =
-                    activate(kAct, sum * p.alpha + load_bias(n0 + j));
+                vec4 value = relu_if_asked(vec4(sum * p.alpha + load_bias(n0 + j)));
+                c[c_first + i * p.c_row + j * p.c_column] = value.x;
+            }
+        }
+    }
+    // An activation of many instructions is applied to what is stored, in a loop, rather than written out per row:
+    // compilers take a call site by call site, and on a software device compiling is most of a first run.
+    if (kAct > kActRelu) {
+        [[dont_unroll]] for (uint i = 0; i < rows_end; ++i) {
+            [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
+                uint at = c_first + i * p.c_row + j * p.c_column;
+                c[at] = activate(kAct, c[at]);
             }
         }
     }
