@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/device.h"
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "runtime/device_core.h"
+#include "tests/planted_hazard.h"
+
+namespace vkf::test {
+
+namespace {
+
+std::optional<Device>& slot() {
+    static std::optional<Device> device;
+    return device;
+}
+
+std::map<std::string, int>& missing() {
+    static std::map<std::string, int> counts;
+    return counts;
+}
+
+void require_hazard(void (*plant)(DeviceCore&), const char* what) {
+    plant(device().core());
+    bool seen = false;
+    std::string said;
+    for (const std::string& message : device().messages()) {
+        seen = seen || message.find("SYNC-HAZARD") != std::string::npos;
+        said += "\n  " + message;
+    }
+    if (!seen) {
+        throw Error(std::string("the validation layer is blind: ") + what +
+                    " raced without a barrier, and no hazard was reported. Newer layers want "
+                    "VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1." +
+                    (said.empty() ? "" : " It said:" + said));
+    }
+}
+
+}  // namespace
+
+const Device& device() {
+    if (!slot()) {
+        slot() = Device::create();
+    }
+    return *slot();
+}
+
+bool validated() { return device().core().instance->messenger != VK_NULL_HANDLE; }
+
+std::string device_line() {
+    const Capabilities& c = device().capabilities();
+    return c.name + ", " + c.driver + ", " + (c.minimum_profile ? "minimum profile" : "full profile") +
+           (validated() ? ", validated" : ", not validated");
+}
+
+void prove_validation_sees() {
+    require_hazard(plant_transfer_hazard, "two transfers");
+    require_hazard(plant_dispatch_hazard, "two dispatches");
+}
+
+std::vector<std::string> close_device() {
+    if (!slot()) {
+        return {};
+    }
+    const std::shared_ptr<InstanceCore> instance = slot()->core().instance;
+    slot().reset();
+    const std::scoped_lock lock(instance->log.mutex);
+    return instance->log.messages;
+}
+
+void cannot_run(const std::string& what) { ++missing()[what]; }
+
+std::string not_run() {
+    std::string out;
+    for (const auto& [what, count] : missing()) {
+        out += (out.empty() ? "" : ", ") + what + " (" + std::to_string(count) + (count == 1 ? " check)" : " checks)");
+    }
+    return out;
+}
+
+AsGpu::AsGpu() : type_(device().capabilities().type) {
+    if (type_ == DeviceType::cpu) {
+        device().core().capabilities.type = DeviceType::discrete;
+    }
+}
+
+AsGpu::~AsGpu() { device().core().capabilities.type = type_; }
+
+}  // namespace vkf::test

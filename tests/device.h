@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device that tests run on: one for the whole program, named by the environment (VKFORMER_DEVICE, VKFORMER_PROFILE,
+// VKFORMER_VALIDATION).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace vkf::test {
+
+/// Made at the first call.
+const Device& device();
+/// True when the device runs under the validation layer.
+bool validated();
+/// Device, driver and profile, for a heading.
+std::string device_line();
+
+/// A run under validation means something only where the layer sees: records commands that race, a pair of transfers and a
+/// pair of dispatches, and expects a message about each. Forgets them. Throws when one is missing.
+void prove_validation_sees();
+
+/// Destroys the device and returns what validation has said since it was last asked, of that too. Nothing may be left of
+/// what was made from the device.
+std::vector<std::string> close_device();
+
+/// Counts a check that the device cannot run for want of `what`.
+void cannot_run(const std::string& what);
+/// "16-bit storage (3 checks), ..."; empty when everything ran.
+std::string not_run();
+
+/// While it lives, kernels for GPUs are chosen even where the device is a processor: a second set of variants, on the same
+/// device.
+class AsGpu {
+public:
+    AsGpu();
+    ~AsGpu();
+    AsGpu(const AsGpu&) = delete;
+    AsGpu& operator=(const AsGpu&) = delete;
+
+private:
+    DeviceType type_;
+};
+
+}  // namespace vkf::test

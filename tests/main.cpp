@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs every test on one device. Under validation (VKFORMER_VALIDATION=1) any message of warning or worse is a failure, and
+// the layer first has to prove that it sees.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "tests/device.h"
+
+namespace {
+
+int messages_seen = 0;
+
+void report(const std::vector<std::string>& messages, const char* when) {
+    for (const std::string& message : messages) {
+        std::fprintf(stderr, "validation, %s: %s\n", when, message.c_str());
+        ++messages_seen;
+    }
+}
+
+/// Tells after each test case what validation had to say of it.
+struct MessageListener : doctest::IReporter {
+    explicit MessageListener(const doctest::ContextOptions&) {}
+
+    void test_case_start(const doctest::TestCaseData& test) override { name_ = test.m_name; }
+    void test_case_reenter(const doctest::TestCaseData&) override {}
+    void test_case_end(const doctest::CurrentTestCaseStats&) override { report(vkf::test::device().messages(), name_); }
+    void report_query(const doctest::QueryData&) override {}
+    void test_run_start() override {}
+    void test_run_end(const doctest::TestRunStats&) override {}
+    void test_case_exception(const doctest::TestCaseException&) override {}
+    void subcase_start(const doctest::SubcaseSignature&) override {}
+    void subcase_end() override {}
+    void log_assert(const doctest::AssertData&) override {}
+    void log_message(const doctest::MessageData&) override {}
+    void test_case_skipped(const doctest::TestCaseData&) override {}
+
+private:
+    const char* name_ = "";
+};
+
+DOCTEST_REGISTER_LISTENER("messages", 1, MessageListener);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    doctest::Context context(argc, argv);
+    try {
+        std::printf("device: %s\n", vkf::test::device_line().c_str());
+        if (vkf::test::validated()) {
+            vkf::test::prove_validation_sees();
+            std::printf("validation: planted hazards are reported\n");
+        }
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        return 1;
+    }
+    std::fflush(stdout);
+    const int failed = context.run();
+    report(vkf::test::close_device(), "at the end");
+    const std::string not_run = vkf::test::not_run();
+    std::printf("not run on this device: %s\n", not_run.empty() ? "nothing" : not_run.c_str());
+    if (messages_seen != 0) {
+        std::fprintf(stderr, "%d validation messages\n", messages_seen);
+    }
+    return failed != 0 || messages_seen != 0 ? 1 : 0;
+}

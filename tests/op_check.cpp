@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/op_check.h"
+
+#include <bit>
+
+#include "ops/ops.h"
+#include "tests/device.h"
+
+namespace vkf::test {
+
+Value OpCheck::input(const std::string& name, const Tensor& data, DType dtype) {
+    return input(name, data, Shape(data.shape.begin(), data.shape.end()), dtype);
+}
+
+Value OpCheck::input(const std::string& name, const Tensor& data, const Shape& declared, DType dtype) {
+    inputs_.push_back({name, data, dtype});
+    return graph.input(name, declared, dtype);
+}
+
+std::string OpCheck::output(Value y) {
+    std::string& name = outputs_[y.id()];
+    if (name.empty()) {
+        name = "output " + std::to_string(outputs_.size());
+        const ValueInfo& info = graph.values()[y.id()];
+        const StorageInfo& storage = graph.storages()[info.storage];
+        const bool whole = is_contiguous(y) && info.offset == Dim(0) && elements(info.shape) == elements(storage.shape);
+        graph.output(name, whole && storage.kind == StorageKind::intermediate ? y : contiguous(y));
+    }
+    return name;
+}
+
+Tensor OpCheck::run_output(const std::string& name, DType dtype) {
+    Program program = device().compile(graph);
+    for (const auto& [symbol, value] : sizes_) {
+        program.set(symbol, value);
+    }
+    for (const Input& i : inputs_) {
+        upload(program, i.name, i.data, i.dtype);
+    }
+    program.run();
+    return download(program, name, dtype);
+}
+
+Tensor OpCheck::run(Value y) {
+    const DType dtype = y.dtype();
+    return run_output(output(y), dtype);
+}
+
+std::string OpCheck::difference(Value y, const Tensor& want, const Tolerance& tolerance) {
+    std::string found = test::difference(run(y), want, tolerance);
+    if (found.empty() && device().capabilities().cpu()) {
+        const AsGpu as_gpu;
+        found = test::difference(run(y), want, tolerance);
+        found = found.empty() ? found : "with a GPU's kernels: " + found;
+    }
+    return found;
+}
+
+void upload(Program& program, std::string_view input, const Tensor& data, DType dtype) {
+    if (dtype == DType::i32) {
+        program.upload(input, data.integers());
+    } else {
+        program.upload(input, data.floats());
+    }
+}
+
+Tensor download(Program& program, std::string_view output, DType dtype) {
+    Tensor out;
+    out.shape = program.shape(output);
+    if (dtype == DType::i32) {
+        const std::vector<std::int32_t> data = program.download_i32(output);
+        out.data.assign(data.begin(), data.end());
+    } else {
+        const std::vector<float> data = program.download(output);
+        out.data.assign(data.begin(), data.end());
+    }
+    return out;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+    bool same = a.shape == b.shape && a.data.size() == b.data.size();
+    for (std::size_t i = 0; same && i < a.data.size(); ++i) {
+        same = std::bit_cast<std::uint32_t>(static_cast<float>(a.data[i])) ==
+               std::bit_cast<std::uint32_t>(static_cast<float>(b.data[i]));
+    }
+    return same;
+}
+
+}  // namespace vkf::test

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph on the device against a twin on the host:
+//
+//     OpCheck check;
+//     const Tensor x = random_tensor({3, 5});
+//     const Value y = softmax(check.input("x", x));
+//     CHECK(check.difference(y, reference::softmax(x)) == "");
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/program.h"
+#include "tests/tensor.h"
+
+namespace vkf::test {
+
+class OpCheck {
+public:
+    /// A graph input and what will be uploaded to it.
+    Value input(const std::string& name, const Tensor& data, DType dtype = DType::f32);
+    /// The same with the shape as declared, where symbols stand for sizes of `data`.
+    Value input(const std::string& name, const Tensor& data, const Shape& declared, DType dtype = DType::f32);
+    Value indices(const std::string& name, const Tensor& data) { return input(name, data, DType::i32); }
+    /// A symbol's value in the runs.
+    void set(const std::string& symbol, std::int64_t value) { sizes_[symbol] = value; }
+
+    /// The value as the device computes it.
+    Tensor run(Value y);
+    /// test::difference() of the value as computed with the kernels the device gets, and with those a GPU gets.
+    std::string difference(Value y, const Tensor& want, const Tolerance& tolerance = {});
+
+    Graph graph;
+
+private:
+    struct Input {
+        std::string name;
+        Tensor data;
+        DType dtype;
+    };
+    std::string output(Value y);
+    Tensor run_output(const std::string& name, DType dtype);
+
+    std::vector<Input> inputs_;
+    std::map<std::string, std::int64_t> sizes_;
+    std::map<ValueId, std::string> outputs_;
+};
+
+/// For programs that a test compiles itself.
+void upload(Program& program, std::string_view input, const Tensor& data, DType dtype = DType::f32);
+Tensor download(Program& program, std::string_view output, DType dtype = DType::f32);
+
+/// True when every element has the same bits, as float.
+bool same_bits(const Tensor& a, const Tensor& b);
+
+/// What f() throws as vkf::Error, "WHERE: WHAT"; empty when it does not.
+template <class F>
+std::string error_of(F f) {
+    try {
+        f();
+    } catch (const Error& e) {
+        return e.where() + ": " + e.what();
+    }
+    return {};
+}
+
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+}  // namespace vkf::test

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace vkf::reference {
+
+namespace {
+
+using test::for_each_index;
+using test::Sizes;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool is_masked(double weight) { return weight == 0 && std::signbit(weight); }
+
+std::size_t index_of(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+std::int64_t rows_of(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.count() / x.size(-1); }
+
+template <class F>
+Tensor map(const Tensor& a, const Tensor& b, F f) {
+    Tensor y(test::broadcast_sizes(a.shape, b.shape));
+    std::size_t next = 0;
+    for_each_index(y.shape, [&](const Sizes& index) { y.data[next++] = f(a.at(index), b.at(index)); });
+    return y;
+}
+
+Tensor magnitudes(Tensor x) {
+    for (double& v : x.data) {
+        v = is_masked(v) ? v : std::abs(v);
+    }
+    return x;
+}
+
+double sum_of_products(const Tensor& a, const Tensor& b, Sizes ia, Sizes ib, const MatmulOptions& o) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < a.size(-1); ++k) {
+        ia.back() = k;
+        (o.transpose_b ? ib.back() : ib[ib.size() - 2]) = k;
+        const double weight = a.at(ia);
+        if (!(o.masked_weights && is_masked(weight))) {
+            sum += weight * b.at(ib);
+        }
+    }
+    return sum;
+}
+
+/// YaRN (Peng et al. 2023): the dimension that makes `turns` full turns over the length trained on.
+double yarn_dimension(const Rope& o, double rotary_dim, double turns) {
+    const double trained = static_cast<double>(o.scaling.original_max_positions);
+    return rotary_dim * std::log(trained / (turns * 2 * std::numbers::pi)) / (2 * std::log(o.theta));
+}
+
+/// Radians a position that pair i of r / 2 turns by.
+double frequency(const Rope& o, std::int64_t i, std::int64_t r) {
+    const RopeScaling& s = o.scaling;
+    const double width = static_cast<double>(r);
+    const double pair = static_cast<double>(i);
+    const double plain = std::pow(o.theta, -2 * pair / width);
+    switch (s.kind) {
+        case RopeScaling::Kind::none: return plain;
+        case RopeScaling::Kind::linear: return plain / s.factor;
+        case RopeScaling::Kind::ntk:
+            return std::pow(o.theta * std::pow(s.factor, width / (width - 2)), -2 * pair / width);
+        case RopeScaling::Kind::llama3: {
+            // turns over the length trained on: many turns stay, few are stretched, between is a blend
+            const double turns = static_cast<double>(s.original_max_positions) * plain / (2 * std::numbers::pi);
+            const double blend = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+            return std::lerp(plain / s.factor, plain, std::clamp(blend, 0.0, 1.0));
+        }
+        case RopeScaling::Kind::yarn: {
+            const double low = std::max(std::floor(yarn_dimension(o, width, s.beta_fast)), 0.0);
+            const double high = std::min(std::ceil(yarn_dimension(o, width, s.beta_slow)), width - 1);
+            return std::lerp(plain, plain / s.factor, std::clamp((pair - low) / std::max(high - low, 0.001), 0.0, 1.0));
+        }
+    }
+    return kNan;
+}
+
+}  // namespace
+
+double activate(Activation activation, double x) {
+    switch (activation) {
+        case Activation::none: return x;
+        case Activation::relu: return std::isnan(x) ? x : std::max(x, 0.0);
+        case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+        case Activation::gelu_tanh:
+            return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+        case Activation::silu: return x * (1 / (1 + std::exp(-x)));
+        case Activation::tanh: return std::tanh(x);
+        case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    }
+    return kNan;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& o) {
+    const std::int64_t columns = o.transpose_b ? b.size(-2) : b.size(-1);
+    Sizes shape = test::broadcast_sizes({a.shape.begin(), a.shape.end() - 2}, {b.shape.begin(), b.shape.end() - 2});
+    shape.push_back(a.size(-2));
+    shape.push_back(columns);
+    Tensor y(shape);
+    std::size_t next = 0;
+    for_each_index(shape, [&](const Sizes& index) {
+        Sizes ia = index;
+        Sizes ib = index;
+        (o.transpose_b ? ib[ib.size() - 2] : ib.back()) = index.back();
+        const double sum = o.scale * sum_of_products(a, b, ia, ib, o);
+        y.data[next++] = activate(o.activation, o.bias ? sum + o.bias->at({index.back()}) : sum);
+    });
+    return y;
+}
+
+Tensor matmul_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& o) {
+    MatmulOptions plain;
+    plain.transpose_b = o.transpose_b;
+    plain.masked_weights = o.masked_weights;
+    plain.scale = 16 * 0x1p-24 * std::abs(o.scale);
+    return matmul(magnitudes(a), magnitudes(b), plain);
+}
+
+Tensor softmax(const Tensor& scores, const SoftmaxOptions& o) {
+    const std::int64_t keys = scores.size(-1);
+    const std::int64_t queries = scores.rank() > 1 ? scores.size(-2) : 1;
+    Tensor y(scores.shape);
+    std::size_t next = 0;
+    for_each_index(scores.shape, [&](const Sizes& index) {
+        double score = scores.at(index) * o.scale;
+        score = o.softcap == 0 ? score : o.softcap * std::tanh(score / o.softcap);
+        score += o.bias ? o.bias->at(index) : 0;
+        bool keep = !o.keys || (o.keys->at(index) != 0) == (o.polarity == Polarity::attend);
+        if (o.causal != Causal::none) {
+            const std::int64_t key = index.back();
+            const std::int64_t self = index[index.size() - 2] + (o.causal == Causal::bottom_right ? keys - queries : 0);
+            keep = keep && key <= self && (o.window == 0 || key > self - o.window);
+        }
+        y.data[next++] = keep ? score : o.fill;
+    });
+    for (std::int64_t row = 0; row < rows_of(y); ++row) {
+        double* first = y.data.data() + row * keys;
+        double largest = -kInfinity;
+        double sum = 0;
+        for (double* x = first; x < first + keys; ++x) {
+            largest = std::isnan(*x) || std::isnan(largest) ? kNan : std::max(largest, *x);
+        }
+        for (double* x = first; x < first + keys; ++x) {
+            sum += *x == -kInfinity ? 0 : std::exp(*x - largest);
+        }
+        for (double* x = first; x < first + keys; ++x) {
+            *x = *x == -kInfinity ? -0.0 : std::exp(*x - largest) / sum;
+        }
+    }
+    return y;
+}
+
+Tensor layer_norm(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, double eps) {
+    Tensor y = x;
+    const std::int64_t width = x.size(-1);
+    for (std::int64_t row = 0; row < rows_of(x); ++row) {
+        double* v = y.data.data() + row * width;
+        double mean = 0;
+        double variance = 0;
+        for (std::int64_t i = 0; i < width; ++i) {
+            mean += v[i] / static_cast<double>(width);
+        }
+        for (std::int64_t i = 0; i < width; ++i) {
+            variance += (v[i] - mean) * (v[i] - mean) / static_cast<double>(width);
+        }
+        for (std::int64_t i = 0; i < width; ++i) {
+            v[i] =
+                (v[i] - mean) / std::sqrt(variance + eps) * (weight ? weight->at({i}) : 1) + (bias ? bias->at({i}) : 0);
+        }
+    }
+    return y;
+}
+
+Tensor rms_norm(const Tensor& x, const std::optional<Tensor>& weight, double eps) {
+    Tensor y = x;
+    const std::int64_t width = x.size(-1);
+    for (std::int64_t row = 0; row < rows_of(x); ++row) {
+        double* v = y.data.data() + row * width;
+        double mean_square = 0;
+        for (std::int64_t i = 0; i < width; ++i) {
+            mean_square += v[i] * v[i] / static_cast<double>(width);
+        }
+        for (std::int64_t i = 0; i < width; ++i) {
+            v[i] = v[i] / std::sqrt(mean_square + eps) * (weight ? weight->at({i}) : 1);
+        }
+    }
+    return y;
+}
+
+Tensor argmax(const Tensor& x) {
+    Tensor y(Sizes(x.shape.begin(), x.shape.end() - 1));
+    for (std::int64_t row = 0; row < y.count(); ++row) {
+        const double* v = x.data.data() + row * x.size(-1);
+        std::int64_t best = 0;
+        for (std::int64_t i = 1; i < x.size(-1); ++i) {
+            if (!std::isnan(v[best]) && (std::isnan(v[i]) || v[i] > v[best])) {
+                best = i;
+            }
+        }
+        y.data[index_of(row)] = static_cast<double>(best);
+    }
+    return y;
+}
+
+Tensor add(const Tensor& a, const Tensor& b) {
+    return map(a, b, [](double x, double y) { return x + y; });
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+    return map(a, b, [](double x, double y) { return x * y; });
+}
+
+Tensor scale(const Tensor& x, double factor) { return mul(x, Tensor(Sizes{}, factor)); }
+
+Tensor activate(const Tensor& x, Activation activation) {
+    return map(x, Tensor(Sizes{}), [&](double v, double) { return activate(activation, v); });
+}
+
+Tensor gated(const Tensor& gate, const Tensor& up, Activation activation) {
+    return mul(activate(gate, activation), up);
+}
+
+Tensor combine_masks(const Tensor& a, Polarity a_polarity, const Tensor& b, Polarity b_polarity) {
+    return map(a, b, [&](double x, double y) {
+        const bool both = (x != 0) == (a_polarity == Polarity::attend) && (y != 0) == (b_polarity == Polarity::attend);
+        return both ? 1.0 : 0.0;
+    });
+}
+
+Tensor rope(const Tensor& x, const Rope& o, const std::vector<std::int64_t>& positions) {
+    const std::int64_t r = o.rotary_dim == 0 ? x.size(-1) : o.rotary_dim;
+    const double magnitude = o.scaling.kind == RopeScaling::Kind::yarn ? 0.1 * std::log(o.scaling.factor) + 1 : 1;
+    Tensor y = x;
+    for_each_index(Sizes(x.shape.begin(), x.shape.end() - 1), [&](const Sizes& row) {
+        for (std::int64_t i = 0; i < r / 2; ++i) {
+            Sizes first = row;
+            Sizes second = row;
+            first.push_back(o.layout == RopeLayout::half ? i : 2 * i);
+            second.push_back(o.layout == RopeLayout::half ? i + r / 2 : 2 * i + 1);
+            const double angle = static_cast<double>(positions[index_of(row.back())]) * frequency(o, i, r);
+            y.at(first) = magnitude * (x.at(first) * std::cos(angle) - x.at(second) * std::sin(angle));
+            y.at(second) = magnitude * (x.at(second) * std::cos(angle) + x.at(first) * std::sin(angle));
+        }
+    });
+    return y;
+}
+
+Tensor sinusoidal_positions(std::int64_t length, std::int64_t dim) {
+    Tensor y({length, dim});
+    for_each_index(y.shape, [&](const Sizes& index) {
+        const double pair = static_cast<double>(index[1] / 2);
+        const double angle = static_cast<double>(index[0]) * std::pow(10000.0, -2 * pair / static_cast<double>(dim));
+        y.at(index) = index[1] % 2 == 0 ? std::sin(angle) : std::cos(angle);
+    });
+    return y;
+}
+
+Tensor embedding(const Tensor& ids, const Tensor& table, double scale) {
+    Sizes shape = ids.shape;
+    shape.push_back(table.size(1));
+    Tensor y(shape);
+    for (std::int64_t i = 0; i < ids.count(); ++i) {
+        const double id = ids.data[index_of(i)];
+        const bool known = id >= 0 && id < static_cast<double>(table.size(0));
+        for (std::int64_t c = 0; c < table.size(1); ++c) {
+            y.data[index_of(i * table.size(1) + c)] =
+                known ? scale * table.at({static_cast<std::int64_t>(id), c}) : kNan;
+        }
+    }
+    return y;
+}
+
+Tensor repeat_kv(const Tensor& x, std::int64_t n) {
+    Tensor y({x.size(0), x.size(1), x.size(2) * n, x.size(3)});
+    std::size_t next = 0;
+    for_each_index(y.shape, [&](const Sizes& i) { y.data[next++] = x.at({i[0], i[1], i[2] / n, i[3]}); });
+    return y;
+}
+
+}  // namespace vkf::reference

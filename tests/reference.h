@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU twin of every op: its definition in double precision, as plainly as it can be written. Shapes are those of ops/ops.h.
+#pragma once
+
+#include <limits>
+#include <optional>
+
+#include "ops/ops.h"
+#include "tests/tensor.h"
+
+namespace vkf::reference {
+
+using test::Tensor;
+
+double activate(Activation activation, double x);
+
+/// The options of vkf::matmul, over tensors of the host.
+struct MatmulOptions {
+    std::optional<Tensor> bias = {};
+    Activation activation = Activation::none;
+    double scale = 1;
+    bool transpose_b = false;
+    bool masked_weights = false;  ///< -0.0 in a: b is not looked at
+};
+
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+/// What fp32 may be off by: 16 * 2^-24 * sum over k of |a||b|.
+Tensor matmul_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+
+/// Mask and softmax options of ops.h, over tensors of the host.
+struct SoftmaxOptions {
+    std::optional<Tensor> keys = {};
+    Polarity polarity = Polarity::attend;
+    std::optional<Tensor> bias = {};
+    Causal causal = Causal::none;
+    std::int64_t window = 0;
+    double fill = -std::numeric_limits<double>::infinity();
+    double scale = 1;
+    double softcap = 0;
+};
+
+/// A masked weight is -0.0.
+Tensor softmax(const Tensor& scores, const SoftmaxOptions& options = {});
+
+Tensor layer_norm(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, double eps);
+Tensor rms_norm(const Tensor& x, const std::optional<Tensor>& weight, double eps);
+Tensor argmax(const Tensor& x);
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor scale(const Tensor& x, double factor);
+Tensor activate(const Tensor& x, Activation activation);
+Tensor gated(const Tensor& gate, const Tensor& up, Activation activation);
+Tensor combine_masks(const Tensor& a, Polarity a_polarity, const Tensor& b, Polarity b_polarity);
+
+/// Row l of x (..., L, d) is turned by positions[l].
+Tensor rope(const Tensor& x, const Rope& options, const std::vector<std::int64_t>& positions);
+Tensor sinusoidal_positions(std::int64_t length, std::int64_t dim);
+
+Tensor embedding(const Tensor& ids, const Tensor& table, double scale = 1);
+Tensor repeat_kv(const Tensor& x, std::int64_t n);
+
+}  // namespace vkf::reference
