@@ -39,7 +39,7 @@ function(vkformer_set_environment test)
     if(VKFORMER_SANITIZE)  # the drivers' own leaks and races are not ours
         set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
             "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/.ci/lsan.supp:print_suppressions=0"
-            "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/.ci/tsan.supp:ignore_noninstrumented_modules=0")
+            "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/.ci/tsan.supp")
     endif()
 endfunction()
 
