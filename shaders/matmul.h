@@ -14,7 +14,7 @@
 
 VKF_CONSTANT(kMatmulBindingA, 0)
 VKF_CONSTANT(kMatmulBindingB, 1)
-VKF_CONSTANT(kMatmulBindingBias, 2) // any buffer where there is no bias; never read then
+VKF_CONSTANT(kMatmulBindingBias, 2)  // any buffer where there is no bias; never read then
 VKF_CONSTANT(kMatmulBindingC, 3)
 
 // Ids of the specialization constants. Id 0 is the local size in x.
@@ -54,6 +54,7 @@ VKF_CONSTANT(kMatmulBVecN, 2)
 VKF_CONSTANT(kMatmulMaxRows, 24)
 VKF_CONSTANT(kMatvecMaxRows, 4)
 
+// clang-format off
 VKF_PUSH_BEGIN(MatmulPush)
     uint m;
     uint n;
@@ -76,5 +77,6 @@ VKF_PUSH_BEGIN(MatmulPush)
     uint bias_offset;
     float alpha;
 VKF_PUSH_END(MatmulPush)
+// clang-format on
 
 #endif

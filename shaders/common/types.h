@@ -23,21 +23,21 @@ using uint = std::uint32_t;
 }
 
 // An unsigned constant: a binding, the id of a specialization constant, a value one of these can take.
-#define VKF_CONSTANT(name, value) \
-    namespace vkf::shader { \
+#define VKF_CONSTANT(name, value)       \
+    namespace vkf::shader {             \
     inline constexpr uint name = value; \
     }
 
 #define VKF_PUSH_BEGIN(name) \
-    namespace vkf::shader { \
-    struct name { \
-        uint first_group; \
+    namespace vkf::shader {  \
+    struct name {            \
+        uint first_group;    \
         uint group_count;
 
 // 128 bytes are all that Vulkan 1.1 guarantees.
-#define VKF_PUSH_END(name) \
-    } \
-    ; \
+#define VKF_PUSH_END(name)              \
+    }                                   \
+    ;                                   \
     static_assert(sizeof(name) <= 128); \
     }
 
@@ -46,12 +46,12 @@ using uint = std::uint32_t;
 #define VKF_CONSTANT(name, value) const uint name = value;
 
 #define VKF_PUSH_BEGIN(name) \
-    struct name { \
-        uint first_group; \
+    struct name {            \
+        uint first_group;    \
         uint group_count;
 
 #define VKF_PUSH_END(name) \
-    } \
+    }                      \
     ;
 
 #endif
