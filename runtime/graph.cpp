@@ -250,7 +250,7 @@ std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, 
     for (const OutputSpec& spec : outputs) {
         Value out;
         if (spec.into) {
-            const ValueInfo window = values_[spec.into.id()];  // a copy: add_view may move the vector
+            const ValueInfo& window = values_[spec.into.id()];
             if (storages_[window.storage].kind != StorageKind::state) {
                 throw Error("only a state can be written in place, not " + spec.into.str(), op.name);
             }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -140,8 +141,8 @@ public:
     std::string scoped(std::string_view name) const;
 
     const std::vector<SymbolInfo>& symbols() const noexcept { return symbols_; }
-    const std::vector<StorageInfo>& storages() const noexcept { return storages_; }
-    const std::vector<ValueInfo>& values() const noexcept { return values_; }
+    const std::deque<StorageInfo>& storages() const noexcept { return storages_; }
+    const std::deque<ValueInfo>& values() const noexcept { return values_; }
     const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
     const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
 
@@ -160,8 +161,8 @@ private:
     void check_shape(const std::string& name, const Shape& shape) const;
 
     std::vector<SymbolInfo> symbols_;
-    std::vector<StorageInfo> storages_;
-    std::vector<ValueInfo> values_;
+    std::deque<StorageInfo> storages_;  // deques: references handed out (Value::shape()) stay good as the graph grows
+    std::deque<ValueInfo> values_;
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
     std::vector<std::string> scopes_;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/golden_case.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "ops/ops.h"
+
+namespace vkf::test {
+
+namespace {
+
+template <class T>
+std::vector<T> elements_of(const HostTensor& t, DType dtype) {
+    if (t.dtype != dtype) {
+        throw Error("is " + std::string(name_of(t.dtype)), t.name);
+    }
+    std::vector<T> out(t.data.size() / sizeof(T));
+    if (!out.empty()) {
+        std::memcpy(out.data(), t.data.data(), t.data.size());
+    }
+    return out;
+}
+
+/// Gradients and what follows from them.
+bool is_gradient(const std::string& output) { return output.starts_with("grad.") || output == "loss_after_step"; }
+
+}  // namespace
+
+GoldenCase::GoldenCase(const std::string& path) : file_(path) {
+    const auto& meta = file_.metadata();
+    const auto text = [&](const char* key) {
+        const auto at = meta.find(key);
+        if (at == meta.end()) {
+            throw Error(std::string("has no \"") + key + "\" in its metadata", path);
+        }
+        return at->second;
+    };
+    name_ = text("case");
+    system_ = text("system");
+    config_ = nlohmann::json::parse(text("config"));
+}
+
+const nlohmann::json& GoldenCase::config(const std::string& key) {
+    used_keys_.insert(key);
+    static const nlohmann::json kNull;
+    return config_.contains(key) ? config_[key] : kNull;
+}
+
+bool GoldenCase::flag(const std::string& key) { return config(key).is_boolean() && config(key).get<bool>(); }
+std::int64_t GoldenCase::integer(const std::string& key) { return config(key).get<std::int64_t>(); }
+std::string GoldenCase::text(const std::string& key) { return config(key).get<std::string>(); }
+
+double GoldenCase::number(const std::string& key) {
+    const nlohmann::json& v = config(key);
+    return v.is_string() && v == "-inf" ? -std::numeric_limits<double>::infinity() : v.get<double>();
+}
+
+double GoldenCase::number_or(const std::string& key, double otherwise) { return config(key).is_null() ? otherwise : number(key); }
+
+const HostTensor& GoldenCase::tensor(const std::string& name) {
+    used_tensors_.insert(name);
+    return file_.at(name);
+}
+
+Shape GoldenCase::shape(const std::string& name) const {
+    const HostTensor& t = file_.at(name);
+    return Shape(t.shape.begin(), t.shape.end());
+}
+
+Value GoldenCase::input(Graph& graph, const std::string& name) { return graph.input(name, shape("in." + name), tensor("in." + name).dtype); }
+
+std::vector<float> GoldenCase::floats(const std::string& name) { return elements_of<float>(tensor(name), DType::f32); }
+std::vector<std::int32_t> GoldenCase::integers(const std::string& name) { return elements_of<std::int32_t>(tensor(name), DType::i32); }
+
+void GoldenCase::output(Graph& graph, const std::string& name, Value value) {
+    const StorageInfo& storage = graph.storages()[graph.values()[value.id()].storage];
+    const bool direct = storage.kind == StorageKind::intermediate && is_contiguous(value) && elements(value.shape()) == elements(storage.shape);
+    graph.output(name, direct ? value : contiguous(value));
+}
+
+Weights GoldenCase::weights(const Device& device) {
+    std::vector<HostTensor> params;
+    for (const HostTensor& t : file_.tensors()) {
+        if (t.name.starts_with("param.")) {
+            params.push_back(t);
+            params.back().name = t.name.substr(6);
+        }
+    }
+    return device.load(params);
+}
+
+void GoldenCase::run(const Device& device, Graph& graph) {
+    Program program = device.compile(graph, weights(device), {.name = name_});
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::weight) {
+            used_tensors_.insert("param." + s.name);
+        } else if (s.kind == StorageKind::input) {
+            if (s.dtype == DType::i32) {
+                program.upload(s.name, integers("in." + s.name));
+            } else {
+                program.upload(s.name, floats("in." + s.name));
+            }
+        }
+    }
+    program.run();
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::output) {
+            result(s.name, program.shape(s.name), program.download(s.name));
+        }
+    }
+}
+
+void GoldenCase::result(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> data) {
+    results_[name] = {std::move(shape), std::move(data)};
+}
+
+GoldenCase::Verdict GoldenCase::compare() {
+    Verdict verdict;
+    const auto fail = [&](const std::string& what) {
+        verdict.good = false;
+        verdict.detail += (verdict.detail.empty() ? "" : "; ") + what;
+    };
+    const auto& meta = file_.metadata();
+    const nlohmann::json own = meta.contains("tolerances") ? nlohmann::json::parse(meta.at("tolerances")) : nlohmann::json::object();
+    for (const HostTensor& t : file_.tensors()) {
+        if (!t.name.starts_with("out.")) {
+            if (!used_tensors_.contains(t.name)) {
+                fail("unknown tensor " + t.name);
+            }
+            continue;
+        }
+        const std::string name = t.name.substr(4);
+        const auto got = results_.find(name);
+        if (got == results_.end()) {
+            if (is_gradient(name)) {
+                verdict.not_yet.push_back(name);
+            } else {
+                fail("no result " + name);
+            }
+            continue;
+        }
+        const std::vector<float> want = elements_of<float>(t, DType::f32);
+        if (got->second.shape != t.shape || got->second.data.size() != want.size()) {
+            fail(name + " has another shape");
+            continue;
+        }
+        const double atol = own.contains(name) ? own[name][0].get<double>() : std::stod(meta.at("atol"));
+        const double rtol = own.contains(name) ? own[name][1].get<double>() : std::stod(meta.at("rtol"));
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < want.size(); ++i) {
+            const double g = got->second.data[i];
+            const double w = want[i];
+            double error = std::abs(g - w) / (atol + rtol * std::abs(w));
+            if (!std::isfinite(w) || !std::isfinite(g)) {
+                const bool same = std::isnan(w) ? std::isnan(g) : g == w;
+                error = same ? 0 : std::numeric_limits<double>::infinity();
+            }
+            verdict.worst = std::max(verdict.worst, error);
+            wrong += !(error <= 1.0) ? 1 : 0;
+        }
+        if (wrong != 0) {
+            fail(std::to_string(wrong) + " of " + std::to_string(want.size()) + " elements of " + name + " are outside the tolerance");
+        }
+    }
+    for (const auto& [key, value] : config_.items()) {
+        if (!used_keys_.contains(key)) {
+            fail("unknown config key " + key);
+        }
+    }
+    return verdict;
+}
+
+}  // namespace vkf::test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One golden case: what the file says, what of it was used, and how an answer compares.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/safetensors.h"
+#include "runtime/program.h"
+
+namespace vkf::test {
+
+/// Thrown for systems and outputs that are known but not computed yet: counted apart, not passed.
+struct NotYet {
+    std::string what;
+};
+
+class GoldenCase {
+public:
+    explicit GoldenCase(const std::string& path);
+
+    const std::string& name() const { return name_; }
+    const std::string& system() const { return system_; }
+
+    // the configuration; each key asked for counts as known
+    const nlohmann::json& config(const std::string& key);
+    bool flag(const std::string& key);                       ///< false when absent or null
+    std::int64_t integer(const std::string& key);
+    double number(const std::string& key);                   ///< "-inf" is minus infinity
+    double number_or(const std::string& key, double otherwise);  ///< when absent or null
+    std::string text(const std::string& key);
+
+    // tensors; each asked for counts as known
+    bool has_input(const std::string& name) const { return file_.find("in." + name) != nullptr; }
+    bool has_param(const std::string& name) const { return file_.find("param." + name) != nullptr; }
+    Shape shape(const std::string& name) const;              ///< of "in.x" or "param.w"
+    /// An input of the graph with the file's shape and type.
+    Value input(Graph& graph, const std::string& name);
+    /// An empty Value when the file has none.
+    Value input_if(Graph& graph, const std::string& name) { return has_input(name) ? input(graph, name) : Value(); }
+    std::vector<float> floats(const std::string& name);
+    std::vector<std::int32_t> integers(const std::string& name);
+
+    /// Gives a result a name; views are copied.
+    void output(Graph& graph, const std::string& name, Value value);
+    /// Compiles, uploads every input() of the graph, runs, and keeps the named outputs for compare().
+    void run(const Device& device, Graph& graph);
+    /// A result computed by other means.
+    void result(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> data);
+    /// Uploads the file's parameters, names without "param.".
+    Weights weights(const Device& device);
+
+    struct Verdict {
+        bool good = true;
+        double worst = 0;      ///< error over tolerance
+        std::string detail;    ///< what is wrong
+        std::vector<std::string> not_yet;
+    };
+    /// Compares every out.* of the file, and complains of keys and tensors nobody asked for.
+    Verdict compare();
+
+private:
+    struct Result {
+        std::vector<std::int64_t> shape;
+        std::vector<float> data;
+    };
+    const HostTensor& tensor(const std::string& name);
+
+    Safetensors file_;
+    std::string name_, system_;
+    nlohmann::json config_;
+    std::set<std::string> used_keys_, used_tensors_;
+    std::map<std::string, Result> results_;
+};
+
+/// Computes the case with the system of its name. Throws vkf::Error for unknown systems.
+void run_golden_case(const Device& device, GoldenCase& c);
+
+}  // namespace vkf::test
