@@ -13,6 +13,8 @@ namespace vkf {
 
 namespace {
 
+constexpr double kGpuSubmitBudget = 2e11;
+
 struct Candidate {
     VkPhysicalDevice physical = VK_NULL_HANDLE;
     Capabilities capabilities;
@@ -24,6 +26,7 @@ std::vector<Candidate> candidates(const InstanceCore& instance) {
     check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, nullptr), "vkEnumeratePhysicalDevices");
     std::vector<VkPhysicalDevice> list(count);
     check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, list.data()), "vkEnumeratePhysicalDevices");
+    list.resize(count);  // fewer than before when a device went away in between
     std::vector<Candidate> out;
     for (VkPhysicalDevice physical : list) {
         Candidate c;
@@ -88,9 +91,7 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
 /// Common to owned and borrowed devices, once the handles are set.
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
-    if (core->capabilities.cpu()) {
-        core->options.submit_budget = 0;
-    }
+    core->submit_budget = options.submit_budget.value_or(core->capabilities.cpu() ? 0 : kGpuSubmitBudget);
     if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
         core->capabilities.clamp_to_minimum();
     }
@@ -160,7 +161,22 @@ VkFence DeviceCore::make_fence() {
 }
 
 void DeviceCore::wait(VkFence fence) {
-    check_result(api.vkWaitForFences(handle, 1, &fence, VK_TRUE, ~std::uint64_t{0}), "vkWaitForFences");
+    const VkResult result = api.vkWaitForFences(handle, 1, &fence, VK_TRUE, ~std::uint64_t{0});
+    if (result != VK_SUCCESS) {
+        wait_idle();
+    }
+    check_result(result, "vkWaitForFences");
+}
+
+void DeviceCore::wait_idle() noexcept {
+    const std::scoped_lock lock(queue_mutex);
+    if (host.lock) {
+        host.lock(host.user);
+    }
+    api.vkDeviceWaitIdle(handle);
+    if (host.unlock) {
+        host.unlock(host.user);
+    }
 }
 
 void DeviceCore::submit_and_wait(VkCommandBuffer commands) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,9 +35,9 @@ struct DeviceOptions {
     std::filesystem::path cache_folder = {};
     /// Largest staging memory; larger uploads are streamed through it. Bytes.
     std::uint64_t staging_bytes = 16u << 20;
-    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no bound (processors have no
-    /// watchdog). The default suits a GPU of 1 TFLOP/s under a 2 s watchdog with room.
-    double submit_budget = 2e11;
+    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no bound. Not given: none on
+    /// processors, which have no watchdog; elsewhere what suits a GPU of 1 TFLOP/s under a 2 s watchdog with room.
+    std::optional<double> submit_budget = {};
     /// The loader's entry point; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
 };
@@ -80,7 +81,7 @@ public:
 
     /// Validation messages of warning or worse since the last call, and forgets them. Empty without validation.
     std::vector<std::string> messages() const;
-    /// Pipelines made so far, and how many of those were built by this process rather than found built.
+    /// Pipelines made so far.
     std::size_t pipelines() const;
     /// Writes the pipeline cache now (it is also written when the device is destroyed). False when there is nowhere to write.
     bool save_pipeline_cache() const;

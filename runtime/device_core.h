@@ -49,6 +49,7 @@ struct DeviceCore {
     Capabilities capabilities;
     VkPhysicalDeviceMemoryProperties memory{};
     DeviceOptions options;
+    double submit_budget = 0;  ///< as DeviceOptions says, decided for this device
     std::atomic<bool> lost = false;  ///< sticky: every later call throws
     std::unique_ptr<PipelineStore> pipelines;
 
@@ -58,7 +59,10 @@ struct DeviceCore {
     void submit(VkCommandBuffer commands, VkFence fence);
     /// Submits and waits until done.
     void submit_and_wait(VkCommandBuffer commands);
+    /// Throws when it fails; then nothing is pending any more.
     void wait(VkFence fence);
+    /// Waits for everything submitted, whatever became of it.
+    void wait_idle() noexcept;
     /// Throws when the device was lost before.
     void check_alive() const;
     /// Like check(), and remembers VK_ERROR_DEVICE_LOST.

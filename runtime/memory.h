@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/graph.h"
 #include "runtime/vulkan.h"
 #include "runtime/weights.h"
 
@@ -81,6 +82,9 @@ struct TensorStore {
     const StoredTensor* find(std::string_view name) const;
     std::uint64_t bytes() const;
 };
+
+/// Memory for the states among these storages, zeroed.
+State make_state_of(const std::shared_ptr<DeviceCore>& core, std::span<const StorageInfo> storages);
 
 /// Assigns blocks and offsets (names, dtypes, shapes and bytes given; in the order given) and returns the block sizes.
 std::vector<std::uint64_t> pack(std::vector<StoredTensor>& tensors, std::uint64_t alignment, std::uint64_t max_block);

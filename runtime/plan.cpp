@@ -124,7 +124,7 @@ std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifet
     return owner;
 }
 
-void plan_memory(Plan& plan, std::uint64_t alignment) {
+void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     const std::vector<Lifetime> lives = lifetimes(plan);
     const std::vector<StorageId> owner = in_place_owners(plan, lives);
     plan.arena_offset.assign(plan.storages.size(), Plan::kNotInArena);
@@ -162,6 +162,7 @@ void plan_memory(Plan& plan, std::uint64_t alignment) {
             case StorageKind::intermediate: break;
         }
     }
+    plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
 }
 
 }  // namespace
@@ -169,8 +170,8 @@ void plan_memory(Plan& plan, std::uint64_t alignment) {
 Plan make_plan(const Graph& graph, const Capabilities& device) {
     Plan plan;
     plan.symbols = graph.symbols();
-    plan.storages = graph.storages();
-    plan.values = graph.values();
+    plan.storages.assign(graph.storages().begin(), graph.storages().end());
+    plan.values.assign(graph.values().begin(), graph.values().end());
     plan.nodes = graph.nodes();
     plan.constraints = graph.constraints();
 
@@ -200,33 +201,37 @@ Plan make_plan(const Graph& graph, const Capabilities& device) {
         }
         plan.dispatches.push_back(std::move(p));
     }
-    plan_memory(plan, device.storage_alignment);
+    plan_memory(plan, device.storage_alignment, device.unified_memory);
     return plan;
 }
 
-std::size_t Plan::symbol(const std::string& name) const {
-    std::string known;
+std::size_t Plan::symbol(std::string_view name) const {
     for (std::size_t i = 0; i < symbols.size(); ++i) {
         if (symbols[i].name == name) {
             return i;
         }
-        known += (known.empty() ? "" : ", ") + symbols[i].name;
     }
-    throw Error("the program has no size \"" + name + "\"; it has: " + (known.empty() ? "none" : known));
+    std::string known;
+    for (const SymbolInfo& s : symbols) {
+        known += (known.empty() ? "" : ", ") + s.name;
+    }
+    throw Error("the program has no size \"" + std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
 }
 
-StorageId Plan::named(StorageKind kind, const std::string& name) const {
-    std::string known;
+StorageId Plan::named(StorageKind kind, std::string_view name) const {
     for (StorageId s = 0; s < storages.size(); ++s) {
-        if (storages[s].kind == kind) {
-            if (storages[s].name == name) {
-                return s;
-            }
-            known += (known.empty() ? "" : ", ") + storages[s].name;
+        if (storages[s].kind == kind && storages[s].name == name) {
+            return s;
         }
     }
-    throw Error(std::string("the program has no ") + (kind == StorageKind::input ? "input" : "output") + " \"" + name +
-                "\"; it has: " + (known.empty() ? "none" : known));
+    std::string known;
+    for (const StorageInfo& s : storages) {
+        if (s.kind == kind) {
+            known += (known.empty() ? "" : ", ") + s.name;
+        }
+    }
+    throw Error(std::string("the program has no ") + (kind == StorageKind::input ? "input" : "output") + " \"" +
+                std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
 }
 
 }  // namespace vkf

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capabilities.h"
@@ -35,6 +36,7 @@ struct MemorySizes {
     std::uint64_t scratch = 0;    ///< the arena
     std::uint64_t inputs = 0;
     std::uint64_t outputs = 0;
+    std::uint64_t mirrors = 0;    ///< host-side copies of inputs and outputs; 0 where memory is unified
 };
 
 struct Plan {
@@ -53,9 +55,9 @@ struct Plan {
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
 
     /// The symbol's index. Throws naming the known ones.
-    std::size_t symbol(const std::string& name) const;
+    std::size_t symbol(std::string_view name) const;
     /// The storage of that name and kind. Throws naming the known ones.
-    StorageId named(StorageKind kind, const std::string& name) const;
+    StorageId named(StorageKind kind, std::string_view name) const;
 };
 
 /// Throws vkf::Error from the ops' lowering, naming the node.

@@ -57,10 +57,7 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
         throw Error("weights or state of another device", options.name);
     }
     check_tensors(core->plan, StorageKind::weight, weights, "weight");
-    if (core->plan.memory.state != 0) {
-        if (!core->state) {
-            core->state = make_state({&graph});
-        }
+    if (core->state) {
         check_tensors(core->plan, StorageKind::state, core->state, "state");
     }
     std::vector<const Kernel*> kernels;
@@ -110,7 +107,7 @@ std::size_t Program::submissions() const noexcept { return core_->submissions; }
 void Program::allocate() { core_->allocate(); }
 
 void Program::set(std::string_view symbol, std::int64_t value) {
-    const std::size_t i = core_->plan.symbol(std::string(symbol));
+    const std::size_t i = core_->plan.symbol(symbol);
     const SymbolInfo& s = core_->plan.symbols[i];
     if (value < 0 || value > s.max) {
         throw Error("size " + s.name + " = " + std::to_string(value) + " is outside 0.." + std::to_string(s.max),
@@ -129,12 +126,12 @@ std::vector<std::int64_t> Program::shape(std::string_view name) const {
             return out;
         }
     }
-    core_->plan.named(StorageKind::output, std::string(name));  // throws, naming the known ones
+    core_->plan.named(StorageKind::output, name);  // throws, naming the known ones
     return {};
 }
 
 void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std::byte> data) {
-    const StorageId id = plan.named(StorageKind::input, std::string(name));
+    const StorageId id = plan.named(StorageKind::input, name);
     const StorageInfo& info = plan.storages[id];
     const std::uint64_t count = elements_of(id, sizes);
     if (info.dtype != dtype || data.size() != count * size_of(dtype)) {
@@ -147,7 +144,7 @@ void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std
                         " were given",
                     options.name + ": input " + info.name);
     }
-    allocate();
+    allocate_io();
     const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputState& i) { return i.storage == id; });
     std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();
     std::copy(data.begin(), data.end(), mapped + io_offset[id]);
@@ -165,7 +162,7 @@ void Program::upload(std::string_view input, std::span<const std::int32_t> data)
 }
 
 std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtype) const {
-    const StorageId id = plan.named(StorageKind::output, std::string(name));
+    const StorageId id = plan.named(StorageKind::output, name);
     const StorageInfo& info = plan.storages[id];
     if (info.dtype != dtype) {
         throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + std::string(name_of(dtype)),
@@ -174,8 +171,8 @@ std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtyp
     if (!ran) {
         throw Error("nothing has run yet", options.name + ": output " + info.name);
     }
-    const std::byte* mapped = io.mapped() ? io.mapped() : readback_mirror.mapped();
-    return {mapped + io_offset[id], elements_of(id, run_sizes) * size_of(dtype)};
+    const std::byte* mapped = io.mapped() ? io.mapped() + outputs_at : readback_mirror.mapped();
+    return {mapped + io_offset[id] - outputs_at, elements_of(id, run_sizes) * size_of(dtype)};
 }
 
 namespace {

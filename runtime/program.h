@@ -69,7 +69,8 @@ public:
 
     /// Bytes by kind at the largest sizes; known before anything is allocated.
     const MemorySizes& memory() const noexcept;
-    /// Allocates scratch, inputs, outputs (and state, where it has its own). Implied by upload(), run() and record().
+    /// Allocates scratch and constants (and state, where it has its own), which is all that record() needs; upload() and run()
+    /// imply it, and add memory for inputs and outputs.
     void allocate();
 
     /// Sets a symbol for the following uploads and runs. Symbols start at their maxima. Throws for unknown names and values
@@ -87,11 +88,11 @@ public:
     std::vector<std::int64_t> shape(std::string_view name) const;
 
     /// Records into the host's command buffer (begun, outside a render pass, of the device's queue family). Every input and
-    /// output is named in `bindings`. Nothing is submitted or waited for; nothing is allocated after allocate().
+    /// output is named in `bindings`. Nothing is submitted, waited for or allocated: allocate() must have come before.
     /// Before: writes to the inputs are made available to COMPUTE_SHADER / SHADER_READ by the host. After: outputs are
     /// written by COMPUTE_SHADER / SHADER_WRITE; the host makes them visible to its own use. Clobbers the bound compute
     /// pipeline, descriptor set 0 and push constants of the compute bind point. A slot must not be recorded again while its
-    /// last recording is pending.
+    /// last recording is pending, and recording it again makes that one invalid.
     Status record(VkCommandBuffer commands, std::span<const BufferRange> bindings, std::span<const SizeSetting> sizes,
                   std::uint32_t slot = 0) noexcept;
 

@@ -56,11 +56,11 @@ struct ProgramCore {
     bool allocated = false;
     Block arena, constants, io, upload_mirror, readback_mirror;
     std::vector<Place> places;                 ///< of every storage but inputs and outputs
-    std::vector<std::uint64_t> io_offset;      ///< of inputs and outputs in `io` and the mirrors
+    std::vector<std::uint64_t> io_offset;      ///< of inputs and outputs in `io`; the mirrors hold one part each
+    std::uint64_t outputs_at = 0;              ///< in `io`: the outputs lie after the inputs
     VkDescriptorPool pool = VK_NULL_HANDLE;
     std::vector<std::vector<VkDescriptorSet>> sets;   ///< [slot][dispatch]; the same set where nothing external is bound
     std::vector<bool> external;                       ///< dispatch touches an input or output
-    std::vector<std::vector<Place>> bound;            ///< [slot][storage], as the slot's sets have it
 
     std::vector<RecordScratch> record_scratch;        ///< [slot]
 
@@ -77,8 +77,11 @@ struct ProgramCore {
 
     ~ProgramCore();
 
+    /// What record() needs.
     void allocate();
-    /// Points the slot's sets at these places of inputs and outputs; nothing happens where they already do.
+    /// allocate(), and what run() needs besides.
+    void allocate_io();
+    /// Points the slot's sets at these places of inputs and outputs.
     void bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept;
     /// Checks sizes and records every dispatch.
     Status encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> sizes) noexcept;

@@ -19,16 +19,21 @@ void ProgramCore::place_storages() {
     places.assign(plan.storages.size(), {});
     io_offset.assign(plan.storages.size(), 0);
     std::uint64_t constant_bytes = 0;
-    std::uint64_t io_bytes = 0;
+    outputs_at = plan.memory.inputs;
+    std::uint64_t input_bytes = 0;
+    std::uint64_t output_bytes = outputs_at;
     std::vector<std::uint64_t> constant_offset(plan.storages.size(), 0);
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        const std::uint64_t bytes = align_up(std::max<std::uint64_t>(plan.storage_bytes[s], 4), alignment);
-        if (plan.storages[s].kind == StorageKind::constant) {
-            constant_offset[s] = constant_bytes;
-            constant_bytes += bytes;
-        } else if (is_external(plan.storages[s].kind)) {
-            io_offset[s] = io_bytes;
-            io_bytes += bytes;
+        const std::uint64_t bytes = align_up(plan.storage_bytes[s], alignment);
+        const auto place = [&](std::uint64_t& offset, std::uint64_t& end) {
+            offset = end;
+            end += bytes;
+        };
+        switch (plan.storages[s].kind) {
+            case StorageKind::constant: place(constant_offset[s], constant_bytes); break;
+            case StorageKind::input: place(io_offset[s], input_bytes); break;
+            case StorageKind::output: place(io_offset[s], output_bytes); break;
+            default: break;
         }
     }
     if (plan.memory.scratch != 0) {
@@ -43,13 +48,6 @@ void ProgramCore::place_storages() {
             }
         }
         uploader.finish();
-    }
-    if (io_bytes != 0) {
-        io = Block(device, io_bytes, MemoryUse::device, options.name + " inputs and outputs");
-        if (!io.mapped()) {
-            upload_mirror = Block(device, io_bytes, MemoryUse::upload, options.name + " upload");
-            readback_mirror = Block(device, io_bytes, MemoryUse::readback, options.name + " readback");
-        }
     }
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
         const StorageInfo& info = plan.storages[s];
@@ -91,12 +89,13 @@ void ProgramCore::make_sets() {
         descriptors += copies * static_cast<std::uint32_t>(plan.dispatches[d].windows.size());
     }
     sets.assign(slots, std::vector<VkDescriptorSet>(plan.dispatches.size(), VK_NULL_HANDLE));
-    bound.assign(slots, {});
     if (set_count == 0) {
         return;
     }
     const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptors};
     const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, set_count, 1, &size};
+    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);  // of an attempt that failed half-way
+    pool = VK_NULL_HANDLE;
     device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
     const auto make = [&](std::size_t d) {
         const VkDescriptorSetLayout layout =
@@ -146,18 +145,11 @@ void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch
 }
 
 void ProgramCore::bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept {
-    const auto same = [](const Place& a, const Place& b) { return a.buffer == b.buffer && a.offset == b.offset; };
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        bool stale = false;
-        for (const Window& w : plan.dispatches[d].windows) {
-            stale = stale || (is_external(plan.storages[w.storage].kind) &&
-                              !same(external_places[w.storage], bound[slot][w.storage]));
-        }
-        if (stale) {
+        if (external[d]) {
             write_set(sets[slot][d], plan.dispatches[d], external_places);
         }
     }
-    std::copy(external_places.begin(), external_places.end(), bound[slot].begin());
 }
 
 void ProgramCore::allocate() {
@@ -166,15 +158,30 @@ void ProgramCore::allocate() {
     }
     device->check_alive();
     if (!state && plan.memory.state != 0) {
-        throw Error("the program has states but no State was made", options.name);
+        state = make_state_of(device, plan.storages);
     }
     place_storages();
     make_sets();
-    for (auto& slot : bound) {
-        slot.assign(plan.storages.size(), {});
-    }
     record_scratch.assign(sets.size(), {sizes, std::vector<Place>(plan.storages.size())});
     allocated = true;
+}
+
+void ProgramCore::allocate_io() {
+    allocate();
+    const std::uint64_t inputs_and_outputs = plan.memory.inputs + plan.memory.outputs;
+    if (io || inputs_and_outputs == 0) {
+        return;
+    }
+    Block both(device, inputs_and_outputs, MemoryUse::device, options.name + " inputs and outputs");
+    if (!both.mapped()) {
+        if (plan.memory.inputs != 0) {
+            upload_mirror = Block(device, plan.memory.inputs, MemoryUse::upload, options.name + " upload");
+        }
+        if (plan.memory.outputs != 0) {
+            readback_mirror = Block(device, plan.memory.outputs, MemoryUse::readback, options.name + " readback");
+        }
+    }
+    io = std::move(both);  // last: where a mirror could not be had, the next call tries again
 }
 
 ProgramCore::~ProgramCore() {

@@ -207,7 +207,7 @@ Status Program::record(VkCommandBuffer commands, std::span<const BufferRange> bi
         }
         scratch.places[id] = {at->buffer, at->offset};
     }
-    core.bind(slot, scratch.places);
+    core.bind(slot, scratch.places);  // always: a buffer made anew may have the handle of one that is gone
     Sink sink;
     sink.commands = commands;
     // scratch and state may have been used by an earlier recording on this queue

@@ -12,8 +12,8 @@ namespace {
 
 template <class... Args>
 std::string format(const char* pattern, Args... args) {
-    char text[256];
-    std::snprintf(text, sizeof(text), pattern, args...);
+    std::string text(static_cast<std::size_t>(std::max(0, std::snprintf(nullptr, 0, pattern, args...))), '\0');
+    std::snprintf(text.data(), text.size() + 1, pattern, args...);
     return text;
 }
 
@@ -42,13 +42,14 @@ std::string constants_text(const Kernel& kernel) {
     return out;
 }
 
-std::string escape_json(const std::string& text) {
+/// As JSON and Graphviz want text between double quotes.
+std::string escape(const std::string& text) {
     std::string out;
     for (const char ch : text) {
         if (ch == '"' || ch == '\\') {
             out += '\\';
         }
-        out += ch;
+        out += static_cast<unsigned char>(ch) < ' ' ? ' ' : ch;
     }
     return out;
 }
@@ -60,11 +61,12 @@ std::string Program::explain() const {
     const Capabilities& caps = core_->device->capabilities;
     std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") + ": " +
                       std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) + " steps\n";
-    out += format("memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu bytes\n",
+    out += format("memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, mirrors %llu bytes\n",
                   static_cast<unsigned long long>(plan.memory.weights), static_cast<unsigned long long>(plan.memory.state),
                   static_cast<unsigned long long>(plan.memory.constants), static_cast<unsigned long long>(plan.memory.scratch),
                   static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
-                  static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs));
+                  static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
+                  static_cast<unsigned long long>(plan.memory.mirrors));
     for (const PlannedDispatch& d : plan.dispatches) {
         const NodeInfo& node = plan.nodes[d.dispatch.node];
         const ValueInfo& result = plan.values[d.dispatch.bindings.back().value];
@@ -92,7 +94,7 @@ std::string Program::dot() const {
         if (info.kind == StorageKind::intermediate && !in_arena) {
             continue;
         }
-        std::string label = (info.name.empty() ? "" : info.name + "\\n") + shape_text(plan, info.shape);
+        std::string label = (info.name.empty() ? "" : escape(info.name) + "\\n") + shape_text(plan, info.shape);
         if (in_arena) {
             label += format("\\n@%llu +%llu", static_cast<unsigned long long>(plan.arena_offset[s]),
                             static_cast<unsigned long long>(plan.storage_bytes[s]));
@@ -105,7 +107,7 @@ std::string Program::dot() const {
     }
     for (std::size_t i = 0; i < plan.dispatches.size(); ++i) {
         const PlannedDispatch& d = plan.dispatches[i];
-        out += "  d" + std::to_string(i) + " [label=\"" + plan.nodes[d.dispatch.node].label + "\\n" +
+        out += "  d" + std::to_string(i) + " [label=\"" + escape(plan.nodes[d.dispatch.node].label) + "\\n" +
                d.dispatch.kernels.front().shader->name + "\\nstep " + std::to_string(d.step) + "\"];\n";
         for (std::size_t b = 0; b < d.windows.size(); ++b) {
             const std::string storage = "s" + std::to_string(d.windows[b].storage);
@@ -136,11 +138,11 @@ std::string Program::time_table() const {
 void Program::write_trace(const std::filesystem::path& path) const {
     std::ofstream out(path);
     out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-    out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"" << escape_json(core_->device->capabilities.name)
+    out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"" << escape(core_->device->capabilities.name)
         << "\"}}";
     for (const DispatchTime& t : core_->times) {
         out << format(",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"", t.start_ms * 1e3, t.ms * 1e3)
-            << escape_json(t.label) << "\",\"args\":{\"kernel\":\"" << escape_json(t.kernel)
+            << escape(t.label) << "\",\"args\":{\"kernel\":\"" << escape(t.kernel)
             << format("\",\"flops\":%.0f,\"bytes\":%.0f}}", t.flops, t.bytes);
     }
     out << "\n]}\n";

@@ -70,18 +70,18 @@ constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SH
 void ProgramCore::run() {
     for (const InputState& input : inputs) {
         const StorageInfo& info = plan.storages[input.storage];
-        const std::string where = options.name + ": input " + info.name;
+        const auto where = [&] { return options.name + ": input " + info.name; };
         if (!input.uploaded) {
-            throw Error("was never uploaded", where);
+            throw Error("was never uploaded", where());
         }
         const std::uint64_t wanted = elements_of(input.storage, sizes);
         if (input.uploaded_elements != wanted) {
             throw Error(std::to_string(input.uploaded_elements) + " elements were uploaded, at the sizes set now it has " +
                             std::to_string(wanted),
-                        where);
+                        where());
         }
     }
-    allocate();
+    allocate_io();
     device->check_alive();
     const DeviceTable& vk = device->api;
     if (!command_pool) {
@@ -109,7 +109,7 @@ void ProgramCore::run() {
     sink.commands = submissions_of_run.begin();
     sink.next = Submissions::next;
     sink.user = &submissions_of_run;
-    sink.budget = device->options.submit_budget;
+    sink.budget = device->submit_budget;
     sink.queries = profile ? queries : VkQueryPool(VK_NULL_HANDLE);
 
     if (profile) {
@@ -130,12 +130,13 @@ void ProgramCore::run() {
             kShaderAccess);
     const Status status = encode(sink, 0, sizes);
     if (submissions_of_run.error) {
-        device->api.vkDeviceWaitIdle(device->handle);
+        device->wait_idle();
         std::rethrow_exception(submissions_of_run.error);
     }
     if (!status) {
+        vk.vkEndCommandBuffer(sink.commands);  // left recording, it could not be begun again
         if (submissions_of_run.used() > 1) {
-            device->api.vkDeviceWaitIdle(device->handle);
+            device->wait_idle();
         }
         throw Error(status.message.data(), options.name, status.result);
     }
@@ -144,7 +145,7 @@ void ProgramCore::run() {
         for (StorageId s = 0; s < plan.storages.size(); ++s) {
             const std::uint64_t bytes = elements_of(s, sizes) * size_of(plan.storages[s].dtype);
             if (plan.storages[s].kind == StorageKind::output && bytes != 0) {
-                const VkBufferCopy region{io_offset[s], io_offset[s], bytes};
+                const VkBufferCopy region{io_offset[s], io_offset[s] - outputs_at, bytes};
                 vk.vkCmdCopyBuffer(sink.commands, io.buffer(), readback_mirror.buffer(), 1, &region);
             }
         }
@@ -152,9 +153,14 @@ void ProgramCore::run() {
     } else {
         barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     }
-    submissions_of_run.end(sink.commands, fence);
-    device->wait(fence);
     device->check_result(vk.vkResetFences(device->handle, 1, &fence), "vkResetFences");
+    try {
+        submissions_of_run.end(sink.commands, fence);
+    } catch (...) {
+        device->wait_idle();  // for the submissions before this one
+        throw;
+    }
+    device->wait(fence);
     submissions = submissions_of_run.used();
     for (InputState& input : inputs) {
         input.dirty = false;

@@ -83,29 +83,35 @@ Weights Device::load(std::span<const HostTensor> tensors) const {
     return Weights(std::move(store));
 }
 
-State Device::make_state(std::initializer_list<const Graph*> graphs) const {
+State make_state_of(const std::shared_ptr<DeviceCore>& core, std::span<const StorageInfo> storages) {
     std::vector<StoredTensor> stored;
-    for (const Graph* g : graphs) {
-        for (const StorageInfo& s : g->storages()) {
-            if (s.kind != StorageKind::state) {
-                continue;
-            }
-            StoredTensor t{s.name, s.dtype, {}, 0, 0, size_of(s.dtype)};
-            for (const Dim& d : s.shape) {
-                t.shape.push_back(d.constant());
-                t.bytes *= static_cast<std::uint64_t>(d.constant());
-            }
-            const auto same = std::find_if(stored.begin(), stored.end(), [&](const StoredTensor& o) { return o.name == t.name; });
-            if (same == stored.end()) {
-                stored.push_back(std::move(t));
-            } else if (same->shape != t.shape || same->dtype != t.dtype) {
-                throw Error("two graphs name it with different shapes or types", "state " + t.name);
-            }
+    for (const StorageInfo& s : storages) {
+        if (s.kind != StorageKind::state) {
+            continue;
+        }
+        StoredTensor t{s.name, s.dtype, {}, 0, 0, size_of(s.dtype)};
+        for (const Dim& d : s.shape) {
+            t.shape.push_back(d.constant());
+            t.bytes *= static_cast<std::uint64_t>(d.constant());
+        }
+        const auto same = std::find_if(stored.begin(), stored.end(), [&](const StoredTensor& o) { return o.name == t.name; });
+        if (same == stored.end()) {
+            stored.push_back(std::move(t));
+        } else if (same->shape != t.shape || same->dtype != t.dtype) {
+            throw Error("two graphs name it with different shapes or types", "state " + t.name);
         }
     }
-    State state(make_store(core_, std::move(stored), "state"));
+    State state(make_store(core, std::move(stored), "state"));
     state.clear();
     return state;
+}
+
+State Device::make_state(std::initializer_list<const Graph*> graphs) const {
+    std::vector<StorageInfo> storages;
+    for (const Graph* g : graphs) {
+        storages.insert(storages.end(), g->storages().begin(), g->storages().end());
+    }
+    return make_state_of(core_, storages);
 }
 
 }  // namespace vkf
