@@ -9,6 +9,7 @@
 
 #include "runtime/cache_folder.h"
 #include "runtime/device_core.h"
+#include "runtime/specialize.h"
 
 namespace vkf {
 
@@ -82,10 +83,14 @@ PipelineStore::PipelineStore(DeviceCore& core, std::filesystem::path cache_file)
     }
     const auto data = unframe_cache(core_.capabilities, file);
     VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, data.size(), data.data()};
-    if (core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_) != VK_SUCCESS && !data.empty()) {
+    VkResult result = core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_);
+    if (result != VK_SUCCESS && !data.empty()) {
         info.initialDataSize = 0;  // the driver would not have its own data: start afresh
         info.pInitialData = nullptr;
-        check(core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_), "vkCreatePipelineCache");
+        result = core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_);
+    }
+    if (result != VK_SUCCESS) {
+        cache_ = VK_NULL_HANDLE;  // pipelines can be built without
     }
 }
 
@@ -160,29 +165,23 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         const std::scoped_lock lock(mutex_);
         p.layout = layout(face.bindings).pipeline;
     }
-    std::vector<VkSpecializationMapEntry> entries;
-    for (const std::uint32_t id : face.constant_ids) {
-        if (id < kernel.constants.size()) {
-            entries.push_back({id, id * 4, 4});
-        }
-    }
-    const VkSpecializationInfo constants{static_cast<std::uint32_t>(entries.size()), entries.data(), kernel.constants.size() * 4,
-                                         kernel.constants.data()};
-    const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0,
-                                               kernel.shader->code.size_bytes(), kernel.shader->code.data()};
+    // frozen here and not by the driver: some optimise before they look at specialization constants
+    const std::vector<std::uint32_t> code = specialize(kernel.shader->code, kernel.constants);
+    const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4, code.data()};
     VkShaderModule module = VK_NULL_HANDLE;
     core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module), "vkCreateShaderModule");
     const VkComputePipelineCreateInfo info{
         VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         nullptr,
         0,
-        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", &constants},
+        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
         p.layout,
         VK_NULL_HANDLE,
         -1};
     const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
     if (result != VK_SUCCESS) {
+        core_.lost = core_.lost || result == VK_ERROR_DEVICE_LOST;
         throw Error("vkCreateComputePipelines gave " + result_name(result), "shader " + name, result);
     }
     core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
@@ -255,7 +254,7 @@ std::size_t PipelineStore::size() const {
 
 bool PipelineStore::save() {
     const std::scoped_lock lock(mutex_);
-    if (cache_file_.empty() || !dirty_) {
+    if (cache_file_.empty() || !dirty_ || cache_ == VK_NULL_HANDLE) {
         return false;
     }
     std::size_t bytes = 0;

@@ -47,6 +47,7 @@ enum : std::uint32_t {
 struct Type {
     std::uint32_t op = 0;
     std::vector<std::uint32_t> operands;
+    std::uint32_t place = 0;  ///< in the order of declaration
 };
 
 struct Module {
@@ -55,27 +56,28 @@ struct Module {
     std::map<std::uint32_t, std::uint32_t> spec_ids, bindings, sets, array_strides;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> offsets;  // struct, member -> bytes
 
-    std::uint32_t bytes(std::uint32_t id) const {
+    /// Bytes of a type. A type is made of types declared before it; a module that says otherwise gets 0 for them.
+    std::uint32_t bytes(std::uint32_t id, std::uint32_t before = ~0u) const {
         const auto found = types.find(id);
-        if (found == types.end()) {
+        if (found == types.end() || found->second.place >= before) {
             return 0;
         }
         const Type& t = found->second;
         switch (t.op) {
             case kOpTypeInt:
             case kOpTypeFloat: return t.operands[0] / 8;
-            case kOpTypeVector: return bytes(t.operands[0]) * t.operands[1];
+            case kOpTypeVector: return bytes(t.operands[0], t.place) * t.operands[1];
             case kOpTypeArray: {
                 const auto stride = array_strides.find(id);
                 const auto length = constants.find(t.operands[1]);
-                return (stride != array_strides.end() ? stride->second : bytes(t.operands[0])) *
+                return (stride != array_strides.end() ? stride->second : bytes(t.operands[0], t.place)) *
                        (length != constants.end() ? length->second : 0);
             }
             case kOpTypeStruct: {
                 std::uint32_t end = 0;
                 for (std::uint32_t m = 0; m < t.operands.size(); ++m) {
                     const auto offset = offsets.find({id, m});
-                    end = std::max(end, (offset != offsets.end() ? offset->second : 0) + bytes(t.operands[m]));
+                    end = std::max(end, (offset != offsets.end() ? offset->second : 0) + bytes(t.operands[m], t.place));
                 }
                 return end;
             }
@@ -129,7 +131,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             case kOpTypeStruct:
             case kOpTypePointer:
                 need(op == kOpTypeStruct ? 1 : op == kOpTypeVector || op == kOpTypeArray || op == kOpTypePointer ? 3 : 2);
-                m.types[w[0]] = {op, {w.begin() + 1, w.end()}};
+                m.types[w[0]] = {op, {w.begin() + 1, w.end()}, static_cast<std::uint32_t>(at)};
                 break;
             case kOpConstant:
             case kOpSpecConstant:
