@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul.spv.h"
+#include "matmul_lanes4.spv.h"
+#include "matmul_lanes8.spv.h"
+#include "matmul_shared.spv.h"
+#include "matvec.spv.h"
 #include "ops/support.h"
 #include "shaders/matmul.h"
 
@@ -10,7 +14,11 @@ namespace {
 using namespace shader;
 using namespace support;
 
-const Shader kTile{"matmul", spirv::kMatmulSpirv};
+const Shader kPlain{"matmul", spirv::kMatmulSpirv};
+const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanes4Spirv};
+const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
+const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
+const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
 constexpr const char* kName = "matmul";
 
 struct MatmulParams {
@@ -94,10 +102,13 @@ void encode(const Operands& operands, Command& command) noexcept {
         return;
     }
     const std::uint64_t batches = fold_batches(push, c.size[0]);
-    const uint rows = operands.words[0];
-    const uint columns = operands.words[1];
+    uint at = 0;  // words: of each kernel the most rows it is for, and the rows and columns of its tile
+    while (at + 3 < operands.words.size() && push.m > operands.words[at]) {
+        at += 3;
+    }
+    command.kernel(at / 3);
     command.push(push);
-    command.groups(batches * divide_up(push.m, rows) * divide_up(push.n, columns));
+    command.groups(batches * divide_up(push.m, operands.words[at + 1]) * divide_up(push.n, operands.words[at + 2]));
 }
 
 // --- at lowering -----------------------------------------------------------------------------------------------------------
@@ -135,12 +146,73 @@ Form form_of(const Lowering& l, ValueId a, ValueId b, ValueId bias, ValueId c, c
     return f;
 }
 
+/// Kernels from the one for fewest rows to the one for most, and the tile of each.
+struct Choice {
+    std::vector<Kernel> kernels;
+    std::vector<uint> words;  // as encode() reads them
+
+    void add(const Shader& shader, std::vector<uint> constants, uint most_rows, uint rows, uint columns, std::string why) {
+        kernels.push_back({&shader, std::move(constants), std::move(why)});
+        words.insert(words.end(), {most_rows, rows, columns});
+    }
+};
+
+constexpr uint kAnyRows = ~0u;
+/// Up to so many rows a small tile, which compiles sooner, is fast enough.
+constexpr uint kSmallModelRows = 128;
+
+/// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size is certain. The more rows
+/// a tile has, the fewer loads a product needs, and the longer its code takes to compile: the smaller ones serve small models.
+void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows) {
+    const auto constants = [&](uint local, uint rows) {
+        std::vector<uint> out{local, rows};
+        out.insert(out.end(), form.begin(), form.end());
+        return out;
+    };
+    const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
+    if (lanes == 8) {
+        choice.add(kLanes8, constants(8, 8), kSmallModelRows, 8, 32, "processor, subgroups of 8: 8x32 tiles");
+        if (most_rows > kSmallModelRows) {
+            choice.add(kLanes8, constants(8, 24), kAnyRows, 24, 32, "many rows: 24x32 tiles");
+        }
+    } else if (lanes == 4) {
+        choice.add(kLanes4, constants(4, 8), kAnyRows, 8, 16, "processor, subgroups of 4: 8x16 tiles");
+    } else {
+        choice.add(kPlain, constants(16, 8), kAnyRows, 8, 64, "subgroup size unknown: 8x64 tiles");
+    }
+}
+
+/// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding step.
+void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form, const MatmulParams& params,
+                    std::int64_t most_rows) {
+    std::vector<uint> matvec{64, 4};
+    matvec.insert(matvec.end(), form.begin(), form.end());
+    matvec.resize(kMatmulSpecSplit + 1, 0);
+    const uint split = params.transpose_b ? 32 : 1;
+    matvec[kMatmulSpecSplit] = split;
+    choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split, "up to 4 rows: sums split over " + std::to_string(split) + " invocations");
+    if (most_rows <= kMatvecMaxRows) {
+        return;
+    }
+    const bool large = device.max_invocations >= 256;
+    const uint rows = large ? 64 : 32;
+    std::vector<uint> shared{rows * 64 / 16, rows};
+    shared.insert(shared.end(), form.begin(), form.end());
+    shared.resize(kMatmulSpecTileDepth + 1, 0);
+    shared[kMatmulSpecTileRows] = rows;
+    shared[kMatmulSpecTileColumns] = 64;
+    shared[kMatmulSpecTileDepth] = 16;
+    choice.add(kShared, shared, kAnyRows, rows, 64, "tiles of " + std::to_string(rows) + "x64x16 in shared memory");
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
     const ValueId b = l.input(1);
     const ValueId c = l.output(0);
     const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
+    const Shape& c_shape = l.info(c).shape;
+    const std::int64_t most_rows = l.max_of(elements(c_shape)) / std::max<std::int64_t>(1, l.max_of(c_shape.back()));
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
@@ -153,18 +225,21 @@ void lower(Lowering& l) {
             first += columns;
         }
         const Form f = form_of(l, a, window, bias, c_part, params);
-        const uint local = 8;
-        const uint rows = 8;
-        const std::string why = std::string(f.a_vec ? "vec4 a, " : "scalar a, ") +
-                                (f.b_load == kMatmulBVecK   ? "vec4 b along k"
-                                 : f.b_load == kMatmulBVecN ? "vec4 b along n"
-                                                            : "scalar b");
-        l.dispatch({{&kTile,
-                     {local, rows, f.a_vec ? 1u : 0u, f.b_load, f.c_vec ? 1u : 0u, static_cast<uint>(params.activation),
-                      params.masked_weights ? 1u : 0u},
-                     why}},
-                   {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::write}}, encode,
-                   {rows, local * 4});
+        const std::vector<uint> form{f.a_vec ? 1u : 0u, f.b_load, f.c_vec ? 1u : 0u, static_cast<uint>(params.activation),
+                                     params.masked_weights ? 1u : 0u};
+        Choice choice;
+        if (l.device().cpu()) {
+            choose_for_processor(choice, l.device(), form, most_rows);
+        } else {
+            choose_for_gpu(choice, l.device(), form, params, most_rows);
+        }
+        choice.kernels.front().why += std::string(f.a_vec ? "; vec4 a, " : "; scalar a, ") +
+                                      (f.b_load == kMatmulBVecK   ? "vec4 b along k"
+                                       : f.b_load == kMatmulBVecN ? "vec4 b along n"
+                                                                  : "scalar b");
+        l.dispatch(std::move(choice.kernels),
+                   {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::read_write}}, encode,
+                   std::move(choice.words));
     }
 }
 

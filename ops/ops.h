@@ -41,6 +41,9 @@ struct Mask {
     Value keys = {};                       ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
     Polarity polarity = Polarity::attend;
     Value bias = {};                       ///< f32, added to the scaled score; broadcasts to (..., L, S)
+    /// ALiBi (Press et al. 2022): f32 (H), or anything that broadcasts to (..., H, L, S); -slope |i - j| is added, where query
+    /// row r stands at key r, or with Causal::bottom_right at key r + S - L.
+    Value alibi_slopes = {};
     Causal causal = Causal::none;
     /// With causal: a query sees itself and the window-1 keys before it; 0: all before it.
     std::int64_t window = 0;
@@ -76,11 +79,17 @@ struct SoftmaxOptions {
     Mask mask = {};
     float scale = 1.0f;
     float softcap = 0.0f;  ///< c tanh(s / c) on the scaled score; 0: none
+    /// f32 (H): one more logit a row, not scaled, that takes its share of the sum and has no column (attention sinks).
+    Value sinks = {};
 };
 
 /// Attention weights over the last dimension: scale, softcap, bias, mask, softmax. scores (..., L, S) -> the same shape.
 /// A masked weight (fill -inf) is -0.0. Rows are stable for any finite logits; -inf logits count as masked.
 VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
+/// log(sum(exp)) of what softmax() would take the exponentials of, natural: (..., L, S) -> (..., L); -inf where no key is left.
+VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
+/// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever sharper scores.
+VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 /// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes. torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.

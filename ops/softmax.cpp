@@ -19,7 +19,9 @@ struct SoftmaxParams {
     Causal causal;
     std::int64_t window;
     Polarity polarity;
-    bool mask, bias;
+    bool mask;
+    uint bias;    // kSoftmaxNoBias ...
+    uint output;  // kSoftmaxWeights ...
 };
 
 void fill_strides(const View& view, uint (&strides)[5], uint& offset) noexcept {
@@ -49,8 +51,7 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.softcap = params.softcap;
     push.fill = params.fill;
     command.push(push);
-    const RowGroup group{operands.words[0], operands.words[1]};
-    command.groups(group.groups(push.rows));
+    command.groups(RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(scores.elements());
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
 }
@@ -59,24 +60,27 @@ void lower(Lowering& l) {
     const auto& params = l.params<SoftmaxParams>();
     const ValueId scores = l.input(0);
     const ValueId mask = params.mask ? l.input(1) : scores;
-    const ValueId bias = params.bias ? l.input(params.mask ? 2 : 1) : scores;
+    const ValueId bias = params.bias != kSoftmaxNoBias ? l.input(params.mask ? 2 : 1) : scores;
     const RowGroup group = row_group(l.device(), l.max_of(l.info(scores).shape.back()));
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch({{&kShader,
-                               {group.local_size, group.lanes, mask_kind, params.bias ? 1u : 0u,
-                                params.causal == Causal::none ? 0u : 1u, params.softcap == 0 ? 0u : 1u},
+                               {group.local_size, group.lanes, mask_kind, params.bias, params.causal == Causal::none ? 0u : 1u,
+                                params.softcap == 0 ? 0u : 1u, params.output},
                                why_rows(l.device(), group)}},
                              {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}},
                              encode, {group.local_size, group.lanes});
-    d.in_place_input = kSoftmaxBindingScores;
-    d.in_place_output = kSoftmaxBindingWeights;
+    if (params.output == kSoftmaxWeights || params.output == kSoftmaxScores) {  // the others read scores again after writing
+        d.in_place_input = kSoftmaxBindingScores;
+        d.in_place_output = kSoftmaxBindingWeights;
+    }
 }
 
 constexpr OpType kSoftmax{kName, lower};
+constexpr OpType kBiasedScores{"biased_scores", lower};
+constexpr OpType kLogSumExp{"log_sum_exp", lower};
+constexpr OpType kHardMax{"hard_max", lower};
 
-}  // namespace
-
-Value softmax(Value scores, const SoftmaxOptions& o) {
+void check_options(const Value& scores, const SoftmaxOptions& o) {
     require_dtype(kName, scores, DType::f32);
     require(scores.rank() >= 1, kName, scores.str() + " has no last dimension");
     require(o.mask.causal == Causal::none || scores.rank() >= 2, kName, scores.str() + " has no queries for a causal mask");
@@ -86,25 +90,72 @@ Value softmax(Value scores, const SoftmaxOptions& o) {
             "mask fill = " + std::to_string(o.mask.fill) + " is neither -inf nor a finite negative number");
     require(o.mask.window >= 0 && (o.mask.window == 0 || o.mask.causal != Causal::none), kName,
             "window = " + std::to_string(o.mask.window) + " needs a causal mask and must not be negative");
+}
+
+Value fit(const char* what, const Value& tensor, DType dtype, const Value& scores) {
+    require_dtype(kName, tensor, dtype);
+    try {
+        return broadcast_to(tensor, scores.shape());
+    } catch (const Error& e) {
+        fail(kName, std::string(what) + ": " + e.what());
+    }
+}
+
+/// (H) as (H, 1, 1); wider tensors are the caller's own layout.
+Value a_head_each(const Value& v) { return v.rank() == 1 ? reshape(v, {v.size(0), 1, 1}) : v; }
+
+/// One node a bias: the kernel has room for one more tensor than scores, mask and result. All but the last kind of bias are
+/// folded into the scores first.
+Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output) {
+    check_options(scores, o);
     scores = dense(scores);
-    std::vector<Value> inputs{scores};
-    const auto add = [&](const Value& tensor, DType dtype, const char* what) {
-        if (!tensor) {
-            return;
-        }
-        require_dtype(kName, tensor, dtype);
-        try {
-            inputs.push_back(broadcast_to(tensor, scores.shape()));
-        } catch (const Error& e) {
-            fail(kName, std::string(what) + " " + e.what());
-        }
+    struct Bias {
+        uint kind;
+        Value tensor;
     };
-    add(o.mask.keys, DType::i32, "mask:");
-    add(o.mask.bias, DType::f32, "bias:");
-    return add_op(kSoftmax, inputs,
-                  SoftmaxParams{o.scale, o.softcap, o.mask.fill, o.mask.causal, o.mask.window, o.mask.polarity, bool(o.mask.keys),
-                                bool(o.mask.bias)},
-                  scores.shape());
+    std::vector<Bias> biases;
+    if (o.mask.bias) {
+        biases.push_back({kSoftmaxBias, fit("bias", o.mask.bias, DType::f32, scores)});
+    }
+    if (o.mask.alibi_slopes) {
+        biases.push_back({kSoftmaxAlibi, fit("alibi_slopes", a_head_each(o.mask.alibi_slopes), DType::f32, scores)});
+    }
+    if (o.sinks) {
+        biases.push_back({kSoftmaxSinks, fit("sinks", a_head_each(o.sinks), DType::f32, scores)});
+    }
+    SoftmaxParams p{o.scale, o.softcap, o.mask.fill, o.mask.causal, o.mask.window, o.mask.polarity, false, kSoftmaxNoBias, kSoftmaxScores};
+    for (; biases.size() > 1; biases.erase(biases.begin())) {
+        p.bias = biases.front().kind;
+        scores = add_op(kBiasedScores, {scores, biases.front().tensor}, p, scores.shape());
+        p.scale = 1.0f;
+        p.softcap = 0.0f;
+    }
+    std::vector<Value> inputs{scores};
+    if (o.mask.keys) {
+        inputs.push_back(fit("mask", o.mask.keys, DType::i32, scores));
+        p.mask = true;
+    }
+    p.bias = biases.empty() ? kSoftmaxNoBias : biases.front().kind;
+    if (!biases.empty()) {
+        inputs.push_back(biases.front().tensor);
+    }
+    p.output = output;
+    Shape shape = scores.shape();
+    if (output == kSoftmaxLogSumExp) {
+        shape.pop_back();
+    }
+    return add_op(op, inputs, p, shape);
+}
+
+}  // namespace
+
+Value softmax(Value scores, const SoftmaxOptions& options) { return add_softmax(kSoftmax, scores, options, kSoftmaxWeights); }
+
+Value log_sum_exp(Value scores, const SoftmaxOptions& options) { return add_softmax(kLogSumExp, scores, options, kSoftmaxLogSumExp); }
+
+Value hard_max(Value scores, const SoftmaxOptions& options) {
+    require(!options.sinks, kHardMax.name, "sinks have no meaning here");
+    return add_softmax(kHardMax, scores, options, kSoftmaxHard);
 }
 
 }  // namespace vkf

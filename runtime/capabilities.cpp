@@ -19,6 +19,8 @@ void Capabilities::clamp_to_minimum() {
     storage_range = std::min(storage_range, floor.storage_range);
     max_allocation = std::min(max_allocation, floor.max_allocation);
     subgroup_size = 0;
+    exact_subgroup_size = 0;
+    subgroup_shuffle = false;
     subgroup_arithmetic = false;
     storage_16bit = false;
     arithmetic_16bit = false;

@@ -30,6 +30,8 @@ struct VKF_API Capabilities {
     std::uint64_t storage_range = 128u << 20;   ///< of one descriptor, bytes
     std::uint64_t max_allocation = 1u << 30;    ///< of one vkAllocateMemory, bytes
     std::uint32_t subgroup_size = 0;            ///< as reported; a hint only (some drivers run at another)
+    std::uint32_t exact_subgroup_size = 0;      ///< the only size subgroups can have (smallest = largest); 0: they vary or it is not told
+    bool subgroup_shuffle = false;              ///< in compute
     bool subgroup_arithmetic = false;           ///< in compute
     bool storage_16bit = false;                 ///< float16_t in storage buffers
     bool arithmetic_16bit = false;

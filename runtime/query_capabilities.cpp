@@ -45,7 +45,15 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     properties.pNext = &subgroup;
     subgroup.pNext = &maintenance;
     const bool driver_known = has_extension(api, physical, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
-    maintenance.pNext = driver_known ? &driver : nullptr;
+    VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
+    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
+    if (driver_known) {
+        maintenance.pNext = &driver;
+    }
+    if (has_extension(api, physical, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) {
+        sizes.pNext = maintenance.pNext;
+        maintenance.pNext = &sizes;
+    }
     api.vkGetPhysicalDeviceProperties2(physical, &properties);
     const VkPhysicalDeviceProperties& p = properties.properties;
     if (p.apiVersion < VK_API_VERSION_1_1) {
@@ -95,6 +103,9 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.subgroup_size = subgroup.subgroupSize;
     c.subgroup_arithmetic = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                             (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+    c.subgroup_shuffle = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+                         (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+    c.exact_subgroup_size = sizes.minSubgroupSize == sizes.maxSubgroupSize ? sizes.minSubgroupSize : 0;
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
     c.timestamp_period = family->timestampValidBits > 0 ? p.limits.timestampPeriod : 0.0f;

@@ -7,15 +7,26 @@
 
 VKF_CONSTANT(kSoftmaxBindingScores, 0)
 VKF_CONSTANT(kSoftmaxBindingMask, 1)
-VKF_CONSTANT(kSoftmaxBindingBias, 2)
+VKF_CONSTANT(kSoftmaxBindingBias, 2) // or the slopes, or the sinks
 VKF_CONSTANT(kSoftmaxBindingWeights, 3)
 
 // Specialization constants.
 VKF_CONSTANT(kSoftmaxSpecLanes, 1)
 VKF_CONSTANT(kSoftmaxSpecMask, 2)     // 0: no boolean mask, 1: 1 = may attend, 2: 1 = may not
-VKF_CONSTANT(kSoftmaxSpecBias, 3)
+VKF_CONSTANT(kSoftmaxSpecBias, 3)    // what binding 2 is, below
 VKF_CONSTANT(kSoftmaxSpecCausal, 4)
 VKF_CONSTANT(kSoftmaxSpecSoftcap, 5)
+VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // below
+
+VKF_CONSTANT(kSoftmaxNoBias, 0)
+VKF_CONSTANT(kSoftmaxBias, 1)
+VKF_CONSTANT(kSoftmaxAlibi, 2) // slopes, one a head
+VKF_CONSTANT(kSoftmaxSinks, 3) // logits, one a head
+
+VKF_CONSTANT(kSoftmaxWeights, 0)
+VKF_CONSTANT(kSoftmaxScores, 1)    // scale, softcap and bias only: the mask and the softmax are another dispatch's
+VKF_CONSTANT(kSoftmaxLogSumExp, 2) // one a row
+VKF_CONSTANT(kSoftmaxHard, 3)
 
 VKF_PUSH_BEGIN(SoftmaxPush)
     uint rows;
@@ -27,7 +38,7 @@ VKF_PUSH_BEGIN(SoftmaxPush)
     uint mask_offset;
     uint bias_offset;
     uint weights_offset;
-    int causal_shift;      // causal: row r sees keys up to r + causal_shift
+    int causal_shift;      // row r stands at key r + causal_shift, and with causal sees no later one
     uint window;           // causal: and of those the last `window`; 0: all
     float scale;
     float softcap;

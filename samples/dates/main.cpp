@@ -180,22 +180,21 @@ int check_answers(Dates& one, Dates& many, const fs::path& folder) {
     }
     const std::vector<vkf::Decoded> single = one.answer(texts);
     const std::vector<vkf::Decoded> batched = many.answer(texts);
-    int failures = 0;
+    std::size_t wrong = 0;
+    std::size_t differing = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         const std::string got = one.vocabulary().decode(single[i].tokens);
         const std::string want = examples[i].at("output");
-        if (got != want) {
+        if (got != want && wrong++ == 0) {
             std::printf("FAILED \"%s\": %s, expected %s\n", texts[i].c_str(), got.c_str(), want.c_str());
-            ++failures;
         }
-        if (single[i].tokens != batched[i].tokens) {
+        if (single[i].tokens != batched[i].tokens && differing++ == 0) {
             std::printf("FAILED \"%s\": another answer in a padded batch\n", texts[i].c_str());
-            ++failures;
         }
     }
-    std::printf("%zu of %zu answers as PyTorch's, one by one and in padded batches\n", texts.size() - static_cast<std::size_t>(failures),
-                texts.size());
-    return failures;
+    std::printf("%zu of %zu answers as PyTorch's, %zu the same in padded batches\n", texts.size() - wrong, texts.size(),
+                texts.size() - differing);
+    return wrong + differing == 0 ? 0 : 1;
 }
 
 int check(const Options& options) {
