@@ -81,12 +81,12 @@ std::string not_run() {
     return out;
 }
 
-AsGpu::AsGpu() : type_(device().capabilities().type) {
-    if (type_ == DeviceType::cpu) {
-        device().core().capabilities.type = DeviceType::discrete;
-    }
+AsSmallGpu::AsSmallGpu() : capabilities_(device().capabilities()) {
+    Capabilities& c = device().core().capabilities;
+    c.type = c.cpu() ? DeviceType::discrete : c.type;
+    c.max_groups = {3, 2, 2};
 }
 
-AsGpu::~AsGpu() { device().core().capabilities.type = type_; }
+AsSmallGpu::~AsSmallGpu() { device().core().capabilities = capabilities_; }
 
 }  // namespace vkf::test

@@ -30,17 +30,17 @@ void cannot_run(const std::string& what);
 /// "16-bit storage (3 checks), ..."; empty when everything ran.
 std::string not_run();
 
-/// While it lives, kernels for GPUs are chosen even where the device is a processor: a second set of variants, on the same
-/// device.
-class AsGpu {
+/// While it lives, the device is believed to be a GPU that takes at most 3 x 2 x 2 groups a dispatch: on a processor a second
+/// set of kernel variants, and everywhere a dispatch folds over three dimensions and splits after a dozen groups.
+class AsSmallGpu {
 public:
-    AsGpu();
-    ~AsGpu();
-    AsGpu(const AsGpu&) = delete;
-    AsGpu& operator=(const AsGpu&) = delete;
+    AsSmallGpu();
+    ~AsSmallGpu();
+    AsSmallGpu(const AsSmallGpu&) = delete;
+    AsSmallGpu& operator=(const AsSmallGpu&) = delete;
 
 private:
-    DeviceType type_;
+    Capabilities capabilities_;
 };
 
 }  // namespace vkf::test

@@ -30,7 +30,7 @@ public:
 
     /// The value as the device computes it.
     Tensor run(Value y);
-    /// test::difference() of the value as computed with the kernels the device gets, and with those a GPU gets.
+    /// test::difference() of the value as computed on the device, and of that as computed on it as AsSmallGpu.
     std::string difference(Value y, const Tensor& want, const Tolerance& tolerance = {});
 
     Graph graph;
@@ -56,13 +56,13 @@ Tensor download(Program& program, std::string_view output, DType dtype = DType::
 /// True when every element has the same bits, as float.
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// What f() throws as vkf::Error, "WHERE: WHAT"; empty when it does not.
+/// The message of the vkf::Error that f() throws; empty when it throws none.
 template <class F>
 std::string error_of(F f) {
     try {
         f();
     } catch (const Error& e) {
-        return e.where() + ": " + e.what();
+        return e.what();
     }
     return {};
 }

@@ -30,7 +30,7 @@ SoftmaxOptions on_device(OpCheck& check, const reference::SoftmaxOptions& o) {
     return out;
 }
 
-std::string difference(const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
+std::string mismatch(const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
     OpCheck check;
     const Value y = softmax(check.input("scores", scores), on_device(check, options));
     return check.difference(y, reference::softmax(scores, options));
@@ -53,7 +53,7 @@ TEST_CASE("softmax: sizes from 1 to beyond a group, every rank") {
           Sizes{3, 128}, Sizes{3, 129}, Sizes{2, 257}, Sizes{2, 1, 3, 2, 1000}}) {
         CAPTURE(shape.size());
         CAPTURE(shape.back());
-        CHECK(difference(random_tensor(shape, 3, 6)) == "");
+        CHECK(mismatch(random_tensor(shape, 3, 6)) == "");
     }
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("softmax: more rows than 65,535 groups hold") {
     // a group takes 16 rows on processors and 4 elsewhere
     const std::int64_t rows = 65535 * (device().capabilities().cpu() ? 16 : 4) + 17;
     const Tensor scores = random_tensor({rows, 1}, 2, 3);
-    CHECK(test::difference(run(scores), Tensor({rows, 1}, 1.0), exactly()) == "");
+    CHECK(difference(run(scores), Tensor({rows, 1}, 1.0), exactly()) == "");
 }
 
 TEST_CASE("softmax: no rows") {
@@ -82,13 +82,13 @@ TEST_CASE("softmax: no keys") {
 
 TEST_CASE("softmax: scale, softcap and bias in their order") {
     const Tensor scores = random_tensor({2, 3, 4, 9}, 1, 40);
-    CHECK(difference(scores, {.scale = 0.125}) == "");
-    CHECK(difference(scores, {.scale = -0.5}) == "");
-    CHECK(difference(scores, {.softcap = 5}) == "");
-    CHECK(difference(scores, {.scale = 0.3, .softcap = 2}) == "");
-    CHECK(difference(scores, {.bias = random_tensor({2, 3, 4, 9}, 8, 3), .scale = 0.3, .softcap = 2}) == "");
+    CHECK(mismatch(scores, {.scale = 0.125}) == "");
+    CHECK(mismatch(scores, {.scale = -0.5}) == "");
+    CHECK(mismatch(scores, {.softcap = 5}) == "");
+    CHECK(mismatch(scores, {.scale = 0.3, .softcap = 2}) == "");
+    CHECK(mismatch(scores, {.bias = random_tensor({2, 3, 4, 9}, 8, 3), .scale = 0.3, .softcap = 2}) == "");
     for (const Sizes& shape : {Sizes{9}, Sizes{4, 1}, Sizes{3, 1, 9}, Sizes{2, 1, 4, 9}, Sizes{1, 3, 4, 1}}) {
-        CHECK(difference(scores, {.bias = random_tensor(shape, 5, 4)}) == "");
+        CHECK(mismatch(scores, {.bias = random_tensor(shape, 5, 4)}) == "");
     }
 }
 
@@ -100,8 +100,8 @@ TEST_CASE("softmax: boolean masks of both polarities, broadcast from every dimen
         const Tensor mask = random_integers(shape, 2, 4);
         for (const double fill : {-kInf, -1e20, -1e9}) {
             CAPTURE(fill);
-            CHECK(difference(scores, {.keys = mask, .fill = fill}) == "");
-            CHECK(difference(scores, {.keys = mask, .polarity = Polarity::ignore, .fill = fill}) == "");
+            CHECK(mismatch(scores, {.keys = mask, .fill = fill}) == "");
+            CHECK(mismatch(scores, {.keys = mask, .polarity = Polarity::ignore, .fill = fill}) == "");
         }
     }
 }
@@ -114,8 +114,8 @@ TEST_CASE("softmax: causal in both alignments, with fewer, as many and more quer
         for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
             for (const std::int64_t window : {0, 1, 3, 100}) {
                 CAPTURE(window);
-                CHECK(difference(scores, {.causal = causal, .window = window}) == "");
-                CHECK(difference(scores, {.causal = causal, .window = window, .fill = -1e20}) == "");
+                CHECK(mismatch(scores, {.causal = causal, .window = window}) == "");
+                CHECK(mismatch(scores, {.causal = causal, .window = window, .fill = -1e20}) == "");
             }
         }
     }
@@ -123,13 +123,13 @@ TEST_CASE("softmax: causal in both alignments, with fewer, as many and more quer
 
 TEST_CASE("softmax: every kind of mask at once") {
     const Tensor scores = random_tensor({2, 2, 6, 8}, 9, 10);
-    CHECK(difference(scores, {.keys = random_integers({2, 1, 1, 8}, 2, 7),
-                              .polarity = Polarity::ignore,
-                              .bias = random_tensor({2, 6, 8}, 3, 2),
-                              .causal = Causal::bottom_right,
-                              .window = 4,
-                              .scale = 0.7,
-                              .softcap = 8}) == "");
+    CHECK(mismatch(scores, {.keys = random_integers({2, 1, 1, 8}, 2, 7),
+                            .polarity = Polarity::ignore,
+                            .bias = random_tensor({2, 6, 8}, 3, 2),
+                            .causal = Causal::bottom_right,
+                            .window = 4,
+                            .scale = 0.7,
+                            .softcap = 8}) == "");
 }
 
 TEST_CASE("softmax: a row with no key left gives weights 0 under fill -inf, uniform ones under a finite fill") {
@@ -138,10 +138,10 @@ TEST_CASE("softmax: a row with no key left gives weights 0 under fill -inf, unif
     for (const double w : run(scores, {.keys = none}).data) {
         CHECK(is_masked(w));
     }
-    CHECK(difference(scores, {.keys = none}) == "");
-    CHECK(test::difference(run(scores, {.keys = none, .fill = -1e20}), Tensor({2, 3, 5}, 0.2)) == "");
-    CHECK(test::difference(run(scores, {.keys = none, .bias = random_tensor({5}), .fill = -1e4}),
-                           Tensor({2, 3, 5}, 0.2)) == "");
+    CHECK(mismatch(scores, {.keys = none}) == "");
+    CHECK(difference(run(scores, {.keys = none, .fill = -1e20}), Tensor({2, 3, 5}, 0.2)) == "");
+    CHECK(difference(run(scores, {.keys = none, .bias = random_tensor({5}), .fill = -1e4}), Tensor({2, 3, 5}, 0.2)) ==
+          "");
 }
 
 TEST_CASE("softmax: masked weights are -0.0, weights that merely underflow are +0.0") {
@@ -158,14 +158,14 @@ TEST_CASE("softmax: masked weights are -0.0, weights that merely underflow are +
 }
 
 TEST_CASE("softmax: logits of +-1e5 and of +-inf") {
-    CHECK(difference(Tensor({3, 3}, {1e5, -1e5, 99999, -1e5, -1e5, -1e5 + 1, 1e5, 1e5, 1e5})) == "");
-    CHECK(difference(Tensor({3, 3}, {-kInf, 0, 1, -kInf, -kInf, -kInf, -kInf, 1e5, -1e5})) == "");
-    CHECK(difference(Tensor({2, 3}, {kInf, 0, 1, kInf, -kInf, kInf})) == "");
-    CHECK(difference(Tensor({1, 3}, {3e38, -3e38, 0})) == "");
-    CHECK(difference(random_tensor({2, 300}, 4, 1e5)) == "");
-    CHECK(difference(Tensor({2, 3}, {kInf, -kInf, 1e5, 1, -1, 0}), {.softcap = 20}) == "");
-    CHECK(difference(Tensor({2, 3}, 1.0), {.bias = Tensor({3}, {0, -kInf, -1e5})}) == "");
-    CHECK(difference(Tensor({2, 3}, 1.0), {.bias = Tensor({1}, -kInf)}) == "");
+    CHECK(mismatch(Tensor({3, 3}, {1e5, -1e5, 99999, -1e5, -1e5, -1e5 + 1, 1e5, 1e5, 1e5})) == "");
+    CHECK(mismatch(Tensor({3, 3}, {-kInf, 0, 1, -kInf, -kInf, -kInf, -kInf, 1e5, -1e5})) == "");
+    CHECK(mismatch(Tensor({2, 3}, {kInf, 0, 1, kInf, -kInf, kInf})) == "");
+    CHECK(mismatch(Tensor({1, 3}, {3e38, -3e38, 0})) == "");
+    CHECK(mismatch(random_tensor({2, 300}, 4, 1e5)) == "");
+    CHECK(mismatch(Tensor({2, 3}, {kInf, -kInf, 1e5, 1, -1, 0}), {.softcap = 20}) == "");
+    CHECK(mismatch(Tensor({2, 3}, 1.0), {.bias = Tensor({3}, {0, -kInf, -1e5})}) == "");
+    CHECK(mismatch(Tensor({2, 3}, 1.0), {.bias = Tensor({1}, -kInf)}) == "");
     for (const double w : run(Tensor({1, 2}, -kInf)).data) {
         CHECK(is_masked(w));
     }
@@ -178,9 +178,9 @@ TEST_CASE("softmax: a masked NaN leaves no trace, an unmasked one propagates") {
     Tensor mask({2, 40}, 1.0);
     mask.at({0, 5}) = 0;
     mask.at({0, 6}) = 0;
-    CHECK(difference(scores, {.keys = mask}) == "");
-    CHECK(difference(scores, {.keys = mask, .fill = -1e20}) == "");
-    CHECK(difference(scores, {.keys = mask, .scale = 0.5, .softcap = 3}) == "");
+    CHECK(mismatch(scores, {.keys = mask}) == "");
+    CHECK(mismatch(scores, {.keys = mask, .fill = -1e20}) == "");
+    CHECK(mismatch(scores, {.keys = mask, .scale = 0.5, .softcap = 3}) == "");
     for (const double w : run(scores, {.keys = mask}).data) {
         CHECK_FALSE(std::isnan(w));
     }
@@ -190,11 +190,11 @@ TEST_CASE("softmax: a masked NaN leaves no trace, an unmasked one propagates") {
         CHECK_FALSE(std::isnan(spoilt.at({1, key})));
     }
     scores.at({1, 39}) = kNan;
-    CHECK(difference(scores) == "");
-    CHECK(difference(scores, {.causal = Causal::top_left}) == "");
+    CHECK(mismatch(scores) == "");
+    CHECK(mismatch(scores, {.causal = Causal::top_left}) == "");
     Tensor bias({40}, 0.0);
     bias.data[3] = kNan;
-    CHECK(difference(random_tensor({2, 40}), {.bias = bias}) == "");
+    CHECK(mismatch(random_tensor({2, 40}), {.bias = bias}) == "");
 }
 
 TEST_CASE("softmax: scores, masks and biases that are views") {
@@ -232,8 +232,8 @@ TEST_CASE("softmax: one program at every length") {
         upload(program, "x", scores);
         upload(program, "mask", mask, DType::i32);
         program.run();
-        CHECK(test::difference(download(program, "y"),
-                               reference::softmax(scores, {.keys = mask, .causal = Causal::bottom_right})) == "");
+        CHECK(difference(download(program, "y"),
+                         reference::softmax(scores, {.keys = mask, .causal = Causal::bottom_right})) == "");
     }
     CHECK(device().pipelines() == pipelines);
 }

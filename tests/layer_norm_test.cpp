@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "tests/device.h"
+#include "tests/op_check.h"
+#include "tests/reference.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+std::string mismatch(const Tensor& x, const std::optional<Tensor>& weight = {}, const std::optional<Tensor>& bias = {},
+                     float eps = 1e-5f, const Tolerance& tolerance = {}) {
+    OpCheck check;
+    const Value y = layer_norm(check.input("x", x), weight ? check.input("weight", *weight) : Value(),
+                               bias ? check.input("bias", *bias) : Value(), eps);
+    return check.difference(y, reference::layer_norm(x, weight, bias, static_cast<double>(eps)), tolerance);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("layer_norm");
+
+TEST_CASE("layer_norm: widths from 1 to beyond a group, with and without weight and bias") {
+    for (const Sizes& shape : {Sizes{1}, Sizes{5}, Sizes{3, 1}, Sizes{3, 2}, Sizes{2, 3, 31}, Sizes{5, 64},
+                               Sizes{2, 1, 2, 129}, Sizes{17, 257}, Sizes{2, 1023}}) {
+        CAPTURE(shape.back());
+        const Tensor x = random_tensor(shape, 1, 3);
+        const Tensor weight = random_tensor({shape.back()}, 2);
+        const Tensor bias = random_tensor({shape.back()}, 3);
+        CHECK(mismatch(x) == "");
+        CHECK(mismatch(x, weight) == "");
+        CHECK(mismatch(x, {}, bias) == "");
+        CHECK(mismatch(x, weight, bias, 1e-3f) == "");
+    }
+}
+
+TEST_CASE("layer_norm: a row of mean 1000 and spread 1 keeps four digits") {
+    for (const std::int64_t width : {64, 1000, 4096}) {
+        CAPTURE(width);
+        Tensor x = random_tensor({4, width}, 5, 1.7);
+        for (double& v : x.data) {
+            v = static_cast<float>(v + 1000);
+        }
+        CHECK(mismatch(x, {}, {}, 1e-5f, {2e-4, 1e-4}) == "");
+    }
+}
+
+TEST_CASE("layer_norm: values of +-1e5, equal values, and what is not finite stays in its row") {
+    CHECK(mismatch(random_tensor({3, 50}, 1, 1e5)) == "");
+    CHECK(mismatch(Tensor({2, 7}, 3.0), random_tensor({7}), random_tensor({7}, 2)) == "");
+    CHECK(mismatch(Tensor({2, 7}, 0.0)) == "");
+    Tensor x = random_tensor({4, 20}, 2);
+    x.at({1, 3}) = std::numeric_limits<double>::quiet_NaN();
+    x.at({2, 19}) = std::numeric_limits<double>::infinity();
+    CHECK(mismatch(x) == "");
+}
+
+TEST_CASE("layer_norm: strided input, weight and bias") {
+    const Tensor x = random_tensor({4, 6, 5}, 1);
+    const Tensor w = random_tensor({6, 3}, 2);
+    OpCheck check;
+    const Value weights = check.input("w", w);
+    const Value y = layer_norm(transpose(slice(check.input("x", x), 0, 1, 2), 1, 2),
+                               reshape(slice(weights, 1, 1, 1), {6}), reshape(slice(weights, 1, 2, 1), {6}));
+    const Tensor want = reference::layer_norm(transpose(slice(x, 0, 1, 2), 1, 2), reshape(slice(w, 1, 1, 1), {6}),
+                                              reshape(slice(w, 1, 2, 1), {6}), static_cast<double>(1e-5f));
+    CHECK(check.difference(y, want) == "");
+}
+
+TEST_CASE("layer_norm: no rows, and more than 65,535 groups of them") {
+    OpCheck check;
+    const Dim tokens = check.graph.symbol("tokens", 5);
+    check.set("tokens", 0);
+    CHECK(check.difference(layer_norm(check.input("x", Tensor({0, 4}), {tokens, 4}), {}, {}), Tensor({0, 4})) == "");
+    const std::int64_t rows = 65535 * (device().capabilities().cpu() ? 16 : 4) + 17;
+    const Tensor x = random_tensor({rows, 1});
+    OpCheck many;
+    CHECK(difference(many.run(layer_norm(many.input("x", x), {}, many.input("bias", Tensor({1}, 0.5)))),
+                     Tensor({rows, 1}, 0.5)) == "");
+}
+
+TEST_CASE("layer_norm: one program at every length, the same bits every time") {
+    Graph g;
+    const Dim tokens = g.symbol("tokens", 40);
+    g.output("y", layer_norm(g.input("x", {tokens, 77}), {}, {}));
+    Program program = device().compile(g);
+    const std::size_t pipelines = device().pipelines();
+    for (const std::int64_t length : {40, 1, 0, 17, 33}) {
+        const Tensor x = random_tensor({length, 77}, 4);
+        program.set("tokens", length);
+        upload(program, "x", x);
+        program.run();
+        const Tensor first = download(program, "y");
+        CHECK(difference(first, reference::layer_norm(x, {}, {}, static_cast<double>(1e-5f))) == "");
+        for (int repeat = 0; repeat < 5; ++repeat) {
+            program.run();
+            CHECK(same_bits(first, download(program, "y")));
+        }
+    }
+    CHECK(device().pipelines() == pipelines);
+}
+
+TEST_CASE("layer_norm: bad arguments are refused by name") {
+    Graph g;
+    const Value x = g.input("x", {3, 8});
+    CHECK(contains(error_of([&] { layer_norm(x, {}, {}, NAN); }), "layer_norm: eps"));
+    CHECK(contains(error_of([&] { layer_norm(x, {}, {}, -1); }), "layer_norm: eps"));
+    CHECK(contains(error_of([&] { layer_norm(x, g.input("narrow", {7}), {}); }), "narrow (7)"));
+    CHECK(contains(error_of([&] { layer_norm(x, {}, g.input("flat", {3, 8})); }), "flat (3, 8)"));
+    CHECK(contains(error_of([&] {
+                       layer_norm(g.input("ids", {3, 8}, DType::i32), {}, {});
+                   }),
+                   "ids (3, 8) I32 must be F32"));
+    CHECK(contains(error_of([&] { layer_norm(x, g.input("gain", {8}, DType::i32), {}); }), "gain (8) I32 must be F32"));
+    CHECK(contains(error_of([&] { layer_norm(g.input("scalar", {}), {}, {}); }), "scalar"));
+}
+
+TEST_SUITE_END();

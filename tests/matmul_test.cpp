@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/device.h"
+#include "tests/op_check.h"
+#include "tests/reference.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+MatmulOptions on_device(OpCheck& check, const reference::MatmulOptions& o) {
+    MatmulOptions out;
+    out.bias = o.bias ? check.input("bias", *o.bias) : Value();
+    out.activation = o.activation;
+    out.scale = static_cast<float>(o.scale);
+    out.transpose_b = o.transpose_b;
+    out.masked_weights = o.masked_weights;
+    return out;
+}
+
+Tolerance tolerance(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o) {
+    return {.rounding = reference::matmul_rounding(a, b, o)};
+}
+
+std::string mismatch(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
+    OpCheck check;
+    const Value y = matmul(check.input("a", a), check.input("b", b), on_device(check, o));
+    return check.difference(y, reference::matmul(a, b, o), tolerance(a, b, o));
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("matmul");
+
+TEST_CASE("matmul: sizes around every tile's edge, b as it is and transposed") {
+    const std::int64_t sizes[][3] = {{1, 1, 1},   {1, 5, 3},     {3, 1, 7},    {2, 4, 1},    {4, 4, 4},    {5, 7, 9},
+                                     {1, 64, 64}, {2, 33, 12},   {3, 65, 31},  {4, 100, 17}, {7, 12, 20},  {8, 32, 32},
+                                     {9, 36, 5},  {16, 64, 16},  {17, 63, 8},  {24, 31, 33}, {33, 17, 66}, {65, 68, 40},
+                                     {70, 1, 19}, {1, 130, 257}, {128, 72, 24}};
+    for (const auto& [m, n, k] : sizes) {
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(k);
+        CHECK(mismatch(random_tensor({m, k}, 1), random_tensor({k, n}, 2)) == "");
+        CHECK(mismatch(random_tensor({m, k}, 3), random_tensor({n, k}, 4), {.transpose_b = true}) == "");
+    }
+}
+
+TEST_CASE("matmul: long sums") {
+    CHECK(mismatch(random_tensor({3, 4096}, 1), random_tensor({4096, 8}, 2)) == "");
+    CHECK(mismatch(random_tensor({9, 4099}, 1), random_tensor({5, 4099}, 2), {.transpose_b = true}) == "");
+}
+
+TEST_CASE("matmul: batches broadcast") {
+    const std::pair<Sizes, Sizes> shapes[] = {
+        {{2, 3, 4, 5}, {2, 3, 5, 6}},       {{2, 3, 4, 5}, {5, 6}},    {{4, 5}, {2, 3, 5, 6}},
+        {{2, 1, 4, 5}, {1, 3, 5, 6}},       {{3, 4, 8}, {2, 1, 8, 4}}, {{7, 1, 8}, {7, 8, 12}},
+        {{2, 2, 3, 4, 8}, {2, 1, 3, 8, 4}}, {{2, 2, 1, 9, 8}, {8, 16}}};
+    for (const auto& [a, b] : shapes) {
+        CAPTURE(a.size());
+        CAPTURE(b.size());
+        CHECK(mismatch(random_tensor(a, 1), random_tensor(b, 2)) == "");
+        CHECK(mismatch(random_tensor(a, 1), transpose(random_tensor(b, 2), -1, -2), {.transpose_b = true}) == "");
+    }
+}
+
+TEST_CASE("matmul: scale, bias and every activation in the epilogue") {
+    for (const Sizes& mnk : {Sizes{5, 7, 6}, Sizes{19, 36, 8}}) {
+        const Tensor a = random_tensor({mnk[0], mnk[2]}, 1, 2);
+        const Tensor b = random_tensor({mnk[2], mnk[1]}, 2, 2);
+        const Tensor bias = random_tensor({mnk[1]}, 3, 2);
+        CAPTURE(mnk[0]);
+        CHECK(mismatch(a, b, {.scale = -0.25}) == "");
+        CHECK(mismatch(a, b, {.bias = bias}) == "");
+        CHECK(mismatch(a, b, {.bias = bias, .activation = Activation::relu}) == "");
+        CHECK(mismatch(a, b, {.bias = bias, .activation = Activation::gelu, .scale = 0.5}) == "");
+    }
+    for (const Activation act : {Activation::gelu_tanh, Activation::silu, Activation::tanh, Activation::sigmoid}) {
+        CAPTURE(static_cast<int>(act));
+        CHECK(mismatch(random_tensor({5, 6}), random_tensor({6, 7}), {.bias = random_tensor({7}), .activation = act}) ==
+              "");
+    }
+}
+
+TEST_CASE("matmul: linear is x W^T + b on any rank") {
+    const Tensor w = random_tensor({6, 10}, 2);
+    const Tensor bias = random_tensor({6}, 3);
+    for (const Sizes& shape : {Sizes{4, 10}, Sizes{2, 3, 10}, Sizes{2, 1, 5, 10}}) {
+        const Tensor x = random_tensor(shape);
+        OpCheck check;
+        const Value y = linear(check.input("x", x), check.input("w", w), check.input("bias", bias), Activation::relu);
+        CHECK(check.difference(
+                  y, reference::matmul(x, w, {.bias = bias, .activation = Activation::relu, .transpose_b = true})) ==
+              "");
+    }
+    OpCheck check;
+    const Tensor x = random_tensor({10});
+    const Tensor row = reference::matmul(reshape(x, {1, 10}), w, {.transpose_b = true});
+    CHECK(check.difference(linear(check.input("x", x), check.input("w", w)), reshape(row, {6})) == "");
+}
+
+TEST_CASE("matmul: operands that are views") {
+    const Tensor a = random_tensor({3, 6, 9}, 1);
+    const Tensor b = random_tensor({3, 11, 10}, 2);
+    OpCheck check;
+    const Value va = check.input("a", a);
+    const Value vb = check.input("b", b);
+    const Tensor at = transpose(a, 1, 2);                 // (3, 9, 6)
+    const Tensor bs = slice(slice(b, 1, 2, 6), 2, 3, 5);  // (3, 6, 5)
+    CHECK(check.difference(matmul(transpose(va, 1, 2), slice(slice(vb, 1, 2, 6), 2, 3, 5)),
+                           reference::matmul(at, bs)) == "");
+    const Tensor bt = transpose(slice(b, 2, 1, 9), 1, 2);  // (3, 9, 11)
+    CHECK(check.difference(matmul(va, transpose(slice(vb, 2, 1, 9), 1, 2)), reference::matmul(a, bt)) == "");
+    const Tensor one_row = broadcast_to(slice(a, 1, 2, 1), {3, 4, 9});  // (3, 4, 9), the rows all one
+    CHECK(check.difference(matmul(broadcast_to(slice(va, 1, 2, 1), {3, 4, 9}), transpose(slice(vb, 2, 1, 9), 1, 2)),
+                           reference::matmul(one_row, bt)) == "");
+}
+
+TEST_CASE("matmul: split and merged heads, stored with heads last") {
+    const Tensor x = random_tensor({2, 5, 24}, 1);
+    const Tensor y = random_tensor({2, 7, 24}, 2);
+    for (const bool heads_last : {false, true}) {
+        CAPTURE(heads_last);
+        OpCheck check;
+        const Value q = split_heads(check.input("x", x), 3);
+        const Value kv = split_heads(check.input("y", y), 3);
+        const Value scores = matmul(q, kv, {.transpose_b = true});
+        const Value heads = matmul(scores, kv, {.heads_last = heads_last});
+        const Value merged = heads_last ? merge_heads(heads) : reshape(contiguous(transpose(heads, 1, 2)), {2, 5, 24});
+        const Tensor tq = permute(reshape(x, {2, 5, 3, 8}), {0, 2, 1, 3});
+        const Tensor tkv = permute(reshape(y, {2, 7, 3, 8}), {0, 2, 1, 3});
+        const Tensor product = reference::matmul(reference::matmul(tq, tkv, {.transpose_b = true}), tkv);
+        CHECK(check.difference(contiguous(merged), reshape(permute(product, {0, 2, 1, 3}), {2, 5, 24}), {1e-4, 1e-4}) ==
+              "");
+    }
+}
+
+TEST_CASE("matmul: grouped heads share keys by a stride of 0") {
+    const Tensor q = random_tensor({2, 6, 4, 8}, 1);
+    const Tensor k = random_tensor({2, 2, 5, 8}, 2);
+    OpCheck check;
+    const Value grouped = reshape(check.input("q", q), {2, 2, 3, 4, 8});
+    const Value keys = broadcast_to(reshape(check.input("k", k), {2, 2, 1, 5, 8}), {2, 2, 3, 5, 8});
+    const Value y = matmul(grouped, keys, {.transpose_b = true});
+    CHECK(check.difference(y, reference::matmul(reshape(q, {2, 2, 3, 4, 8}), reshape(k, {2, 2, 1, 5, 8}),
+                                                {.transpose_b = true})) == "");
+}
+
+TEST_CASE("matmul: no rows, no columns, nothing to sum") {
+    OpCheck check;
+    const Dim n = check.graph.symbol("n", 6);
+    const Value empty_rows = check.input("x", Tensor({0, 4}), {n, 4});
+    const Value full = check.input("w", random_tensor({4, 5}));
+    check.set("n", 0);
+    CHECK(check.difference(matmul(empty_rows, full), Tensor({0, 5})) == "");
+    CHECK(check.difference(matmul(transpose(full, 0, 1), transpose(empty_rows, 0, 1)), Tensor({5, 0})) == "");
+    OpCheck sum;
+    const Dim k = sum.graph.symbol("k", 6);
+    const Tensor shift = random_tensor({5});
+    sum.set("k", 0);
+    const Value y = matmul(sum.input("a", Tensor({3, 0}), {3, k}), sum.input("b", Tensor({0, 5}), {k, 5}),
+                           {.bias = sum.input("bias", shift)});
+    CHECK(sum.difference(y, broadcast_to(shift, {3, 5})) == "");
+}
+
+TEST_CASE("matmul: values of +-1e5 and infinities, and a NaN stays in its row and column") {
+    Tensor a = random_tensor({6, 10}, 1, 1e5);
+    Tensor b = random_tensor({10, 9}, 2, 1e5);
+    CHECK(mismatch(a, b) == "");
+    CHECK(mismatch(a, b, {.activation = Activation::gelu}) == "");
+    CHECK(mismatch(a, b, {.activation = Activation::tanh}) == "");
+    a.at({2, 3}) = kNan;
+    a.at({4, 1}) = kInf;
+    b.at({7, 5}) = kNan;
+    b.at({8, 8}) = -kInf;
+    CHECK(mismatch(a, b) == "");
+    for (const Activation act : {Activation::relu, Activation::silu, Activation::tanh}) {
+        CAPTURE(static_cast<int>(act));
+        CHECK(mismatch(a, b, {.activation = act}) == "");
+    }
+    CHECK(mismatch(transpose(transpose(a, 0, 1), 0, 1), transpose(b, 0, 1), {.transpose_b = true}) == "");
+}
+
+TEST_CASE("matmul: a masked weight hides whatever the value holds, an underflowed one does not") {
+    for (const Sizes& mnk : {Sizes{3, 5, 7}, Sizes{1, 8, 8}, Sizes{10, 36, 12}, Sizes{70, 72, 20}}) {
+        CAPTURE(mnk[0]);
+        Tensor w = random_tensor({mnk[0], mnk[2]}, 1);
+        Tensor v = random_tensor({mnk[2], mnk[1]}, 2);
+        for (std::int64_t row = 0; row < mnk[0]; ++row) {
+            w.at({row, 2}) = -0.0;
+            w.at({row, 5}) = -0.0;
+        }
+        for (std::int64_t column = 0; column < mnk[1]; ++column) {
+            v.at({2, column}) = column % 2 == 0 ? kNan : kInf;
+            v.at({5, column}) = -kInf;
+        }
+        const reference::MatmulOptions masked{.masked_weights = true};
+        CHECK(mismatch(w, v, masked) == "");
+        CHECK(mismatch(w, transpose(v, 0, 1), {.transpose_b = true, .masked_weights = true}) == "");
+        CHECK(mismatch(w, v, {.bias = random_tensor({mnk[1]}), .scale = 3, .masked_weights = true}) == "");
+        w.at({0, 2}) = 0.0;  // underflowed: 0 * NaN is NaN, 0 * inf too
+        CHECK(mismatch(w, v, masked) == "");
+        CHECK(mismatch(w, v) == "");
+    }
+}
+
+TEST_CASE("matmul: attention lets no NaN of a masked key or value through, and every other") {
+    const std::int64_t keys = 9;
+    const Tensor q = random_tensor({2, 4, 8}, 1);
+    Tensor k = random_tensor({2, keys, 8}, 2);
+    Tensor v = random_tensor({2, keys, 8}, 3);
+    Tensor mask({2, 1, keys}, 1.0);
+    for (const std::int64_t hidden : {1, 8}) {
+        mask.at({0, 0, hidden}) = 0;
+        for (std::int64_t c = 0; c < 8; ++c) {
+            k.at({0, hidden, c}) = kNan;
+            v.at({0, hidden, c}) = c % 2 == 0 ? kNan : kInf;
+        }
+    }
+    const auto attend = [&](const Tensor& values, bool causal) {
+        OpCheck check;
+        const Value scores = matmul(check.input("q", q), check.input("k", k), {.transpose_b = true});
+        const Value weights = softmax(
+            scores, {.mask = {.keys = check.indices("mask", mask), .causal = causal ? Causal::top_left : Causal::none},
+                     .scale = 0.35f});
+        const Value y = matmul(weights, check.input("v", values), {.masked_weights = true});
+        const Tensor w = reference::softmax(
+            reference::matmul(q, k, {.transpose_b = true}),
+            {.keys = mask, .causal = causal ? Causal::top_left : Causal::none, .scale = static_cast<double>(0.35f)});
+        const Tensor want = reference::matmul(w, values, {.masked_weights = true});
+        return check.difference(y, want);
+    };
+    CHECK(attend(v, false) == "");
+    CHECK(attend(v, true) == "");
+    v.at({1, 3, 2}) = kNan;
+    CHECK(attend(v, false) == "");
+    CHECK(attend(v, true) == "");
+    for (std::int64_t key = 0; key < keys; ++key) {
+        mask.at({1, 0, key}) = 0;  // nothing left: zeros, though a value is NaN
+    }
+    CHECK(attend(v, false) == "");
+}
+
+TEST_CASE("matmul: one program at every length") {
+    Graph g;
+    const Dim m = g.symbol("m", 70);
+    const Dim k = g.symbol("k", 40);
+    const Value a = g.input("a", {2, m, k});
+    const Value b = g.input("b", {2, m, k});
+    g.output("scores", matmul(a, b, {.transpose_b = true}));
+    g.output("gram", matmul(transpose(a, 1, 2), b));
+    Program program = device().compile(g);
+    const std::size_t pipelines = device().pipelines();
+    for (const auto& [rows, width] : {std::pair{70, 40}, {1, 1}, {3, 7}, {4, 8}, {0, 5}, {33, 0}, {17, 40}, {64, 39}}) {
+        CAPTURE(rows);
+        CAPTURE(width);
+        const Tensor x = random_tensor({2, rows, width}, 1);
+        const Tensor y = random_tensor({2, rows, width}, 2);
+        program.set("m", rows);
+        program.set("k", width);
+        upload(program, "a", x);
+        upload(program, "b", y);
+        program.run();
+        CHECK(difference(download(program, "scores"), reference::matmul(x, y, {.transpose_b = true})) == "");
+        CHECK(difference(download(program, "gram"), reference::matmul(transpose(x, 1, 2), y)) == "");
+    }
+    CHECK(device().pipelines() == pipelines);
+}
+
+TEST_CASE("matmul: the same bits every time") {
+    Graph g;
+    g.output("y", matmul(g.input("a", {37, 129}), g.input("b", {129, 65}), {.activation = Activation::gelu}));
+    Program program = device().compile(g);
+    upload(program, "a", random_tensor({37, 129}, 1));
+    upload(program, "b", random_tensor({129, 65}, 2));
+    program.run();
+    const Tensor first = download(program, "y");
+    for (int repeat = 0; repeat < 20; ++repeat) {
+        program.run();
+        CHECK(same_bits(first, download(program, "y")));
+    }
+}
+
+TEST_CASE("matmul: bad arguments are refused by name") {
+    Graph g;
+    const Value a = g.input("left", {2, 3, 4});
+    const Value b = g.input("right", {5, 6});
+    const Value ids = g.input("ids", {4, 4}, DType::i32);
+    const std::string inner = error_of([&] { matmul(a, b); });
+    CHECK(contains(inner, "matmul: "));
+    CHECK(contains(inner, "left (2, 3, 4)"));
+    CHECK(contains(inner, "right (5, 6)"));
+    CHECK(contains(inner, "4 against 5"));
+    CHECK(contains(error_of([&] { matmul(a, b, {.transpose_b = true}); }), "4 against 6"));
+    CHECK(contains(error_of([&] { matmul(a, ids); }), "ids (4, 4) I32 must be F32"));
+    CHECK(contains(error_of([&] { matmul(ids, a); }), "ids (4, 4) I32 must be F32"));
+    CHECK(contains(error_of([&] { matmul(g.input("vector", {4}), b); }), "vector (4)"));
+    CHECK(contains(error_of([&] { matmul(a, g.input("batches", {3, 4, 5})); }), "batches (3, 4, 5)"));
+    const Value w = g.input("w", {4, 7});
+    CHECK(contains(error_of([&] { matmul(a, w, {.scale = NAN}); }), "scale"));
+    CHECK(contains(error_of([&] { matmul(a, w, {.scale = INFINITY}); }), "scale"));
+    CHECK(contains(error_of([&] { matmul(a, w, {.bias = g.input("short", {6})}); }), "short (6)"));
+    CHECK(contains(error_of([&] { matmul(a, w, {.bias = ids}); }), "ids (4, 4) I32"));
+    CHECK(contains(error_of([&] { matmul(a, w, {.heads_last = true}); }), "heads"));
+    CHECK(contains(error_of([&] { linear(a, g.input("w3", {1, 4, 7})); }), "linear: w3"));
+    CHECK(contains(error_of([&] { matmul(Value(), a); }), "empty Value"));
+    Graph other;
+    CHECK(contains(error_of([&] { matmul(a, other.input("stranger", {4, 7})); }), "another graph"));
+}
+
+TEST_SUITE_END();
