@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/dim.h"
+#include "runtime/error.h"
+
+using namespace vkf;
+
+namespace {
+
+const Dim a = Dim::symbol(0);
+const Dim b = Dim::symbol(1);
+const Dim c = Dim::symbol(2);
+const std::vector<std::string> names{"a", "b", "c"};
+
+Dim quotient(const Dim& x, const Dim& divisor) {
+    Dim out(-12345);
+    return x.divided_by(divisor, out) ? out : Dim(-1);
+}
+
+}  // namespace
+
+TEST_CASE("dim: equal polynomials are equal however they came about") {
+    CHECK(a + b == b + a);
+    CHECK(a * b == b * a);
+    CHECK((a + 1) * (a - 1) == a * a - 1);
+    CHECK((a + b) * (a + b) == a * a + 2 * a * b + b * b);
+    CHECK((a * b) * c == a * (b * c));
+    CHECK(a - a == Dim(0));
+    CHECK((a - a).is_constant());
+    CHECK((0 * a).is_constant());
+    CHECK(a * 3 - a - a - a == Dim(0));
+    CHECK_FALSE(a == b);
+    CHECK_FALSE(a == Dim(1));
+    CHECK_FALSE(2 * a == a);
+    CHECK_FALSE(a * a == a);
+    CHECK_FALSE(a + 1 == a);
+}
+
+TEST_CASE("dim: values") {
+    const std::vector<std::int64_t> values{7, 11, 0};
+    CHECK(Dim(5).eval(values) == 5);
+    CHECK((a * b + 3 * a - 4).eval(values) == 77 + 21 - 4);
+    CHECK((a * a * b * b).eval(values) == 7 * 7 * 11 * 11);
+    CHECK((a * c + 2).eval(values) == 2);
+    CHECK((b - a * 2).eval(values) == -3);
+}
+
+TEST_CASE("dim: text") {
+    CHECK(Dim().str(names) == "0");
+    CHECK(Dim(-3).str(names) == "-3");
+    CHECK(a.str(names) == "a");
+    CHECK((8 * a * b + 8).str(names) == "8*a*b+8");
+    CHECK((b - a).str(names) == "-a+b");
+    CHECK((a * a - 1).str(names) == "a*a-1");
+    CHECK(Dim::symbol(9).str(names) == "?");
+}
+
+TEST_CASE("dim: division is exact or refused") {
+    CHECK(quotient(Dim(12), Dim(4)) == Dim(3));
+    CHECK(quotient(Dim(12), Dim(5)) == Dim(-1));
+    CHECK(quotient(Dim(12), Dim(0)) == Dim(-1));
+    CHECK(quotient(8 * a + 4, Dim(4)) == 2 * a + 1);
+    CHECK(quotient(8 * a + 2, Dim(4)) == Dim(-1));
+    CHECK(quotient(6 * a * b + 3 * b, b) == 6 * a + 3);
+    CHECK(quotient(6 * a * b + 3 * b, 3 * b) == 2 * a + 1);
+    CHECK(quotient(a * a * b, a) == a * b);
+    CHECK(quotient(a * a * b, a * a) == b);
+    CHECK(quotient(a * b + 1, a) == Dim(-1));
+    CHECK(quotient(a, b) == Dim(-1));
+    CHECK(quotient(a, a * a) == Dim(-1));
+    CHECK(quotient(Dim(4), a) == Dim(-1));
+    CHECK(quotient(Dim(0), a) == Dim(0));
+    CHECK(quotient(a + b, a + b) == Dim(1));
+    CHECK(quotient(a + b, a + c) == Dim(-1));
+}
+
+TEST_CASE("dim: a product of too many symbols is refused") {
+    CHECK_NOTHROW(a * a * b * c);
+    CHECK_THROWS_AS(a * a * b * c * a, Error);
+    CHECK_THROWS_AS((a * a) * (b * b * c), Error);
+}
+
+TEST_CASE("dim: strides and counts of shapes") {
+    const Shape shape{a, 3, b, 4};
+    const Shape strides = contiguous_strides(shape);
+    REQUIRE(strides.size() == 4);
+    CHECK(strides[3] == Dim(1));
+    CHECK(strides[2] == Dim(4));
+    CHECK(strides[1] == 4 * b);
+    CHECK(strides[0] == 12 * b);
+    CHECK(elements(shape) == 12 * a * b);
+    CHECK(elements({}) == Dim(1));
+    CHECK(contiguous_strides({}).empty());
+}
