@@ -47,7 +47,7 @@ Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias
 }
 
 AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& o) {
-    const SoftmaxOptions softmax_options{o.mask, checked_scale(q, k, v, o), o.softcap};
+    const SoftmaxOptions softmax_options{o.mask, checked_scale(q, k, v, o), o.softcap, o.sinks};
     const std::int64_t heads = q.size(1).constant();
     const std::int64_t group = heads / k.size(1).constant();
     if (group > 1 && o.repeat_kv) {
@@ -63,11 +63,14 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
         v = grouped(v, v.size(1), 1);
     }
     const Value scores = reshape(matmul(q, k, {.transpose_b = true}), scores_shape);
+    const Value lse = o.log_sum_exp ? log_sum_exp(scores, softmax_options) : Value();
     const Value weights = softmax(scores, softmax_options);
-    const Value shared = share ? reshape(weights, {q.size(0), q.size(1), q.size(2), q.size(3), k.size(3)}) : weights;
-    const bool masked = std::isinf(o.mask.fill);
-    const Value y = matmul(shared, v, {.masked_weights = masked, .heads_last = true});
-    return {share ? reshape(y, {y.size(0), heads, y.size(3), y.size(4)}) : y, weights};
+    Value shared = o.dropout != 0.0f ? dropout(weights, o.dropout, o.dropout_seed) : weights;
+    if (share) {
+        shared = reshape(shared, {q.size(0), q.size(1), q.size(2), q.size(3), k.size(3)});
+    }
+    const Value y = matmul(shared, v, {.masked_weights = std::isinf(o.mask.fill), .heads_last = true});
+    return {share ? reshape(y, {y.size(0), heads, y.size(3), y.size(4)}) : y, weights, lse};
 }
 
 CachedKv append(const KvCache& cache, Value key, Value value) {
@@ -99,7 +102,7 @@ AttentionResult self_attention(Value x, const SelfAttentionOptions& o) {
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
     const Value weights = softmax(matmul(q, k, {.transpose_b = true}), {.mask = o.mask, .scale = scale});
     const Value y = matmul(weights, v, {.masked_weights = std::isinf(o.mask.fill)});
-    return {o.out_proj ? linear_layer(y, "out_proj", width, o.bias) : y, weights};
+    return {o.out_proj ? linear_layer(y, "out_proj", width, o.bias) : y, weights, {}};
 }
 
 AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& o) {
@@ -109,7 +112,7 @@ AttentionResult multi_head_attention(Value query, Value key, Value value, const 
     const Value k = split_heads(linear_layer(key, "k_proj", width, o.bias), o.heads);
     const Value v = split_heads(linear_layer(value, "v_proj", width, o.bias), o.heads);
     const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = o.mask});
-    return {linear_layer(merge_heads(a.y), "out_proj", width, o.bias), a.weights};
+    return {linear_layer(merge_heads(a.y), "out_proj", width, o.bias), a.weights, {}};
 }
 
 AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& o) {
@@ -148,7 +151,64 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     options.mask.causal = o.causal ? Causal::bottom_right : Causal::none;
     options.mask.window = o.window;
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
-    return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias), a.weights};
+    return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias), a.weights, {}};
+}
+
+IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,
+                                                 const IncrementalAttentionOptions& o) {
+    constexpr const char* kName = "incremental_attention";
+    if (x.rank() != 2 || context.rank() != 2 || cache_key.rank() != 4 || cache_value.rank() != 4) {
+        throw Error(x.str() + ", " + context.str() + ", " + cache_key.str() + ", " + cache_value.str() +
+                        " must be (batch, width) twice and (batch, kv_heads, tokens, head_dim) twice",
+                    kName);
+    }
+    if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0 || !(cache_key.size(1) == Dim(o.kv_heads))) {
+        throw Error("heads " + std::to_string(o.heads) + " and kv_heads " + std::to_string(o.kv_heads) + " do not fit " + cache_key.str(),
+                    kName);
+    }
+    Graph& g = x.graph();
+    const Scope scope(g, o.name);
+    const Dim e = x.size(1);
+    const auto weight = [&](const char* name, std::int64_t heads) { return g.weight(name, {heads, e, o.head_dim}); };
+    // (1, B, E) x (H, E, d) -> (H, B, d) -> (B, H, 1, d)
+    const auto project = [&](Value v, Value w) {
+        const Value heads_first = matmul(reshape(v, {1, v.size(0), v.size(1)}), w);
+        const Value batch_first = transpose(heads_first, 0, 1);
+        return reshape(batch_first, {batch_first.size(0), batch_first.size(1), 1, batch_first.size(2)});
+    };
+    const Value q = project(x, weight("q", o.heads));
+    const Value k = concat({cache_key, project(context, weight("k", o.kv_heads))}, 2);
+    const Value v = concat({cache_value, project(context, weight("v", o.kv_heads))}, 2);
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.scale = o.scale});
+    const Value merged = reshape(a.y, {x.size(0), o.heads * o.head_dim});
+    const Value out = reshape(contiguous(transpose(weight("o", o.heads), 0, 1)), {e, o.heads * o.head_dim});
+    return {linear(merged, out), k, v};
+}
+
+Value attention_scores(Value query, Value key, const ScoreOptions& o) {
+    constexpr const char* kName = "attention_scores";
+    const std::int64_t width = fixed_width(kName, query);
+    if (!(fixed_width(kName, key) == width)) {
+        throw Error(query.str() + " and " + key.str() + " differ in width", kName);
+    }
+    Graph& g = query.graph();
+    const Scope scope(g, o.name);
+    if (o.kind == ScoreKind::general) {
+        query = matmul(query, g.weight("w", {width, width}));
+    }
+    if (o.kind != ScoreKind::additive) {
+        const double scale = o.kind == ScoreKind::scaled_dot ? 1.0 / std::sqrt(static_cast<double>(width)) : 1.0;
+        return matmul(query, key, {.scale = static_cast<float>(scale), .transpose_b = true});
+    }
+    if (o.hidden < 1) {
+        throw Error("the additive kind needs `hidden`", kName);
+    }
+    const Value q = linear(query, g.weight("w", {o.hidden, width}));
+    const Value k = linear(key, g.weight("u", {o.hidden, width}));
+    const Value pairs = activate(reshape(q, {q.size(0), q.size(1), 1, o.hidden}) + reshape(k, {k.size(0), 1, k.size(1), o.hidden}),
+                                 Activation::tanh);  // (B, L, S, A)
+    const Value scores = linear(pairs, reshape(g.weight("v", {o.hidden}), {1, o.hidden}));
+    return reshape(scores, {q.size(0), q.size(1), k.size(1)});
 }
 
 }  // namespace vkf

@@ -13,6 +13,7 @@ namespace vkf {
 struct AttentionResult {
     Value y;
     Value weights;  ///< as softmax() gives them: a masked one is -0.0
+    Value log_sum_exp = {};  ///< (B, H, L), where it was asked for
 
     operator Value() const { return y; }
 };
@@ -21,6 +22,10 @@ struct AttentionOptions {
     Mask mask = {};
     float scale = 0.0f;    ///< of the scores; 0: 1/sqrt(d)
     float softcap = 0.0f;  ///< 0: none
+    Value sinks = {};      ///< (H): one more logit a row without a key, see SoftmaxOptions
+    float dropout = 0.0f;  ///< probability with which a weight is dropped, see dropout()
+    std::uint32_t dropout_seed = 0;
+    bool log_sum_exp = false;  ///< AttentionResult::log_sum_exp too
     /// Copy each kv head for every query head that shares it, instead of sharing it by index. The same numbers.
     bool repeat_kv = false;
 };
@@ -81,6 +86,42 @@ struct GroupedQueryAttentionOptions {
 
 /// Grouped-query attention (Ainslie et al. 2023) over x (B, L, E). y (B, L, E), weights (B, H, L, S).
 VKF_API AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options);
+
+struct IncrementalAttentionOptions {
+    std::string name = {};
+    std::int64_t heads = 1;
+    std::int64_t kv_heads = 1;  ///< heads: multi-head; 1: multi-query (Shazeer 2019)
+    std::int64_t head_dim = 1;
+    float scale = 1.0f;         ///< of the scores
+};
+
+struct IncrementalAttentionResult {
+    Value y;
+    Value cache_key, cache_value;
+};
+
+/// One new token against M cached ones (Shazeer 2019, "Fast Transformer Decoding"): x (B, E) gives the query, context (B, E) the new key and
+/// value, appended to cache_key and cache_value (B, Hk, M, d). Projections a head: q (H, E, d), k and v (Hk, E, d), o (H, E, d).
+/// y (B, E), caches (B, Hk, M+1, d).
+VKF_API IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,
+                                                         const IncrementalAttentionOptions& options);
+
+/// The ways to score a query against a key.
+enum class ScoreKind : std::uint8_t {
+    dot,         ///< q k (Luong et al. 2015)
+    scaled_dot,  ///< q k / sqrt(D) (Vaswani et al. 2017)
+    general,     ///< q w k, w (D, D) (Luong et al. 2015)
+    additive,    ///< v tanh(w q + u k), w and u (A, D), v (A) (Bahdanau et al. 2015)
+};
+
+struct ScoreOptions {
+    std::string name = {};
+    ScoreKind kind = ScoreKind::dot;
+    std::int64_t hidden = 0;  ///< A of the additive kind
+};
+
+/// query (B, L, D), key (B, S, D) -> scores (B, L, S), for softmax() (soft attention) or hard_max() (hard attention).
+VKF_API Value attention_scores(Value query, Value key, const ScoreOptions& options = {});
 
 /// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's graph. torch.nn.Linear.
 VKF_API Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias = true,

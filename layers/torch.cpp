@@ -9,51 +9,101 @@ namespace {
 
 constexpr const char* kName = "torch.nn.MultiheadAttention";
 
-struct Packed {
-    Value weight, bias;  // (3E, E) rows q | k | v, and (3E)
-    std::int64_t width;
-
-    /// The projection by the rows of part `first` up to `last` (0 q, 1 k, 2 v): (B, L, (last-first) E).
-    Value project(Value x, std::int64_t first, std::int64_t last) const {
-        const auto rows = [&](Value v) { return slice(v, 0, first * width, (last - first) * width); };
-        return linear(x, rows(weight), bias ? rows(bias) : Value());
-    }
-};
-
-Packed packed(Value x, bool bias) {
+std::int64_t fixed_width(const Value& x) {
     if (x.rank() != 3 || !x.size(-1).is_constant()) {
-        throw Error(x.str() + " must be (batch, tokens, embed_dim) with a fixed embed_dim", kName);
+        throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", kName);
     }
-    const std::int64_t width = x.size(-1).constant();
-    Graph& g = x.graph();
-    return {g.weight("in_proj_weight", {3 * width, width}), bias ? g.weight("in_proj_bias", {3 * width}) : Value(), width};
+    return x.size(-1).constant();
 }
 
-/// PyTorch's two masks as one of ours. Shapes are checked where they are used.
-Mask mask_of(const MultiheadAttentionOptions& o) {
+/// The three projections: rows q | k | v of one matrix, or three matrices where keys or values have a width of their own.
+class Projections {
+public:
+    Projections(Graph& g, std::int64_t width, std::int64_t kdim, std::int64_t vdim, bool bias) : width_(width) {
+        packed_ = kdim == width && vdim == width;
+        if (packed_) {
+            weights_[0] = g.weight("in_proj_weight", {3 * width, width});
+        } else {
+            weights_[0] = g.weight("q_proj_weight", {width, width});
+            weights_[1] = g.weight("k_proj_weight", {width, kdim});
+            weights_[2] = g.weight("v_proj_weight", {width, vdim});
+        }
+        bias_ = bias ? g.weight("in_proj_bias", {3 * width}) : Value();
+    }
+
+    bool packed() const { return packed_; }
+
+    /// Parts first..last-1 (0 q, 1 k, 2 v) of x in one product: (B, L, (last-first) E). Several parts only when packed().
+    Value operator()(Value x, std::int64_t first, std::int64_t last) const {
+        const auto rows = [&](Value v) { return slice(v, 0, first * width_, (last - first) * width_); };
+        return linear(x, packed_ ? rows(weights_[0]) : weights_[first], bias_ ? rows(bias_) : Value());
+    }
+
+private:
+    std::int64_t width_;
+    bool packed_ = true;
+    Value weights_[3], bias_;
+};
+
+/// `extra` columns of zeros behind the last dimension: keys that no mask masks.
+Value unmasked_columns(Value mask, std::int64_t extra) {
+    if (!mask || extra == 0) {
+        return mask;
+    }
+    Graph& g = mask.graph();
+    const std::int32_t zero_int = 0;
+    const float zero_float = 0.0f;
+    const Value zero = mask.dtype() == DType::i32 ? g.constant("no_mask", {1}, std::span(&zero_int, 1))
+                                                  : g.constant("no_bias", {1}, std::span(&zero_float, 1));
+    Shape shape = mask.shape();
+    shape.back() = extra;
+    return concat({mask, broadcast_to(zero, shape)}, -1);
+}
+
+/// PyTorch's two masks, over `extra` appended keys more, as one of ours.
+Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
     Mask mask;
-    Value padding = o.key_padding_mask;
+    Value attention = unmasked_columns(o.attn_mask, extra);
+    Value padding = unmasked_columns(o.key_padding_mask, extra);
+    if (attention && attention.rank() == 3) {  // (B*H, L, S), batch-major
+        attention = reshape(attention, {-1, o.num_heads, attention.size(1), attention.size(2)});
+    }
     if (padding) {
         if (padding.rank() != 2) {
             throw Error("key_padding_mask " + padding.str() + " must be (batch, keys)", kName);
         }
-        if (padding.dtype() != DType::i32) {
-            throw Error("key_padding_mask " + padding.str() + " must be I32, 1 = ignore", kName);
-        }
         padding = reshape(padding, {padding.size(0), 1, 1, padding.size(1)});
     }
-    if (o.attn_mask && o.attn_mask.dtype() == DType::i32) {
-        mask.keys = padding ? combine_masks(o.attn_mask, Polarity::ignore, padding, Polarity::ignore) : o.attn_mask;
-        mask.polarity = padding ? Polarity::attend : Polarity::ignore;
-    } else {
-        mask.bias = o.attn_mask;
-        mask.keys = padding;
-        mask.polarity = Polarity::ignore;
+    for (const Value& m : {attention, padding}) {
+        if (!m) {
+            continue;
+        }
+        if (m.dtype() == DType::i32) {
+            mask.keys = mask.keys ? combine_masks(mask.keys, Polarity::ignore, m, Polarity::ignore) : m;
+            mask.polarity = mask.keys.id() == m.id() ? Polarity::ignore : Polarity::attend;
+        } else {
+            mask.bias = mask.bias ? mask.bias + m : m;
+        }
     }
     if (o.is_causal) {
+        if (extra != 0) {
+            throw Error("is_causal together with add_bias_kv or add_zero_attn; give attn_mask instead", kName);
+        }
         mask.causal = o.cache ? Causal::bottom_right : Causal::top_left;
     }
     return mask;
+}
+
+/// Row vectors (1, 1, E) behind the keys or values (B, S, E).
+Value append_row(Value x, Value row) { return concat({x, broadcast_to(row, {x.size(0), 1, x.size(2)})}, 1); }
+
+/// (B, H, L, S) -> (B, L, S)
+Value mean_over_heads(Value weights) {
+    const std::int64_t heads = weights.size(1).constant();
+    const std::vector<float> shares(static_cast<std::size_t>(heads), 1.0f / static_cast<float>(heads));
+    const Value average = weights.graph().constant("head_average", {1, heads}, shares);
+    const Value flat = reshape(weights, {weights.size(0), weights.size(1), weights.size(2) * weights.size(3)});
+    return reshape(matmul(average, flat), {weights.size(0), weights.size(2), weights.size(3)});
 }
 
 }  // namespace
@@ -61,22 +111,45 @@ Mask mask_of(const MultiheadAttentionOptions& o) {
 AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& o) {
     Graph& g = query.graph();
     const Scope scope(g, o.name);
-    const Packed in = packed(query, o.bias);
-    const std::int64_t e = in.width;
+    const bool same = key && value && query.id() == key.id() && key.id() == value.id();
+    if (!o.batch_first) {
+        query = transpose(query, 0, 1);
+        key = transpose(key, 0, 1);
+        value = transpose(value, 0, 1);
+    }
+    const std::int64_t e = fixed_width(query);
+    const Projections in(g, e, o.memory ? e : fixed_width(key), o.memory ? e : fixed_width(value), o.bias);
     Value q, k, v;
+    std::int64_t extra = 0;
     if (o.memory) {
-        q = in.project(query, 0, 1);
+        q = in(query, 0, 1);
         k = o.memory->key;
         v = o.memory->value;
-    } else if (query.id() == key.id() && key.id() == value.id()) {  // one product for all three
-        const Value qkv = in.project(query, 0, 3);
-        q = slice(qkv, -1, 0, e);
-        k = split_heads(slice(qkv, -1, e, e), o.num_heads);
-        v = split_heads(slice(qkv, -1, 2 * e, e), o.num_heads);
     } else {
-        q = in.project(query, 0, 1);
-        k = split_heads(in.project(key, 1, 2), o.num_heads);
-        v = split_heads(in.project(value, 2, 3), o.num_heads);
+        if (same && in.packed()) {  // one product for all three
+            const Value qkv = in(query, 0, 3);
+            q = slice(qkv, -1, 0, e);
+            k = slice(qkv, -1, e, e);
+            v = slice(qkv, -1, 2 * e, e);
+        } else {
+            q = in(query, 0, 1);
+            k = in(key, 1, 2);
+            v = in(value, 2, 3);
+        }
+        if (o.add_bias_kv) {
+            k = append_row(k, g.weight("bias_k", {1, 1, e}));
+            v = append_row(v, g.weight("bias_v", {1, 1, e}));
+            ++extra;
+        }
+        if (o.add_zero_attn) {
+            const std::vector<float> zeros(static_cast<std::size_t>(e), 0.0f);
+            const Value zero = g.constant("zero_row", {1, 1, e}, zeros);
+            k = append_row(k, zero);
+            v = append_row(v, zero);
+            ++extra;
+        }
+        k = split_heads(k, o.num_heads);
+        v = split_heads(v, o.num_heads);
     }
     q = split_heads(q, o.num_heads);
     if (o.cache) {
@@ -84,15 +157,19 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         k = all.key;
         v = all.value;
     }
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = mask_of(o)});
-    return {linear_layer(merge_heads(a.y), "out_proj", e, o.bias), a.weights};
+    AttentionOptions options{.mask = mask_of(o, extra)};
+    options.dropout = o.dropout;
+    options.dropout_seed = o.dropout_seed;
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
+    const Value y = linear_layer(merge_heads(a.y), "out_proj", e, o.bias);
+    return {o.batch_first ? y : transpose(y, 0, 1), o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
 }
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
     const Scope scope(memory.graph(), name);
-    const Packed in = packed(memory, bias);
-    const Value kv = in.project(memory, 1, 3);
-    const auto heads = [&](std::int64_t part) { return transpose(split_heads(slice(kv, -1, part * in.width, in.width), num_heads), 1, 2); };
+    const std::int64_t e = fixed_width(memory);
+    const Value kv = Projections(memory.graph(), e, e, e, bias)(memory, 1, 3);
+    const auto heads = [&](std::int64_t part) { return transpose(split_heads(slice(kv, -1, part * e, e), num_heads), 1, 2); };
     return {heads(0), heads(1)};
 }
 

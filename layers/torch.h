@@ -17,14 +17,22 @@ struct MultiheadAttentionOptions {
     std::string name = {};
     std::int64_t num_heads = 1;
     bool bias = true;
-    Value attn_mask = {};         ///< (L, S), or (B, H, L, S) or anything that broadcasts to it; i32: 1 = may not; f32: added
-    Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key
+    bool add_bias_kv = false;     ///< one more key and value, bias_k and bias_v (1, 1, E); never masked
+    bool add_zero_attn = false;   ///< one more key and value of zeros behind that; never masked
+    bool batch_first = true;      ///< false: query, key, value and y are (tokens, B, E)
+    bool average_attn_weights = false;  ///< weights (B, L, S) averaged over heads, as PyTorch returns them by default
+    Value attn_mask = {};         ///< (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32: added
+    Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
+    float dropout = 0.0f;         ///< of the weights that are multiplied with the values, as in training
+    std::uint32_t dropout_seed = 0;
     std::optional<KvCache> cache = {};      ///< self-attention over runs: keys and values are appended and all are attended to
     std::optional<ProjectedKv> memory = {}; ///< cross-attention to these; key and value are not looked at then
 };
 
-/// torch.nn.MultiheadAttention, batch first. query (B, L, E), key and value (B, S, E): y (B, L, E), weights (B, H, L, S).
+/// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E), weights (B, H, L, S'), where S' counts
+/// appended rows. Parameters in_proj_weight (3E, E), or q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E;
+/// in_proj_bias (3E), out_proj.weight, out_proj.bias.
 VKF_API AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options);
 
 /// What a multihead_attention of that name makes of `memory` (B, S, E) as keys and values: (B, S, H, d) each.

@@ -14,14 +14,15 @@ using namespace support;
 
 const Shader kShader{"elementwise", spirv::kElementwiseSpirv};
 
-static_assert(static_cast<uint>(Activation::none) == 0 && static_cast<uint>(Activation::sigmoid) == 6,
+static_assert(static_cast<uint>(Activation::none) == 0 && static_cast<uint>(Activation::rsqrt) == 7,
               "Activation and shaders/common/activation.h number alike");
 
 struct ElementwiseParams {
     uint combine = kCombineNone;
     Activation activation = Activation::none;
     float alpha = 1.0f;
-    uint flip = 0;
+    uint flip = 0;       // as the kernel reads it; concat: the dimension
+    uint threshold = 0;
 };
 
 constexpr uint kLocalSize = 64;
@@ -44,17 +45,14 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.out_offset = out.offset;
     push.alpha = params.alpha;
     push.flip = params.flip;
+    push.threshold = params.threshold;
     command.push(push);
     command.groups(divide_up(out.elements(), kLocalSize * kElementwisePerInvocation));
     const double elements = static_cast<double>(out.elements());
     command.cost(elements * 2, elements * (params.combine == kCombineNone || params.combine == kCombineCopy ? 8 : 12));
 }
 
-void lower(Lowering& l) {
-    const auto& params = l.params<ElementwiseParams>();
-    const ValueId a = l.input(0);
-    const ValueId b = l.inputs() > 1 ? l.input(1) : a;
-    const ValueId out = l.output(0);
+void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out) {
     bool dense = true;
     for (const ValueId v : {a, b, out}) {
         const ValueInfo& info = l.info(v);
@@ -70,6 +68,22 @@ void lower(Lowering& l) {
     }
 }
 
+void lower(Lowering& l) {
+    const ValueId a = l.input(0);
+    lower_part(l, l.params<ElementwiseParams>(), a, l.inputs() > 1 ? l.input(1) : a, l.output(0));
+}
+
+/// Every part is copied into its own window of the result.
+void lower_concat(Lowering& l) {
+    const auto& params = l.params<ElementwiseParams>();
+    Dim start = 0;
+    for (std::size_t i = 0; i < l.inputs(); ++i) {
+        const Dim length = l.info(l.input(i)).shape[params.flip];
+        lower_part(l, params, l.input(i), l.input(i), l.slice(l.output(0), params.flip, start, length));
+        start = start + length;
+    }
+}
+
 constexpr OpType kAdd{"add", lower};
 constexpr OpType kMul{"mul", lower};
 constexpr OpType kScale{"scale", lower};
@@ -78,6 +92,8 @@ constexpr OpType kGated{"gated", lower};
 constexpr OpType kCombineMasksOp{"combine_masks", lower};
 constexpr OpType kContiguous{"contiguous", lower};
 constexpr OpType kCopyInto{"copy_into", lower};
+constexpr OpType kDropout{"dropout", lower};
+constexpr OpType kConcat{"concat", lower_concat};
 
 Value binary(const OpType& op, Value a, Value b, const ElementwiseParams& p) {
     require_dtype(op.name, a, DType::f32);
@@ -92,33 +108,66 @@ Value unary(const OpType& op, Value x, const ElementwiseParams& p) {
 
 }  // namespace
 
-Value add(Value a, Value b) { return binary(kAdd, a, b, {kCombineAdd, Activation::none, 1.0f, 0}); }
+Value add(Value a, Value b) { return binary(kAdd, a, b, {.combine = kCombineAdd}); }
 
-Value mul(Value a, Value b) { return binary(kMul, a, b, {kCombineMul, Activation::none, 1.0f, 0}); }
+Value mul(Value a, Value b) { return binary(kMul, a, b, {.combine = kCombineMul}); }
 
 Value scale(Value x, float factor) {
     require_finite(kScale.name, "factor", factor);
-    return unary(kScale, x, {kCombineNone, Activation::none, factor, 0});
+    return unary(kScale, x, {.combine = kCombineNone, .alpha = factor});
 }
 
-Value activate(Value x, Activation activation) { return unary(kActivate, x, {kCombineNone, activation, 1.0f, 0}); }
+Value activate(Value x, Activation activation) { return unary(kActivate, x, {.combine = kCombineNone, .activation = activation}); }
 
 Value gated(Value gate, Value up, Activation activation) {
     require(gate.shape() == up.shape(), kGated.name, gate.str() + " and " + up.str() + " differ in shape");
-    return binary(kGated, gate, up, {kCombineMul, activation, 1.0f, 0});
+    return binary(kGated, gate, up, {.combine = kCombineMul, .activation = activation});
+}
+
+Value dropout(Value x, float p, std::uint32_t seed) {
+    require(p >= 0.0f && p <= 1.0f, kDropout.name, "p = " + std::to_string(p) + " is not in 0..1");
+    if (p == 0.0f) {
+        return x;
+    }
+    const double threshold = std::min(std::round(static_cast<double>(p) * 4294967296.0), 4294967295.0);
+    const float keep_scale = p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
+    return unary(kDropout, x, {.combine = kCombineDropout, .alpha = keep_scale, .flip = seed, .threshold = static_cast<uint>(threshold)});
+}
+
+Value concat(const std::vector<Value>& parts, int dim) {
+    require(!parts.empty(), kConcat.name, "there are no parts");
+    const Value& first = parts.front();
+    const int rank = static_cast<int>(first.rank());
+    const int d = dim < 0 ? dim + rank : dim;
+    require(d >= 0 && d < rank, kConcat.name, "dimension " + std::to_string(dim) + " of " + first.str() + " does not exist");
+    require(size_of(first.dtype()) == 4, kConcat.name, first.str() + " is not of a 4-byte type");
+    Shape shape = first.shape();
+    const auto at = static_cast<std::size_t>(d);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        Shape other = parts[i].shape();
+        const bool ranks = other.size() == shape.size();
+        const Dim length = ranks ? other[at] : Dim(0);
+        if (ranks) {
+            other[at] = shape[at];
+        }
+        require(ranks && other == shape && parts[i].dtype() == first.dtype(), kConcat.name,
+                parts[i].str() + " does not fit behind " + first.str() + " along dimension " + std::to_string(d));
+        shape[at] = shape[at] + length;
+    }
+    return add_op(kConcat, parts, ElementwiseParams{.combine = kCombineCopy, .flip = static_cast<uint>(d)}, shape, first.dtype());
 }
 
 Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) {
     require_dtype(kCombineMasksOp.name, a, DType::i32);
     require_dtype(kCombineMasksOp.name, b, DType::i32);
     const uint flip = (a_polarity == Polarity::ignore ? 1u : 0u) | (b_polarity == Polarity::ignore ? 2u : 0u);
-    return add_op(kCombineMasksOp, {a, b}, ElementwiseParams{kCombineMasks, Activation::none, 1.0f, flip},
+    return add_op(kCombineMasksOp, {a, b}, ElementwiseParams{.combine = kCombineMasks, .flip = flip},
                   broadcast_shapes(kCombineMasksOp.name, a, b), DType::i32);
 }
 
 Value contiguous(Value x) {
     require(size_of(x.dtype()) == 4, kContiguous.name, x.str() + " is not of a 4-byte type");
-    return add_op(kContiguous, {x}, ElementwiseParams{kCombineCopy, Activation::none, 1.0f, 0}, x.shape(), x.dtype());
+    return add_op(kContiguous, {x}, ElementwiseParams{.combine = kCombineCopy}, x.shape(), x.dtype());
 }
 
 Value copy_into(Value window, Value x) {
@@ -126,7 +175,7 @@ Value copy_into(Value window, Value x) {
             x.str() + " cannot be written into " + window.str() + ": the types differ or are not of 4 bytes");
     require(window.shape() == x.shape(), kCopyInto.name, x.str() + " cannot be written into " + window.str() + ": the shapes differ");
     return window.graph()
-        .add_node(kCopyInto, {x}, params(ElementwiseParams{kCombineCopy, Activation::none, 1.0f, 0}),
+        .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}),
                   {{x.dtype(), {}, {}, window}})
         .front();
 }

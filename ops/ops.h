@@ -20,6 +20,7 @@ enum class Activation : std::uint8_t {
     silu,       ///< x sigmoid(x)
     tanh,
     sigmoid,
+    rsqrt,  ///< 1 / sqrt(x)
 };
 
 // --- masks -------------------------------------------------------------------------------------------------------------
@@ -97,6 +98,27 @@ VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
 /// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax).
 VKF_API Value argmax(Value x);
 
+struct CrossEntropyOptions {
+    std::int64_t ignore_index = -100;  ///< rows with this label count for nothing
+    float label_smoothing = 0.0f;      ///< 0..1
+};
+
+/// Mean over the rows that count of -log softmax(logits)[label]: logits (..., V), labels (...) i32 -> (1). NaN when no row counts. A
+/// label outside 0..V-1 that is not ignored gives NaN. torch.nn.functional.cross_entropy.
+VKF_API Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& options = {});
+
+struct BatchNormResult {
+    Value y;
+    Value running_mean, running_var;
+};
+
+/// torch.nn.BatchNorm1d in training: x (N, C) normalised by the batch's own mean and biased variance; the running statistics (C) move
+/// towards the batch's by `momentum`, the variance as its unbiased estimate.
+VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var, float momentum = 0.1f,
+                                         float eps = 1e-5f);
+/// The same in evaluation: x (N, C) normalised by the running statistics.
+VKF_API Value batch_norm(Value x, Value weight, Value bias, Value running_mean, Value running_var, float eps = 1e-5f);
+
 // --- element-wise ------------------------------------------------------------------------------------------------------
 
 VKF_API Value add(Value a, Value b);  ///< broadcasts
@@ -105,6 +127,9 @@ VKF_API Value scale(Value x, float factor);
 VKF_API Value activate(Value x, Activation activation);
 /// activation(gate) * up: SwiGLU's product with Activation::silu. Same shapes.
 VKF_API Value gated(Value gate, Value up, Activation activation);
+/// Each element is 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends on the seed and its place in
+/// row-major order alone (a counter-based generator): the same on every device. p = 0: x; p = 1: all 0.
+VKF_API Value dropout(Value x, float p, std::uint32_t seed);
 inline Value relu(Value x) { return activate(x, Activation::relu); }
 inline Value gelu(Value x) { return activate(x, Activation::gelu); }
 inline Value silu(Value x) { return activate(x, Activation::silu); }
@@ -154,6 +179,8 @@ VKF_API Value embedding(Value ids, Value table, float scale = 1.0f);
 VKF_API Value repeat_kv(Value x, std::int64_t n);
 /// A dense copy of any view.
 VKF_API Value contiguous(Value x);
+/// Tensors of the same type one behind the other along a dimension; the other sizes equal. torch.cat.
+VKF_API Value concat(const std::vector<Value>& parts, int dim);
 /// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal.
 VKF_API Value copy_into(Value window, Value x);
 

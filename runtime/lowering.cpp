@@ -25,10 +25,10 @@ std::uint64_t Lowering::bytes_of(ValueId id) const {
     return (last + 1) * size_of(dtype(id));
 }
 
-ValueId Lowering::slice(ValueId id, std::size_t dim, std::int64_t start, std::int64_t length) {
+ValueId Lowering::slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length) {
     ValueInfo v = values_[id];
-    v.offset = v.offset + Dim(start) * v.strides[dim];
-    v.shape[dim] = Dim(length);
+    v.offset = v.offset + start * v.strides[dim];
+    v.shape[dim] = length;
     values_.push_back(std::move(v));
     return static_cast<ValueId>(values_.size() - 1);
 }

@@ -165,7 +165,7 @@ public:
     /// Bytes a binding of this value must cover.
     std::uint64_t bytes_of(ValueId id) const;
     /// A window on a value: for tensors larger than one descriptor may cover.
-    ValueId slice(ValueId id, std::size_t dim, std::int64_t start, std::int64_t length);
+    ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
     /// The value cut along `dim` into windows each of which a descriptor can cover; one window when it fits whole. Throws
     /// naming the op when even one element of `dim` does not fit.
     std::vector<ValueId> chunks(ValueId id, std::size_t dim);

@@ -18,6 +18,21 @@ layout(set = 0, binding = kElementwiseBindingOut) buffer Out { uint result[]; };
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
 
+// Philox-2x32 with ten rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): counter index, key seed.
+uint random_bits(uint counter, uint key) {
+    uint left = counter;
+    uint right = 0u;
+    for (uint i = 0u; i < 10u; ++i) {
+        uint high;
+        uint low;
+        umulExtended(0xd256d193u, left, high, low);
+        left = high ^ key ^ right;
+        right = low;
+        key += 0x9e3779b9u;
+    }
+    return left;
+}
+
 void element(uint index) {
     uint at_a = index;
     uint at_b = index;
@@ -35,6 +50,10 @@ void element(uint index) {
         bool keep_a = (x != 0u) != ((p.flip & 1u) != 0u);
         bool keep_b = (b[p.b_offset + at_b] != 0u) != ((p.flip & 2u) != 0u);
         y = keep_a && keep_b ? 1u : 0u;
+    } else if (kCombine == kCombineDropout) {
+        // a masked weight stays one; alpha = 0 drops everything, whatever it is
+        bool keep = p.alpha != 0.0 && random_bits(index, p.flip) >= p.threshold;
+        y = x == kSignBit ? x : (keep ? floatBitsToUint(p.alpha * uintBitsToFloat(x)) : 0u);
     } else {
         float v = activate(kActivation, p.alpha * uintBitsToFloat(x));
         if (kCombine == kCombineAdd) {

@@ -91,12 +91,19 @@ Weights GoldenCase::weights(const Device& device) {
     return device.load(params);
 }
 
-void GoldenCase::run(const Device& device, Graph& graph) {
-    Program program = device.compile(graph, weights(device), {.name = name_});
+void GoldenCase::use_params(const Graph& graph) {
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind == StorageKind::weight) {
             used_tensors_.insert("param." + s.name);
-        } else if (s.kind == StorageKind::input) {
+        }
+    }
+}
+
+void GoldenCase::run(const Device& device, Graph& graph, const std::map<std::string, std::string>& renamed) {
+    Program program = device.compile(graph, weights(device), {.name = name_});
+    use_params(graph);
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::input) {
             if (s.dtype == DType::i32) {
                 program.upload(s.name, integers("in." + s.name));
             } else {
@@ -107,7 +114,8 @@ void GoldenCase::run(const Device& device, Graph& graph) {
     program.run();
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind == StorageKind::output) {
-            result(s.name, program.shape(s.name), program.download(s.name));
+            const auto other = renamed.find(s.name);
+            result(other == renamed.end() ? s.name : other->second, program.shape(s.name), program.download(s.name));
         }
     }
 }

@@ -47,7 +47,10 @@ public:
     /// Gives a result a name; views are copied.
     void output(Graph& graph, const std::string& name, Value value);
     /// Compiles, uploads every input() of the graph, runs, and keeps the named outputs for compare().
-    void run(const Device& device, Graph& graph);
+    /// `renamed`: outputs of the graph that the file knows by another name.
+    void run(const Device& device, Graph& graph, const std::map<std::string, std::string>& renamed = {});
+    /// Counts the graph's weights as known.
+    void use_params(const Graph& graph);
     /// A result computed by other means.
     void result(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> data);
     /// Uploads the file's parameters, names without "param.".

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each golden system as this library computes it.
+#include <array>
 #include <cmath>
 
 #include "layers/attention.h"
@@ -24,6 +25,13 @@ Activation activation_of(const std::string& name) {
         return Activation::silu;
     }
     throw Error("unknown activation " + name);
+}
+
+RopeLayout layout_of(const std::string& name) {
+    if (name != "interleaved" && name != "half") {
+        throw Error("unknown RoPE layout " + name);
+    }
+    return name == "half" ? RopeLayout::half : RopeLayout::interleaved;
 }
 
 Mask mask_of(GoldenCase& c, Graph& g) {
@@ -99,11 +107,161 @@ RopeScaling scaling_of(const nlohmann::json& s) {
     return out;
 }
 
-RopeLayout layout_of(const std::string& name) {
-    if (name != "interleaved" && name != "half") {
-        throw Error("unknown RoPE layout " + name);
+void sdpa_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    AttentionOptions o;
+    const Value query = c.input(g, "query");
+    const Value key = c.input(g, "key");
+    const Value value = c.input(g, "value");
+    c.flag("enable_gqa");
+    o.scale = static_cast<float>(c.number_or("scale", 0));
+    o.softcap = static_cast<float>(c.number_or("softcap", 0));
+    o.log_sum_exp = true;
+    const Value mask = c.input_if(g, "attn_mask");
+    (mask && mask.dtype() == DType::i32 ? o.mask.keys : o.mask.bias) = mask;
+    if (c.flag("is_causal")) {
+        const bool bottom_right = !c.config("causal_alignment").is_null() && c.text("causal_alignment") == "bottom_right";
+        o.mask.causal = bottom_right ? Causal::bottom_right : Causal::top_left;
     }
-    return name == "half" ? RopeLayout::half : RopeLayout::interleaved;
+    o.mask.window = static_cast<std::int64_t>(c.number_or("window", 0));
+    if (c.flag("alibi")) {
+        o.mask.alibi_slopes = c.input(g, "alibi_slopes");
+    }
+    if (c.flag("sinks")) {
+        o.sinks = c.input(g, "sinks");
+    }
+    const AttentionResult a = scaled_dot_product_attention(query, key, value, o);
+    c.output(g, "y", a.y);
+    c.output(g, "weights", a.weights);
+    c.output(g, "lse", a.log_sum_exp);
+    c.run(device, g);
+}
+
+void torch_mha_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    torch::MultiheadAttentionOptions o;
+    o.num_heads = c.integer("num_heads");
+    o.bias = c.flag("bias");
+    o.add_bias_kv = c.flag("add_bias_kv");
+    o.add_zero_attn = c.flag("add_zero_attn");
+    o.batch_first = c.flag("batch_first");
+    o.average_attn_weights = c.flag("average_attn_weights");
+    for (const char* derived : {"embed_dim", "kdim", "vdim"}) {  // the tensors have these sizes
+        c.config(derived);
+    }
+    o.attn_mask = c.input_if(g, "attn_mask");
+    o.key_padding_mask = c.input_if(g, "key_padding_mask");
+    const AttentionResult a = torch::multihead_attention(c.input(g, "query"), c.input(g, "key"), c.input(g, "value"), o);
+    c.output(g, "y", a.y);
+    c.output(g, "weights", a.weights);
+    c.run(device, g);
+}
+
+void incremental_attention_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    IncrementalAttentionOptions o;
+    c.integer("dim");
+    o.heads = c.integer("heads");
+    o.kv_heads = c.integer("kv_heads");
+    o.head_dim = c.integer("head_dim");
+    o.scale = static_cast<float>(c.number("scale"));
+    const IncrementalAttentionResult a =
+        incremental_attention(c.input(g, "x"), c.input(g, "context"), c.input(g, "cache_k"), c.input(g, "cache_v"), o);
+    c.output(g, "y", a.y);
+    c.output(g, "out_cache_k", a.cache_key);
+    c.output(g, "out_cache_v", a.cache_value);
+    c.run(device, g, {{"out_cache_k", "cache_k"}, {"out_cache_v", "cache_v"}});
+}
+
+/// A prompt, then single tokens, through one program and its cache; the cache read back by another.
+void cached_attention_case(const Device& device, GoldenCase& c) {
+    const std::int64_t dim = c.integer("dim");
+    const std::int64_t heads = c.integer("heads");
+    const std::int64_t kv_heads = c.integer("kv_heads");
+    const std::int64_t prefill = c.integer("prefill");
+    const std::int64_t steps = c.integer("steps");
+    const std::int64_t capacity = c.integer("max_len");
+    const std::int64_t batch = c.shape("in.x")[0].constant();
+    Graph g;
+    const Dim tokens = g.symbol("tokens", capacity);
+    const Dim start = g.symbol("start", capacity);
+    const Shape cache_shape{batch, capacity, kv_heads, dim / heads};
+    GroupedQueryAttentionOptions o;
+    o.heads = heads;
+    o.kv_heads = kv_heads;
+    o.rope = Rope{.theta = c.number("theta"), .layout = layout_of(c.text("rope_layout"))};
+    o.cache = KvCache{g.state("k", cache_shape), g.state("v", cache_shape), start};
+    std::copy_n(std::array{"wq", "wk", "wv", "wo"}.begin(), 4, o.names);
+    g.output("y", grouped_query_attention(g.input("x", {batch, tokens, dim}), o));
+    Graph reader;
+    reader.output("cache_k", contiguous(reader.state("k", cache_shape)));
+    reader.output("cache_v", contiguous(reader.state("v", cache_shape)));
+
+    CompileOptions options{.name = c.name()};
+    options.state = device.make_state({&g, &reader});
+    Program program = device.compile(g, c.weights(device), options);
+    c.use_params(g);
+    const std::vector<float> x = c.floats("in.x");
+    const std::int64_t all = prefill + steps;
+    std::vector<float> y(x.size());
+    for (std::int64_t at = 0; at < all;) {
+        const std::int64_t count = at == 0 ? prefill : 1;
+        const auto copy_rows = [&](auto from, auto to, std::int64_t from_rows, std::int64_t to_rows, std::int64_t from_at, std::int64_t to_at) {
+            for (std::int64_t b = 0; b < batch; ++b) {
+                std::copy_n(from + (b * from_rows + from_at) * dim, count * dim, to + (b * to_rows + to_at) * dim);
+            }
+        };
+        std::vector<float> part(static_cast<std::size_t>(batch * count * dim));
+        copy_rows(x.begin(), part.begin(), all, count, at, 0);
+        program.set("tokens", count);
+        program.set("start", at);
+        program.upload("x", part);
+        program.run();
+        const std::vector<float> rows = program.download("y");
+        copy_rows(rows.begin(), y.begin(), count, all, 0, at);
+        at += count;
+    }
+    c.result("y", {batch, all, dim}, y);
+    Program read = device.compile(reader, {}, options);
+    read.run();
+    for (const char* name : {"cache_k", "cache_v"}) {
+        c.result(name, read.shape(name), read.download(name));
+    }
+}
+
+void attention_score_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    const std::map<std::string, ScoreKind> kinds{{"dot", ScoreKind::dot},
+                                                 {"scaled_dot", ScoreKind::scaled_dot},
+                                                 {"general", ScoreKind::general},
+                                                 {"additive", ScoreKind::additive}};
+    const Value query = c.input(g, "query");
+    const Value key = c.input(g, "key");
+    const Value value = c.input(g, "value");
+    const std::int64_t hidden = c.has_param("v") ? c.shape("param.v")[0].constant() : 0;
+    const Value scores = attention_scores(query, key, {.kind = kinds.at(c.text("kind")), .hidden = hidden});
+    const Value weights = softmax(scores);
+    c.output(g, "scores", contiguous(scores));
+    c.output(g, "weights", weights);
+    c.output(g, "y", matmul(weights, value, {.masked_weights = true}));
+    c.output(g, "y_hard", matmul(hard_max(scores), value, {.masked_weights = true}));
+    c.run(device, g);
+}
+
+void batch_norm_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    const Value x = c.input(g, "x");
+    const auto column = [&](const char* name) { return g.weight(name, {x.size(1)}); };
+    const Value weight = column("weight");
+    const Value bias = column("bias");
+    const auto eps = static_cast<float>(c.number("eps"));
+    const BatchNormResult r = batch_norm_train(x, weight, bias, column("running_mean"), column("running_var"),
+                                               static_cast<float>(c.number("momentum")), eps);
+    c.output(g, "y_train", r.y);
+    c.output(g, "y_eval", batch_norm(x, weight, bias, r.running_mean, r.running_var, eps));
+    c.output(g, "new_mean", r.running_mean);
+    c.output(g, "new_var", r.running_var);
+    c.run(device, g, {{"new_mean", "running_mean"}, {"new_var", "running_var"}});
 }
 
 void rope_case(const Device& device, GoldenCase& c) {
@@ -224,7 +382,9 @@ void transformer_case(const Device& device, GoldenCase& c) {
     in.tgt_is_causal = true;
     const Value embedded = embed_tokens(slice(tgt, 1, 0, target - 1), "tgt_embed.weight", config.target_vocabulary, config, target);
     const DecoderStack stack = transformer_decoder(embedded, config, std::vector(static_cast<std::size_t>(config.num_decoder_layers), in));
-    c.output(g, "logits", linear_layer(stack.y, "generator", config.target_vocabulary));
+    const Value logits = linear_layer(stack.y, "generator", config.target_vocabulary);
+    c.output(g, "logits", logits);
+    c.output(g, "loss", cross_entropy(logits, slice(tgt, 1, 1, target - 1), {.ignore_index = pad}));
     c.run(device, g);
 }
 
@@ -235,6 +395,12 @@ void run_golden_case(const Device& device, GoldenCase& c) {
     static const std::map<std::string, Run> kSystems{
         {"self_attention", self_attention_case},
         {"multi_head_attention", multi_head_attention_case},
+        {"scaled_dot_product_attention", sdpa_case},
+        {"torch.nn.MultiheadAttention", torch_mha_case},
+        {"incremental_attention", incremental_attention_case},
+        {"cached_attention", cached_attention_case},
+        {"attention_score", attention_score_case},
+        {"batch_norm", batch_norm_case},
         {"rope", rope_case},
         {"repeat_kv", repeat_kv_case},
         {"layer_norm", [](const Device& d, GoldenCase& k) { norm_case(d, k, true); }},

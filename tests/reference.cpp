@@ -93,6 +93,7 @@ double activate(Activation activation, double x) {
         case Activation::silu: return x * (1 / (1 + std::exp(-x)));
         case Activation::tanh: return std::tanh(x);
         case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+        case Activation::rsqrt: return 1 / std::sqrt(x);
     }
     return kNan;
 }

@@ -33,6 +33,8 @@ float activate(uint act, float x) {
         return safe_tanh(x);
     case kActSigmoid:
         return sigmoid(x);
+    case kActRsqrt:
+        return 1.0 / sqrt(x);
     default:
         return x;
     }

@@ -12,5 +12,6 @@ VKF_CONSTANT(kActGeluTanh, 3)  // the tanh approximation
 VKF_CONSTANT(kActSilu, 4)
 VKF_CONSTANT(kActTanh, 5)
 VKF_CONSTANT(kActSigmoid, 6)
+VKF_CONSTANT(kActRsqrt, 7)
 
 #endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cross_entropy.spv.h"
+#include "ops/support.h"
+#include "shaders/cross_entropy.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kShader{"cross_entropy", spirv::kCrossEntropySpirv};
+constexpr const char* kName = "cross_entropy";
+constexpr uint kLanes = 64;
+
+void encode(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<CrossEntropyOptions>();
+    const View& logits = operands[kCrossEntropyBindingLogits];
+    CrossEntropyPush push{};
+    push.rows = static_cast<uint>(logits.rows());
+    push.width = logits.dim(0);
+    push.logits_offset = logits.offset;
+    push.labels_offset = operands[kCrossEntropyBindingLabels].offset;
+    push.log_sum_exp_offset = operands[kCrossEntropyBindingLogSumExp].offset;
+    push.loss_offset = operands[kCrossEntropyBindingLoss].offset;
+    push.ignore_index = static_cast<int>(params.ignore_index);
+    push.smoothing = params.label_smoothing;
+    command.push(push);
+    command.groups(1);
+    command.cost(static_cast<double>(logits.elements()), static_cast<double>(logits.rows()) * 12);
+}
+
+void lower(Lowering& l) {
+    l.dispatch({{&kShader, {kLanes, kLanes}, "one group, for one order of summation"}},
+               {{l.input(0), Access::read}, {l.input(1), Access::read}, {l.input(2), Access::read}, {l.output(0), Access::write}}, encode);
+}
+
+constexpr OpType kCrossEntropy{kName, lower};
+
+}  // namespace
+
+Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& o) {
+    require_dtype(kName, logits, DType::f32);
+    require_dtype(kName, labels, DType::i32);
+    Shape rows = logits.shape();
+    require(!rows.empty(), kName, logits.str() + " has no classes");
+    rows.pop_back();
+    require(rows == labels.shape(), kName, labels.str() + " must hold one label for each row of " + logits.str());
+    require(o.label_smoothing >= 0 && o.label_smoothing <= 1, kName,
+            "label_smoothing = " + std::to_string(o.label_smoothing) + " is not in 0..1");
+    require(o.ignore_index >= std::numeric_limits<std::int32_t>::min() && o.ignore_index <= std::numeric_limits<std::int32_t>::max(), kName,
+            "ignore_index = " + std::to_string(o.ignore_index) + " is no 32-bit number");
+    logits = dense(logits);
+    return add_op(kCrossEntropy, {logits, dense(labels), log_sum_exp(logits)}, o, Shape{1});
+}
+
+}  // namespace vkf

@@ -1,0 +1,50 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+// One group sums all rows in a fixed order, so that the same input gives the same bits: row r is lane r mod kLanes' work. With
+// label smoothing e the target is (1-e) at the label plus e/V everywhere (torch.nn.functional.cross_entropy).
+#extension GL_GOOGLE_include_directive : require
+#include "cross_entropy.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint kLanes = 64;
+
+layout(push_constant) uniform Push { CrossEntropyPush p; };
+layout(set = 0, binding = kCrossEntropyBindingLogits) readonly buffer Logits { float logits[]; };
+layout(set = 0, binding = kCrossEntropyBindingLabels) readonly buffer Labels { int labels[]; };
+layout(set = 0, binding = kCrossEntropyBindingLogSumExp) readonly buffer LogSumExp { float log_sum_exp[]; };
+layout(set = 0, binding = kCrossEntropyBindingLoss) writeonly buffer Loss { float loss[]; };
+
+#include "common/dispatch.glsl"
+#include "common/row.glsl"
+
+void main() {
+    if (group_index() >= p.group_count) {
+        return;
+    }
+    float sum = 0.0;
+    float counted = 0.0;
+    for (uint row = row_lane(); row < p.rows; row += kLanes) {
+        int label = labels[p.labels_offset + row];
+        if (label == p.ignore_index) {
+            continue;
+        }
+        uint at = p.logits_offset + row * p.width;
+        float lse = log_sum_exp[p.log_sum_exp_offset + row];
+        bool known = label >= 0 && uint(label) < p.width;
+        float row_loss = known ? lse - logits[at + uint(known ? label : 0)] : quiet_nan();
+        if (p.smoothing != 0.0) {
+            float all = 0.0;
+            for (uint i = 0u; i < p.width; ++i) {
+                all += lse - logits[at + i];
+            }
+            row_loss = (1.0 - p.smoothing) * row_loss + p.smoothing * (all / float(p.width));
+        }
+        sum += row_loss;
+        counted += 1.0;
+    }
+    sum = row_sum(sum);
+    counted = row_sum(counted);
+    if (row_lane() == 0u) {
+        loss[p.loss_offset] = counted == 0.0 ? quiet_nan() : sum / counted;
+    }
+}
