@@ -60,7 +60,8 @@ TEST_CASE("elementwise: operands broadcast") {
                                               {{2, 1, 3, 1, 5}, {4, 3, 6, 1}},
                                               {{1, 2, 1, 2}, {2, 1}},
                                               {{1, 1, 1}, {7}}};
-    for (const auto& [left, right] : shapes) {
+    for (const auto& pair : shapes) {
+        const Sizes &left = pair.first, &right = pair.second;
         CAPTURE(left.size());
         CAPTURE(right.size());
         const Tensor a = random_tensor(left, 1);
@@ -154,7 +155,8 @@ TEST_CASE("elementwise: copy_into writes a window of a state and leaves the rest
     Tensor want({2, 8, 3}, 0.0);
     const std::size_t pipelines = device().pipelines();
     std::uint32_t seed = 0;
-    for (const auto& [at, count] : {std::pair{0, 3}, {3, 1}, {4, 4}, {2, 0}, {1, 2}, {0, 8}, {7, 1}}) {
+    for (const auto& window : {std::pair{0, 3}, {3, 1}, {4, 4}, {2, 0}, {1, 2}, {0, 8}, {7, 1}}) {
+        const int at = window.first, count = window.second;
         CAPTURE(at);
         const Tensor x = random_tensor({count, 2, 3}, ++seed);
         for_each_index({2, count, 3}, [&, first = at](const Sizes& i) {

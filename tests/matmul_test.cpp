@@ -45,7 +45,8 @@ TEST_CASE("matmul: sizes around every tile's edge, b as it is and transposed") {
                                      {1, 64, 64}, {2, 33, 12},   {3, 65, 31},  {4, 100, 17}, {7, 12, 20},  {8, 32, 32},
                                      {9, 36, 5},  {16, 64, 16},  {17, 63, 8},  {24, 31, 33}, {33, 17, 66}, {65, 68, 40},
                                      {70, 1, 19}, {1, 130, 257}, {128, 72, 24}};
-    for (const auto& [m, n, k] : sizes) {
+    for (const auto& size : sizes) {
+        const std::int64_t m = size[0], n = size[1], k = size[2];
         CAPTURE(m);
         CAPTURE(n);
         CAPTURE(k);
@@ -64,7 +65,8 @@ TEST_CASE("matmul: batches broadcast") {
         {{2, 3, 4, 5}, {2, 3, 5, 6}},       {{2, 3, 4, 5}, {5, 6}},    {{4, 5}, {2, 3, 5, 6}},
         {{2, 1, 4, 5}, {1, 3, 5, 6}},       {{3, 4, 8}, {2, 1, 8, 4}}, {{7, 1, 8}, {7, 8, 12}},
         {{2, 2, 3, 4, 8}, {2, 1, 3, 8, 4}}, {{2, 2, 1, 9, 8}, {8, 16}}};
-    for (const auto& [a, b] : shapes) {
+    for (const auto& pair : shapes) {
+        const Sizes &a = pair.first, &b = pair.second;
         CAPTURE(a.size());
         CAPTURE(b.size());
         CHECK(mismatch(random_tensor(a, 1), random_tensor(b, 2)) == "");
@@ -259,7 +261,8 @@ TEST_CASE("matmul: one program at every length") {
     g.output("gram", matmul(transpose(a, 1, 2), b));
     Program program = device().compile(g);
     const std::size_t pipelines = device().pipelines();
-    for (const auto& [rows, width] : {std::pair{70, 40}, {1, 1}, {3, 7}, {4, 8}, {0, 5}, {33, 0}, {17, 40}, {64, 39}}) {
+    for (const auto& size : {std::pair{70, 40}, {1, 1}, {3, 7}, {4, 8}, {0, 5}, {33, 0}, {17, 40}, {64, 39}}) {
+        const int rows = size.first, width = size.second;
         CAPTURE(rows);
         CAPTURE(width);
         const Tensor x = random_tensor({2, rows, width}, 1);

@@ -122,7 +122,8 @@ TEST_CASE("rope: a start that is a symbol, at several lengths of one program") {
     g.output("y", rope(g.input("x", {2, tokens, 8}), o, start));
     Program program = device().compile(g);
     const std::size_t pipelines = device().pipelines();
-    for (const auto& [at, count] : {std::pair{0, 12}, {20, 12}, {30, 2}, {7, 1}, {3, 0}, {30, 0}}) {
+    for (const auto& window : {std::pair{0, 12}, {20, 12}, {30, 2}, {7, 1}, {3, 0}, {30, 0}}) {
+        const int at = window.first, count = window.second;
         CAPTURE(at);
         const Tensor x = random_tensor({2, count, 8}, 3);
         program.set("start", at);

@@ -222,7 +222,8 @@ TEST_CASE("softmax: one program at every length") {
     g.output("y", softmax(g.input("x", {2, queries, keys}), o));
     Program program = device().compile(g);
     const std::size_t pipelines = device().pipelines();
-    for (const auto& [rows, width] : {std::pair{1, 1}, {6, 300}, {3, 17}, {2, 0}, {0, 4}, {5, 129}, {6, 3}}) {
+    for (const auto& size : {std::pair{1, 1}, {6, 300}, {3, 17}, {2, 0}, {0, 4}, {5, 129}, {6, 3}}) {
+        const int rows = size.first, width = size.second;
         CAPTURE(rows);
         CAPTURE(width);
         const Tensor scores = random_tensor({2, rows, width}, 3, 5);
