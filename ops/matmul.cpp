@@ -205,14 +205,25 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
     choice.add(kShared, shared, kAnyRows, rows, 64, "tiles of " + std::to_string(rows) + "x64x16 in shared memory");
 }
 
+/// Rows of one product at the largest sizes; batches that share b may become rows.
+std::int64_t rows_at_most(const Lowering& l, ValueId b, ValueId c) {
+    const Shape& b_shape = l.info(b).shape;
+    const Shape& c_shape = l.info(c).shape;
+    const bool shared = std::all_of(b_shape.begin(), b_shape.end() - 2, [](const Dim& d) { return d == Dim(1); });
+    std::int64_t rows = l.max_of(c_shape[c_shape.size() - 2]);
+    for (std::size_t i = 0; shared && i + 2 < c_shape.size(); ++i) {
+        rows *= l.max_of(c_shape[i]);
+    }
+    return rows;
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
     const ValueId b = l.input(1);
     const ValueId c = l.output(0);
     const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
-    const Shape& c_shape = l.info(c).shape;
-    const std::int64_t most_rows = l.max_of(elements(c_shape)) / std::max<std::int64_t>(1, l.max_of(c_shape.back()));
+    const std::int64_t most_rows = rows_at_most(l, b, c);
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
@@ -225,7 +236,9 @@ void lower(Lowering& l) {
             first += columns;
         }
         const Form f = form_of(l, a, window, bias, c_part, params);
-        const std::vector<uint> form{f.a_vec ? 1u : 0u, f.b_load, f.c_vec ? 1u : 0u, static_cast<uint>(params.activation),
+        // small products on processors do without: one kernel fewer to compile is worth more to them
+        const bool c_vec = f.c_vec && !(l.device().cpu() && most_rows <= kSmallModelRows);
+        const std::vector<uint> form{f.a_vec ? 1u : 0u, f.b_load, c_vec ? 1u : 0u, static_cast<uint>(params.activation),
                                      params.masked_weights ? 1u : 0u};
         Choice choice;
         if (l.device().cpu()) {
