@@ -112,7 +112,8 @@ void Block::release() noexcept {
     }
 }
 
-Uploader::Uploader(std::shared_ptr<DeviceCore> core) : core_(std::move(core)) {}
+Uploader::Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes)
+    : core_(std::move(core)), staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {}
 
 Uploader::~Uploader() {
     if (pool_) {
@@ -154,7 +155,7 @@ void Uploader::write(const Block& target, std::uint64_t offset, std::span<const 
         return;
     }
     if (!staging_ && !bytes.empty()) {
-        staging_ = Block(core_, std::max<std::uint64_t>(core_->options.staging_bytes, 4), MemoryUse::upload, "staging");
+        staging_ = Block(core_, staging_bytes_, MemoryUse::upload, "staging");
     }
     while (!bytes.empty()) {
         if (used_ == staging_.bytes()) {

@@ -51,7 +51,8 @@ private:
 /// larger. finish() (or destruction) waits for the last copy.
 class Uploader {
 public:
-    explicit Uploader(std::shared_ptr<DeviceCore> core);
+    /// `bytes` will be written in all: the staging block is no larger.
+    Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes);
     ~Uploader();
     Uploader(const Uploader&) = delete;
     Uploader& operator=(const Uploader&) = delete;
@@ -66,6 +67,7 @@ private:
     VkCommandBuffer commands();
 
     std::shared_ptr<DeviceCore> core_;
+    std::uint64_t staging_bytes_ = 0;
     Block staging_;
     std::uint64_t used_ = 0;
     VkCommandPool pool_ = VK_NULL_HANDLE;

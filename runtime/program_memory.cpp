@@ -41,7 +41,7 @@ void ProgramCore::place_storages() {
     }
     if (constant_bytes != 0) {
         constants = Block(device, constant_bytes, MemoryUse::device, options.name + " constants");
-        Uploader uploader(device);
+        Uploader uploader(device, constant_bytes);
         for (StorageId s = 0; s < plan.storages.size(); ++s) {
             if (plan.storages[s].kind == StorageKind::constant) {
                 uploader.write(constants, constant_offset[s], *plan.storages[s].data);

@@ -49,7 +49,7 @@ std::uint64_t State::bytes() const { return store_ ? store_->bytes() : 0; }
 
 void State::clear() {
     if (store_) {
-        Uploader uploader(store_->core);
+        Uploader uploader(store_->core, 0);
         for (const Block& b : store_->blocks) {
             uploader.zero(b, 0, b.bytes());
         }
@@ -59,6 +59,7 @@ void State::clear() {
 
 Weights Device::load(std::span<const HostTensor> tensors) const {
     std::vector<StoredTensor> stored;
+    std::uint64_t bytes_in_all = 0;
     for (const HostTensor& t : tensors) {
         const auto bytes = byte_size(t.dtype, t.shape);
         if (!bytes || *bytes != t.data.size()) {
@@ -66,6 +67,7 @@ Weights Device::load(std::span<const HostTensor> tensors) const {
                             (bytes ? std::to_string(*bytes) : "more than can be counted"),
                         "weight " + t.name);
         }
+        bytes_in_all += *bytes;
         stored.push_back({t.name, t.dtype, t.shape, 0, 0, *bytes});
     }
     auto store = make_store(core_, stored, "weights");
@@ -74,7 +76,7 @@ Weights Device::load(std::span<const HostTensor> tensors) const {
             throw Error("is given twice", "weight " + store->tensors[i].name);
         }
     }
-    Uploader uploader(core_);
+    Uploader uploader(core_, bytes_in_all);
     for (const HostTensor& t : tensors) {
         const StoredTensor& at = *store->find(t.name);
         uploader.write(store->blocks[at.block], at.offset, t.data);
