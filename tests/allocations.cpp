@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/allocations.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+thread_local bool counting = false;
+thread_local std::uint64_t counted = 0;
+
+}  // namespace
+
+namespace allocations {
+
+Counter::Counter() {
+    counted = 0;
+    counting = true;
+}
+
+Counter::~Counter() { counting = false; }
+
+std::uint64_t Counter::count() const { return counted; }
+
+Pause::Pause() : before_(counting) { counting = false; }
+
+Pause::~Pause() { counting = before_; }
+
+}  // namespace allocations
+
+// The other forms of the standard library end here.
+void* operator new(std::size_t bytes) {
+    counted += counting ? 1 : 0;
+    if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

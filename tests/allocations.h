@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what our code allocates on the host: the test programs' operator new is the one of allocations.cpp.
+#pragma once
+
+#include <cstdint>
+
+namespace allocations {
+
+/// Counts this thread's calls of operator new while it lives.
+class Counter {
+public:
+    Counter();
+    ~Counter();
+    Counter(const Counter&) = delete;
+    Counter& operator=(const Counter&) = delete;
+    std::uint64_t count() const;
+};
+
+/// While one lives, nothing is counted: drivers allocate as they like.
+class Pause {
+public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+private:
+    bool before_;
+};
+
+}  // namespace allocations

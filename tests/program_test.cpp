@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's life: compile, upload, run, download, and what it says to wrong use.
+#include "runtime/program.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <numeric>
+
+#include "ops/ops.h"
+#include "tests/device.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+std::vector<float> count_up(std::size_t count, float from = 0) {
+    std::vector<float> out(count);
+    std::iota(out.begin(), out.end(), from);
+    return out;
+}
+
+HostTensor tensor(const std::string& name, std::vector<std::int64_t> shape, const std::vector<float>& data) {
+    return {name, DType::f32, std::move(shape), std::as_bytes(std::span(data))};
+}
+
+/// Everything that a run after the first may not do.
+std::vector<std::uint64_t> creations(const fake::Vulkan& vulkan) {
+    return {vulkan.vkAllocateMemory.calls,
+            vulkan.vkCreateBuffer.calls,
+            vulkan.vkCreateShaderModule.calls,
+            vulkan.vkCreateComputePipelines.calls,
+            vulkan.vkCreateDescriptorPool.calls,
+            vulkan.vkAllocateDescriptorSets.calls,
+            vulkan.vkCreateCommandPool.calls,
+            vulkan.vkAllocateCommandBuffers.calls,
+            vulkan.vkCreateFence.calls,
+            vulkan.vkCreateQueryPool.calls,
+            vulkan.vkMapMemory.calls};
+}
+
+}  // namespace
+
+TEST_SUITE("program") {
+    TEST_CASE("program: one serves every length, and a run after the first makes nothing") {
+        fake::Vulkan vulkan;
+        {
+            Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            {
+                Graph g;
+                SmallModel::describe(g, 300);
+                Program program =
+                    device.compile(g, SmallModel::load(device), {.name = "a name too long to be kept inside"});
+                CHECK(SmallModel::check(program, 300) == "");
+                const auto made = creations(vulkan);
+                for (const std::int64_t tokens : {1, 17, 64, 65, 299, 300, 2}) {
+                    CAPTURE(tokens);
+                    const std::vector<float> x = SmallModel::input(tokens).floats();
+                    {
+                        const allocations::Counter counter;
+                        program.set("tokens", tokens);
+                        program.upload("x", x);
+                        program.run();
+                        CHECK(counter.count() == 0);
+                    }
+                    CHECK(program.shape("y") == std::vector<std::int64_t>{tokens, SmallModel::kWidth});
+                    CHECK(difference(download(program, "y"), SmallModel::answer(tokens), SmallModel::tolerance()) ==
+                          "");
+                }
+                CHECK(creations(vulkan) == made);
+            }
+            CHECK(last_words(std::move(device)) == "");
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("program: a length of zero runs and gives nothing") {
+        Graph g;
+        SmallModel::describe(g, 8);
+        Program program = device().compile(g, SmallModel::load(device()));
+        program.set("tokens", 0);
+        program.upload("x", std::vector<float>{});
+        program.run();
+        CHECK(program.download("y").empty());
+        program.set("tokens", 3);
+        CHECK(SmallModel::check(program, 3) == "");
+    }
+
+    TEST_CASE("program: any dispatch folds over the group limit") {
+        fake::Vulkan vulkan;
+        vulkan.change_limits([](VkPhysicalDeviceLimits& limits) {
+            std::fill(std::begin(limits.maxComputeWorkGroupCount), std::end(limits.maxComputeWorkGroupCount), 7u);
+        });
+        Device seven = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        REQUIRE(seven.capabilities().max_groups[0] == 7);
+        for (const std::int64_t rows : {1, 7, 8, 343, 344, 5000}) {
+            CAPTURE(rows);
+            Graph g;
+            const Value x = g.input("x", {rows, 130});
+            g.output("sums", scale(x, 3.0f) + transpose(g.input("t", {130, rows}), 0, 1));
+            g.output("weights", softmax(x));
+            g.output("norms", layer_norm(x, {}, {}));
+            const Tensor data = random_tensor({rows, 130}, 5);
+            const auto run = [&](const Device& on) {
+                Program program = on.compile(g);
+                upload(program, "x", data);
+                upload(program, "t", reshape(data, {130, rows}));
+                program.run();
+                return std::array{download(program, "sums"), download(program, "weights"), download(program, "norms")};
+            };
+            const auto got = run(seven);
+            const auto want = run(device());
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                CHECK(same_bits(got[i], want[i]));
+            }
+        }
+        CHECK(last_words(std::move(seven)) == "");
+    }
+
+    TEST_CASE("program: long work is split into bounded submissions, with the same result") {
+        Graph g;
+        const Value x = g.input("x", {512, 64});
+        g.output("y", softmax(matmul(softmax(x), g.input("m", {64, 64})) + x));
+        const Tensor data = random_tensor({512, 64}, 3);
+        const Tensor matrix = random_tensor({64, 64}, 4);
+        const auto run = [&](const Device& on, std::size_t& submissions) {
+            Program program = on.compile(g);
+            upload(program, "x", data);
+            upload(program, "m", matrix);
+            program.run();
+            const Tensor first = download(program, "y");
+            program.run();
+            submissions = program.submissions();
+            CHECK(same_bits(first, download(program, "y")));
+            return first;
+        };
+        std::size_t one = 0;
+        std::size_t many = 0;
+        std::size_t each = 0;
+        const Tensor want = run(device(), one);
+        Device bounded = Device::create({.submit_budget = 1e6});
+        Device tiny = Device::create({.submit_budget = 1});
+        CHECK(same_bits(run(bounded, many), want));
+        CHECK(same_bits(run(tiny, each), want));
+        CHECK(one == 1);
+        CHECK(many > 4);
+        CHECK(many < each);
+        CHECK(last_words(std::move(bounded)) == "");
+        CHECK(last_words(std::move(tiny)) == "");
+    }
+
+    TEST_CASE("program: weights that do not fit the graph are named when it is compiled") {
+        Graph g;
+        SmallModel::describe(g, 4);
+        const std::vector<float> w = count_up(24 * 24);
+        const std::vector<float> b = count_up(24);
+        const auto compile = [&](const std::vector<HostTensor>& tensors) {
+            return message_of([&] { device().compile(g, device().load(tensors)); });
+        };
+        CHECK(compile({tensor("w", {24, 24}, w)}) == "weight b: is missing; the graph wants it as (24)");
+        CHECK(message_of([&] { device().compile(g); }).find("is missing") != std::string::npos);
+        CHECK(compile({tensor("w", {576}, w), tensor("b", {24}, b)}) ==
+              "weight w: is (576) F32, the graph wants (24, 24) F32");
+        HostTensor integers = tensor("b", {24}, b);
+        integers.dtype = DType::i32;
+        CHECK(compile({tensor("w", {24, 24}, w), integers}) == "weight b: is (24) I32, the graph wants (24) F32");
+        CHECK(compile({tensor("w", {24, 24}, w), tensor("b", {24}, b), tensor("more", {24}, b)}).empty());
+        CHECK(contains(message_of([&] {
+                           device().load(std::vector{tensor("w", {24, 25}, w)});
+                       }),
+                       "2304 bytes, its shape says 2400"));
+        CHECK(contains(message_of([&] { device().load(std::vector{tensor("w", {-1, 25}, w)}); }), "weight w"));
+        CHECK(message_of([&] {
+                  device().load(std::vector{tensor("b", {24}, b), tensor("b", {24}, b)});
+              }) == "weight b: is given twice");
+
+        Device other = Device::create();
+        CHECK(contains(message_of([&] { device().compile(g, SmallModel::load(other)); }), "of another device"));
+        CHECK(last_words(std::move(other)) == "");
+    }
+
+    TEST_CASE("program: wrong use of inputs, outputs and sizes is an error, and the next right use works") {
+        Graph g;
+        SmallModel::describe(g, 16);
+        Program program = device().compile(g, SmallModel::load(device()), {.name = "small"});
+        CHECK(message_of([&] { program.download("y"); }) == "small: output y: nothing has run yet");
+        CHECK(message_of([&] { program.run(); }) == "small: input x: was never uploaded");
+        CHECK(contains(message_of([&] { program.upload("z", count_up(3)); }), "no input \"z\"; it has: x"));
+        CHECK(contains(message_of([&] { program.upload("y", count_up(3)); }), "no input \"y\""));
+        CHECK(message_of([&] { program.upload("x", count_up(5)); }) ==
+              "small: input x: is (16, 24) F32, 5 elements of F32 were given");
+        CHECK(contains(message_of([&] { program.upload("x", std::vector<std::int32_t>(16 * 24)); }),
+                       "384 elements of I32"));
+        CHECK(contains(message_of([&] { program.set("token", 1); }), "no size \"token\"; it has: tokens"));
+        CHECK(message_of([&] { program.set("tokens", 17); }) == "small: size tokens = 17 is outside 0..16");
+        CHECK(contains(message_of([&] { program.set("tokens", -1); }), "outside 0..16"));
+        program.upload("x", count_up(16 * 24));
+        program.set("tokens", 3);
+        CHECK(message_of([&] { program.run(); }) ==
+              "small: input x: 384 elements were uploaded, at the sizes set now it has 72");
+        CHECK(SmallModel::check(program, 3) == "");
+        CHECK(contains(message_of([&] { program.download("x"); }), "no output \"x\"; it has: y"));
+        CHECK(contains(message_of([&] { program.download_i32("y"); }), "holds F32, not I32"));
+        CHECK(contains(message_of([&] { program.shape("w"); }), "no output \"w\""));
+        program.set("tokens", 5);
+        CHECK(program.download("y").size() == 3 * 24);  // of the last run, not of the sizes set since
+        program = device().compile(g, SmallModel::load(device()));
+        CHECK(SmallModel::check(program, 16) == "");
+    }
+
+    TEST_CASE("program: a graph without sizes, weights or inputs runs") {
+        Graph g;
+        const std::vector<float> table = count_up(6);
+        g.output("y", scale(g.constant("table", {2, 3}, table), 2.0f));
+        Program program = device().compile(g);
+        CHECK(contains(message_of([&] { program.set("tokens", 1); }), "it has: none"));
+        program.run();
+        CHECK(program.download("y") == std::vector<float>{0, 2, 4, 6, 8, 10});
+    }
+}
+
+}  // namespace vkf::test
