@@ -19,7 +19,9 @@ float checked_scale(const Value& q, const Value& k, const Value& v, const Attent
     constexpr const char* kName = "scaled_dot_product_attention";
     const auto together = [&](bool good, const char* what) {
         if (!good) {
-            throw Error(std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit", kName);
+            throw Error(
+                std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit",
+                kName);
         }
     };
     together(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
@@ -57,7 +59,9 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
     const Shape scores_shape{q.size(0), q.size(1), q.size(2), k.size(2)};
     const bool share = group > 1 && !o.repeat_kv;
     if (share) {  // heads as (Hk, group): the group is a batch dimension over which k and v repeat
-        const auto grouped = [&](Value x, Dim hk, Dim g) { return reshape(x, {x.size(0), hk, g, x.size(2), x.size(3)}); };
+        const auto grouped = [&](Value x, Dim hk, Dim g) {
+            return reshape(x, {x.size(0), hk, g, x.size(2), x.size(3)});
+        };
         q = grouped(q, k.size(1), group);
         k = grouped(k, k.size(1), 1);
         v = grouped(v, v.size(1), 1);
@@ -76,7 +80,8 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
 CachedKv append(const KvCache& cache, Value key, Value value) {
     const auto into = [&](Value state, Value x) {
         if (state.rank() != 4 || x.rank() != 4) {
-            throw Error("cache " + state.str() + " and " + x.str() + " must be (batch, tokens, heads, head_dim)", "append");
+            throw Error("cache " + state.str() + " and " + x.str() + " must be (batch, tokens, heads, head_dim)",
+                        "append");
         }
         const Value rows = slice(state, 0, 0, x.size(0));
         copy_into(slice(rows, 1, cache.start, x.size(1)), x);
@@ -163,7 +168,8 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
                     kName);
     }
     if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0 || !(cache_key.size(1) == Dim(o.kv_heads))) {
-        throw Error("heads " + std::to_string(o.heads) + " and kv_heads " + std::to_string(o.kv_heads) + " do not fit " + cache_key.str(),
+        throw Error("heads " + std::to_string(o.heads) + " and kv_heads " + std::to_string(o.kv_heads) +
+                        " do not fit " + cache_key.str(),
                     kName);
     }
     Graph& g = x.graph();
@@ -205,8 +211,9 @@ Value attention_scores(Value query, Value key, const ScoreOptions& o) {
     }
     const Value q = linear(query, g.weight("w", {o.hidden, width}));
     const Value k = linear(key, g.weight("u", {o.hidden, width}));
-    const Value pairs = activate(reshape(q, {q.size(0), q.size(1), 1, o.hidden}) + reshape(k, {k.size(0), 1, k.size(1), o.hidden}),
-                                 Activation::tanh);  // (B, L, S, A)
+    const Value pairs =
+        activate(reshape(q, {q.size(0), q.size(1), 1, o.hidden}) + reshape(k, {k.size(0), 1, k.size(1), o.hidden}),
+                 Activation::tanh);  // (B, L, S, A)
     const Value scores = linear(pairs, reshape(g.weight("v", {o.hidden}), {1, o.hidden}));
     return reshape(scores, {q.size(0), q.size(1), k.size(1)});
 }

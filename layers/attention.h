@@ -12,7 +12,7 @@ namespace vkf {
 
 struct AttentionResult {
     Value y;
-    Value weights;  ///< as softmax() gives them: a masked one is -0.0
+    Value weights;           ///< as softmax() gives them: a masked one is -0.0
     Value log_sum_exp = {};  ///< (B, H, L), where it was asked for
 
     operator Value() const { return y; }
@@ -33,7 +33,8 @@ struct AttentionOptions {
 /// softmax(q k^T scale + mask) v. query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk: query head h uses
 /// kv head h / (H/Hk). y (B, H, L, dv), stored so that merge_heads(y) is free; weights (B, H, L, S).
 /// torch.nn.functional.scaled_dot_product_attention.
-VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Value value, const AttentionOptions& options = {});
+VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Value value,
+                                                     const AttentionOptions& options = {});
 
 /// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the first `start` tokens are
 /// there already; `start` is usually a symbol.
@@ -53,7 +54,7 @@ struct SelfAttentionOptions {
     bool fused_qkv = false;  ///< one qkv_proj (3E, E), rows q | k | v, instead of q_proj, k_proj, v_proj
     bool out_proj = true;
     bool bias = true;
-    Mask mask = {};          ///< broadcasts to (B, L, L)
+    Mask mask = {};  ///< broadcasts to (B, L, L)
 };
 
 /// One head over x (B, L, E). y (B, L, E), weights (B, L, L).
@@ -68,7 +69,8 @@ struct MultiHeadAttentionOptions {
 
 /// Attention Is All You Need (Vaswani et al. 2017), 3.2.2: q_proj, k_proj, v_proj, out_proj, each (E, E). query (B, L, E), key and
 /// value (B, S, E). y (B, L, E), weights (B, H, L, S).
-VKF_API AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options);
+VKF_API AttentionResult multi_head_attention(Value query, Value key, Value value,
+                                             const MultiHeadAttentionOptions& options);
 
 struct GroupedQueryAttentionOptions {
     std::string name = {};
@@ -76,10 +78,10 @@ struct GroupedQueryAttentionOptions {
     std::int64_t kv_heads = 1;  ///< heads: multi-head attention; 1: multi-query attention
     std::int64_t head_dim = 0;  ///< 0: E / heads
     std::optional<Rope> rope = {};
-    bool causal = true;         ///< bottom-right aligned: a query sees everything before it
-    std::int64_t window = 0;    ///< with causal; 0: all
+    bool causal = true;       ///< bottom-right aligned: a query sees everything before it
+    std::int64_t window = 0;  ///< with causal; 0: all
     bool bias = false;
-    bool repeat_kv = false;     ///< see AttentionOptions
+    bool repeat_kv = false;             ///< see AttentionOptions
     std::optional<KvCache> cache = {};  ///< keys and values of earlier runs; positions go on from cache->start
     const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};  ///< of the projections' weights
 };
@@ -92,7 +94,7 @@ struct IncrementalAttentionOptions {
     std::int64_t heads = 1;
     std::int64_t kv_heads = 1;  ///< heads: multi-head; 1: multi-query (Shazeer 2019)
     std::int64_t head_dim = 1;
-    float scale = 1.0f;         ///< of the scores
+    float scale = 1.0f;  ///< of the scores
 };
 
 struct IncrementalAttentionResult {

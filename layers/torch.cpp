@@ -162,14 +162,17 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     options.dropout_seed = o.dropout_seed;
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
     const Value y = linear_layer(merge_heads(a.y), "out_proj", e, o.bias);
-    return {o.batch_first ? y : transpose(y, 0, 1), o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
+    return {
+        o.batch_first ? y : transpose(y, 0, 1), o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
 }
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
     const Scope scope(memory.graph(), name);
     const std::int64_t e = fixed_width(memory);
     const Value kv = Projections(memory.graph(), e, e, e, bias)(memory, 1, 3);
-    const auto heads = [&](std::int64_t part) { return transpose(split_heads(slice(kv, -1, part * e, e), num_heads), 1, 2); };
+    const auto heads = [&](std::int64_t part) {
+        return transpose(split_heads(slice(kv, -1, part * e, e), num_heads), 1, 2);
+    };
     return {heads(0), heads(1)};
 }
 
@@ -192,15 +195,20 @@ Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f)
 
 }  // namespace
 
-Value transformer_encoder_layer(Value src, const TransformerLayerOptions& o, Value src_mask, Value src_key_padding_mask) {
+Value transformer_encoder_layer(Value src, const TransformerLayerOptions& o, Value src_mask,
+                                Value src_key_padding_mask) {
     const Scope scope(src.graph(), o.name);
     const Value x = residual(src, "norm1", o, [&](Value h) {
-        return multihead_attention(
-                   h, h, h,
-                   {.name = "self_attn", .num_heads = o.nhead, .bias = o.bias, .attn_mask = src_mask, .key_padding_mask = src_key_padding_mask})
+        return multihead_attention(h, h, h,
+                                   {.name = "self_attn",
+                                    .num_heads = o.nhead,
+                                    .bias = o.bias,
+                                    .attn_mask = src_mask,
+                                    .key_padding_mask = src_key_padding_mask})
             .y;
     });
-    return residual(x, "norm2", o, [&](Value h) { return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias); });
+    return residual(x, "norm2", o,
+                    [&](Value h) { return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias); });
 }
 
 DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& o, const DecoderInputs& in) {

@@ -17,23 +17,26 @@ struct MultiheadAttentionOptions {
     std::string name = {};
     std::int64_t num_heads = 1;
     bool bias = true;
-    bool add_bias_kv = false;     ///< one more key and value, bias_k and bias_v (1, 1, E); never masked
-    bool add_zero_attn = false;   ///< one more key and value of zeros behind that; never masked
-    bool batch_first = true;      ///< false: query, key, value and y are (tokens, B, E)
+    bool add_bias_kv = false;           ///< one more key and value, bias_k and bias_v (1, 1, E); never masked
+    bool add_zero_attn = false;         ///< one more key and value of zeros behind that; never masked
+    bool batch_first = true;            ///< false: query, key, value and y are (tokens, B, E)
     bool average_attn_weights = false;  ///< weights (B, L, S) averaged over heads, as PyTorch returns them by default
-    Value attn_mask = {};         ///< (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32: added
+    Value attn_mask =
+        {};  ///< (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32: added
     Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
     float dropout = 0.0f;         ///< of the weights that are multiplied with the values, as in training
     std::uint32_t dropout_seed = 0;
-    std::optional<KvCache> cache = {};      ///< self-attention over runs: keys and values are appended and all are attended to
-    std::optional<ProjectedKv> memory = {}; ///< cross-attention to these; key and value are not looked at then
+    std::optional<KvCache> cache =
+        {};  ///< self-attention over runs: keys and values are appended and all are attended to
+    std::optional<ProjectedKv> memory = {};  ///< cross-attention to these; key and value are not looked at then
 };
 
 /// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E), weights (B, H, L, S'), where S' counts
 /// appended rows. Parameters in_proj_weight (3E, E), or q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E;
 /// in_proj_bias (3E), out_proj.weight, out_proj.bias.
-VKF_API AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options);
+VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
+                                            const MultiheadAttentionOptions& options);
 
 /// What a multihead_attention of that name makes of `memory` (B, S, E) as keys and values: (B, S, H, d) each.
 VKF_API CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias = true);
@@ -53,13 +56,13 @@ VKF_API Value transformer_encoder_layer(Value src, const TransformerLayerOptions
                                         Value src_key_padding_mask = {});
 
 struct DecoderInputs {
-    Value memory = {};                   ///< (B, S, E); not needed with `projected_memory`
+    Value memory = {};  ///< (B, S, E); not needed with `projected_memory`
     Value tgt_mask = {};
     Value tgt_key_padding_mask = {};
     Value memory_mask = {};
     Value memory_key_padding_mask = {};
     bool tgt_is_causal = false;
-    std::optional<KvCache> cache = {};   ///< of the self-attention
+    std::optional<KvCache> cache = {};  ///< of the self-attention
     std::optional<ProjectedKv> projected_memory = {};
 };
 
@@ -70,7 +73,8 @@ struct DecoderResult {
 };
 
 /// torch.nn.TransformerDecoderLayer: tgt (B, L, E).
-VKF_API DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options, const DecoderInputs& inputs);
+VKF_API DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options,
+                                                const DecoderInputs& inputs);
 
 /// torch.nn.LayerNorm with parameters `name`.weight and `name`.bias.
 VKF_API Value layer_norm_layer(Value x, const std::string& name, float eps = 1e-5f, bool bias = true);

@@ -17,11 +17,14 @@ torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& c, std:
 }
 
 /// A cache of one layer's keys or values, shared by the programs through its name.
-Value cache_state(Graph& g, const EncoderDecoderConfig& c, const std::string& name, std::int64_t max_batch, std::int64_t capacity) {
+Value cache_state(Graph& g, const EncoderDecoderConfig& c, const std::string& name, std::int64_t max_batch,
+                  std::int64_t capacity) {
     return g.state(name, {max_batch, capacity, c.nhead, c.d_model / c.nhead});
 }
 
-std::string cache_name(const char* which, std::int64_t layer) { return std::string("cache.") + which + "." + std::to_string(layer); }
+std::string cache_name(const char* which, std::int64_t layer) {
+    return std::string("cache.") + which + "." + std::to_string(layer);
+}
 
 void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
     const Dim batch = g.symbol("batch", max_batch);
@@ -33,8 +36,8 @@ void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_
     g.output("memory", memory);
     // the decoder's cross-attentions look at the memory again each step: what they project of it is kept
     for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
-        const CachedKv kv =
-            torch::project_memory(memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", c.nhead);
+        const CachedKv kv = torch::project_memory(
+            memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", c.nhead);
         append({cache_state(g, c, cache_name("cross_key", i), max_batch, c.max_source),
                 cache_state(g, c, cache_name("cross_value", i), max_batch, c.max_source)},
                kv.key, kv.value);
@@ -84,7 +87,9 @@ void check_nothing_extra(const Weights& weights, std::initializer_list<const Gra
 
 void check_config(const EncoderDecoderConfig& c) {
     if (c.nhead < 1 || c.d_model < 1 || c.d_model % c.nhead != 0) {
-        throw Error("d_model " + std::to_string(c.d_model) + " does not divide into " + std::to_string(c.nhead) + " heads", "EncoderDecoder");
+        throw Error(
+            "d_model " + std::to_string(c.d_model) + " does not divide into " + std::to_string(c.nhead) + " heads",
+            "EncoderDecoder");
     }
     if (c.max_source < 1 || c.max_target < 2 || c.num_decoder_layers < 1 || c.num_encoder_layers < 0) {
         throw Error("max_source, max_target or a layer count is too small", "EncoderDecoder");
@@ -109,7 +114,8 @@ Value transformer_encoder(Value src, Value padding, const EncoderDecoderConfig& 
     return torch::layer_norm_layer(src, "norm", c.layer_norm_eps);
 }
 
-DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& c, const std::vector<torch::DecoderInputs>& inputs) {
+DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& c,
+                                 const std::vector<torch::DecoderInputs>& inputs) {
     const Scope scope(tgt.graph(), "transformer.decoder");
     DecoderStack stack{tgt, {}};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -127,7 +133,8 @@ struct EncoderDecoder::Parts {
     Program encoder, decoder;
 };
 
-EncoderDecoder::EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+EncoderDecoder::EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
+                               std::int64_t max_batch) {
     check_config(config);
     Graph encoder, decoder;
     describe_encoder(encoder, config, max_batch);
@@ -149,8 +156,8 @@ EncoderDecoder::~EncoderDecoder() = default;
 Program& EncoderDecoder::encoder() noexcept { return parts_->encoder; }
 Program& EncoderDecoder::decoder() noexcept { return parts_->decoder; }
 
-std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos, std::int32_t eos,
-                                              std::int32_t pad) {
+std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
+                                              std::int32_t eos, std::int32_t pad) {
     const EncoderDecoderConfig& c = parts_->config;
     const std::size_t batch = sources.size();
     if (batch == 0) {
@@ -160,13 +167,15 @@ std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::i
     for (const auto& s : sources) {
         longest = std::max(longest, s.size());
         if (s.empty() || s.size() > static_cast<std::size_t>(c.max_source)) {
-            throw Error("a source of " + std::to_string(s.size()) + " tokens; 1 to " + std::to_string(c.max_source) + " are possible",
+            throw Error("a source of " + std::to_string(s.size()) + " tokens; 1 to " + std::to_string(c.max_source) +
+                            " are possible",
                         "EncoderDecoder::generate");
         }
     }
     if (batch > static_cast<std::size_t>(parts_->max_batch)) {
-        throw Error("a batch of " + std::to_string(batch) + "; the model was made for " + std::to_string(parts_->max_batch),
-                    "EncoderDecoder::generate");
+        throw Error(
+            "a batch of " + std::to_string(batch) + "; the model was made for " + std::to_string(parts_->max_batch),
+            "EncoderDecoder::generate");
     }
     std::vector<std::int32_t> tokens(batch * longest, pad);
     std::vector<std::int32_t> padding(batch * longest, 1);

@@ -22,13 +22,13 @@ struct EncoderDecoderConfig {
     Activation activation = Activation::relu;
     bool norm_first = false;
     float layer_norm_eps = 1e-5f;
-    float embedding_scale = 1.0f;                     ///< usually sqrt(d_model)
-    std::int64_t max_source = 0, max_target = 0;      ///< tokens
+    float embedding_scale = 1.0f;                 ///< usually sqrt(d_model)
+    std::int64_t max_source = 0, max_target = 0;  ///< tokens
 };
 
 /// Embedding row * embedding_scale + sinusoidal position. tokens (B, L) i32; the first token has position `start`.
-VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary, const EncoderDecoderConfig& config,
-                           std::int64_t max_positions, Dim start = 0);
+VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary,
+                           const EncoderDecoderConfig& config, std::int64_t max_positions, Dim start = 0);
 /// src (B, S, E) embedded -> memory (B, S, E), through transformer.encoder.layers.* and transformer.encoder.norm.
 /// padding (B, S): 1 = ignore.
 VKF_API Value transformer_encoder(Value src, Value padding, const EncoderDecoderConfig& config);
@@ -38,26 +38,29 @@ struct DecoderStack {
 };
 
 /// tgt (B, T, E) embedded, through transformer.decoder.layers.* and transformer.decoder.norm. inputs[i] is what layer i attends to.
-VKF_API DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& config, const std::vector<torch::DecoderInputs>& inputs);
+VKF_API DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& config,
+                                         const std::vector<torch::DecoderInputs>& inputs);
 
 /// What greedy decoding found for one source.
 struct Decoded {
-    std::vector<std::int32_t> tokens;   ///< without <sos>; with <eos> where it came
-    std::vector<float> cross_attention; ///< of the last layer: (heads, tokens, source), source at its own length
+    std::vector<std::int32_t> tokens;    ///< without <sos>; with <eos> where it came
+    std::vector<float> cross_attention;  ///< of the last layer: (heads, tokens, source), source at its own length
 };
 
 /// Encoder and decoder compiled for a device, sharing weights and caches. Not for several threads at once.
 class VKF_API EncoderDecoder {
 public:
     /// Throws when `weights` lacks a parameter, has it in another shape, or has one the model does not name.
-    EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config, std::int64_t max_batch = 1);
+    EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
+                   std::int64_t max_batch = 1);
     EncoderDecoder(EncoderDecoder&&) noexcept;
     EncoderDecoder& operator=(EncoderDecoder&&) noexcept;
     ~EncoderDecoder();
 
     /// From `sos`, the likeliest token each time, until `eos` or max_target tokens in all (sos and eos included). Sources of a
     /// batch may differ in length and end on their own; answers do not depend on what else is in the batch.
-    std::vector<Decoded> generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos, std::int32_t eos, std::int32_t pad);
+    std::vector<Decoded> generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
+                                  std::int32_t eos, std::int32_t pad);
 
     /// The encoder: inputs source (batch, source) i32 and source_padding (batch, source) i32; output memory (batch, source, E).
     Program& encoder() noexcept;

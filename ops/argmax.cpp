@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shaders/argmax.h"
 #include "argmax.spv.h"
 #include "ops/support.h"
-#include "shaders/argmax.h"
 
 namespace vkf {
 

@@ -27,13 +27,17 @@ Value normalise(Value centred, Value variance, Value weight, Value bias, float e
     return centred * (inverse * weight) + bias;
 }
 
-Value move_towards(Value old, Value batch, float momentum) { return scale(old, 1.0f - momentum) + scale(batch, momentum); }
+Value move_towards(Value old, Value batch, float momentum) {
+    return scale(old, 1.0f - momentum) + scale(batch, momentum);
+}
 
 }  // namespace
 
-BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var, float momentum, float eps) {
+BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var,
+                                 float momentum, float eps) {
     check_shapes(x, {weight, bias, running_mean, running_var}, momentum, eps);
-    require(x.size(0).is_constant() && x.size(0).constant() > 1, kName, x.str() + " must have a fixed number of rows above 1");
+    require(x.size(0).is_constant() && x.size(0).constant() > 1, kName,
+            x.str() + " must have a fixed number of rows above 1");
     const std::int64_t rows = x.size(0).constant();
     const std::vector<float> shares(static_cast<std::size_t>(rows), 1.0f / static_cast<float>(rows));
     const Value average = x.graph().constant("batch_norm_average", {1, rows}, shares);

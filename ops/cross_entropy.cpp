@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shaders/cross_entropy.h"
 #include "cross_entropy.spv.h"
 #include "ops/support.h"
-#include "shaders/cross_entropy.h"
 
 namespace vkf {
 
@@ -33,7 +33,11 @@ void encode(const Operands& operands, Command& command) noexcept {
 
 void lower(Lowering& l) {
     l.dispatch({{&kShader, {kLanes, kLanes}, "one group, for one order of summation"}},
-               {{l.input(0), Access::read}, {l.input(1), Access::read}, {l.input(2), Access::read}, {l.output(0), Access::write}}, encode);
+               {{l.input(0), Access::read},
+                {l.input(1), Access::read},
+                {l.input(2), Access::read},
+                {l.output(0), Access::write}},
+               encode);
 }
 
 constexpr OpType kCrossEntropy{kName, lower};
@@ -49,8 +53,9 @@ Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& o) {
     require(rows == labels.shape(), kName, labels.str() + " must hold one label for each row of " + logits.str());
     require(o.label_smoothing >= 0 && o.label_smoothing <= 1, kName,
             "label_smoothing = " + std::to_string(o.label_smoothing) + " is not in 0..1");
-    require(o.ignore_index >= std::numeric_limits<std::int32_t>::min() && o.ignore_index <= std::numeric_limits<std::int32_t>::max(), kName,
-            "ignore_index = " + std::to_string(o.ignore_index) + " is no 32-bit number");
+    require(o.ignore_index >= std::numeric_limits<std::int32_t>::min() &&
+                o.ignore_index <= std::numeric_limits<std::int32_t>::max(),
+            kName, "ignore_index = " + std::to_string(o.ignore_index) + " is no 32-bit number");
     logits = dense(logits);
     return add_op(kCrossEntropy, {logits, dense(labels), log_sum_exp(logits)}, o, Shape{1});
 }

@@ -21,7 +21,7 @@ struct ElementwiseParams {
     uint combine = kCombineNone;
     Activation activation = Activation::none;
     float alpha = 1.0f;
-    uint flip = 0;       // as the kernel reads it; concat: the dimension
+    uint flip = 0;  // as the kernel reads it; concat: the dimension
     uint threshold = 0;
 };
 
@@ -117,7 +117,9 @@ Value scale(Value x, float factor) {
     return unary(kScale, x, {.combine = kCombineNone, .alpha = factor});
 }
 
-Value activate(Value x, Activation activation) { return unary(kActivate, x, {.combine = kCombineNone, .activation = activation}); }
+Value activate(Value x, Activation activation) {
+    return unary(kActivate, x, {.combine = kCombineNone, .activation = activation});
+}
 
 Value gated(Value gate, Value up, Activation activation) {
     require(gate.shape() == up.shape(), kGated.name, gate.str() + " and " + up.str() + " differ in shape");
@@ -131,7 +133,9 @@ Value dropout(Value x, float p, std::uint32_t seed) {
     }
     const double threshold = std::min(std::round(static_cast<double>(p) * 4294967296.0), 4294967295.0);
     const float keep_scale = p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
-    return unary(kDropout, x, {.combine = kCombineDropout, .alpha = keep_scale, .flip = seed, .threshold = static_cast<uint>(threshold)});
+    return unary(
+        kDropout, x,
+        {.combine = kCombineDropout, .alpha = keep_scale, .flip = seed, .threshold = static_cast<uint>(threshold)});
 }
 
 Value concat(const std::vector<Value>& parts, int dim) {
@@ -139,7 +143,8 @@ Value concat(const std::vector<Value>& parts, int dim) {
     const Value& first = parts.front();
     const int rank = static_cast<int>(first.rank());
     const int d = dim < 0 ? dim + rank : dim;
-    require(d >= 0 && d < rank, kConcat.name, "dimension " + std::to_string(dim) + " of " + first.str() + " does not exist");
+    require(d >= 0 && d < rank, kConcat.name,
+            "dimension " + std::to_string(dim) + " of " + first.str() + " does not exist");
     require(size_of(first.dtype()) == 4, kConcat.name, first.str() + " is not of a 4-byte type");
     Shape shape = first.shape();
     const auto at = static_cast<std::size_t>(d);
@@ -154,7 +159,8 @@ Value concat(const std::vector<Value>& parts, int dim) {
                 parts[i].str() + " does not fit behind " + first.str() + " along dimension " + std::to_string(d));
         shape[at] = shape[at] + length;
     }
-    return add_op(kConcat, parts, ElementwiseParams{.combine = kCombineCopy, .flip = static_cast<uint>(d)}, shape, first.dtype());
+    return add_op(kConcat, parts, ElementwiseParams{.combine = kCombineCopy, .flip = static_cast<uint>(d)}, shape,
+                  first.dtype());
 }
 
 Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) {
@@ -173,10 +179,10 @@ Value contiguous(Value x) {
 Value copy_into(Value window, Value x) {
     require(window.dtype() == x.dtype() && size_of(x.dtype()) == 4, kCopyInto.name,
             x.str() + " cannot be written into " + window.str() + ": the types differ or are not of 4 bytes");
-    require(window.shape() == x.shape(), kCopyInto.name, x.str() + " cannot be written into " + window.str() + ": the shapes differ");
+    require(window.shape() == x.shape(), kCopyInto.name,
+            x.str() + " cannot be written into " + window.str() + ": the shapes differ");
     return window.graph()
-        .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}),
-                  {{x.dtype(), {}, {}, window}})
+        .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}), {{x.dtype(), {}, {}, window}})
         .front();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shaders/embedding.h"
 #include "embedding.spv.h"
 #include "ops/support.h"
-#include "shaders/embedding.h"
 
 namespace vkf {
 
@@ -49,9 +49,13 @@ void lower(Lowering& l) {
     uint first = 0;
     const std::vector<ValueId> windows = l.chunks(table, 0);
     for (const ValueId window : windows) {
-        l.dispatch({{&kShader, {kLocalSize},
-                     windows.size() == 1 ? "" : "one of " + std::to_string(windows.size()) + " windows on a table beyond one binding"}},
-                   {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, encode, {first, all_rows});
+        l.dispatch({{&kShader,
+                     {kLocalSize},
+                     windows.size() == 1
+                         ? ""
+                         : "one of " + std::to_string(windows.size()) + " windows on a table beyond one binding"}},
+                   {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, encode,
+                   {first, all_rows});
         first += static_cast<uint>(l.info(window).shape[0].constant());
     }
 }
@@ -63,7 +67,8 @@ constexpr OpType kEmbedding{kName, lower};
 Value embedding(Value ids, Value table, float scale) {
     require_dtype(kName, ids, DType::i32);
     require_dtype(kName, table, DType::f32);
-    require(table.rank() == 2 && table.size(0).is_constant(), kName, table.str() + " must be (vocabulary, width) of fixed size");
+    require(table.rank() == 2 && table.size(0).is_constant(), kName,
+            table.str() + " must be (vocabulary, width) of fixed size");
     require_finite(kName, "scale", scale);
     Shape shape = ids.shape();
     require(shape.size() < kMaxRank, kName, ids.str() + " has too many dimensions");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shaders/matmul.h"
 #include "matmul.spv.h"
 #include "matmul_lanes4.spv.h"
 #include "matmul_lanes8.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
 #include "ops/support.h"
-#include "shaders/matmul.h"
 
 namespace vkf {
 
@@ -75,8 +75,9 @@ MatmulPush describe(const Operands& operands) noexcept {
 std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     std::uint64_t sizes[3] = {batch0, push.batch1, push.batch2};
     for (int inner = 2; inner >= 0; --inner) {
-        const bool follows = sizes[inner] == 1 || (push.b_batch[inner] == 0 && push.a_batch[inner] == push.m * push.a_row &&
-                                                   push.c_batch[inner] == push.m * push.c_row);
+        const bool follows =
+            sizes[inner] == 1 || (push.b_batch[inner] == 0 && push.a_batch[inner] == push.m * push.a_row &&
+                                  push.c_batch[inner] == push.m * push.c_row);
         if (!follows) {
             break;
         }
@@ -93,9 +94,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     const View& c = operands[kMatmulBindingC];
     const double outputs = static_cast<double>(c.elements());
     const double k = push.k;
-    command.cost(2.0 * outputs * k,
-                 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
-                        static_cast<double>(operands[kMatmulBindingB].elements())));
+    command.cost(2.0 * outputs * k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
+                                           static_cast<double>(operands[kMatmulBindingB].elements())));
     if (c.elements() == 0) {
         command.push(push);
         command.groups(0);
@@ -151,7 +151,8 @@ struct Choice {
     std::vector<Kernel> kernels;
     std::vector<uint> words;  // as encode() reads them
 
-    void add(const Shader& shader, std::vector<uint> constants, uint most_rows, uint rows, uint columns, std::string why) {
+    void add(const Shader& shader, std::vector<uint> constants, uint most_rows, uint rows, uint columns,
+             std::string why) {
         kernels.push_back({&shader, std::move(constants), std::move(why)});
         words.insert(words.end(), {most_rows, rows, columns});
     }
@@ -163,7 +164,8 @@ constexpr uint kSmallModelRows = 128;
 
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size is certain. The more rows
 /// a tile has, the fewer loads a product needs, and the longer its code takes to compile: the smaller ones serve small models.
-void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows) {
+void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
+                          std::int64_t most_rows) {
     const auto constants = [&](uint local, uint rows) {
         std::vector<uint> out{local, rows};
         out.insert(out.end(), form.begin(), form.end());
@@ -183,14 +185,15 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
 }
 
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding step.
-void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form, const MatmulParams& params,
-                    std::int64_t most_rows) {
+void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
+                    const MatmulParams& params, std::int64_t most_rows) {
     std::vector<uint> matvec{64, 4};
     matvec.insert(matvec.end(), form.begin(), form.end());
     matvec.resize(kMatmulSpecSplit + 1, 0);
     const uint split = params.transpose_b ? 32 : 1;
     matvec[kMatmulSpecSplit] = split;
-    choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split, "up to 4 rows: sums split over " + std::to_string(split) + " invocations");
+    choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
+               "up to 4 rows: sums split over " + std::to_string(split) + " invocations");
     if (most_rows <= kMatvecMaxRows) {
         return;
     }
@@ -246,13 +249,13 @@ void lower(Lowering& l) {
         } else {
             choose_for_gpu(choice, l.device(), form, params, most_rows);
         }
-        choice.kernels.front().why += std::string(f.a_vec ? "; vec4 a, " : "; scalar a, ") +
-                                      (f.b_load == kMatmulBVecK   ? "vec4 b along k"
-                                       : f.b_load == kMatmulBVecN ? "vec4 b along n"
-                                                                  : "scalar b");
+        choice.kernels.front().why +=
+            std::string(f.a_vec ? "; vec4 a, " : "; scalar a, ") + (f.b_load == kMatmulBVecK   ? "vec4 b along k"
+                                                                    : f.b_load == kMatmulBVecN ? "vec4 b along n"
+                                                                                               : "scalar b");
         l.dispatch(std::move(choice.kernels),
-                   {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::read_write}}, encode,
-                   std::move(choice.words));
+                   {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::read_write}},
+                   encode, std::move(choice.words));
     }
 }
 
@@ -268,8 +271,8 @@ Shape broadcast_batches(const Value& a, const Value& b) {
         const Dim x = i + 2 < s.size() ? s[s.size() - 3 - i] : Dim(1);
         const Dim y = i + 2 < t.size() ? t[t.size() - 3 - i] : Dim(1);
         require(x == y || x == Dim(1) || y == Dim(1), kName,
-                "batch dimensions of " + a.str() + " and " + b.str() + " do not broadcast: " + a.graph().str(x) + " against " +
-                    a.graph().str(y));
+                "batch dimensions of " + a.str() + " and " + b.str() + " do not broadcast: " + a.graph().str(x) +
+                    " against " + a.graph().str(y));
         out[rank - 1 - i] = x == Dim(1) ? y : x;
     }
     return out;
@@ -280,20 +283,22 @@ Shape broadcast_batches(const Value& a, const Value& b) {
 Value matmul(Value a, Value b, const MatmulOptions& o) {
     require_dtype(kName, a, DType::f32);
     require_dtype(kName, b, DType::f32);
-    require(a.rank() >= 2 && b.rank() >= 2, kName, a.str() + " and " + b.str() + " must both be matrices or batches of them");
+    require(a.rank() >= 2 && b.rank() >= 2, kName,
+            a.str() + " and " + b.str() + " must both be matrices or batches of them");
     require_finite(kName, "scale", o.scale);
     const Dim b_k = b.size(o.transpose_b ? -1 : -2);
     const Dim b_n = b.size(o.transpose_b ? -2 : -1);
     require(a.size(-1) == b_k, kName,
-            "inner sizes of " + a.str() + " and " + b.str() + (o.transpose_b ? " transposed" : "") + " differ: " +
-                a.graph().str(a.size(-1)) + " against " + a.graph().str(b_k));
+            "inner sizes of " + a.str() + " and " + b.str() + (o.transpose_b ? " transposed" : "") +
+                " differ: " + a.graph().str(a.size(-1)) + " against " + a.graph().str(b_k));
     Shape shape = broadcast_batches(a, b);
     shape.push_back(a.size(-2));
     shape.push_back(b_n);
     std::vector<Value> inputs{a, b};
     if (o.bias) {
         require_dtype(kName, o.bias, DType::f32);
-        require(o.bias.shape() == Shape{b_n}, kName, "bias " + o.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
+        require(o.bias.shape() == Shape{b_n}, kName,
+                "bias " + o.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
         inputs.push_back(o.bias);
     }
     std::vector<std::size_t> order;
@@ -305,8 +310,8 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
         }
         order.push_back(shape.size() - 1);
     }
-    return add_op(kMatmul, inputs, MatmulParams{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights}, shape,
-                  DType::f32, order);
+    return add_op(kMatmul, inputs, MatmulParams{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights},
+                  shape, DType::f32, order);
 }
 
 Value linear(Value x, Value weight, Value bias, Activation activation) {

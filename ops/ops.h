@@ -39,9 +39,9 @@ enum class Polarity : std::uint8_t {
 
 /// Which keys a query may see. Causal and window are parameters, never tensors.
 struct Mask {
-    Value keys = {};                       ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
+    Value keys = {};  ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
     Polarity polarity = Polarity::attend;
-    Value bias = {};                       ///< f32, added to the scaled score; broadcasts to (..., L, S)
+    Value bias = {};  ///< f32, added to the scaled score; broadcasts to (..., L, S)
     /// ALiBi (Press et al. 2022): f32 (H), or anything that broadcasts to (..., H, L, S); -slope |i - j| is added, where query
     /// row r stands at key r, or with Causal::bottom_right at key r + S - L.
     Value alibi_slopes = {};
@@ -59,10 +59,10 @@ VKF_API Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_po
 // --- products ----------------------------------------------------------------------------------------------------------
 
 struct MatmulOptions {
-    Value bias = {};                        ///< (N), added to every row
+    Value bias = {};  ///< (N), added to every row
     Activation activation = Activation::none;
-    float scale = 1.0f;                     ///< result = activation(scale * a b + bias)
-    bool transpose_b = false;               ///< b is (..., N, K), as torch.nn.Linear stores its weight
+    float scale = 1.0f;        ///< result = activation(scale * a b + bias)
+    bool transpose_b = false;  ///< b is (..., N, K), as torch.nn.Linear stores its weight
     /// a holds attention weights from softmax(): where one is masked, b's row is not looked at, whatever it holds.
     bool masked_weights = false;
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
@@ -114,8 +114,8 @@ struct BatchNormResult {
 
 /// torch.nn.BatchNorm1d in training: x (N, C) normalised by the batch's own mean and biased variance; the running statistics (C) move
 /// towards the batch's by `momentum`, the variance as its unbiased estimate.
-VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var, float momentum = 0.1f,
-                                         float eps = 1e-5f);
+VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var,
+                                         float momentum = 0.1f, float eps = 1e-5f);
 /// The same in evaluation: x (N, C) normalised by the running statistics.
 VKF_API Value batch_norm(Value x, Value weight, Value bias, Value running_mean, Value running_var, float eps = 1e-5f);
 
@@ -155,8 +155,8 @@ struct RopeScaling {
 struct Rope {
     double theta = 10000.0;
     RopeLayout layout = RopeLayout::interleaved;
-    std::int64_t rotary_dim = 0;      ///< leading dimensions that turn; 0: all. Even.
-    std::int64_t max_positions = 0;   ///< rows of the cos/sin table
+    std::int64_t rotary_dim = 0;     ///< leading dimensions that turn; 0: all. Even.
+    std::int64_t max_positions = 0;  ///< rows of the cos/sin table
     RopeScaling scaling = {};
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shaders/rope.h"
 #include "ops/support.h"
 #include "rope.spv.h"
-#include "shaders/rope.h"
 
 namespace vkf {
 
@@ -85,7 +85,9 @@ std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude
                 f = (1.0 - t) * f / s.factor + t * f;
             }
         } else if (s.kind == RopeScaling::Kind::yarn) {
-            const auto at = [&](double turns) { return width * std::log(original / (turns * kTwoPi)) / (2.0 * std::log(theta)); };
+            const auto at = [&](double turns) {
+                return width * std::log(original / (turns * kTwoPi)) / (2.0 * std::log(theta));
+            };
             const double low = std::max(std::floor(at(s.beta_fast)), 0.0);
             const double high = std::min(std::ceil(at(s.beta_slow)), width - 1.0);
             const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(high - low, 0.001), 0.0, 1.0);
@@ -106,7 +108,8 @@ Value add_rope(Value x, Value table, Value positions, const Rope& o) {
 
 Value table_for(Value x, const Rope& o) {
     require_dtype(kName, x, DType::f32);
-    require(x.rank() >= 2 && x.size(-1).is_constant(), kName, x.str() + " must be (..., tokens, head_dim) with a fixed head_dim");
+    require(x.rank() >= 2 && x.size(-1).is_constant(), kName,
+            x.str() + " must be (..., tokens, head_dim) with a fixed head_dim");
     const std::int64_t d = x.size(-1).constant();
     const std::int64_t r = rotary_dim(o, d);
     require(o.max_positions >= 1, kName, "max_positions = " + std::to_string(o.max_positions) + " is not positive");
@@ -120,7 +123,8 @@ std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
     const std::int64_t r = rotary_dim(o, head_dim);
     require(r >= 2 && r % 2 == 0 && r <= head_dim, kName,
             "rotary_dim = " + std::to_string(r) + " is not even and in 2.." + std::to_string(head_dim));
-    require(std::isfinite(o.theta) && o.theta > 0, kName, "theta = " + std::to_string(o.theta) + " is not finite and positive");
+    require(std::isfinite(o.theta) && o.theta > 0, kName,
+            "theta = " + std::to_string(o.theta) + " is not finite and positive");
     const RopeScaling& s = o.scaling;
     using Kind = RopeScaling::Kind;
     require(s.kind == Kind::none || (std::isfinite(s.factor) && s.factor > 0), kName,
@@ -155,7 +159,8 @@ Value rope_at(Value x, Value positions, const Rope& o) {
     const Value table = table_for(x, o);
     require_dtype(kName, positions, DType::i32);
     require(positions.shape() == Shape{x.size(-2)}, kName,
-            positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " + x.str());
+            positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " +
+                x.str());
     return add_rope(x, table, positions, o);
 }
 

@@ -63,13 +63,15 @@ void lower(Lowering& l) {
     const ValueId bias = params.bias != kSoftmaxNoBias ? l.input(params.mask ? 2 : 1) : scores;
     const RowGroup group = row_group(l.device(), l.max_of(l.info(scores).shape.back()));
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
-    Dispatch& d = l.dispatch({{&kShader,
-                               {group.local_size, group.lanes, mask_kind, params.bias, params.causal == Causal::none ? 0u : 1u,
-                                params.softcap == 0 ? 0u : 1u, params.output},
-                               why_rows(l.device(), group)}},
-                             {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}},
-                             encode, {group.local_size, group.lanes});
-    if (params.output == kSoftmaxWeights || params.output == kSoftmaxScores) {  // the others read scores again after writing
+    Dispatch& d = l.dispatch(
+        {{&kShader,
+          {group.local_size, group.lanes, mask_kind, params.bias, params.causal == Causal::none ? 0u : 1u,
+           params.softcap == 0 ? 0u : 1u, params.output},
+          why_rows(l.device(), group)}},
+        {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}}, encode,
+        {group.local_size, group.lanes});
+    if (params.output == kSoftmaxWeights ||
+        params.output == kSoftmaxScores) {  // the others read scores again after writing
         d.in_place_input = kSoftmaxBindingScores;
         d.in_place_output = kSoftmaxBindingWeights;
     }
@@ -83,9 +85,11 @@ constexpr OpType kHardMax{"hard_max", lower};
 void check_options(const Value& scores, const SoftmaxOptions& o) {
     require_dtype(kName, scores, DType::f32);
     require(scores.rank() >= 1, kName, scores.str() + " has no last dimension");
-    require(o.mask.causal == Causal::none || scores.rank() >= 2, kName, scores.str() + " has no queries for a causal mask");
+    require(o.mask.causal == Causal::none || scores.rank() >= 2, kName,
+            scores.str() + " has no queries for a causal mask");
     require_finite(kName, "scale", o.scale);
-    require(std::isfinite(o.softcap) && o.softcap >= 0, kName, "softcap = " + std::to_string(o.softcap) + " is not finite and >= 0");
+    require(std::isfinite(o.softcap) && o.softcap >= 0, kName,
+            "softcap = " + std::to_string(o.softcap) + " is not finite and >= 0");
     require(!std::isnan(o.mask.fill) && o.mask.fill < 0, kName,
             "mask fill = " + std::to_string(o.mask.fill) + " is neither -inf nor a finite negative number");
     require(o.mask.window >= 0 && (o.mask.window == 0 || o.mask.causal != Causal::none), kName,
@@ -123,7 +127,8 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     if (o.sinks) {
         biases.push_back({kSoftmaxSinks, fit("sinks", a_head_each(o.sinks), DType::f32, scores)});
     }
-    SoftmaxParams p{o.scale, o.softcap, o.mask.fill, o.mask.causal, o.mask.window, o.mask.polarity, false, kSoftmaxNoBias, kSoftmaxScores};
+    SoftmaxParams p{o.scale,         o.softcap, o.mask.fill,    o.mask.causal, o.mask.window,
+                    o.mask.polarity, false,     kSoftmaxNoBias, kSoftmaxScores};
     for (; biases.size() > 1; biases.erase(biases.begin())) {
         p.bias = biases.front().kind;
         scores = add_op(kBiasedScores, {scores, biases.front().tensor}, p, scores.shape());
@@ -149,9 +154,13 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
 
 }  // namespace
 
-Value softmax(Value scores, const SoftmaxOptions& options) { return add_softmax(kSoftmax, scores, options, kSoftmaxWeights); }
+Value softmax(Value scores, const SoftmaxOptions& options) {
+    return add_softmax(kSoftmax, scores, options, kSoftmaxWeights);
+}
 
-Value log_sum_exp(Value scores, const SoftmaxOptions& options) { return add_softmax(kLogSumExp, scores, options, kSoftmaxLogSumExp); }
+Value log_sum_exp(Value scores, const SoftmaxOptions& options) {
+    return add_softmax(kLogSumExp, scores, options, kSoftmaxLogSumExp);
+}
 
 Value hard_max(Value scores, const SoftmaxOptions& options) {
     require(!options.sinks, kHardMax.name, "sinks have no meaning here");

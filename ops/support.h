@@ -40,7 +40,8 @@ template <class Params>
 Value add_op(const OpType& op, std::vector<Value> inputs, Params p, const Shape& shape, DType dtype = DType::f32,
              std::vector<std::size_t> stored_order = {}) {
     Graph& g = inputs.front().graph();
-    return g.add_node(op, std::move(inputs), params(std::move(p)), {{dtype, shape, std::move(stored_order), {}}}).front();
+    return g.add_node(op, std::move(inputs), params(std::move(p)), {{dtype, shape, std::move(stored_order), {}}})
+        .front();
 }
 
 inline std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }

@@ -13,8 +13,8 @@ namespace vkf {
 enum class DeviceType : std::uint8_t { other, integrated, discrete, virtual_gpu, cpu };
 
 struct VKF_API Capabilities {
-    std::string name;            ///< VkPhysicalDeviceProperties::deviceName
-    std::string driver;          ///< driver name and version text where the driver tells, else the packed number
+    std::string name;    ///< VkPhysicalDeviceProperties::deviceName
+    std::string driver;  ///< driver name and version text where the driver tells, else the packed number
     DeviceType type = DeviceType::other;
     std::uint32_t api_version = 0;
     std::uint32_t vendor_id = 0, device_id = 0, driver_version = 0;
@@ -23,22 +23,23 @@ struct VKF_API Capabilities {
     std::uint32_t max_invocations = 128;
     std::array<std::uint32_t, 3> max_group_size = {128, 128, 64};
     std::array<std::uint32_t, 3> max_groups = {65535, 65535, 65535};
-    std::uint32_t shared_memory = 16384;        ///< bytes a work group
-    std::uint32_t push_constants = 128;         ///< bytes
-    std::uint32_t storage_buffers = 4;          ///< a stage
-    std::uint64_t storage_alignment = 256;      ///< of descriptor offsets, bytes
-    std::uint64_t storage_range = 128u << 20;   ///< of one descriptor, bytes
-    std::uint64_t max_allocation = 1u << 30;    ///< of one vkAllocateMemory, bytes
-    std::uint32_t subgroup_size = 0;            ///< as reported; a hint only (some drivers run at another)
-    std::uint32_t exact_subgroup_size = 0;      ///< the only size subgroups can have (smallest = largest); 0: they vary or it is not told
-    bool subgroup_shuffle = false;              ///< in compute
-    bool subgroup_arithmetic = false;           ///< in compute
-    bool storage_16bit = false;                 ///< float16_t in storage buffers
+    std::uint32_t shared_memory = 16384;       ///< bytes a work group
+    std::uint32_t push_constants = 128;        ///< bytes
+    std::uint32_t storage_buffers = 4;         ///< a stage
+    std::uint64_t storage_alignment = 256;     ///< of descriptor offsets, bytes
+    std::uint64_t storage_range = 128u << 20;  ///< of one descriptor, bytes
+    std::uint64_t max_allocation = 1u << 30;   ///< of one vkAllocateMemory, bytes
+    std::uint32_t subgroup_size = 0;           ///< as reported; a hint only (some drivers run at another)
+    std::uint32_t exact_subgroup_size =
+        0;  ///< the only size subgroups can have (smallest = largest); 0: they vary or it is not told
+    bool subgroup_shuffle = false;     ///< in compute
+    bool subgroup_arithmetic = false;  ///< in compute
+    bool storage_16bit = false;        ///< float16_t in storage buffers
     bool arithmetic_16bit = false;
     bool storage_8bit = false;
-    bool unified_memory = false;                ///< device-local memory is the host's memory: no staging needed
-    float timestamp_period = 0;                 ///< nanoseconds a tick; 0: no timestamps
-    bool minimum_profile = false;               ///< clamped by VKFORMER_PROFILE=minimum
+    bool unified_memory = false;   ///< device-local memory is the host's memory: no staging needed
+    float timestamp_period = 0;    ///< nanoseconds a tick; 0: no timestamps
+    bool minimum_profile = false;  ///< clamped by VKFORMER_PROFILE=minimum
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

@@ -109,11 +109,11 @@ Dim operator*(const Dim& a, const Dim& b) {
 }
 
 bool operator==(const Dim& a, const Dim& b) noexcept {
-    return a.constant_ == b.constant_ &&
-           std::equal(a.terms_.begin(), a.terms_.end(), b.terms_.begin(), b.terms_.end(),
-                      [](const Dim::Term& s, const Dim::Term& t) {
-                          return s.coefficient == t.coefficient && Dim::same_symbols(s, t);
-                      });
+    return a.constant_ == b.constant_ && std::equal(a.terms_.begin(), a.terms_.end(), b.terms_.begin(), b.terms_.end(),
+                                                    [](const Dim::Term& s, const Dim::Term& t) {
+                                                        return s.coefficient == t.coefficient &&
+                                                               Dim::same_symbols(s, t);
+                                                    });
 }
 
 bool Dim::divided_by(const Dim& divisor, Dim& out) const {

@@ -131,8 +131,8 @@ void Graph::check_new_name(const std::string& name, const char* what) const {
     for (const StorageInfo& s : storages_) {
         if (s.name == name && s.kind != StorageKind::intermediate) {
             throw Error(std::string(what) + " " + name + ": the graph already has " +
-                            (s.kind == StorageKind::input || s.kind == StorageKind::output ? "an " : "a ") + kind_name(s.kind) +
-                            " of that name",
+                            (s.kind == StorageKind::input || s.kind == StorageKind::output ? "an " : "a ") +
+                            kind_name(s.kind) + " of that name",
                         "Graph");
         }
     }
@@ -160,8 +160,8 @@ Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape,
         if (s.kind == kind && s.name == name) {  // the first value of a storage is the whole of it
             if (!(s.shape == shape) || s.dtype != dtype) {
                 throw Error(std::string(kind_name(kind)) + " " + name + " is " + str(s.shape) + " " +
-                                std::string(name_of(s.dtype)) + ", now " + str(shape) + " " + std::string(name_of(dtype)) +
-                                " is asked for",
+                                std::string(name_of(s.dtype)) + ", now " + str(shape) + " " +
+                                std::string(name_of(dtype)) + " is asked for",
                             "Graph");
             }
             return Value(*this, id);
@@ -192,7 +192,8 @@ Value Graph::add_constant(const std::string& name, const std::vector<std::int64_
     const Shape dims(shape.begin(), shape.end());
     check_shape(name, dims);
     if (elements(dims).constant() != static_cast<std::int64_t>(count)) {
-        throw Error("constant " + name + " " + str(dims) + " was given " + std::to_string(count) + " elements", "Graph");
+        throw Error("constant " + name + " " + str(dims) + " was given " + std::to_string(count) + " elements",
+                    "Graph");
     }
     for (ValueId id = 0; id < values_.size(); ++id) {  // equal tables are kept once
         const StorageInfo& s = storages_[values_[id].storage];
@@ -209,7 +210,8 @@ Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& 
     return add_constant(name, shape, DType::f32, std::as_bytes(data), data.size());
 }
 
-Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const std::int32_t> data) {
+Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape,
+                      std::span<const std::int32_t> data) {
     return add_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
 }
 
@@ -220,14 +222,15 @@ void Graph::output(const std::string& name, Value value) {
     }
     StorageInfo& storage = storages_[values_[value.id()].storage];
     if (storage.kind != StorageKind::intermediate) {
-        throw Error("output " + name + ": " + value.str() + " is already " + kind_name(storage.kind) + " " + storage.name +
-                        "; use contiguous() for a copy",
+        throw Error("output " + name + ": " + value.str() + " is already " + kind_name(storage.kind) + " " +
+                        storage.name + "; use contiguous() for a copy",
                     "Graph");
     }
     if (!is_contiguous(value) || !(values_[value.id()].offset == Dim(0)) ||
         !(elements(value.shape()) == elements(storage.shape))) {
-        throw Error("output " + name + ": " + value.str() + " is a view, not a whole tensor; use contiguous() for a copy",
-                    "Graph");
+        throw Error(
+            "output " + name + ": " + value.str() + " is a view, not a whole tensor; use contiguous() for a copy",
+            "Graph");
     }
     storage.kind = StorageKind::output;
     storage.name = name;

@@ -61,7 +61,7 @@ struct StorageInfo {
     StorageKind kind = StorageKind::intermediate;
     std::string name;
     DType dtype = DType::f32;
-    Shape shape;                                   ///< as stored, row-major
+    Shape shape;                                         ///< as stored, row-major
     std::shared_ptr<const std::vector<std::byte>> data;  ///< constants only
 };
 

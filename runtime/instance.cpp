@@ -14,7 +14,7 @@ PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
     if (given) {
         return reinterpret_cast<PFN_vkGetInstanceProcAddr>(given);
     }
-    static const SharedLibrary loader{
+    static const SharedLibrary loader {
 #if defined(_WIN32)
         "vulkan-1.dll"
 #elif defined(__APPLE__)
@@ -30,7 +30,8 @@ PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
     return reinterpret_cast<PFN_vkGetInstanceProcAddr>(symbol);
 }
 
-VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT,
+VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+                                          VkDebugUtilsMessageTypeFlagsEXT,
                                           const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) {
     auto* log = static_cast<MessageLog*>(user);
     const char* level = severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? "error: " : "warning: ";
@@ -75,7 +76,9 @@ InstanceCore::~InstanceCore() {
 
 std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool validation) {
     const PFN_vkGetInstanceProcAddr get = entry_point(given);
-    const auto global = [&]<class F>(F& function, const char* name) { function = reinterpret_cast<F>(get(nullptr, name)); };
+    const auto global = [&]<class F>(F& function, const char* name) {
+        function = reinterpret_cast<F>(get(nullptr, name));
+    };
     PFN_vkCreateInstance create = nullptr;
     PFN_vkEnumerateInstanceExtensionProperties extensions = nullptr;
     PFN_vkEnumerateInstanceLayerProperties layers = nullptr;
@@ -95,7 +98,7 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     std::vector<const char*> wanted;
     const auto has_extension = [&](const char* layer, const char* name) {
         for (const auto& e : enumerate<VkExtensionProperties>(
-                 [&](std::uint32_t* n, VkExtensionProperties* p) { return extensions(layer, n, p); })) {
+                 [&](std::uint32_t*n, VkExtensionProperties*p) { return extensions(layer, n, p); })) {
             if (std::strcmp(e.extensionName, name) == 0) {
                 return true;
             }
@@ -103,7 +106,8 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
         return false;
     };
     VkInstanceCreateFlags flags = 0;
-    if (has_extension(nullptr, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {  // layered drivers (MoltenVK) show up too
+    if (has_extension(nullptr,
+                      VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {  // layered drivers (MoltenVK) show up too
         wanted.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
         flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     }
@@ -112,11 +116,13 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     VkDebugUtilsMessengerCreateInfoEXT messenger = messenger_info(instance->log);
     if (validation) {
         bool found = false;
-        for (const auto& l : enumerate<VkLayerProperties>([&](std::uint32_t* n, VkLayerProperties* p) { return layers(n, p); })) {
+        for (const auto& l :
+             enumerate<VkLayerProperties>([&](std::uint32_t*n, VkLayerProperties*p) { return layers(n, p); })) {
             found = found || std::strcmp(l.layerName, kValidationLayer) == 0;
         }
         if (!found) {
-            throw Error(std::string("validation was asked for, but the layer ") + kValidationLayer + " is not installed");
+            throw Error(std::string("validation was asked for, but the layer ") + kValidationLayer +
+                        " is not installed");
         }
         wanted_layers.push_back(kValidationLayer);
         if (has_extension(kValidationLayer, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME)) {
@@ -129,7 +135,12 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
         wanted.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
         instance->debug_utils = true;
     }
-    const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "vkformer", 1, "vkformer", 1,
+    const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                nullptr,
+                                "vkformer",
+                                1,
+                                "vkformer",
+                                1,
                                 std::min<std::uint32_t>(api_version, VK_API_VERSION_1_3)};
     const VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
                                     validation ? &features : nullptr,

@@ -43,7 +43,8 @@ std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
     const std::uint64_t step = static_cast<std::uint64_t>(values_[id].strides[dim].constant()) * size_of(dtype(id));
     const std::int64_t fit = step == 0 ? 0 : static_cast<std::int64_t>(room / step);
     if (fit < 1 || !values_[id].shape[dim].is_constant()) {
-        throw Error("a tensor of " + std::to_string(bytes) + " bytes is larger than the " + std::to_string(device_.storage_range) +
+        throw Error("a tensor of " + std::to_string(bytes) + " bytes is larger than the " +
+                        std::to_string(device_.storage_range) +
                         " bytes one storage buffer may have on this device, and cannot be cut",
                     node_->label);
     }

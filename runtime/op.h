@@ -133,7 +133,7 @@ struct Dispatch {
     std::vector<Binding> bindings;
     Encode encode = nullptr;
     std::vector<std::uint32_t> words;
-    int in_place_input = -1;   ///< binding whose storage the binding in_place_output may take over, -1: none
+    int in_place_input = -1;  ///< binding whose storage the binding in_place_output may take over, -1: none
     int in_place_output = -1;
 };
 

@@ -18,7 +18,7 @@ namespace vkf {
 /// The part of a storage that a binding's descriptor covers.
 struct Window {
     StorageId storage = 0;
-    std::uint64_t base = 0;   ///< bytes from the storage's start; a multiple of the device's alignment
+    std::uint64_t base = 0;  ///< bytes from the storage's start; a multiple of the device's alignment
     std::uint64_t bytes = 0;
 };
 
@@ -30,13 +30,13 @@ struct PlannedDispatch {
 
 /// Bytes by kind, all symbols at their maxima.
 struct MemorySizes {
-    std::uint64_t weights = 0;    ///< of the tensors the graph names
+    std::uint64_t weights = 0;  ///< of the tensors the graph names
     std::uint64_t state = 0;
     std::uint64_t constants = 0;
-    std::uint64_t scratch = 0;    ///< the arena
+    std::uint64_t scratch = 0;  ///< the arena
     std::uint64_t inputs = 0;
     std::uint64_t outputs = 0;
-    std::uint64_t mirrors = 0;    ///< host-side copies of inputs and outputs; 0 where memory is unified
+    std::uint64_t mirrors = 0;  ///< host-side copies of inputs and outputs; 0 where memory is unified
 };
 
 struct Plan {
@@ -45,11 +45,11 @@ struct Plan {
     std::vector<ValueInfo> values;
     std::vector<NodeInfo> nodes;
     std::vector<Constraint> constraints;
-    std::vector<PlannedDispatch> dispatches;       ///< in the order they are recorded
+    std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::uint32_t steps = 0;
-    std::vector<std::uint64_t> storage_bytes;      ///< at the maxima
-    std::vector<std::uint64_t> arena_offset;       ///< of each intermediate storage; kNotInArena for others
-    std::vector<Interval> intervals;               ///< what the arena was planned from, after in-place merging
+    std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
+    std::vector<std::uint64_t> arena_offset;   ///< of each intermediate storage; kNotInArena for others
+    std::vector<Interval> intervals;           ///< what the arena was planned from, after in-place merging
     MemorySizes memory;
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};

@@ -28,12 +28,14 @@ bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const ch
     api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
     std::vector<VkExtensionProperties> list(count);
     api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, list.data());
-    return std::any_of(list.begin(), list.end(), [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
+    return std::any_of(list.begin(), list.end(),
+                       [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
 
 }  // namespace
 
-std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t* queue_family) {
+std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
+                                               std::uint32_t* queue_family) {
     VkPhysicalDeviceDriverProperties driver{};
     driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
     VkPhysicalDeviceMaintenance3Properties maintenance{};

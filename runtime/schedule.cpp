@@ -46,8 +46,9 @@ Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window) {
     while (oldest < count) {
         const std::uint32_t step = out.steps++;
         for (std::uint32_t i = oldest; i < std::min(count, oldest + window); ++i) {
-            const bool ready = step_of[i] == count && std::all_of(before[i].begin(), before[i].end(),
-                                                                  [&](std::uint32_t p) { return p == i || step_of[p] < step; });
+            const bool ready =
+                step_of[i] == count && std::all_of(before[i].begin(), before[i].end(),
+                                                   [&](std::uint32_t p) { return p == i || step_of[p] < step; });
             if (ready) {
                 step_of[i] = step;
                 out.order.push_back(i);

@@ -101,8 +101,9 @@ Value permute(Value x, const std::vector<std::size_t>& order) {
     std::vector<std::size_t> all(x.rank());
     std::iota(all.begin(), all.end(), std::size_t{0});
     if (sorted != all) {
-        throw Error("the order given is not a permutation of the " + std::to_string(x.rank()) + " dimensions of " + x.str(),
-                    "permute");
+        throw Error(
+            "the order given is not a permutation of the " + std::to_string(x.rank()) + " dimensions of " + x.str(),
+            "permute");
     }
     Shape shape, strides;
     for (const std::size_t i : order) {
@@ -124,9 +125,11 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     const std::size_t d = checked_dim("slice", x, dim);
     ValueInfo view = info(x);
     const Dim end = start + length;
-    const std::string what = "slice " + g.str(start) + ".." + g.str(end) + " of dimension " + std::to_string(d) + " of " + x.str();
+    const std::string what =
+        "slice " + g.str(start) + ".." + g.str(end) + " of dimension " + std::to_string(d) + " of " + x.str();
     if (end.is_constant() && view.shape[d].is_constant()) {
-        if (start.is_constant() && (start.constant() < 0 || length.constant() < 0 || end.constant() > view.shape[d].constant())) {
+        if (start.is_constant() &&
+            (start.constant() < 0 || length.constant() < 0 || end.constant() > view.shape[d].constant())) {
             throw Error(what + " lies outside it", "slice");
         }
     }
@@ -158,8 +161,8 @@ Value broadcast_to(Value x, const Shape& shape) {
         if (old.shape[i] == shape[lead + i]) {
             strides[lead + i] = old.strides[i];
         } else if (!(old.shape[i] == Dim(1))) {
-            throw Error(x.str() + " does not broadcast to " + g.str(shape) + ": dimension " + std::to_string(lead + i) + " is " +
-                            g.str(old.shape[i]) + " against " + g.str(shape[lead + i]),
+            throw Error(x.str() + " does not broadcast to " + g.str(shape) + ": dimension " + std::to_string(lead + i) +
+                            " is " + g.str(old.shape[i]) + " against " + g.str(shape[lead + i]),
                         "broadcast_to");
         }
     }
@@ -172,8 +175,8 @@ Value split_heads(Value x, std::int64_t heads) {
     }
     Dim head_dim;
     if (heads < 1 || !x.size(-1).divided_by(Dim(heads), head_dim)) {
-        throw Error("width " + x.graph().str(x.size(-1)) + " of " + x.str() + " does not divide into " + std::to_string(heads) +
-                        " heads",
+        throw Error("width " + x.graph().str(x.size(-1)) + " of " + x.str() + " does not divide into " +
+                        std::to_string(heads) + " heads",
                     "split_heads");
     }
     Shape shape = x.shape();
@@ -201,8 +204,9 @@ Shape broadcast_shapes(const char* op, const Value& a, const Value& b) {
         const Dim x = i < s.size() ? s[s.size() - 1 - i] : Dim(1);
         const Dim y = i < t.size() ? t[t.size() - 1 - i] : Dim(1);
         if (!(x == y) && !(x == Dim(1)) && !(y == Dim(1))) {
-            throw Error(a.str() + " and " + b.str() + " do not broadcast: dimension " + std::to_string(out.size() - 1 - i) +
-                            " is " + a.graph().str(x) + " against " + a.graph().str(y),
+            throw Error(a.str() + " and " + b.str() + " do not broadcast: dimension " +
+                            std::to_string(out.size() - 1 - i) + " is " + a.graph().str(x) + " against " +
+                            a.graph().str(y),
                         op);
         }
         out[out.size() - 1 - i] = x == Dim(1) ? y : x;

@@ -7,10 +7,10 @@ InstanceTable load_instance_table(PFN_vkGetInstanceProcAddr get, VkInstance inst
     InstanceTable table;
     table.vkGetInstanceProcAddr = get;
 #define VKF_LOAD_OPTIONAL(name) table.name = reinterpret_cast<PFN_##name>(get(instance, #name));
-#define VKF_LOAD(name)                                                 \
-    VKF_LOAD_OPTIONAL(name)                                            \
-    if (!table.name) {                                                 \
-        throw Error("the Vulkan instance has no function " #name);     \
+#define VKF_LOAD(name)                                             \
+    VKF_LOAD_OPTIONAL(name)                                        \
+    if (!table.name) {                                             \
+        throw Error("the Vulkan instance has no function " #name); \
     }
     VKF_INSTANCE_FUNCTIONS(VKF_LOAD)
     VKF_INSTANCE_FUNCTIONS_OPTIONAL(VKF_LOAD_OPTIONAL)
@@ -21,10 +21,10 @@ InstanceTable load_instance_table(PFN_vkGetInstanceProcAddr get, VkInstance inst
 
 DeviceTable load_device_table(const InstanceTable& instance, VkDevice device) {
     DeviceTable table;
-#define VKF_LOAD(name)                                                                               \
-    table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name));          \
-    if (!table.name) {                                                                               \
-        throw Error("the Vulkan device has no function " #name);                                     \
+#define VKF_LOAD(name)                                                                      \
+    table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name)); \
+    if (!table.name) {                                                                      \
+        throw Error("the Vulkan device has no function " #name);                            \
     }
     VKF_DEVICE_FUNCTIONS(VKF_LOAD)
 #undef VKF_LOAD

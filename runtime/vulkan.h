@@ -13,15 +13,15 @@
 namespace vkf {
 
 // Required functions. Optional ones may be null: they belong to extensions.
-#define VKF_INSTANCE_FUNCTIONS(X)              \
-    X(vkDestroyInstance)                       \
-    X(vkEnumeratePhysicalDevices)              \
-    X(vkGetPhysicalDeviceProperties2)          \
-    X(vkGetPhysicalDeviceFeatures2)            \
-    X(vkGetPhysicalDeviceMemoryProperties)     \
+#define VKF_INSTANCE_FUNCTIONS(X)               \
+    X(vkDestroyInstance)                        \
+    X(vkEnumeratePhysicalDevices)               \
+    X(vkGetPhysicalDeviceProperties2)           \
+    X(vkGetPhysicalDeviceFeatures2)             \
+    X(vkGetPhysicalDeviceMemoryProperties)      \
     X(vkGetPhysicalDeviceQueueFamilyProperties) \
-    X(vkEnumerateDeviceExtensionProperties)    \
-    X(vkCreateDevice)                          \
+    X(vkEnumerateDeviceExtensionProperties)     \
+    X(vkCreateDevice)                           \
     X(vkGetDeviceProcAddr)
 
 #define VKF_INSTANCE_FUNCTIONS_OPTIONAL(X) \
@@ -31,55 +31,55 @@ namespace vkf {
     X(vkCmdEndDebugUtilsLabelEXT)          \
     X(vkSetDebugUtilsObjectNameEXT)
 
-#define VKF_DEVICE_FUNCTIONS(X)        \
-    X(vkDestroyDevice)                 \
-    X(vkGetDeviceQueue)                \
-    X(vkQueueSubmit)                   \
-    X(vkDeviceWaitIdle)                \
-    X(vkAllocateMemory)                \
-    X(vkFreeMemory)                    \
-    X(vkMapMemory)                     \
-    X(vkUnmapMemory)                   \
-    X(vkCreateBuffer)                  \
-    X(vkDestroyBuffer)                 \
-    X(vkGetBufferMemoryRequirements)   \
-    X(vkBindBufferMemory)              \
-    X(vkCreateShaderModule)            \
-    X(vkDestroyShaderModule)           \
-    X(vkCreatePipelineCache)           \
-    X(vkDestroyPipelineCache)          \
-    X(vkGetPipelineCacheData)          \
-    X(vkCreateComputePipelines)        \
-    X(vkDestroyPipeline)               \
-    X(vkCreatePipelineLayout)          \
-    X(vkDestroyPipelineLayout)         \
-    X(vkCreateDescriptorSetLayout)     \
-    X(vkDestroyDescriptorSetLayout)    \
-    X(vkCreateDescriptorPool)          \
-    X(vkDestroyDescriptorPool)         \
-    X(vkAllocateDescriptorSets)        \
-    X(vkUpdateDescriptorSets)          \
-    X(vkCreateCommandPool)             \
-    X(vkDestroyCommandPool)            \
-    X(vkAllocateCommandBuffers)        \
-    X(vkFreeCommandBuffers)            \
-    X(vkBeginCommandBuffer)            \
-    X(vkEndCommandBuffer)              \
-    X(vkCmdBindPipeline)               \
-    X(vkCmdBindDescriptorSets)         \
-    X(vkCmdPushConstants)              \
-    X(vkCmdDispatch)                   \
-    X(vkCmdPipelineBarrier)            \
-    X(vkCmdCopyBuffer)                 \
-    X(vkCmdFillBuffer)                 \
-    X(vkCmdResetQueryPool)             \
-    X(vkCmdWriteTimestamp)             \
-    X(vkCreateQueryPool)               \
-    X(vkDestroyQueryPool)              \
-    X(vkGetQueryPoolResults)           \
-    X(vkCreateFence)                   \
-    X(vkDestroyFence)                  \
-    X(vkResetFences)                   \
+#define VKF_DEVICE_FUNCTIONS(X)      \
+    X(vkDestroyDevice)               \
+    X(vkGetDeviceQueue)              \
+    X(vkQueueSubmit)                 \
+    X(vkDeviceWaitIdle)              \
+    X(vkAllocateMemory)              \
+    X(vkFreeMemory)                  \
+    X(vkMapMemory)                   \
+    X(vkUnmapMemory)                 \
+    X(vkCreateBuffer)                \
+    X(vkDestroyBuffer)               \
+    X(vkGetBufferMemoryRequirements) \
+    X(vkBindBufferMemory)            \
+    X(vkCreateShaderModule)          \
+    X(vkDestroyShaderModule)         \
+    X(vkCreatePipelineCache)         \
+    X(vkDestroyPipelineCache)        \
+    X(vkGetPipelineCacheData)        \
+    X(vkCreateComputePipelines)      \
+    X(vkDestroyPipeline)             \
+    X(vkCreatePipelineLayout)        \
+    X(vkDestroyPipelineLayout)       \
+    X(vkCreateDescriptorSetLayout)   \
+    X(vkDestroyDescriptorSetLayout)  \
+    X(vkCreateDescriptorPool)        \
+    X(vkDestroyDescriptorPool)       \
+    X(vkAllocateDescriptorSets)      \
+    X(vkUpdateDescriptorSets)        \
+    X(vkCreateCommandPool)           \
+    X(vkDestroyCommandPool)          \
+    X(vkAllocateCommandBuffers)      \
+    X(vkFreeCommandBuffers)          \
+    X(vkBeginCommandBuffer)          \
+    X(vkEndCommandBuffer)            \
+    X(vkCmdBindPipeline)             \
+    X(vkCmdBindDescriptorSets)       \
+    X(vkCmdPushConstants)            \
+    X(vkCmdDispatch)                 \
+    X(vkCmdPipelineBarrier)          \
+    X(vkCmdCopyBuffer)               \
+    X(vkCmdFillBuffer)               \
+    X(vkCmdResetQueryPool)           \
+    X(vkCmdWriteTimestamp)           \
+    X(vkCreateQueryPool)             \
+    X(vkDestroyQueryPool)            \
+    X(vkGetQueryPoolResults)         \
+    X(vkCreateFence)                 \
+    X(vkDestroyFence)                \
+    X(vkResetFences)                 \
     X(vkWaitForFences)
 
 #define VKF_MEMBER(name) PFN_##name name = nullptr;

@@ -11,8 +11,8 @@ typedef struct VkPhysicalDevice_T* VkPhysicalDevice;
 typedef struct VkDevice_T* VkDevice;
 typedef struct VkQueue_T* VkQueue;
 typedef struct VkCommandBuffer_T* VkCommandBuffer;
-#if defined(__LP64__) || defined(_WIN64) || defined(__x86_64__) || defined(_M_X64) || defined(__aarch64__) || defined(_M_ARM64) || \
-    (defined(__riscv) && __riscv_xlen == 64) || defined(__powerpc64__)
+#if defined(__LP64__) || defined(_WIN64) || defined(__x86_64__) || defined(_M_X64) || defined(__aarch64__) || \
+    defined(_M_ARM64) || (defined(__riscv) && __riscv_xlen == 64) || defined(__powerpc64__)
 typedef struct VkBuffer_T* VkBuffer;
 #else
 typedef std::uint64_t VkBuffer;

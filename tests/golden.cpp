@@ -33,8 +33,9 @@ int main(int argc, char** argv) {
                 later += (later.empty() ? ", not yet: " : ", ") + name;
                 ++not_yet;
             }
-            std::printf("%s %s: worst error %.3g of the tolerance%s%s%s\n", verdict.good ? "passed" : "FAILED", c.name().c_str(),
-                        verdict.worst, verdict.detail.empty() ? "" : ": ", verdict.detail.c_str(), later.c_str());
+            std::printf("%s %s: worst error %.3g of the tolerance%s%s%s\n", verdict.good ? "passed" : "FAILED",
+                        c.name().c_str(), verdict.worst, verdict.detail.empty() ? "" : ": ", verdict.detail.c_str(),
+                        later.c_str());
             ++(verdict.good ? passed : failed);
         } catch (const vkf::test::NotYet& n) {
             std::printf("not yet %s: %s\n", argv[i], n.what.c_str());

@@ -57,7 +57,9 @@ double GoldenCase::number(const std::string& key) {
     return v.is_string() && v == "-inf" ? -std::numeric_limits<double>::infinity() : v.get<double>();
 }
 
-double GoldenCase::number_or(const std::string& key, double otherwise) { return config(key).is_null() ? otherwise : number(key); }
+double GoldenCase::number_or(const std::string& key, double otherwise) {
+    return config(key).is_null() ? otherwise : number(key);
+}
 
 const HostTensor& GoldenCase::tensor(const std::string& name) {
     used_tensors_.insert(name);
@@ -69,14 +71,19 @@ Shape GoldenCase::shape(const std::string& name) const {
     return Shape(t.shape.begin(), t.shape.end());
 }
 
-Value GoldenCase::input(Graph& graph, const std::string& name) { return graph.input(name, shape("in." + name), tensor("in." + name).dtype); }
+Value GoldenCase::input(Graph& graph, const std::string& name) {
+    return graph.input(name, shape("in." + name), tensor("in." + name).dtype);
+}
 
 std::vector<float> GoldenCase::floats(const std::string& name) { return elements_of<float>(tensor(name), DType::f32); }
-std::vector<std::int32_t> GoldenCase::integers(const std::string& name) { return elements_of<std::int32_t>(tensor(name), DType::i32); }
+std::vector<std::int32_t> GoldenCase::integers(const std::string& name) {
+    return elements_of<std::int32_t>(tensor(name), DType::i32);
+}
 
 void GoldenCase::output(Graph& graph, const std::string& name, Value value) {
     const StorageInfo& storage = graph.storages()[graph.values()[value.id()].storage];
-    const bool direct = storage.kind == StorageKind::intermediate && is_contiguous(value) && elements(value.shape()) == elements(storage.shape);
+    const bool direct = storage.kind == StorageKind::intermediate && is_contiguous(value) &&
+                        elements(value.shape()) == elements(storage.shape);
     graph.output(name, direct ? value : contiguous(value));
 }
 
@@ -131,7 +138,8 @@ GoldenCase::Verdict GoldenCase::compare() {
         verdict.detail += (verdict.detail.empty() ? "" : "; ") + what;
     };
     const auto& meta = file_.metadata();
-    const nlohmann::json own = meta.contains("tolerances") ? nlohmann::json::parse(meta.at("tolerances")) : nlohmann::json::object();
+    const nlohmann::json own =
+        meta.contains("tolerances") ? nlohmann::json::parse(meta.at("tolerances")) : nlohmann::json::object();
     for (const HostTensor& t : file_.tensors()) {
         if (!t.name.starts_with("out.")) {
             if (!used_tensors_.contains(t.name)) {
@@ -169,7 +177,8 @@ GoldenCase::Verdict GoldenCase::compare() {
             wrong += !(error <= 1.0) ? 1 : 0;
         }
         if (wrong != 0) {
-            fail(std::to_string(wrong) + " of " + std::to_string(want.size()) + " elements of " + name + " are outside the tolerance");
+            fail(std::to_string(wrong) + " of " + std::to_string(want.size()) + " elements of " + name +
+                 " are outside the tolerance");
         }
     }
     for (const auto& [key, value] : config_.items()) {

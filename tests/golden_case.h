@@ -27,16 +27,16 @@ public:
 
     // the configuration; each key asked for counts as known
     const nlohmann::json& config(const std::string& key);
-    bool flag(const std::string& key);                       ///< false when absent or null
+    bool flag(const std::string& key);  ///< false when absent or null
     std::int64_t integer(const std::string& key);
-    double number(const std::string& key);                   ///< "-inf" is minus infinity
+    double number(const std::string& key);                       ///< "-inf" is minus infinity
     double number_or(const std::string& key, double otherwise);  ///< when absent or null
     std::string text(const std::string& key);
 
     // tensors; each asked for counts as known
     bool has_input(const std::string& name) const { return file_.find("in." + name) != nullptr; }
     bool has_param(const std::string& name) const { return file_.find("param." + name) != nullptr; }
-    Shape shape(const std::string& name) const;              ///< of "in.x" or "param.w"
+    Shape shape(const std::string& name) const;  ///< of "in.x" or "param.w"
     /// An input of the graph with the file's shape and type.
     Value input(Graph& graph, const std::string& name);
     /// An empty Value when the file has none.
@@ -58,8 +58,8 @@ public:
 
     struct Verdict {
         bool good = true;
-        double worst = 0;      ///< error over tolerance
-        std::string detail;    ///< what is wrong
+        double worst = 0;    ///< error over tolerance
+        std::string detail;  ///< what is wrong
         std::vector<std::string> not_yet;
     };
     /// Compares every out.* of the file, and complains of keys and tensors nobody asked for.

@@ -81,7 +81,8 @@ RopeScaling scaling_of(const nlohmann::json& s) {
         return out;
     }
     using Kind = RopeScaling::Kind;
-    const std::map<std::string, Kind> kinds{{"linear", Kind::linear}, {"ntk", Kind::ntk}, {"llama3", Kind::llama3}, {"yarn", Kind::yarn}};
+    const std::map<std::string, Kind> kinds{
+        {"linear", Kind::linear}, {"ntk", Kind::ntk}, {"llama3", Kind::llama3}, {"yarn", Kind::yarn}};
     for (const auto& [key, value] : s.items()) {
         if (key == "type") {
             if (!kinds.contains(value)) {
@@ -120,7 +121,8 @@ void sdpa_case(const Device& device, GoldenCase& c) {
     const Value mask = c.input_if(g, "attn_mask");
     (mask && mask.dtype() == DType::i32 ? o.mask.keys : o.mask.bias) = mask;
     if (c.flag("is_causal")) {
-        const bool bottom_right = !c.config("causal_alignment").is_null() && c.text("causal_alignment") == "bottom_right";
+        const bool bottom_right =
+            !c.config("causal_alignment").is_null() && c.text("causal_alignment") == "bottom_right";
         o.mask.causal = bottom_right ? Causal::bottom_right : Causal::top_left;
     }
     o.mask.window = static_cast<std::int64_t>(c.number_or("window", 0));
@@ -151,7 +153,8 @@ void torch_mha_case(const Device& device, GoldenCase& c) {
     }
     o.attn_mask = c.input_if(g, "attn_mask");
     o.key_padding_mask = c.input_if(g, "key_padding_mask");
-    const AttentionResult a = torch::multihead_attention(c.input(g, "query"), c.input(g, "key"), c.input(g, "value"), o);
+    const AttentionResult a =
+        torch::multihead_attention(c.input(g, "query"), c.input(g, "key"), c.input(g, "value"), o);
     c.output(g, "y", a.y);
     c.output(g, "weights", a.weights);
     c.run(device, g);
@@ -206,7 +209,8 @@ void cached_attention_case(const Device& device, GoldenCase& c) {
     std::vector<float> y(x.size());
     for (std::int64_t at = 0; at < all;) {
         const std::int64_t count = at == 0 ? prefill : 1;
-        const auto copy_rows = [&](auto from, auto to, std::int64_t from_rows, std::int64_t to_rows, std::int64_t from_at, std::int64_t to_at) {
+        const auto copy_rows = [&](auto from, auto to, std::int64_t from_rows, std::int64_t to_rows,
+                                   std::int64_t from_at, std::int64_t to_at) {
             for (std::int64_t b = 0; b < batch; ++b) {
                 std::copy_n(from + (b * from_rows + from_at) * dim, count * dim, to + (b * to_rows + to_at) * dim);
             }
@@ -326,8 +330,9 @@ torch::TransformerLayerOptions layer_options(GoldenCase& c) {
 void encoder_layer_case(const Device& device, GoldenCase& c) {
     Graph g;
     const Value src = c.input(g, "src");
-    c.output(g, "y", torch::transformer_encoder_layer(src, layer_options(c), c.input_if(g, "src_mask"),
-                                                      c.input_if(g, "src_key_padding_mask")));
+    c.output(g, "y",
+             torch::transformer_encoder_layer(src, layer_options(c), c.input_if(g, "src_mask"),
+                                              c.input_if(g, "src_key_padding_mask")));
     c.run(device, g);
 }
 
@@ -345,8 +350,8 @@ void decoder_layer_case(const Device& device, GoldenCase& c) {
 }
 
 /// 1 where the token is padding.
-Value padding_of(Graph& g, const std::string& name, const std::vector<std::int32_t>& tokens, const std::vector<std::int64_t>& shape,
-                 std::int32_t pad) {
+Value padding_of(Graph& g, const std::string& name, const std::vector<std::int32_t>& tokens,
+                 const std::vector<std::int64_t>& shape, std::int32_t pad) {
     std::vector<std::int32_t> mask;
     for (const std::int32_t t : tokens) {
         mask.push_back(t == pad ? 1 : 0);
@@ -374,14 +379,18 @@ void transformer_case(const Device& device, GoldenCase& c) {
     const std::int64_t source = src.size(1).constant();
     const std::int64_t target = tgt.size(1).constant();
     const Value source_padding = padding_of(g, "source_padding", c.integers("in.src"), {batch, source}, pad);
-    const Value target_padding = slice(padding_of(g, "target_padding", c.integers("in.tgt"), {batch, target}, pad), 1, 0, target - 1);
+    const Value target_padding =
+        slice(padding_of(g, "target_padding", c.integers("in.tgt"), {batch, target}, pad), 1, 0, target - 1);
     torch::DecoderInputs in;
-    in.memory = transformer_encoder(embed_tokens(src, "src_embed.weight", config.source_vocabulary, config, source), source_padding, config);
+    in.memory = transformer_encoder(embed_tokens(src, "src_embed.weight", config.source_vocabulary, config, source),
+                                    source_padding, config);
     in.tgt_key_padding_mask = target_padding;
     in.memory_key_padding_mask = source_padding;
     in.tgt_is_causal = true;
-    const Value embedded = embed_tokens(slice(tgt, 1, 0, target - 1), "tgt_embed.weight", config.target_vocabulary, config, target);
-    const DecoderStack stack = transformer_decoder(embedded, config, std::vector(static_cast<std::size_t>(config.num_decoder_layers), in));
+    const Value embedded =
+        embed_tokens(slice(tgt, 1, 0, target - 1), "tgt_embed.weight", config.target_vocabulary, config, target);
+    const DecoderStack stack =
+        transformer_decoder(embedded, config, std::vector(static_cast<std::size_t>(config.num_decoder_layers), in));
     const Value logits = linear_layer(stack.y, "generator", config.target_vocabulary);
     c.output(g, "logits", logits);
     c.output(g, "loss", cross_entropy(logits, slice(tgt, 1, 1, target - 1), {.ignore_index = pad}));

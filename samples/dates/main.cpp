@@ -103,7 +103,8 @@ int rewrite(const Options& options) {
     const auto start = Clock::now();
     const vkf::Device device = vkf::Device::create({.select = options.device});
     const vkf::Capabilities& caps = device.capabilities();
-    std::printf("device: %s, %s%s\n", caps.name.c_str(), caps.driver.c_str(), caps.minimum_profile ? ", minimum profile" : "");
+    std::printf("device: %s, %s%s\n", caps.name.c_str(), caps.driver.c_str(),
+                caps.minimum_profile ? ", minimum profile" : "");
     Dates dates(device, options.model, options.batch);
     const std::vector<vkf::Decoded> first = dates.answer({options.dates.front()});
     std::printf("first answer after %.0f ms (device, weights, kernels, and the date)\n", milliseconds_since(start));
@@ -116,7 +117,8 @@ int rewrite(const Options& options) {
         std::printf("  %-32s -> %s\n", options.dates[i].c_str(), dates.vocabulary().decode(answers[i].tokens).c_str());
         tokens += answers[i].tokens.size();
     }
-    std::printf("%.2f ms per date, %.0f tokens/s\n", ms / static_cast<double>(answers.size()), static_cast<double>(tokens) / ms * 1e3);
+    std::printf("%.2f ms per date, %.0f tokens/s\n", ms / static_cast<double>(answers.size()),
+                static_cast<double>(tokens) / ms * 1e3);
     draw(options.picture, dates, options.dates.front(), answers.front());
     std::printf("cross-attention drawn to %s\n", fs::absolute(options.picture).string().c_str());
     if (options.explain) {
