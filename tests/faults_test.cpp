@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that fail: each is an error, nothing leaks, and whoever tries again succeeds; a lost device stays lost and can be
+// destroyed. The real driver does not hear of the failing calls, so validation would complain of our lies: it is off.
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "ops/ops.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+/// Device, weights, a program with a constant and a state, and two runs of it. Kernels that compile quickly.
+void whole_life(const fake::Vulkan& vulkan, const std::function<void(const std::function<void()>&)>& attempt) {
+    std::optional<Device> device;
+    attempt([&] {
+        device =
+            Device::create({.minimum_profile = true, .staging_bytes = 1000, .get_instance_proc_addr = vulkan.entry()});
+    });
+    REQUIRE(device);
+    const std::vector<float> ones(300, 1.0f);
+    Weights weights;
+    attempt([&] {
+        weights = device->load(std::vector{HostTensor{"w", DType::f32, {300}, std::as_bytes(std::span(ones))}});
+    });
+    Graph g;
+    const Value sum = g.input("x", {300}) + g.weight("w", {300});
+    g.output("y", mul(copy_into(g.state("cache", {300}), sum), g.constant("half", {1}, std::vector<float>{0.5f})));
+    std::optional<Program> program;
+    attempt([&] { program = device->compile(g, weights, {.profile = true}); });
+    REQUIRE(program);
+    attempt([&] { program->allocate(); });
+    attempt([&] { program->upload("x", ones); });
+    for (int i = 0; i < 2; ++i) {
+        attempt([&] { program->run(); });
+        CHECK(program->download("y") == ones);
+    }
+}
+
+}  // namespace
+
+TEST_SUITE("faults") {
+    TEST_CASE("faults: each call that fails is an error, nothing leaks, and the next attempt succeeds") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        using Fail = std::function<void(fake::Vulkan&, std::uint64_t)>;
+        using Count = std::function<std::uint64_t(fake::Vulkan&)>;
+        struct Fault {
+            const char* function;
+            Fail fail;
+            Count count;
+        };
+#define FAULT(function, result)                                                                                       \
+    Fault {                                                                                                           \
+#function, [](fake::Vulkan & v,                                                                               \
+                      std::uint64_t nth) { v.function.fail(result, nth); }, [](fake::Vulkan &                         \
+                                                                               v) { return v.function.calls.load(); } \
+    }
+        const Fault faults[] = {
+            FAULT(vkCreateInstance, VK_ERROR_INITIALIZATION_FAILED),
+            FAULT(vkEnumeratePhysicalDevices, VK_ERROR_INITIALIZATION_FAILED),
+            FAULT(vkCreateDevice, VK_ERROR_FEATURE_NOT_PRESENT),
+            FAULT(vkCreateBuffer, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkAllocateMemory, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkBindBufferMemory, VK_ERROR_OUT_OF_HOST_MEMORY),
+            FAULT(vkMapMemory, VK_ERROR_MEMORY_MAP_FAILED),
+            FAULT(vkCreateShaderModule, VK_ERROR_OUT_OF_HOST_MEMORY),
+            FAULT(vkCreateDescriptorSetLayout, VK_ERROR_OUT_OF_HOST_MEMORY),
+            FAULT(vkCreatePipelineLayout, VK_ERROR_OUT_OF_HOST_MEMORY),
+            FAULT(vkCreateComputePipelines, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkCreateDescriptorPool, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkAllocateDescriptorSets, VK_ERROR_OUT_OF_POOL_MEMORY),
+            FAULT(vkCreateCommandPool, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkAllocateCommandBuffers, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkBeginCommandBuffer, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkEndCommandBuffer, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkCreateQueryPool, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkGetQueryPoolResults, VK_ERROR_OUT_OF_HOST_MEMORY),
+            FAULT(vkCreateFence, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkResetFences, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkQueueSubmit, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkWaitForFences, VK_ERROR_OUT_OF_HOST_MEMORY),
+        };
+#undef FAULT
+        for (const Fault& fault : faults) {
+            CAPTURE(fault.function);
+            std::uint64_t calls = 0;  // of the function in a life without faults
+            for (int attempt = 0; attempt <= 4; ++attempt) {
+                const std::uint64_t nth = attempt < 4 ? static_cast<std::uint64_t>(attempt) : calls;
+                if (attempt > 0 && nth > calls) {
+                    continue;
+                }
+                CAPTURE(nth);
+                fake::Vulkan vulkan;
+                if (nth > 0) {
+                    fault.fail(vulkan, nth);
+                }
+                int errors = 0;
+                whole_life(vulkan, [&](const std::function<void()>& step) {
+                    const std::string said = message_of(step);
+                    if (!said.empty()) {
+                        ++errors;
+                        CHECK(contains(said, "VK_ERROR"));
+                        step();
+                    }
+                });
+                CHECK(errors == (nth > 0 ? 1 : 0));
+                CHECK(vulkan.live_objects() == 0);
+                CHECK(vulkan.allocated_bytes() == 0);
+                calls = nth == 0 ? fault.count(vulkan) : calls;
+            }
+        }
+    }
+
+    TEST_CASE("faults: out of memory says what was asked and what there was") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        vulkan.vkAllocateMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
+        try {
+            SmallModel::load(device);
+            FAIL("it was loaded");
+        } catch (const Error& e) {
+            CHECK(e.result() == VK_ERROR_OUT_OF_DEVICE_MEMORY);
+            CHECK(contains(e.what(), "bytes for weights were asked; the heap has "));
+            CHECK(contains(e.what(), "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
+        }
+        Graph g;
+        SmallModel::describe(g, 4);
+        Program program = device.compile(g, SmallModel::load(device));
+        CHECK(SmallModel::check(program, 4) == "");
+    }
+
+    TEST_CASE("faults: a lost device stays lost, and is destroyed in peace") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        for (const std::string where : {"submit", "wait", "upload", "pipelines"}) {
+            CAPTURE(where);
+            fake::Vulkan vulkan;
+            {
+                const Device device =
+                    Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});
+                const Weights weights = SmallModel::load(device);
+                Graph g;
+                SmallModel::describe(g, 4);
+                Program program = device.compile(g, weights);
+                CHECK(SmallModel::check(program, 4) == "");
+                Graph other;
+                other.output("y", layer_norm(other.input("x", {3, 4}), {}, {}));
+                if (where == "wait") {
+                    vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST);
+                } else if (where == "pipelines") {
+                    vulkan.vkCreateComputePipelines.fail(VK_ERROR_DEVICE_LOST);
+                } else {
+                    vulkan.vkQueueSubmit.fail(VK_ERROR_DEVICE_LOST);
+                }
+                try {
+                    if (where == "upload") {
+                        SmallModel::load(device);
+                    } else if (where == "pipelines") {
+                        device.compile(other);
+                    } else {
+                        program.run();
+                    }
+                    FAIL("nothing was thrown");
+                } catch (const Error& e) {
+                    CHECK(e.result() == VK_ERROR_DEVICE_LOST);
+                    CHECK(contains(e.what(), "VK_ERROR_DEVICE_LOST"));
+                }
+                const std::uint64_t submitted = vulkan.vkQueueSubmit.calls;
+                for (const std::string& said :
+                     {message_of([&] { program.run(); }), message_of([&] { SmallModel::load(device); }),
+                      message_of([&] { device.compile(other); }),
+                      message_of([&] { device.make_state({&other}).clear(); })}) {
+                    if (!said.empty()) {
+                        CHECK(contains(said, "was lost; make a new Device"));
+                    }
+                }
+                CHECK(message_of([&] { program.run(); }) != "");
+                CHECK(message_of([&] { device.compile(other); }) != "");
+                CHECK(vulkan.vkQueueSubmit.calls == submitted);
+                CHECK(program.download("y").size() == 4 * SmallModel::kWidth);  // of the run before
+            }
+            CHECK(vulkan.live_objects() == 0);
+        }
+    }
+
+    TEST_CASE("faults: a submission that fails half-way leaves nothing pending") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::create({.submit_budget = 1, .get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            SmallModel::describe(g, 8);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 8) == "");
+            const std::size_t submissions = program.submissions();
+            REQUIRE(submissions > 2);
+            for (std::size_t nth = 1; nth <= submissions; ++nth) {
+                vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY, nth);
+                const std::uint64_t waits = vulkan.vkDeviceWaitIdle.calls;
+                CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit gave VK_ERROR_OUT_OF_HOST_MEMORY"));
+                CHECK(vulkan.vkDeviceWaitIdle.calls == waits + 1);
+                CHECK(SmallModel::check(program, 8) == "");
+            }
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+}
+
+}  // namespace vkf::test

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors that outlive a run: a cache that is filled step by step, and shared by programs.
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "ops/ops.h"
+#include "tests/device.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+constexpr std::int64_t kCapacity = 8;
+constexpr std::int64_t kWidth = 3;
+
+/// Writes "x" (tokens, kWidth) behind the `cached` rows of the cache and gives all rows so far, doubled, as "y".
+void describe_append(Graph& g) {
+    const Dim tokens = g.symbol("tokens", kCapacity);
+    const Dim cached = g.symbol("cached", kCapacity);
+    const Value cache = g.state("cache", {kCapacity, kWidth});
+    copy_into(slice(cache, 0, cached, tokens), g.input("x", {tokens, kWidth}));
+    g.output("y", scale(slice(cache, 0, 0, cached + tokens), 2.0f));
+}
+
+std::vector<float> rows(std::int64_t first, std::int64_t count, float factor = 1) {
+    std::vector<float> out(static_cast<std::size_t>(count * kWidth));
+    std::iota(out.begin(), out.end(), static_cast<float>(first * kWidth));
+    for (float& x : out) {
+        x *= factor;
+    }
+    return out;
+}
+
+std::vector<float> append(Program& program, std::int64_t cached, std::int64_t tokens) {
+    program.set("cached", cached);
+    program.set("tokens", tokens);
+    program.upload("x", rows(cached, tokens));
+    program.run();
+    return program.download("y");
+}
+
+}  // namespace
+
+TEST_SUITE("state") {
+    TEST_CASE("state: it outlives a run, and the slice moves with the sizes") {
+        Graph g;
+        describe_append(g);
+        Program program = device().compile(g);
+        CHECK(append(program, 0, 3) == rows(0, 3, 2));
+        CHECK(append(program, 3, 1) == rows(0, 4, 2));
+        CHECK(append(program, 4, 4) == rows(0, 8, 2));
+        CHECK(append(program, 7, 1) == rows(0, 8, 2));
+    }
+
+    TEST_CASE("state: a slice beyond the capacity is an error at the run, and the next run is none the worse") {
+        Graph g;
+        describe_append(g);
+        Program program = device().compile(g, {}, {.name = "step"});
+        CHECK(append(program, 0, 5) == rows(0, 5, 2));
+        const std::string said = message_of([&] { append(program, 5, 4); });
+        CAPTURE(said);
+        CHECK(contains(said, "step"));
+        CHECK(contains(said, "9 is more than 8"));
+        CHECK(append(program, 5, 3) == rows(0, 8, 2));
+    }
+
+    TEST_CASE("state: two programs share one, and clear() empties it") {
+        Graph prompt;
+        describe_append(prompt);
+        Graph step;
+        const Dim cached = step.symbol("cached", kCapacity - 1);
+        const Value cache = step.state("cache", {kCapacity, kWidth});
+        copy_into(slice(cache, 0, cached, 1), step.input("x", {1, kWidth}));
+        step.output("all", contiguous(cache));
+        State state = device().make_state({&prompt, &step});
+        CHECK(state.find("cache") != nullptr);
+        CHECK(state.find("other") == nullptr);
+        CHECK(state.bytes() >= kCapacity * kWidth * sizeof(float));
+        Program first = device().compile(prompt, {}, {.state = state});
+        Program second = device().compile(step, {}, {.state = state});
+        CHECK(append(first, 0, 2) == rows(0, 2, 2));
+        second.set("cached", 2);
+        second.upload("x", rows(2, 1));
+        second.run();
+        std::vector<float> want = rows(0, 3);
+        want.resize(kCapacity * kWidth, 0.0f);
+        CHECK(second.download("all") == want);
+        CHECK(append(first, 3, 2) == rows(0, 5, 2));
+
+        Program own = device().compile(step);  // with a state of its own
+        own.set("cached", 0);
+        own.upload("x", rows(9, 1));
+        own.run();
+        want = rows(9, 1);
+        want.resize(kCapacity * kWidth, 0.0f);
+        CHECK(own.download("all") == want);
+
+        state.clear();
+        second.set("cached", 0);
+        second.run();
+        want = rows(2, 1);
+        want.resize(kCapacity * kWidth, 0.0f);
+        CHECK(second.download("all") == want);
+    }
+
+    TEST_CASE("state: one that does not fit is named") {
+        Graph g;
+        describe_append(g);
+        Graph wider;
+        wider.output("y", contiguous(wider.state("cache", {kCapacity, kWidth + 1})));
+        Graph none;
+        none.output("y", contiguous(none.state("other", {2})));
+        CHECK(contains(message_of([&] {
+                           device().make_state({&g, &wider});
+                       }),
+                       "state cache: two graphs name it with different"));
+        CHECK(message_of([&] { device().compile(g, {}, {.state = device().make_state({&wider})}); }) ==
+              "state cache: is (8, 4) F32, the graph wants (8, 3) F32");
+        CHECK(message_of([&] { device().compile(g, {}, {.state = device().make_state({&none})}); }) ==
+              "state cache: is missing; the graph wants it as (8, 3)");
+        Device other = Device::create();
+        CHECK(contains(message_of([&] { device().compile(g, {}, {.state = other.make_state({&g})}); }),
+                       "of another device"));
+        CHECK(last_words(std::move(other)) == "");
+    }
+}
+
+}  // namespace vkf::test
