@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures vkformer on a Vulkan device, beside another library where asked.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <regex>
+
+#include "benches.h"
+
+namespace {
+
+struct Options {
+    std::string device;
+    std::string filter;
+    std::filesystem::path json;
+    double seconds = 2;
+    bool peers = false;
+    bool list = false;
+    bool first_result = false;
+};
+
+std::vector<Bench> all_benches() {
+    std::vector<Bench> all = op_benches();
+    for (const auto& more : {runtime_benches(), start_benches()}) {
+        all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+}
+
+/// For dates_cold_start: the peer's way from nothing to one small product, as a process of its own.
+int first_result_of_peer(const Options& options) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto peer = make_peer(options.device, 0);
+    const OpCase op{"matmul_f32_512", OpKind::linear, 512, 512, 512};
+    OpData data;
+    data.x.assign(512 * 512, 1.0f);
+    data.weight = data.x;
+    const auto product = peer->prepare(op, data);
+    product->run();
+    const bool right = product->result().front() == 512.0f;
+    std::printf("first result after %.1f ms\n",
+                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    return right ? 0 : 1;
+}
+
+std::size_t index_of(const std::string& device) {
+    const std::vector<vkf::Capabilities> all = vkf::Device::list();
+    const auto at = std::find_if(all.begin(), all.end(), [&](const vkf::Capabilities& c) { return c.name == device; });
+    return static_cast<std::size_t>(at - all.begin());
+}
+
+int run(const Options& options) {
+    const std::regex filter(options.filter, std::regex::ECMAScript);
+    std::vector<Bench> benches = all_benches();
+    std::erase_if(benches, [&](const Bench& b) { return !std::regex_search(b.name, filter); });
+    if (options.list) {
+        for (const Bench& b : benches) {
+            std::printf("%s\n", b.name.c_str());
+        }
+        return 0;
+    }
+    if (benches.empty()) {
+        throw std::runtime_error("no benchmark's name matches " + options.filter + "; --list prints them");
+    }
+    Settings settings{vkf::Device::create({.select = options.device}), options.device, options.seconds, nullptr, 0};
+    const vkf::Capabilities& device = settings.device.capabilities();
+    if (device.timestamp_period == 0) {
+        throw std::runtime_error(device.name + " has no timestamps");
+    }
+    std::printf("device: %s, %s%s\n", device.name.c_str(), device.driver.c_str(),
+                device.minimum_profile ? ", minimum profile" : "");
+    std::unique_ptr<Peer> peer;
+    if (options.peers) {
+        peer = make_peer(device.name, index_of(device.name));
+        settings.peer = peer.get();
+        std::printf("peer: %s\n", peer->name().c_str());
+    }
+    if (benches.front().name != op_cases().front().name) {
+        op_benches().front().measure(settings);  // the copy rate, which the others are compared with
+    }
+    std::printf("%s\n", table_head().c_str());
+    std::vector<Row> rows;
+    int failures = 0;
+    for (const Bench& bench : benches) {
+        try {
+            Row row = bench.measure(settings);
+            row.device = device.name;
+            std::printf("%s\n", table_line(row).c_str());
+            rows.push_back(std::move(row));
+        } catch (const std::exception& e) {
+            std::printf("%-26s FAILED: %s\n", bench.name.c_str(), e.what());
+            ++failures;
+        }
+        std::fflush(stdout);
+    }
+    if (!options.json.empty()) {
+        write_json(options.json, rows);
+    }
+    return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Measures vkformer on a Vulkan device: every result is checked, then timed; medians are printed");
+    app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
+    app.add_option("--filter", options.filter, "a regular expression: only benchmarks whose names it finds");
+    app.add_option("--json", options.json, "write the rows to this file");
+    app.add_option("--seconds", options.seconds, "time spent on each op")->check(CLI::Range(0.01, 600.0));
+    app.add_flag("--peers", options.peers, "measure ggml's Vulkan backend beside it, on the same device");
+    app.add_flag("--list", options.list, "print the names and end");
+    app.add_flag("--first-result", options.first_result,
+                 "time the peer alone from nothing to one small product, and end");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return options.first_result ? first_result_of_peer(options) : run(options);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench: %s\n", e.what());
+        return 1;
+    }
+}

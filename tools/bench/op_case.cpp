@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace {
+
+std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {
+    std::mt19937 engine(seed);
+    std::vector<float> out(static_cast<std::size_t>(count));
+    for (float& v : out) {
+        v = static_cast<float>(static_cast<std::int32_t>(engine())) * 0x1p-31f;
+    }
+    return out;
+}
+
+bool is_product(OpKind kind) { return kind == OpKind::matmul || kind == OpKind::linear; }
+
+using Row = std::vector<double>;
+
+Row product_row(const OpCase& op, const OpData& data, std::int64_t row) {
+    Row out(static_cast<std::size_t>(op.columns));
+    for (std::int64_t k = 0; k < op.inner; ++k) {
+        const double a = data.x[static_cast<std::size_t>(row * op.inner + k)];
+        for (std::int64_t n = 0; n < op.columns; ++n) {
+            const std::int64_t at = op.kind == OpKind::matmul ? k * op.columns + n : n * op.inner + k;
+            out[static_cast<std::size_t>(n)] += a * static_cast<double>(data.weight[static_cast<std::size_t>(at)]);
+        }
+    }
+    return out;
+}
+
+Row softmax_row(Row x) {
+    const double largest = *std::max_element(x.begin(), x.end());
+    double sum = 0;
+    for (double& v : x) {
+        v = std::exp(v - largest);
+        sum += v;
+    }
+    for (double& v : x) {
+        v /= sum;
+    }
+    return x;
+}
+
+Row norm_row(const OpCase& op, const OpData& data, Row x) {
+    const auto width = static_cast<double>(x.size());
+    double mean = 0;
+    if (op.kind == OpKind::layer_norm) {
+        for (const double v : x) {
+            mean += v / width;
+        }
+    }
+    double square = 0;
+    for (const double v : x) {
+        square += (v - mean) * (v - mean) / width;
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = (x[i] - mean) / std::sqrt(square + static_cast<double>(kNormEps)) * static_cast<double>(data.weight[i]);
+        x[i] += op.kind == OpKind::layer_norm ? static_cast<double>(data.bias[i]) : 0.0;
+    }
+    return x;
+}
+
+Row rope_row(Row x, std::int64_t position) {
+    for (std::size_t i = 0; i + 1 < x.size(); i += 2) {
+        const double angle = static_cast<double>(position) *
+                             std::pow(kRopeTheta, -static_cast<double>(i) / static_cast<double>(x.size()));
+        const double a = x[i];
+        const double b = x[i + 1];
+        x[i] = a * std::cos(angle) - b * std::sin(angle);
+        x[i + 1] = b * std::cos(angle) + a * std::sin(angle);
+    }
+    return x;
+}
+
+Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
+    if (is_product(op.kind)) {
+        return product_row(op, data, row);
+    }
+    const auto from = data.x.begin() + row * op.columns;
+    Row x(from, from + op.columns);
+    switch (op.kind) {
+        case OpKind::softmax: return softmax_row(std::move(x));
+        case OpKind::layer_norm:
+        case OpKind::rms_norm: return norm_row(op, data, std::move(x));
+        case OpKind::rope: return rope_row(std::move(x), row % op.inner);
+        default: return x;
+    }
+}
+
+}  // namespace
+
+std::int64_t OpCase::outputs() const { return rows * columns * (kind == OpKind::rope ? inner : 1); }
+
+double OpCase::flops() const { return is_product(kind) ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0; }
+
+double OpCase::bytes() const {
+    const std::int64_t elements = is_product(kind) ? rows * inner + inner * columns + rows * columns : 2 * outputs();
+    return 4.0 * static_cast<double>(elements);
+}
+
+std::vector<OpCase> op_cases() {
+    return {
+        {"copy_64mib", OpKind::copy, 16384, 1, 1024},
+        {"matmul_f32_512", OpKind::matmul, 512, 512, 512},
+        {"matmul_f32_1024", OpKind::matmul, 1024, 1024, 1024},
+        {"matmul_f32_2048x512x2048", OpKind::matmul, 2048, 512, 2048},
+        {"linear_f32_512", OpKind::linear, 512, 512, 512},
+        {"linear_f32_1024", OpKind::linear, 1024, 1024, 1024},
+        {"softmax_4096x1024", OpKind::softmax, 4096, 1, 1024},
+        {"layer_norm_4096x1024", OpKind::layer_norm, 4096, 1, 1024},
+        {"rms_norm_4096x1024", OpKind::rms_norm, 4096, 1, 1024},
+        {"rope_32x512x128", OpKind::rope, 32, 512, 128},
+    };
+}
+
+OpData make_data(const OpCase& op) {
+    OpData data;
+    if (is_product(op.kind)) {
+        data.x = random_floats(op.rows * op.inner, 1);
+        data.weight = random_floats(op.inner * op.columns, 2);
+        return data;
+    }
+    data.x = random_floats(op.outputs(), 3);
+    if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm) {
+        data.weight = random_floats(op.columns, 4);
+        data.bias = random_floats(op.columns, 5);
+    }
+    return data;
+}
+
+double worst_error(const OpCase& op, const OpData& data, std::span<const float> result, double tolerance) {
+    if (static_cast<std::int64_t>(result.size()) != op.outputs()) {
+        return std::numeric_limits<double>::infinity();
+    }
+    const std::int64_t rows = op.outputs() / op.columns;
+    // an odd step: rows of every place within a tile
+    const std::int64_t step = is_product(op.kind) ? std::max<std::int64_t>(1, rows / 64) | 1 : 1;
+    double worst = 0;
+    for (std::int64_t row = 0; row < rows; row = row == rows - 1 ? rows : std::min(row + step, rows - 1)) {
+        const Row want = reference_row(op, data, row);
+        for (std::size_t i = 0; i < want.size(); ++i) {
+            const double got = result[static_cast<std::size_t>(row * op.columns) + i];
+            const double error = std::abs(got - want[i]) / (tolerance * (1.0 + std::abs(want[i])));
+            worst = error <= worst ? worst : error;
+            if (!(error >= 0)) {
+                return std::numeric_limits<double>::infinity();
+            }
+        }
+    }
+    return worst;
+}

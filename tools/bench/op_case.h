@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops that are timed: sizes, inputs, cost, and what they must give.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+enum class OpKind : std::uint8_t {
+    copy,        ///< rows x columns: what the device can move
+    matmul,      ///< (rows, inner) x (inner, columns)
+    linear,      ///< (rows, inner) x (columns, inner) transposed: a layer's weight as it is stored
+    softmax,     ///< rows x columns, as the row ops below
+    layer_norm,  ///< with weight and bias
+    rms_norm,    ///< with weight
+    rope,        ///< `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
+};
+
+struct OpCase {
+    std::string name;
+    OpKind kind;
+    std::int64_t rows, inner, columns;
+
+    double flops() const;  ///< of products; 0 where moving the bytes is the work
+    double bytes() const;  ///< each operand once
+    std::int64_t outputs() const;
+};
+
+/// Operands, the same for every run and every library.
+struct OpData {
+    std::vector<float> x, weight, bias;
+};
+
+std::vector<OpCase> op_cases();
+OpData make_data(const OpCase& op);
+
+constexpr float kNormEps = 1e-5f;
+constexpr double kRopeTheta = 10000.0;
+
+/// The largest |result - reference| / (tolerance (1 + |reference|)), the reference in double precision; products are checked on
+/// some 64 of their rows. Infinite for a wrong count and for NaN.
+double worst_error(const OpCase& op, const OpData& data, std::span<const float> result, double tolerance);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// One measured figure, as it is printed and as it is written for machines.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+struct Row {
+    std::string name;
+    std::string device;
+    std::string variant;       ///< kernels that ran, or what was measured
+    std::optional<double> ms;  ///< median
+    std::optional<double> gflops, gbps;
+    std::optional<double> ceiling_share;   ///< of the copy rate, for ops that are bound by it
+    std::string peer;                      ///< empty: none was asked
+    std::optional<double> peer_ms, ratio;  ///< ratio: peer's time over ours
+    std::optional<double> bytes;           ///< where the figure is a size, not a time
+    double target_ms = 0;                  ///< printed beside; 0: none
+};
+
+double median(std::vector<double> samples);
+
+std::string table_head();
+std::string table_line(const Row& row);
+
+/// An array of objects; what was not measured is null. Throws when the file cannot be written.
+void write_json(const std::filesystem::path& path, const std::vector<Row>& rows);
