@@ -78,6 +78,16 @@ bool whole(const Plan& plan, ValueId id) {
     return v.offset == Dim(0) && elements(v.shape) == elements(plan.storages[v.storage].shape);
 }
 
+/// True when the dispatch reads the value's storage in its order alone, if in several bindings: then an element can be
+/// overwritten by whom it is read.
+bool read_in_one_order(const Plan& plan, const Dispatch& d, ValueId id) {
+    const ValueInfo& v = plan.values[id];
+    return std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) {
+        const ValueInfo& other = plan.values[b.value];
+        return other.storage != v.storage || (other.shape == v.shape && other.strides == v.strides && other.offset == v.offset);
+    });
+}
+
 struct Lifetime {
     std::uint32_t first = ~0u, last = 0;
     std::uint32_t uses_in_last = 0;  ///< dispatches of the last step that touch it
@@ -116,7 +126,7 @@ std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifet
         const bool same_layout = whole(plan, in) && whole(plan, out) && plan.values[in].shape == plan.values[out].shape &&
                                  plan.values[in].strides == plan.values[out].strides &&
                                  plan.storages[from].dtype == plan.storages[to].dtype;
-        if (dies_here && same_layout && from != to && lives[to].first == d.step &&
+        if (dies_here && same_layout && read_in_one_order(plan, d.dispatch, in) && from != to && lives[to].first == d.step &&
             plan.storages[from].kind == StorageKind::intermediate && plan.storages[to].kind == StorageKind::intermediate) {
             owner[to] = owner[from];
         }
