@@ -36,9 +36,10 @@ void encode(const Operands& operands, Command& command) noexcept {
     const View& scores = operands[kSoftmaxBindingScores];
     SoftmaxPush push{};
     push.keys = scores.dim(0);
-    push.rows = static_cast<uint>(scores.rows());
+    push.rows = 1;
     for (std::size_t i = 0; i < 4; ++i) {
         push.size[i] = scores.size[i];
+        push.rows *= scores.size[i];
     }
     fill_strides(operands[kSoftmaxBindingMask], push.mask_stride, push.mask_offset);
     fill_strides(operands[kSoftmaxBindingBias], push.bias_stride, push.bias_offset);
@@ -51,7 +52,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.softcap = params.softcap;
     push.fill = params.fill;
     command.push(push);
-    command.groups(RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
+    const bool nothing = push.keys == 0 && params.output != kSoftmaxLogSumExp;  // whose rows have a value without keys too
+    command.groups(nothing ? 0 : RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(scores.elements());
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
 }

@@ -79,7 +79,7 @@ bool is_masked(float score) {  // by its bits: a comparison with -inf may be fol
 }
 
 void write_weights(Row row, uint keys) {
-    float largest = kBias == kSoftmaxSinks && keys != 0u ? bias[row.bias] : negative_infinity();
+    float largest = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
     float sink = largest;
     for (uint key = row_lane(); key < keys; key += kLanes) {
         float score = masked_score(row, key);
@@ -110,7 +110,7 @@ void write_weights(Row row, uint keys) {
 }
 
 void write_log_sum_exp(Row row, uint keys, uint index) {
-    float largest = kBias == kSoftmaxSinks && keys != 0u ? bias[row.bias] : negative_infinity();
+    float largest = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
     float sink = largest;
     for (uint key = row_lane(); key < keys; key += kLanes) {
         largest = max_or_nan(largest, masked_score(row, key));
@@ -126,7 +126,7 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         sum += safe_exp(sink - largest);
     }
     if (row_lane() == 0u && index < p.rows) {
-        weights[p.weights_offset + index] = is_masked(largest) || is_nan(largest) ? largest : largest + log(sum);
+        weights[p.weights_offset + index] = is_finite(largest) ? largest + log(sum) : largest;
     }
 }
 
