@@ -84,7 +84,8 @@ std::string not_run() {
 AsSmallGpu::AsSmallGpu() : capabilities_(device().capabilities()) {
     Capabilities& c = device().core().capabilities;
     c.type = c.cpu() ? DeviceType::discrete : c.type;
-    c.max_groups = {3, 2, 2};
+    c.max_groups[0] = 3;
+    c.max_groups[1] = 2;
 }
 
 AsSmallGpu::~AsSmallGpu() { device().core().capabilities = capabilities_; }

@@ -30,8 +30,8 @@ void cannot_run(const std::string& what);
 /// "16-bit storage (3 checks), ..."; empty when everything ran.
 std::string not_run();
 
-/// While it lives, the device is believed to be a GPU that takes at most 3 x 2 x 2 groups a dispatch: on a processor a second
-/// set of kernel variants, and everywhere a dispatch folds over three dimensions and splits after a dozen groups.
+/// While it lives, the device is believed to be a GPU that takes few groups a dimension: on a processor a second set of kernel
+/// variants, and everywhere a dispatch of more than 6 groups folds over three dimensions.
 class AsSmallGpu {
 public:
     AsSmallGpu();

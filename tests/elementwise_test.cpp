@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// add, mul, scale, activate, gated, combine_masks, contiguous, copy_into, repeat_kv: one kernel.
+// add, mul, scale, activate, gated, dropout, combine_masks, contiguous, concat, copy_into, repeat_kv: one kernel.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -17,8 +18,8 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,   Activation::gelu_tanh,
-                                       Activation::silu, Activation::tanh, Activation::sigmoid};
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,    Activation::gelu_tanh,
+                                       Activation::silu, Activation::tanh, Activation::sigmoid, Activation::rsqrt};
 
 Tensor special_values() {
     Tensor x({1, 40});
@@ -194,6 +195,83 @@ TEST_CASE("elementwise: repeat_kv repeats each head in a row") {
     OpCheck check;
     CHECK(check.difference(repeat_kv(transpose(check.input("x", stored), 1, 2), 3),
                            reference::repeat_kv(transpose(stored, 1, 2), 3), exactly()) == "");
+}
+
+TEST_CASE("elementwise: dropout keeps what its generator says, by place and seed alone") {
+    const Tensor x = random_tensor({50, 41}, 2, 3);
+    for (const float p : {0.1f, 0.5f, 0.999f, 1.0f}) {
+        CAPTURE(p);
+        OpCheck check;
+        CHECK(check.difference(dropout(check.input("x", x), p, 7), reference::dropout(x, static_cast<double>(p), 7)) ==
+              "");
+    }
+    OpCheck check;
+    const Value v = check.input("x", x);
+    CHECK(dropout(v, 0, 7).id() == v.id());
+    CHECK(check.difference(dropout(transpose(v, 0, 1), 0.5f, 7), reference::dropout(transpose(x, 0, 1), 0.5, 7)) == "");
+    const Tensor ones({300, 300}, 1.0);
+    OpCheck counted;
+    const Value y = counted.input("x", ones);
+    const Tensor first = counted.run(dropout(y, 0.25f, 1));
+    const Tensor second = counted.run(dropout(y, 0.25f, 2));
+    const auto kept = [](const Tensor& t) {
+        return static_cast<double>(std::count_if(t.data.begin(), t.data.end(), [](double e) { return e != 0; }));
+    };
+    CHECK(std::abs(kept(first) / 90000 - 0.75) < 0.01);
+    CHECK(std::abs(kept(second) / 90000 - 0.75) < 0.01);
+    CHECK_FALSE(same_bits(first, second));
+    Tensor both = reference::mul(first, second);
+    CHECK(std::abs(kept(both) / 90000 - 0.5625) < 0.01);  // seeds do not repeat each other
+    const Tensor masked({1, 6}, -0.0);
+    OpCheck weights;
+    CHECK(same_bits(weights.run(dropout(weights.input("x", masked), 0.5f, 3)), masked));
+    Tensor odd({1, 64}, kNan);
+    OpCheck none;
+    CHECK(none.difference(dropout(none.input("x", odd), 1, 3), Tensor({1, 64}, 0.0), exactly()) == "");
+}
+
+TEST_CASE("elementwise: parts one behind the other along every dimension") {
+    const Tensor a = random_tensor({2, 3, 4}, 1);
+    const Tensor b = random_tensor({2, 3, 4}, 2);
+    for (const std::size_t dim : {0, 1, 2}) {
+        CAPTURE(dim);
+        const auto d = static_cast<int>(dim);
+        OpCheck check;
+        const Value x = check.input("a", a);
+        const Value y = check.input("b", b);
+        CHECK(check.difference(concat({x, y, slice(x, d, 1, 1)}, d), reference::concat({a, b, slice(a, d, 1, 1)}, dim),
+                               exactly()) == "");
+        CHECK(check.difference(concat({x}, d - 3), a, exactly()) == "");
+        CHECK(check.difference(concat({transpose(x, 1, 2), transpose(y, 1, 2)}, d),
+                               reference::concat({transpose(a, 1, 2), transpose(b, 1, 2)}, dim), exactly()) == "");
+    }
+    OpCheck check;
+    const Dim n = check.graph.symbol("n", 6);
+    const Tensor ids = random_integers({4, 2}, 100);
+    check.set("n", 4);
+    const Value i = check.input("ids", ids, {n, 2}, DType::i32);
+    CHECK(check.difference(concat({i, i}, 0), reference::concat({ids, ids}, 0), exactly()) == "");
+    CHECK(check.difference(concat({i, slice(i, 0, 0, 1)}, 0), reference::concat({ids, slice(ids, 0, 0, 1)}, 0),
+                           exactly()) == "");
+    Graph g;
+    const Value x = g.input("x", {2, 3});
+    CHECK(contains(error_of([&] { concat({}, 0); }), "concat: there are no parts"));
+    CHECK(contains(error_of([&] { concat({x}, 2); }), "dimension 2 of x (2, 3)"));
+    CHECK(contains(error_of([&] { concat({x, g.input("y", {3, 3})}, 1); }), "y (3, 3)"));
+    CHECK(contains(error_of([&] { concat({x, g.input("z", {2, 3, 1})}, 0); }), "z (2, 3, 1)"));
+    CHECK(contains(error_of([&] { concat({x, g.input("i", {2, 3}, DType::i32)}, 0); }), "i (2, 3) I32"));
+    CHECK(contains(error_of([&] { dropout(x, -0.1f, 1); }), "dropout: p"));
+    CHECK(contains(error_of([&] { dropout(x, 1.1f, 1); }), "dropout: p"));
+    CHECK(contains(error_of([&] { dropout(x, NAN, 1); }), "dropout: p"));
+}
+
+TEST_CASE("elementwise: a tensor that is read in two orders is not overwritten in place") {
+    const Tensor x = random_tensor({97, 97}, 1);
+    OpCheck check;
+    const Value y = scale(check.input("x", x), 2);
+    CHECK(check.difference(y + transpose(y, 0, 1), reference::scale(reference::add(x, transpose(x, 0, 1)), 2)) == "");
+    const Value z = scale(check.input("z", x), 2);
+    CHECK(check.difference(transpose(z, 0, 1) * z, reference::scale(reference::mul(x, transpose(x, 0, 1)), 4)) == "");
 }
 
 TEST_CASE("elementwise: empty tensors") {

@@ -41,10 +41,10 @@ std::string mismatch(const Tensor& a, const Tensor& b, const reference::MatmulOp
 TEST_SUITE_BEGIN("matmul");
 
 TEST_CASE("matmul: sizes around every tile's edge, b as it is and transposed") {
-    const std::int64_t sizes[][3] = {{1, 1, 1},   {1, 5, 3},     {3, 1, 7},    {2, 4, 1},    {4, 4, 4},    {5, 7, 9},
-                                     {1, 64, 64}, {2, 33, 12},   {3, 65, 31},  {4, 100, 17}, {7, 12, 20},  {8, 32, 32},
-                                     {9, 36, 5},  {16, 64, 16},  {17, 63, 8},  {24, 31, 33}, {33, 17, 66}, {65, 68, 40},
-                                     {70, 1, 19}, {1, 130, 257}, {128, 72, 24}};
+    const std::int64_t sizes[][3] = {
+        {1, 1, 1},    {1, 5, 3},    {3, 1, 7},   {2, 4, 1},     {4, 4, 4},     {5, 7, 9},    {1, 64, 64}, {2, 33, 12},
+        {3, 65, 31},  {4, 100, 17}, {7, 12, 20}, {8, 32, 32},   {9, 36, 5},    {16, 64, 16}, {17, 63, 8}, {24, 31, 33},
+        {33, 17, 66}, {65, 68, 40}, {70, 1, 19}, {1, 130, 257}, {128, 72, 24}, {150, 40, 12}};
     for (const auto& size : sizes) {
         const std::int64_t m = size[0], n = size[1], k = size[2];
         CAPTURE(m);

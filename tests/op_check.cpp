@@ -51,7 +51,7 @@ std::string OpCheck::difference(Value y, const Tensor& want, const Tolerance& to
     if (found.empty()) {
         const AsSmallGpu small_gpu;
         found = test::difference(run(y), want, tolerance);
-        found = found.empty() ? found : "as on a GPU of 3 x 2 x 2 groups: " + found;
+        found = found.empty() ? found : "as on a small GPU: " + found;
     }
     return found;
 }

@@ -49,6 +49,65 @@ double sum_of_products(const Tensor& a, const Tensor& b, Sizes ia, Sizes ib, con
     return sum;
 }
 
+/// A tensor with a value for each head, as one that broadcasts to (..., H, L, S).
+Tensor a_head_each(const Tensor& x) { return x.rank() == 1 ? test::reshape(x, {x.size(0), 1, 1}) : x; }
+
+/// Scale, softcap, bias, ALiBi, mask.
+Tensor masked_scores(const Tensor& scores, const SoftmaxOptions& o) {
+    const std::int64_t shift = o.causal == Causal::bottom_right ? scores.size(-1) - scores.size(-2) : 0;
+    Tensor y(scores.shape);
+    std::size_t next = 0;
+    for_each_index(scores.shape, [&](const Sizes& index) {
+        const std::int64_t key = index.back();
+        const std::int64_t self = (index.size() > 1 ? index[index.size() - 2] : 0) + shift;
+        double score = scores.at(index) * o.scale;
+        score = o.softcap == 0 ? score : o.softcap * std::tanh(score / o.softcap);
+        score += o.bias ? o.bias->at(index) : 0;
+        score -=
+            o.alibi_slopes ? a_head_each(*o.alibi_slopes).at(index) * static_cast<double>(std::abs(self - key)) : 0;
+        bool keep = !o.keys || (o.keys->at(index) != 0) == (o.polarity == Polarity::attend);
+        if (o.causal != Causal::none) {
+            keep = keep && key <= self && (o.window == 0 || key > self - o.window);
+        }
+        y.data[next++] = keep ? score : o.fill;
+    });
+    return y;
+}
+
+struct Row {
+    double largest;  ///< the sink is one of the scores here; NaN when one is
+    double sink;
+};
+
+std::vector<Row> rows_with_largest(const Tensor& scores, const SoftmaxOptions& o) {
+    std::vector<Row> rows;
+    for_each_index(Sizes(scores.shape.begin(), scores.shape.end() - 1), [&](Sizes index) {
+        index.push_back(0);
+        Row row{-kInfinity, -kInfinity};
+        if (o.sinks) {
+            row.largest = row.sink = a_head_each(*o.sinks).at(index);
+        }
+        for (std::int64_t& key = index.back(); key < scores.size(-1); ++key) {
+            const double score = scores.at(index);
+            row.largest = std::isnan(score) || std::isnan(row.largest) ? kNan : std::max(row.largest, score);
+        }
+        rows.push_back(row);
+    });
+    return rows;
+}
+
+std::uint32_t philox(std::uint32_t counter, std::uint32_t key) {
+    std::uint32_t left = counter;
+    std::uint32_t right = 0;
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t product = std::uint64_t{0xd256d193u} * left;
+        left = static_cast<std::uint32_t>(product >> 32) ^ key ^ right;
+        right = static_cast<std::uint32_t>(product);
+        key += 0x9e3779b9u;
+    }
+    return left;
+}
+
 /// YaRN (Peng et al. 2023): the dimension that makes `turns` full turns over the length trained on.
 double yarn_dimension(const Rope& o, double rotary_dim, double turns) {
     const double trained = static_cast<double>(o.scaling.original_max_positions);
@@ -124,35 +183,43 @@ Tensor matmul_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& o)
 }
 
 Tensor softmax(const Tensor& scores, const SoftmaxOptions& o) {
-    const std::int64_t keys = scores.size(-1);
-    const std::int64_t queries = scores.rank() > 1 ? scores.size(-2) : 1;
-    Tensor y(scores.shape);
+    Tensor y = masked_scores(scores, o);
     std::size_t next = 0;
-    for_each_index(scores.shape, [&](const Sizes& index) {
-        double score = scores.at(index) * o.scale;
-        score = o.softcap == 0 ? score : o.softcap * std::tanh(score / o.softcap);
-        score += o.bias ? o.bias->at(index) : 0;
-        bool keep = !o.keys || (o.keys->at(index) != 0) == (o.polarity == Polarity::attend);
-        if (o.causal != Causal::none) {
-            const std::int64_t key = index.back();
-            const std::int64_t self = index[index.size() - 2] + (o.causal == Causal::bottom_right ? keys - queries : 0);
-            keep = keep && key <= self && (o.window == 0 || key > self - o.window);
+    for (const Row& row : rows_with_largest(y, o)) {
+        double sum = o.sinks ? std::exp(row.sink - row.largest) : 0;
+        for (std::int64_t i = 0; i < y.size(-1); ++i) {
+            const double x = y.data[next + index_of(i)];
+            sum += x == -kInfinity ? 0 : std::exp(x - row.largest);
         }
-        y.data[next++] = keep ? score : o.fill;
-    });
-    for (std::int64_t row = 0; row < rows_of(y); ++row) {
-        double* first = y.data.data() + row * keys;
-        double largest = -kInfinity;
-        double sum = 0;
-        for (double* x = first; x < first + keys; ++x) {
-            largest = std::isnan(*x) || std::isnan(largest) ? kNan : std::max(largest, *x);
+        for (std::int64_t i = 0; i < y.size(-1); ++i, ++next) {
+            y.data[next] = y.data[next] == -kInfinity ? -0.0 : std::exp(y.data[next] - row.largest) / sum;
         }
-        for (double* x = first; x < first + keys; ++x) {
-            sum += *x == -kInfinity ? 0 : std::exp(*x - largest);
+    }
+    return y;
+}
+
+Tensor log_sum_exp(const Tensor& scores, const SoftmaxOptions& o) {
+    const Tensor biased = masked_scores(scores, o);
+    Tensor y(Sizes(scores.shape.begin(), scores.shape.end() - 1));
+    std::size_t next = 0;
+    std::size_t at = 0;
+    for (const Row& row : rows_with_largest(biased, o)) {
+        double sum = o.sinks ? std::exp(row.sink - row.largest) : 0;
+        for (std::int64_t i = 0; i < scores.size(-1); ++i, ++at) {
+            sum += std::exp(biased.data[at] - row.largest);
         }
-        for (double* x = first; x < first + keys; ++x) {
-            *x = *x == -kInfinity ? -0.0 : std::exp(*x - largest) / sum;
-        }
+        y.data[next++] = std::isinf(row.largest) ? row.largest : row.largest + std::log(sum);
+    }
+    return y;
+}
+
+Tensor hard_max(const Tensor& scores, const SoftmaxOptions& o) {
+    Tensor y = masked_scores(scores, o);
+    const Tensor best = y.size(-1) == 0 ? Tensor() : argmax(y);
+    for (std::size_t i = 0; i < y.data.size(); ++i) {
+        const std::size_t row = i / index_of(y.size(-1));
+        const bool first = static_cast<double>(i % index_of(y.size(-1))) == best.data[row];
+        y.data[i] = y.data[i] == -kInfinity ? -0.0 : (first ? 1.0 : 0.0);
     }
     return y;
 }
@@ -205,6 +272,85 @@ Tensor argmax(const Tensor& x) {
             }
         }
         y.data[index_of(row)] = static_cast<double>(best);
+    }
+    return y;
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& o) {
+    const Tensor lse = log_sum_exp(logits);
+    const std::int64_t classes = logits.size(-1);
+    const double smoothing = static_cast<double>(o.label_smoothing);
+    double sum = 0;
+    double counted = 0;
+    for (std::int64_t row = 0; row < labels.count(); ++row) {
+        const auto label = static_cast<std::int64_t>(labels.data[index_of(row)]);
+        if (label == o.ignore_index) {
+            continue;
+        }
+        const bool known = label >= 0 && label < classes;
+        const auto loss = [&](std::int64_t c) {
+            return lse.data[index_of(row)] - logits.data[index_of(row * classes + c)];
+        };
+        double mean = 0;
+        for (std::int64_t c = 0; c < classes; ++c) {
+            mean += loss(c) / static_cast<double>(classes);
+        }
+        const double own = known ? loss(label) : kNan;
+        sum += smoothing == 0 ? own : (1 - smoothing) * own + smoothing * mean;
+        ++counted;
+    }
+    return Tensor(Sizes{1}, sum / counted);
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                  const Tensor& running_var, double eps) {
+    Tensor y = x;
+    for_each_index(x.shape, [&](const Sizes& i) {
+        const Sizes channel{i[1]};
+        y.at(i) = (x.at(i) - running_mean.at(channel)) / std::sqrt(running_var.at(channel) + eps) * weight.at(channel) +
+                  bias.at(channel);
+    });
+    return y;
+}
+
+BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                           const Tensor& running_var, double momentum, double eps) {
+    const double rows = static_cast<double>(x.size(0));
+    Tensor mean({x.size(1)}, 0.0);
+    Tensor variance({x.size(1)}, 0.0);
+    for_each_index(x.shape, [&](const Sizes& i) { mean.at({i[1]}) += x.at(i) / rows; });
+    for_each_index(x.shape, [&](const Sizes& i) {
+        variance.at({i[1]}) += (x.at(i) - mean.at({i[1]})) * (x.at(i) - mean.at({i[1]})) / rows;
+    });
+    return {batch_norm(x, weight, bias, mean, variance, eps),
+            add(scale(running_mean, 1 - momentum), scale(mean, momentum)),
+            add(scale(running_var, 1 - momentum), scale(variance, momentum * rows / (rows - 1)))};
+}
+
+Tensor dropout(const Tensor& x, double p, std::uint32_t seed) {
+    Tensor y = x;
+    for (std::size_t i = 0; i < y.data.size(); ++i) {
+        const double unit = static_cast<double>(philox(static_cast<std::uint32_t>(i), seed)) * 0x1p-32;
+        y.data[i] = is_masked(x.data[i]) ? x.data[i] : p < 1 && unit >= p ? x.data[i] / (1 - p) : 0;
+    }
+    return y;
+}
+
+Tensor concat(const std::vector<Tensor>& parts, std::size_t dim) {
+    Sizes shape = parts.front().shape;
+    shape[dim] = 0;
+    for (const Tensor& part : parts) {
+        shape[dim] += part.shape[dim];
+    }
+    Tensor y(shape);
+    std::int64_t start = 0;
+    for (const Tensor& part : parts) {
+        for_each_index(part.shape, [&](Sizes index) {
+            const double value = part.at(index);
+            index[dim] += start;
+            y.at(index) = value;
+        });
+        start += part.shape[dim];
     }
     return y;
 }

@@ -32,6 +32,8 @@ struct SoftmaxOptions {
     std::optional<Tensor> keys = {};
     Polarity polarity = Polarity::attend;
     std::optional<Tensor> bias = {};
+    std::optional<Tensor> alibi_slopes = {};  ///< (H) or anything that broadcasts to the scores
+    std::optional<Tensor> sinks = {};         ///< the same
     Causal causal = Causal::none;
     std::int64_t window = 0;
     double fill = -std::numeric_limits<double>::infinity();
@@ -41,16 +43,30 @@ struct SoftmaxOptions {
 
 /// A masked weight is -0.0.
 Tensor softmax(const Tensor& scores, const SoftmaxOptions& options = {});
+Tensor log_sum_exp(const Tensor& scores, const SoftmaxOptions& options = {});
+Tensor hard_max(const Tensor& scores, const SoftmaxOptions& options = {});
 
 Tensor layer_norm(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, double eps);
 Tensor rms_norm(const Tensor& x, const std::optional<Tensor>& weight, double eps);
 Tensor argmax(const Tensor& x);
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+
+struct BatchNorm {
+    Tensor y, running_mean, running_var;
+};
+
+BatchNorm batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                           const Tensor& running_var, double momentum, double eps);
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                  const Tensor& running_var, double eps);
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor scale(const Tensor& x, double factor);
 Tensor activate(const Tensor& x, Activation activation);
 Tensor gated(const Tensor& gate, const Tensor& up, Activation activation);
+/// Which elements are kept is Philox-2x32-10 of their place (the counter) and the seed (the key).
+Tensor dropout(const Tensor& x, double p, std::uint32_t seed);
 Tensor combine_masks(const Tensor& a, Polarity a_polarity, const Tensor& b, Polarity b_polarity);
 
 /// Row l of x (..., L, d) is turned by positions[l].
@@ -59,5 +75,6 @@ Tensor sinusoidal_positions(std::int64_t length, std::int64_t dim);
 
 Tensor embedding(const Tensor& ids, const Tensor& table, double scale = 1);
 Tensor repeat_kv(const Tensor& x, std::int64_t n);
+Tensor concat(const std::vector<Tensor>& parts, std::size_t dim);
 
 }  // namespace vkf::reference

@@ -23,6 +23,8 @@ SoftmaxOptions on_device(OpCheck& check, const reference::SoftmaxOptions& o) {
     out.softcap = static_cast<float>(o.softcap);
     out.mask.keys = o.keys ? check.indices("mask", *o.keys) : Value();
     out.mask.bias = o.bias ? check.input("bias", *o.bias) : Value();
+    out.mask.alibi_slopes = o.alibi_slopes ? check.input("slopes", *o.alibi_slopes) : Value();
+    out.sinks = o.sinks ? check.input("sinks", *o.sinks) : Value();
     out.mask.polarity = o.polarity;
     out.mask.causal = o.causal;
     out.mask.window = o.window;
@@ -214,6 +216,78 @@ TEST_CASE("softmax: scores, masks and biases that are views") {
     CHECK(check.difference(y, reference::softmax(slice(transpose(scores, -1, -2), 1, 1, 4), twin)) == "");
 }
 
+TEST_CASE("softmax: ALiBi slopes and sinks, alone and with every other bias") {
+    const Tensor scores = random_tensor({2, 3, 4, 6}, 1, 4);
+    const Tensor slopes({3}, {0.5, 0.25, 0.0625});
+    const Tensor sinks({3}, {1.0, -2.0, -kInf});
+    const Tensor bias = random_tensor({4, 6}, 2, 3);
+    const Tensor mask = random_integers({2, 1, 1, 6}, 2, 4);
+    for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
+        CAPTURE(static_cast<int>(causal));
+        CHECK(mismatch(scores, {.alibi_slopes = slopes, .causal = causal}) == "");
+        CHECK(mismatch(scores, {.sinks = sinks, .causal = causal}) == "");
+        CHECK(mismatch(scores, {.bias = bias, .alibi_slopes = slopes, .causal = causal, .scale = 0.5, .softcap = 3}) ==
+              "");
+        CHECK(
+            mismatch(
+                scores,
+                {.keys = mask, .bias = bias, .alibi_slopes = slopes, .sinks = sinks, .causal = causal, .scale = 0.5}) ==
+            "");
+    }
+    CHECK(mismatch(scores, {.alibi_slopes = random_tensor({2, 3, 1, 1})}) == "");
+    CHECK(mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks}) == "");
+    CHECK(mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks, .fill = -1e20}) == "");
+    CHECK(mismatch(scores, {.sinks = Tensor({3}, {1e5, -1e5, 100})}) == "");
+    CHECK(mismatch(scores, {.bias = bias, .sinks = Tensor({3}, kNan)}) == "");
+}
+
+TEST_CASE("softmax: log-sum-exp of the same scores") {
+    const auto lse_mismatch = [](const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
+        OpCheck check;
+        const Value y = log_sum_exp(check.input("scores", scores), on_device(check, options));
+        return check.difference(y, reference::log_sum_exp(scores, options));
+    };
+    for (const Sizes& shape : {Sizes{1}, Sizes{3, 1}, Sizes{2, 3, 33}, Sizes{2, 2, 5, 300}, Sizes{1, 1, 70, 2}}) {
+        CAPTURE(shape.back());
+        CHECK(lse_mismatch(random_tensor(shape, 1, 5)) == "");
+    }
+    const Tensor scores = random_tensor({2, 3, 4, 6}, 1, 4);
+    CHECK(lse_mismatch(scores, {.keys = random_integers({2, 1, 1, 6}, 2, 4),
+                                .causal = Causal::bottom_right,
+                                .scale = 0.3,
+                                .softcap = 2}) == "");
+    CHECK(lse_mismatch(scores, {.alibi_slopes = Tensor({3}, {0.5, 0.25, 2}), .sinks = Tensor({3}, {1, -kInf, 9})}) ==
+          "");
+    CHECK(lse_mismatch(scores, {.keys = Tensor({1}, 0.0)}) == "");
+    CHECK(lse_mismatch(scores, {.keys = Tensor({1}, 0.0), .fill = -1e20}) == "");
+    CHECK(lse_mismatch(Tensor({4, 2}, {1e5, -1e5, -kInf, -kInf, kInf, 0, kNan, 0})) == "");
+    OpCheck check;
+    const Dim keys = check.graph.symbol("keys", 5);
+    check.set("keys", 0);
+    CHECK(check.difference(log_sum_exp(check.input("scores", Tensor({3, 0}), {3, keys})), Tensor({3}, -kInf)) == "");
+}
+
+TEST_CASE("softmax: the hard maximum") {
+    const auto hard_mismatch = [](const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
+        OpCheck check;
+        const Value y = hard_max(check.input("scores", scores), on_device(check, options));
+        return check.difference(y, reference::hard_max(scores, options), exactly());
+    };
+    for (const Sizes& shape : {Sizes{1}, Sizes{3, 1}, Sizes{2, 3, 33}, Sizes{5, 300}}) {
+        CAPTURE(shape.back());
+        CHECK(hard_mismatch(random_tensor(shape, 1, 5)) == "");
+        CHECK(hard_mismatch(random_integers(shape, 3)) == "");  // of equals the first
+    }
+    const Tensor scores = random_tensor({2, 3, 4, 6}, 1, 4);
+    CHECK(hard_mismatch(scores,
+                        {.keys = random_integers({2, 1, 1, 6}, 2, 4), .causal = Causal::top_left, .window = 2}) == "");
+    CHECK(hard_mismatch(scores, {.keys = Tensor({1}, 0.0)}) == "");
+    CHECK(hard_mismatch(scores, {.keys = Tensor({1}, 0.0), .fill = -1e20}) == "");
+    CHECK(hard_mismatch(Tensor({4, 3}, {1e5, -1e5, 0, -kInf, -kInf, -kInf, kInf, 0, kInf, 0, kNan, kInf})) == "");
+    Graph g;
+    CHECK(contains(error_of([&] { hard_max(g.input("x", {2, 3, 4}), {.sinks = g.input("s", {2})}); }), "sinks"));
+}
+
 TEST_CASE("softmax: one program at every length") {
     Graph g;
     const Dim queries = g.symbol("queries", 6);
@@ -274,7 +348,9 @@ TEST_CASE("softmax: bad arguments are refused by name") {
     CHECK(contains(mismatch, "softmax: mask"));
     CHECK(contains(mismatch, "padding (2, 3)"));
     CHECK(contains(mismatch, "(2, 3, 4)"));
-    CHECK(contains(refusal({.mask = {.bias = g.input("alibi", {2, 2, 3, 4})}}), "alibi"));
+    CHECK(contains(refusal({.mask = {.bias = g.input("wide", {2, 2, 3, 4})}}), "wide (2, 2, 3, 4)"));
+    CHECK(contains(refusal({.mask = {.alibi_slopes = g.input("slopes", {3})}}), "slopes"));
+    CHECK(contains(refusal({.sinks = g.input("sinks", {4})}), "sinks"));
 }
 
 TEST_SUITE_END();
