@@ -26,6 +26,31 @@ std::string cache_name(const char* which, std::int64_t layer) {
     return std::string("cache.") + which + "." + std::to_string(layer);
 }
 
+void check_nothing_extra(const Weights& weights, std::initializer_list<const Graph*> graphs) {
+    for (const std::string& name : weights.names()) {
+        const bool known = std::any_of(graphs.begin(), graphs.end(), [&](const Graph* g) {
+            return std::any_of(g->storages().begin(), g->storages().end(),
+                               [&](const StorageInfo& s) { return s.kind == StorageKind::weight && s.name == name; });
+        });
+        if (!known) {
+            throw Error("is not a parameter of the model", "weight " + name);
+        }
+    }
+}
+
+void check_config(const EncoderDecoderConfig& c) {
+    if (c.nhead < 1 || c.d_model < 1 || c.d_model % c.nhead != 0) {
+        throw Error(
+            "d_model " + std::to_string(c.d_model) + " does not divide into " + std::to_string(c.nhead) + " heads",
+            "EncoderDecoder");
+    }
+    if (c.max_source < 1 || c.max_target < 2 || c.num_decoder_layers < 1 || c.num_encoder_layers < 0) {
+        throw Error("max_source, max_target or a layer count is too small", "EncoderDecoder");
+    }
+}
+
+}  // namespace
+
 void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
     const Dim batch = g.symbol("batch", max_batch);
     const Dim source = g.symbol("source", c.max_source);
@@ -72,31 +97,6 @@ void describe_decoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_
     g.output("next", argmax(logits));
     g.output("cross_attention", stack.cross_weights);
 }
-
-void check_nothing_extra(const Weights& weights, std::initializer_list<const Graph*> graphs) {
-    for (const std::string& name : weights.names()) {
-        const bool known = std::any_of(graphs.begin(), graphs.end(), [&](const Graph* g) {
-            return std::any_of(g->storages().begin(), g->storages().end(),
-                               [&](const StorageInfo& s) { return s.kind == StorageKind::weight && s.name == name; });
-        });
-        if (!known) {
-            throw Error("is not a parameter of the model", "weight " + name);
-        }
-    }
-}
-
-void check_config(const EncoderDecoderConfig& c) {
-    if (c.nhead < 1 || c.d_model < 1 || c.d_model % c.nhead != 0) {
-        throw Error(
-            "d_model " + std::to_string(c.d_model) + " does not divide into " + std::to_string(c.nhead) + " heads",
-            "EncoderDecoder");
-    }
-    if (c.max_source < 1 || c.max_target < 2 || c.num_decoder_layers < 1 || c.num_encoder_layers < 0) {
-        throw Error("max_source, max_target or a layer count is too small", "EncoderDecoder");
-    }
-}
-
-}  // namespace
 
 Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary, const EncoderDecoderConfig& c,
                    std::int64_t max_positions, Dim start) {

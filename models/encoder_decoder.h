@@ -41,6 +41,10 @@ struct DecoderStack {
 VKF_API DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& config,
                                          const std::vector<torch::DecoderInputs>& inputs);
 
+/// The two programs of EncoderDecoder as graphs: see encoder() and decoder() for inputs, sizes and outputs. They share states "cache.*".
+VKF_API void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
+VKF_API void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
+
 /// What greedy decoding found for one source.
 struct Decoded {
     std::vector<std::int32_t> tokens;    ///< without <sos>; with <eos> where it came

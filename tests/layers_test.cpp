@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Properties of the layers that no single golden case shows.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "layers/attention.h"
+#include "layers/torch.h"
+#include "models/encoder_decoder.h"
+#include "tests/device.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// Random weights for everything a graph names.
+Weights random_weights(std::initializer_list<const Graph*> graphs, std::vector<std::string> without = {}) {
+    std::map<std::string, std::pair<std::vector<std::int64_t>, std::vector<float>>> all;
+    for (const Graph* g : graphs) {
+        for (const StorageInfo& s : g->storages()) {
+            if (s.kind == StorageKind::weight && std::find(without.begin(), without.end(), s.name) == without.end()) {
+                Sizes shape;
+                for (const Dim& d : s.shape) {
+                    shape.push_back(d.constant());
+                }
+                all[s.name] = {shape, random_tensor(shape, static_cast<std::uint32_t>(all.size() + 1), 0.3).floats()};
+            }
+        }
+    }
+    std::vector<HostTensor> tensors;
+    for (const auto& [name, t] : all) {
+        tensors.push_back({name, DType::f32, t.first, std::as_bytes(std::span(t.second))});
+    }
+    return device().load(tensors);
+}
+
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {}) {
+    OpCheck check;
+    return check.run(contiguous(
+        scaled_dot_product_attention(check.input("q", q), check.input("k", k), check.input("v", v), options).y));
+}
+
+Tensor repeat(const Tensor& x, std::int64_t n) {  // (B, Hk, S, d) -> (B, Hk*n, S, d)
+    Tensor out({x.shape[0], x.shape[1] * n, x.shape[2], x.shape[3]});
+    for_each_index(out.shape, [&](const Sizes& i) { out.at(i) = x.at({i[0], i[1] / n, i[2], i[3]}); });
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("attention: grouped heads shared by index give the bits of heads copied") {
+    const Tensor q = random_tensor({2, 6, 9, 16}, 1);
+    const Tensor k = random_tensor({2, 2, 11, 16}, 2);
+    const Tensor v = random_tensor({2, 2, 11, 20}, 3);
+    AttentionOptions options;
+    options.mask.causal = Causal::bottom_right;
+    const Tensor shared = attend(q, k, v, options);
+    options.repeat_kv = true;
+    CHECK(same_bits(shared, attend(q, k, v, options)));
+    CHECK(same_bits(shared, attend(q, repeat(k, 3), repeat(v, 3), options)));
+}
+
+TEST_CASE("attention: permuting heads permutes the answer") {
+    const Tensor q = random_tensor({1, 3, 5, 8}, 1);
+    const Tensor k = random_tensor({1, 3, 7, 8}, 2);
+    const Tensor v = random_tensor({1, 3, 7, 8}, 3);
+    const auto rotate = [](const Tensor& x) {
+        Tensor out(x.shape);
+        for_each_index(x.shape, [&](const Sizes& i) { out.at({i[0], (i[1] + 1) % 3, i[2], i[3]}) = x.at(i); });
+        return out;
+    };
+    CHECK(same_bits(rotate(attend(q, k, v)), attend(rotate(q), rotate(k), rotate(v))));
+}
+
+TEST_CASE("attention: a window as long as the keys is causal") {
+    const Tensor q = random_tensor({1, 2, 9, 8}, 1);
+    AttentionOptions causal;
+    causal.mask.causal = Causal::bottom_right;
+    AttentionOptions window = causal;
+    window.mask.window = 9;
+    CHECK(same_bits(attend(q, q, q, causal), attend(q, q, q, window)));
+}
+
+TEST_CASE("attention: what a masked key or value holds leaves no trace, an unmasked NaN shows") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const Tensor q = random_tensor({1, 2, 6, 8}, 1);
+    Tensor k = random_tensor({1, 2, 6, 8}, 2);
+    Tensor v = random_tensor({1, 2, 6, 8}, 3);
+    AttentionOptions causal;
+    causal.mask.causal = Causal::top_left;
+    const Tensor clean = attend(q, k, v, causal);
+    for (std::int64_t h = 0; h < 2; ++h) {
+        for (std::int64_t i = 0; i < 8; ++i) {
+            k.at({0, h, 5, i}) = nan;
+            v.at({0, h, 5, i}) = std::numeric_limits<double>::infinity();
+        }
+    }
+    const Tensor poisoned = attend(q, k, v, causal);
+    for_each_index(clean.shape, [&](const Sizes& i) {
+        if (i[2] < 5) {
+            CHECK(poisoned.at(i) == clean.at(i));
+        } else {
+            CHECK(std::isnan(poisoned.at(i)));
+        }
+    });
+}
+
+TEST_CASE("attention: dropout keeps masked weights masked and the mean of the rest") {
+    Tensor v({1, 1, 64, 4}, 1.0);
+    v.at({0, 0, 63, 0}) = std::numeric_limits<double>::quiet_NaN();
+    const Tensor q({1, 1, 64, 4}, 0.0);
+    AttentionOptions options;
+    options.mask.causal = Causal::top_left;
+    options.dropout = 0.5f;
+    options.dropout_seed = 7;
+    const Tensor y = attend(q, q, v, options);
+    double sum = 0;
+    for (std::int64_t row = 0; row < 63; ++row) {
+        CHECK(std::isfinite(y.at({0, 0, row, 0})));
+        sum += y.at({0, 0, row, 1});
+    }
+    CHECK(sum / 63 == doctest::Approx(1.0).epsilon(0.2));
+}
+
+TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by token agree") {
+    constexpr std::int64_t kTokens = 9;
+    Graph g;
+    const Dim tokens = g.symbol("tokens", 16);
+    const Dim start = g.symbol("start", 16);
+    GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{}};
+    o.cache =
+        KvCache{g.state("k", {3, 16, 2, 8}), g.state("v", {3, 16, 2, 8}), start};  // room for more sequences than come
+    g.output("y", grouped_query_attention(g.input("x", {2, tokens, 32}), o));
+    const Weights weights = random_weights({&g});
+    const Tensor x = random_tensor({2, kTokens, 32}, 5);
+    const auto in_chunks = [&](const std::vector<std::int64_t>& chunks) {
+        Program p = device().compile(g, weights);
+        Tensor y({2, kTokens, 32});
+        std::int64_t at = 0;
+        for (const std::int64_t count : chunks) {
+            p.set("tokens", count);
+            p.set("start", at);
+            upload(p, "x", slice(x, 1, at, count));
+            p.run();
+            const Tensor part = download(p, "y");
+            for_each_index(part.shape, [&](const Sizes& i) { y.at({i[0], i[1] + at, i[2]}) = part.at(i); });
+            at += count;
+        }
+        return y;
+    };
+    const Tensor whole = in_chunks({kTokens});
+    CHECK(difference(in_chunks({4, 5}), whole) == "");
+    CHECK(difference(in_chunks(std::vector<std::int64_t>(kTokens, 1)), whole) == "");
+
+    Program p = device().compile(g, weights);
+    p.set("tokens", 10);
+    p.set("start", 7);
+    upload(p, "x", random_tensor({2, 10, 32}));
+    CHECK(contains(error_of([&] { p.run(); }), "17 is more than 16"));
+}
+
+TEST_CASE("layers: numbers that do not fit are named") {
+    Graph g;
+    const Value x = g.input("x", {1, 5, 30});
+    CHECK(contains(error_of([&] { grouped_query_attention(x, {.heads = 4, .kv_heads = 3, .head_dim = 8}); }),
+                   "heads 4, kv_heads 3"));
+    CHECK(contains(error_of([&] { grouped_query_attention(x, {.heads = 4, .kv_heads = 2}); }), "width 30"));
+    CHECK(contains(error_of([&] { multi_head_attention(x, x, x, {.name = "a", .heads = 7}); }), "7 heads"));
+    CHECK(contains(error_of([&] { self_attention(g.input("flat", {5, 30})); }), "(batch, tokens, width)"));
+    const Value mask = g.input("mask", {4, 5}, DType::i32);
+    const std::string error = error_of([&] { self_attention(x, {.name = "b", .mask = {.keys = mask}}); });
+    CHECK(contains(error, "mask (4, 5)"));
+    CHECK(contains(error, "4 against 5"));
+}
+
+TEST_CASE("torch: a mask row without a key gives out_proj's bias, not NaN") {
+    Graph g;
+    const Value x = g.input("x", {1, 3, 8});
+    torch::MultiheadAttentionOptions o{.num_heads = 2};
+    o.key_padding_mask = g.input("padding", {1, 3}, DType::i32);
+    const AttentionResult a = torch::multihead_attention(x, x, x, o);
+    g.output("y", a.y);
+    Program p = device().compile(g, random_weights({&g}));
+    upload(p, "x", random_tensor({1, 3, 8}));
+    upload(p, "padding", Tensor({1, 3}, 1.0), DType::i32);
+    p.run();
+    const Tensor y = download(p, "y");
+    for_each_index(y.shape, [&](const Sizes& i) {
+        CHECK(std::isfinite(y.at(i)));
+        CHECK(y.at(i) == y.at({0, 0, i[2]}));
+    });
+}
+
+TEST_CASE("EncoderDecoder: missing, misshapen and extra parameters are named") {
+    EncoderDecoderConfig c;
+    c.source_vocabulary = c.target_vocabulary = 11;
+    c.d_model = 16;
+    c.nhead = 2;
+    c.num_encoder_layers = c.num_decoder_layers = 1;
+    c.dim_feedforward = 32;
+    c.max_source = 6;
+    c.max_target = 5;
+    Graph encoder, decoder;
+    describe_encoder(encoder, c, 1);
+    describe_decoder(decoder, c, 1);
+    CHECK(contains(error_of([&] {
+                       EncoderDecoder(device(), random_weights({&encoder, &decoder}, {"generator.bias"}), c);
+                   }),
+                   "generator.bias: is missing"));
+    Graph more;
+    more.weight("surplus", {3});
+    CHECK(contains(error_of([&] {
+                       EncoderDecoder(device(), random_weights({&encoder, &decoder, &more}), c);
+                   }),
+                   "surplus: is not a parameter"));
+    c.dim_feedforward = 33;
+    CHECK(contains(error_of([&] {
+                       EncoderDecoder(device(), random_weights({&encoder, &decoder}), c);
+                   }),
+                   ", the graph wants (33"));
+    c.dim_feedforward = 32;
+    EncoderDecoder model(device(), random_weights({&encoder, &decoder}), c, 2);
+    const std::vector<std::vector<std::int32_t>> sources{{3, 4, 5, 2}, {7, 2}};
+    const auto together = model.generate(sources, 1, 2, 0);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        const auto alone = model.generate(std::span(sources).subspan(i, 1), 1, 2, 0);
+        CHECK(alone[0].tokens == together[i].tokens);
+        CHECK(alone[0].cross_attention.size() == alone[0].tokens.size() * 2 * sources[i].size());
+    }
+    CHECK(contains(error_of([&] {
+                       model.generate(std::vector<std::vector<std::int32_t>>{{1, 1, 1, 1, 1, 1, 1}}, 1, 2, 0);
+                   }),
+                   "7 tokens; 1 to 6"));
+    CHECK(contains(error_of([&] {
+                       model.generate(std::vector<std::vector<std::int32_t>>(3, {1, 2}), 1, 2, 0);
+                   }),
+                   "a batch of 3"));
+}
