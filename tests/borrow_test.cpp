@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Living on a host's device: recording into its command buffers with its buffers, destroying nothing of it.
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "ops/ops.h"
+#include "runtime/device_core.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/host.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+constexpr std::int64_t kMax = 40;
+constexpr std::uint64_t kBytes = kMax * SmallModel::kWidth * sizeof(float);
+constexpr std::uint64_t kOffset = 4096;  // a multiple of every alignment there is
+
+void put(const Host::Buffer& buffer, std::uint64_t offset, const std::vector<float>& data) {
+    std::memcpy(buffer.mapped + offset, data.data(), data.size() * sizeof(float));
+}
+
+Tensor get(const Host::Buffer& buffer, std::uint64_t offset, std::int64_t tokens) {
+    std::vector<float> data(static_cast<std::size_t>(tokens * SmallModel::kWidth));
+    std::memcpy(data.data(), buffer.mapped + offset, data.size() * sizeof(float));
+    return Tensor({tokens, SmallModel::kWidth}, {data.begin(), data.end()});
+}
+
+std::string text(const Status& status) { return status.message.data(); }
+
+struct CountedLock {
+    int locked = 0;
+    int times = 0;
+};
+
+}  // namespace
+
+TEST_SUITE("borrow") {
+    TEST_CASE("borrow: records into the host's command buffer, two slots in flight, allocating nothing") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            BorrowedDevice handles = host.handles();
+            handles.get_instance_proc_addr = vulkan.entry();
+            const Device device = Device::borrow(handles);
+            Graph g;
+            SmallModel::describe(g, kMax);
+            Program program = device.compile(g, SmallModel::load(device), {.slots = 2});
+            program.allocate();
+            CHECK(program.memory().inputs + program.memory().outputs > 0);
+            CHECK(vulkan.buffer_bytes() ==  // no memory for inputs and outputs, which the host has
+                  program.memory().weights + program.memory().scratch);
+            const Host::Buffer both[2] = {host.make_buffer(kOffset * 4), host.make_buffer(kOffset * 4)};
+            const std::uint64_t objects = vulkan.live_objects();
+            const std::uint64_t submits = vulkan.vkQueueSubmit.calls;
+            std::int64_t tokens[2] = {};
+            for (int round = 0; round < 3; ++round) {
+                for (std::uint32_t slot = 0; slot < 2; ++slot) {
+                    tokens[slot] = round == 0 ? kMax : 1 + 7 * round + 3 * slot;
+                    put(both[slot], kOffset, SmallModel::input(tokens[slot]).floats());
+                    const BufferRange ranges[] = {{"x", both[slot].buffer, kOffset, kBytes},
+                                                  {"y", both[slot].buffer, 2 * kOffset, kBytes}};
+                    const SizeSetting sizes[] = {{"tokens", tokens[slot]}};
+                    VkCommandBuffer commands = host.begin();
+                    Status status;
+                    {
+                        const allocations::Counter counter;
+                        status = program.record(commands, ranges, sizes, slot);
+                        CHECK(counter.count() == 0);
+                    }
+                    CHECK(text(status) == "");
+                    CHECK(status);
+                    host.submit(commands);
+                }
+                host.wait_idle();
+                for (int slot = 0; slot < 2; ++slot) {
+                    CAPTURE(round);
+                    CAPTURE(slot);
+                    CHECK(difference(get(both[slot], 2 * kOffset, tokens[slot]), SmallModel::answer(tokens[slot]),
+                                     SmallModel::tolerance()) == "");
+                }
+            }
+            CHECK(static_cast<std::uint64_t>(vulkan.live_objects()) == objects);
+            CHECK(vulkan.vkQueueSubmit.calls == submits);
+        }
+        CHECK(vulkan.live_objects() == 0);
+        CHECK(vulkan.vkDestroyDevice.calls == 0);
+        CHECK(vulkan.vkDestroyInstance.calls == 0);
+        CHECK(vulkan.vkCreateInstance.calls == 0);
+        CHECK(vulkan.vkCreateDevice.calls == 0);
+        host.destroy(host.make_buffer(16));  // the host's device is as usable as before
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("borrow: without an entry point the loader's is used, and run() takes the host's queue under its lock") {
+        Host host;
+        CountedLock lock;
+        {
+            BorrowedDevice handles = host.handles();
+            handles.lock = [](void* user) { ++static_cast<CountedLock*>(user)->locked; };
+            handles.unlock = [](void* user) {
+                --static_cast<CountedLock*>(user)->locked;
+                ++static_cast<CountedLock*>(user)->times;
+            };
+            handles.user = &lock;
+            const Device device = Device::borrow(handles, {.minimum_profile = true});
+            CHECK(device.capabilities().minimum_profile);
+            Graph g;
+            SmallModel::describe(g, kMax);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, kMax) == "");
+            const int before = lock.times;
+            CHECK(before >= 2);
+            program.run();
+            CHECK(lock.times == before + 1);
+            CHECK(lock.locked == 0);
+        }
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("borrow: a buffer made anew is bound anew, whatever its handle") {
+        Host host;
+        {
+            const Device device = Device::borrow(host.handles());
+            Graph g;
+            SmallModel::describe(g, kMax);
+            Program program = device.compile(g, SmallModel::load(device));
+            program.allocate();
+            const Host::Buffer y = host.make_buffer(kBytes);
+            for (const std::int64_t tokens : {5, 6, 7, 8}) {
+                const Host::Buffer x = host.make_buffer(kBytes);
+                put(x, 0, SmallModel::input(tokens).floats());
+                const BufferRange ranges[] = {{"y", y.buffer, 0, kBytes}, {"x", x.buffer, 0, kBytes}};
+                const SizeSetting sizes[] = {{"tokens", tokens}};
+                VkCommandBuffer commands = host.begin();
+                CHECK(program.record(commands, ranges, sizes));
+                host.submit(commands);
+                host.wait_idle();
+                CHECK(difference(get(y, 0, tokens), SmallModel::answer(tokens), SmallModel::tolerance()) == "");
+                host.destroy(x);
+            }
+        }
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("borrow: wrong use of record() is told by its status") {
+        Host host;
+        {
+            const Device device = Device::borrow(host.handles());
+            Graph g;
+            SmallModel::describe(g, kMax);
+            slice(g.state("cache", {kMax, 2}), 0, g.symbol("tokens", kMax), g.symbol("more", kMax));
+            Program program = device.compile(g, SmallModel::load(device), {.name = "layer"});
+            const Host::Buffer x = host.make_buffer(2 * kOffset);
+            const Host::Buffer y = host.make_buffer(2 * kOffset);
+            const std::vector<BufferRange> good = {{"x", x.buffer, kOffset, kBytes}, {"y", y.buffer, 0, kBytes}};
+            const std::vector<SizeSetting> three = {{"tokens", 3}, {"more", 3}};
+            VkCommandBuffer commands = host.begin();
+            const auto said = [&](const std::vector<BufferRange>& ranges, const std::vector<SizeSetting>& sizes,
+                                  std::uint32_t slot = 0) {
+                const Status status = program.record(commands, ranges, sizes, slot);
+                CHECK(status.result == (status.message[0] ? -1 : 0));
+                return text(status);
+            };
+            const auto changed = [&](auto change) {
+                std::vector<BufferRange> ranges = good;
+                change(ranges[0]);
+                return ranges;
+            };
+            CHECK(said(good, three) == "layer: allocate() must come before record()");
+            program.allocate();
+            CHECK(said({good[1]}, three) == "layer: x is not bound");
+            CHECK(said({good[0]}, three) == "layer: y is not bound");
+            CHECK(contains(said(changed([](BufferRange& r) { r.bytes -= 4; }), three), "layer: x needs 3840 bytes"));
+            CHECK(contains(said(changed([](BufferRange& r) { r.offset = 4; }), three), "3840 at 4 were given"));
+            CHECK(contains(said(good, {{"token", 3}}), "size token = 3 is unknown or outside"));
+            CHECK(contains(said(good, {{"tokens", kMax + 1}}), "size tokens = 41"));
+            CHECK(contains(said(good, {{"tokens", -1}}), "size tokens = -1"));
+            CHECK(contains(said(good, {{"tokens", kMax}, {"more", 1}}), "41 is more than 40"));
+            CHECK(said(good, three, 1) == "layer: slot 1 of 1");
+            put(x, kOffset, SmallModel::input(3).floats());
+            CHECK(said(good, three) == "");
+            host.submit(commands);
+            host.wait_idle();
+            CHECK(difference(get(y, 0, 3), SmallModel::answer(3), SmallModel::tolerance()) == "");
+        }
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("borrow: handles that are missing are an error") {
+        Host host;
+        for (const int missing : {0, 1, 2}) {
+            BorrowedDevice handles = host.handles();
+            (missing == 0   ? reinterpret_cast<void*&>(handles.instance)
+             : missing == 1 ? reinterpret_cast<void*&>(handles.physical)
+                            : reinterpret_cast<void*&>(handles.device)) = nullptr;
+            CHECK(contains(message_of([&] { Device::borrow(handles); }), "Device::borrow: a borrowed device needs"));
+        }
+    }
+}
+
+}  // namespace vkf::test

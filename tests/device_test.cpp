@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which device is taken, what is said when there is none, and what the minimum profile believes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "ops/ops.h"
+#include "tests/device.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+/// Devices that are all the first real one, under other names and types.
+struct FakeDevices {
+    fake::Vulkan vulkan;
+    VkPhysicalDevice real = VK_NULL_HANDLE;
+    // a loader's handles lead to its tables, so a device is told from the others by the order of asking
+    struct Claim {
+        const char* name;
+        VkPhysicalDeviceType type;
+        std::uint32_t api_version;
+    };
+    std::vector<Claim> claims;
+    std::size_t next = 0;
+
+    explicit FakeDevices(std::vector<Claim> devices) : claims(std::move(devices)) {
+        vulkan.vkEnumeratePhysicalDevices.instead = [this](VkInstance instance, std::uint32_t* count,
+                                                           VkPhysicalDevice* out) {
+            next = 0;
+            std::uint32_t one = 1;
+            vulkan.vkEnumeratePhysicalDevices.real(instance, &one, &real);
+            *count = static_cast<std::uint32_t>(claims.size());
+            std::fill_n(out, out ? claims.size() : 0, real);
+            return VK_SUCCESS;
+        };
+        vulkan.vkGetPhysicalDeviceProperties2.instead = [this](VkPhysicalDevice device,
+                                                               VkPhysicalDeviceProperties2* out) {
+            vulkan.vkGetPhysicalDeviceProperties2.real(device, out);
+            const Claim& claim = claims[next++ % claims.size()];
+            std::strncpy(out->properties.deviceName, claim.name, sizeof(out->properties.deviceName) - 1);
+            out->properties.deviceType = claim.type;
+            out->properties.apiVersion = claim.api_version;
+        };
+    }
+
+    std::string chosen(const std::string& select) {
+        return Device::create({.select = select, .get_instance_proc_addr = vulkan.entry()}).capabilities().name;
+    }
+};
+
+std::string upper(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return text;
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+    TEST_CASE("device: chosen by index, by part of the name, by the environment, or by kind") {
+        const Environment none("VKFORMER_DEVICE", std::nullopt);
+        FakeDevices fakes({{"Slow Processor", VK_PHYSICAL_DEVICE_TYPE_CPU, VK_API_VERSION_1_2},
+                           {"Small Graphics", VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU, VK_API_VERSION_1_1},
+                           {"Large Graphics", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3},
+                           {"Guest Graphics", VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU, VK_API_VERSION_1_1}});
+        CHECK(fakes.chosen("") == "Large Graphics");
+        CHECK(fakes.chosen("0") == "Slow Processor");
+        CHECK(fakes.chosen("1") == "Small Graphics");
+        CHECK(fakes.chosen("slow") == "Slow Processor");
+        CHECK(fakes.chosen("GRAPHICS") == "Small Graphics");  // the first that fits
+        const char* known = "there are: 0 Slow Processor, 1 Small Graphics, 2 Large Graphics, 3 Guest Graphics";
+        CHECK(contains(message_of([&] { fakes.chosen("teapot"); }), "no device \"teapot\""));
+        CHECK(contains(message_of([&] { fakes.chosen("teapot"); }), known));
+        CHECK(contains(message_of([&] { fakes.chosen("4"); }), known));
+        CHECK(contains(message_of([&] { fakes.chosen("99999999999999999999"); }), known));
+        const Environment small("VKFORMER_DEVICE", "small");
+        CHECK(fakes.chosen("") == "Small Graphics");
+        CHECK(fakes.chosen("2") == "Large Graphics");  // what is said in the program goes first
+        fakes.claims.erase(fakes.claims.begin() + 1, fakes.claims.begin() + 3);
+        const Environment gone("VKFORMER_DEVICE", "");
+        CHECK(fakes.chosen("") == "Guest Graphics");
+    }
+
+    TEST_CASE("device: one of Vulkan 1.0 is not offered") {
+        const Environment none("VKFORMER_DEVICE", std::nullopt);
+        FakeDevices fakes({{"Old Graphics", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_0},
+                           {"Slow Processor", VK_PHYSICAL_DEVICE_TYPE_CPU, VK_API_VERSION_1_1}});
+        CHECK(Device::list(fakes.vulkan.entry()).size() == 1);
+        CHECK(fakes.chosen("") == "Slow Processor");
+        CHECK(contains(message_of([&] { fakes.chosen("old"); }), "there are: 0 Slow Processor"));
+        fakes.claims.pop_back();
+        CHECK(contains(message_of([&] { fakes.chosen(""); }), "no usable Vulkan device"));
+    }
+
+    TEST_CASE("device: the real ones are listed and found by name") {
+        const std::vector<Capabilities> all = Device::list();
+        REQUIRE(!all.empty());
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            CHECK(all[i].api_version >= VK_API_VERSION_1_1);
+            CHECK(!all[i].name.empty());
+            CHECK(!all[i].driver.empty());
+            CHECK(Device::create({.select = std::to_string(i)}).capabilities().name == all[i].name);
+        }
+        CHECK(Device::create({.select = upper(all[0].name)}).capabilities().name == all[0].name);
+    }
+
+    TEST_CASE("device: no Vulkan, an old one, none that works") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        const auto nothing = [](VkInstance, const char*) -> void (*)(void) { return nullptr; };
+        CHECK(contains(message_of([&] { Device::create({.get_instance_proc_addr = nothing}); }), "Vulkan"));
+        CHECK(contains(message_of([&] { Device::list(nothing); }), "Vulkan"));
+        {
+            fake::Vulkan vulkan;
+            vulkan.vkEnumerateInstanceVersion.instead = [](std::uint32_t* version) {
+                *version = VK_API_VERSION_1_0;
+                return VK_SUCCESS;
+            };
+            CHECK(contains(message_of([&] { Device::list(vulkan.entry()); }), "older than 1.1"));
+        }
+        fake::Vulkan vulkan;
+        const auto create = [&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); };
+        vulkan.vkCreateInstance.fail(VK_ERROR_INCOMPATIBLE_DRIVER);
+        CHECK(contains(message_of(create), "no Vulkan driver"));
+        vulkan.vkCreateDevice.fail(VK_ERROR_INITIALIZATION_FAILED);
+        CHECK(contains(message_of(create), "vkCreateDevice gave VK_ERROR_INITIALIZATION_FAILED"));
+        CHECK(message_of(create) == "");  // and then it works
+        vulkan.vkGetPhysicalDeviceQueueFamilyProperties.instead = [](VkPhysicalDevice, std::uint32_t* count,
+                                                                     VkQueueFamilyProperties* out) {
+            *count = 1;
+            if (out) {
+                *out = {VK_QUEUE_TRANSFER_BIT, 1, 64, {1, 1, 1}};
+            }
+        };
+        CHECK(contains(message_of(create), "none offers Vulkan 1.1 and a compute queue"));
+        vulkan.vkEnumeratePhysicalDevices.instead = [](VkInstance, std::uint32_t* count, VkPhysicalDevice*) {
+            *count = 0;
+            return VK_SUCCESS;
+        };
+        CHECK(contains(message_of(create), "no usable Vulkan device"));
+        CHECK(Device::list(vulkan.entry()).empty());
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("device: validation that is not installed is an error") {
+        fake::Vulkan vulkan;
+        vulkan.vkEnumerateInstanceLayerProperties.instead = [](std::uint32_t* count, VkLayerProperties*) {
+            *count = 0;
+            return VK_SUCCESS;
+        };
+        CHECK(contains(
+            message_of([&] { Device::create({.validation = true, .get_instance_proc_addr = vulkan.entry()}); }),
+            "VK_LAYER_KHRONOS_validation is not installed"));
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("device: the minimum profile believes what Vulkan 1.1 guarantees") {
+        const Environment full("VKFORMER_PROFILE", std::nullopt);
+        const Capabilities want;  // its defaults are the guarantees
+        const auto check = [&](const Capabilities& got) {
+            CHECK(got.minimum_profile);
+            CHECK(got.max_invocations == want.max_invocations);
+            CHECK(got.max_group_size == want.max_group_size);
+            CHECK(got.max_groups == want.max_groups);
+            CHECK(got.shared_memory == want.shared_memory);
+            CHECK(got.push_constants == 128);
+            CHECK(got.storage_buffers == 4);
+            CHECK(got.storage_alignment == 256);
+            CHECK(got.storage_range == 128u << 20);
+            CHECK_FALSE(got.subgroup_arithmetic);
+            CHECK_FALSE(got.storage_16bit);
+            CHECK_FALSE(got.storage_8bit);
+            CHECK_FALSE(got.unified_memory);
+        };
+        CHECK_FALSE(Device::create().capabilities().minimum_profile);
+        check(Device::create({.minimum_profile = true}).capabilities());
+        const Environment minimum("VKFORMER_PROFILE", "minimum");
+        check(Device::create().capabilities());
+    }
+
+    TEST_CASE("device: its limits are believed, its claims about subgroups are not needed") {
+        fake::Vulkan vulkan;
+        vulkan.change_limits([](VkPhysicalDeviceLimits& limits) {
+            limits.maxComputeWorkGroupInvocations = 128;
+            limits.maxComputeWorkGroupSize[0] = 128;
+            limits.maxComputeSharedMemorySize = 16384;
+            limits.maxPerStageDescriptorStorageBuffers = 4;
+            limits.minStorageBufferOffsetAlignment = 256;
+        });
+        vulkan.vkGetPhysicalDeviceFeatures2.instead = [](VkPhysicalDevice, VkPhysicalDeviceFeatures2* out) {
+            out->features = {};
+        };
+        Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        CHECK(device.capabilities().max_invocations == 128);
+        CHECK(device.capabilities().storage_alignment == 256);
+        CHECK_FALSE(device.capabilities().storage_16bit);
+        {
+            Graph g;
+            SmallModel::describe(g, 9);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 9) == "");
+        }
+        CHECK(last_words(std::move(device)) == "");
+    }
+
+    TEST_CASE("device: it lives as long as what was made from it") {
+        fake::Vulkan vulkan;
+        {
+            std::optional<Program> program;
+            std::optional<Weights> weights;
+            {
+                const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+                Graph g;
+                SmallModel::describe(g, 9);
+                weights = SmallModel::load(device);
+                program = device.compile(g, *weights);
+            }
+            CHECK(SmallModel::check(*program, 9) == "");
+            weights.reset();
+            CHECK(SmallModel::check(*program, 9) == "");
+            CHECK(vulkan.vkDestroyDevice.calls == 0);
+        }
+        CHECK(vulkan.vkDestroyDevice.calls == 1);
+        CHECK(vulkan.live_objects() == 0);
+    }
+}
+
+}  // namespace vkf::test

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines: made on demand, shared, and kept on disk. The software drivers' caches are empty headers, so the data comes
+// from a fake vkGetPipelineCacheData.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "ops/ops.h"
+#include "runtime/device_core.h"
+#include "runtime/pipeline.h"
+#include "tests/device.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+    const auto* first = reinterpret_cast<const std::byte*>(text.data());
+    return {first, first + text.size()};
+}
+
+/// The driver's cache holds `data`, and what the driver is given at its creation is kept.
+struct FakeCache {
+    fake::Vulkan& vulkan;
+    std::vector<std::byte> data;
+    std::vector<std::vector<std::byte>> given = {};
+
+    void install() {
+        vulkan.vkGetPipelineCacheData.instead = [this](VkDevice, VkPipelineCache, std::size_t* size, void* out) {
+            if (out) {
+                std::memcpy(out, data.data(), data.size());
+            }
+            *size = data.size();
+            return VK_SUCCESS;
+        };
+        vulkan.vkCreatePipelineCache.instead = [this](VkDevice device, const VkPipelineCacheCreateInfo* info,
+                                                      const VkAllocationCallbacks* callbacks, VkPipelineCache* cache) {
+            const auto* first = static_cast<const std::byte*>(info->pInitialData);
+            given.emplace_back(first, first + info->initialDataSize);
+            VkPipelineCacheCreateInfo empty = *info;
+            empty.initialDataSize = 0;
+            empty.pInitialData = nullptr;
+            return vulkan.vkCreatePipelineCache.real(device, &empty, callbacks, cache);
+        };
+    }
+};
+
+void compile_something(const Device& device) {
+    Graph g;
+    g.output("y", scale(g.input("x", {4}), 2.0f));
+    device.compile(g);
+}
+
+std::filesystem::path only_file(const TemporaryFolder& folder) {
+    REQUIRE(folder.files().size() == 1);
+    return folder.path() / folder.files().front();
+}
+
+}  // namespace
+
+TEST_SUITE("pipelines") {
+    TEST_CASE("pipeline cache: a frame gives its data back to the same device and driver alone") {
+        const Capabilities device;
+        const std::vector<std::byte> data = bytes_of("what a driver keeps");
+        const std::vector<std::byte> file = frame_cache(device, data);
+        const auto back = unframe_cache(device, file);
+        CHECK(std::equal(back.begin(), back.end(), data.begin(), data.end()));
+        CHECK(unframe_cache(device, {}).empty());
+        for (std::size_t length = 0; length < file.size(); ++length) {
+            CHECK(unframe_cache(device, std::span(file).first(length)).empty());
+        }
+        std::vector<std::byte> longer = file;
+        longer.push_back(std::byte{0});
+        CHECK(unframe_cache(device, longer).empty());
+        for (std::size_t i = 0; i < file.size(); ++i) {
+            for (const int flip : {1, 128, 255}) {
+                std::vector<std::byte> damaged = file;
+                damaged[i] ^= static_cast<std::byte>(flip);
+                CHECK(unframe_cache(device, damaged).empty());
+            }
+        }
+        const auto foreign = [&](auto change) {
+            Capabilities other = device;
+            change(other);
+            return unframe_cache(other, file).empty() && cache_file_name(other) != cache_file_name(device);
+        };
+        CHECK(foreign([](Capabilities& c) { c.vendor_id = 1; }));
+        CHECK(foreign([](Capabilities& c) { c.device_id = 1; }));
+        CHECK(foreign([](Capabilities& c) { c.driver_version = 1; }));
+        CHECK(foreign([](Capabilities& c) { c.api_version = 1; }));
+        CHECK(foreign([](Capabilities& c) { c.cache_uuid[15] = 1; }));
+    }
+
+    TEST_CASE("pipeline cache: what one device writes, the next is given") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        const std::filesystem::path deep = folder.path() / "made" / "on demand";
+        fake::Vulkan vulkan;
+        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
+        cache.install();
+        const DeviceOptions options{.cache_folder = deep, .get_instance_proc_addr = vulkan.entry()};
+        {
+            const Device device = Device::create(options);
+            CHECK_FALSE(device.save_pipeline_cache());  // nothing new
+            compile_something(device);
+            CHECK(device.save_pipeline_cache());
+            CHECK_FALSE(device.save_pipeline_cache());
+        }
+        const std::vector<std::string> files = folder.files();
+        CHECK(files.size() == 3);  // two folders and the file, nothing temporary
+        {
+            const Device device = Device::create(options);
+            compile_something(device);
+            cache.data = bytes_of("more compiled pipelines");
+        }  // written when it is destroyed
+        { const Device device = Device::create(options); }
+        REQUIRE(cache.given.size() == 3);
+        CHECK(cache.given[0].empty());
+        CHECK(cache.given[1] == bytes_of("compiled pipelines"));
+        CHECK(cache.given[2] == bytes_of("more compiled pipelines"));
+        CHECK(folder.files() == files);
+    }
+
+    TEST_CASE("pipeline cache: a damaged file, or data the driver does not want, is as good as none") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
+        cache.install();
+        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+        { compile_something(Device::create(options)); }
+        {
+            std::fstream file(only_file(folder), std::ios::in | std::ios::out | std::ios::binary);
+            file.seekp(60);
+            file.put('!');
+        }
+        { compile_something(Device::create(options)); }
+        CHECK(cache.given.back().empty());
+        { const Device device = Device::create(options); }
+        CHECK(cache.given.back() == cache.data);  // written anew
+
+        vulkan.vkCreatePipelineCache.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+        { compile_something(Device::create(options)); }
+        CHECK(cache.given.back().empty());
+        vulkan.vkCreatePipelineCache.fail(VK_ERROR_OUT_OF_HOST_MEMORY, 1, 2);
+        {
+            const Device device = Device::create(options);  // without any cache
+            compile_something(device);
+            CHECK_FALSE(device.save_pipeline_cache());
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("pipeline cache: a file that cannot be written whole is not written") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
+        cache.install();
+        std::string name;
+        {
+            const Device device =
+                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
+            name = cache_file_name(device.capabilities());
+            compile_something(device);
+            std::filesystem::create_directories(folder.path() / name / "in the way");  // renaming onto it fails
+            CHECK_FALSE(device.save_pipeline_cache());
+            CHECK(folder.files() == std::vector<std::string>{name, "in the way"});
+            std::filesystem::remove_all(folder.path() / name);
+            vulkan.vkGetPipelineCacheData.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+            CHECK_FALSE(device.save_pipeline_cache());
+            CHECK(folder.files().empty());
+            vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2);
+            CHECK_FALSE(device.save_pipeline_cache());
+            CHECK(folder.files().empty());
+        }
+        CHECK(folder.files() == std::vector<std::string>{name});
+
+        const std::filesystem::path file = folder.path() / name / "below a file";  // not a folder, and never can be
+        const Device device = Device::create({.cache_folder = file, .get_instance_proc_addr = vulkan.entry()});
+        compile_something(device);
+        CHECK_FALSE(device.save_pipeline_cache());
+    }
+
+    TEST_CASE("pipeline cache: VKFORMER_PIPELINE_CACHE=0 turns it off, VKFORMER_CACHE_DIR moves it") {
+        const TemporaryFolder folder;
+        {
+            const Environment off("VKFORMER_PIPELINE_CACHE", "0");
+            const Device device = Device::create({.cache_folder = folder.path()});
+            compile_something(device);
+            CHECK_FALSE(device.save_pipeline_cache());
+        }
+        CHECK(folder.files().empty());
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const Environment place("VKFORMER_CACHE_DIR", folder.path().string());
+        const Device device = Device::create();
+        compile_something(device);
+        CHECK(device.save_pipeline_cache());
+        CHECK(folder.files() == std::vector<std::string>{cache_file_name(device.capabilities())});
+    }
+
+    TEST_CASE("pipelines: made when a program wants them, once for all programs") {
+        fake::Vulkan vulkan;
+        Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        CHECK(vulkan.vkCreateComputePipelines.calls == 0);
+        CHECK(device.pipelines() == 0);
+        {
+            Graph g;
+            SmallModel::describe(g, 4);
+            const Weights weights = SmallModel::load(device);
+            CHECK(vulkan.vkCreateComputePipelines.calls == 0);
+            const Program first = device.compile(g, weights);
+            const std::uint64_t made = vulkan.vkCreateComputePipelines.calls;
+            CHECK(made > 0);
+            CHECK(device.pipelines() == made);
+            const Program again = device.compile(g, weights);
+            Graph longer;
+            SmallModel::describe(longer, 4);
+            const Program same_kernels = device.compile(longer, weights);
+            CHECK(vulkan.vkCreateComputePipelines.calls == made);
+            CHECK(vulkan.vkCreateShaderModule.calls == made);
+            CHECK(vulkan.vkDestroyShaderModule.calls == made);
+        }
+        CHECK(last_words(std::move(device)) == "");
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("pipelines: one that cannot be built is named; the others are kept") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            SmallModel::describe(g, 4);
+            const Weights weights = SmallModel::load(device);
+            vulkan.vkCreateComputePipelines.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+            const std::string said = message_of([&] { device.compile(g, weights); });
+            CAPTURE(said);
+            CHECK(contains(said, "shader "));
+            CHECK(contains(said, "vkCreateComputePipelines gave VK_ERROR_OUT_OF_HOST_MEMORY"));
+            Program program = device.compile(g, weights);
+            CHECK(SmallModel::check(program, 4) == "");
+            CHECK(vulkan.vkCreateComputePipelines.calls == device.pipelines() + 1);
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+}
+
+}  // namespace vkf::test

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is read from SPIR-V: the truth about the library's own shaders, and an error for what is not SPIR-V.
+#include "runtime/spirv.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "elementwise.spv.h"
+#include "runtime/error.h"
+#include "shaders/elementwise.h"
+#include "shaders/softmax.h"
+#include "softmax.spv.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+using Words = std::vector<std::uint32_t>;
+
+std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
+
+Words module_of(std::initializer_list<Words> instructions) {
+    Words out = {0x07230203, 0x00010300, 0, 100, 0};
+    for (const Words& i : instructions) {
+        out.insert(out.end(), i.begin(), i.end());
+    }
+    return out;
+}
+
+/// A storage buffer (variable 20 + binding) of a set.
+std::vector<Words> buffer(std::uint32_t set, std::uint32_t binding) {
+    const std::uint32_t id = 20 + binding;
+    return {{op(4, 71), id, 34, set}, {op(4, 71), id, 33, binding}, {op(4, 59), 5, id, 12}};
+}
+
+Words module_with_buffers(std::initializer_list<std::pair<std::uint32_t, std::uint32_t>> sets_and_bindings) {
+    Words out = module_of({{op(3, 22), 2, 32}, {op(3, 30), 4, 2}, {op(4, 32), 5, 12, 4}});
+    for (const auto& [set, binding] : sets_and_bindings) {
+        for (const Words& i : buffer(set, binding)) {
+            out.insert(out.end(), i.begin(), i.end());
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_SUITE("spirv") {
+    TEST_CASE("spirv: the shaders say what their headers say") {
+        const ShaderInterface elementwise = reflect(spirv::kElementwiseSpirv, "elementwise");
+        CHECK(elementwise.bindings == 3);
+        CHECK(elementwise.push_constant_bytes == sizeof(shader::ElementwisePush));
+        CHECK(elementwise.local_size_id == 0);
+        CHECK(elementwise.local_size[1] == 1);
+        CHECK(elementwise.local_size[2] == 1);
+        CHECK(std::is_sorted(elementwise.constant_ids.begin(), elementwise.constant_ids.end()));
+        CHECK(elementwise.constant_ids.front() == 0);
+        CHECK_FALSE(elementwise.uses_16bit_storage);
+        CHECK_FALSE(elementwise.uses_subgroups);
+
+        const ShaderInterface softmax = reflect(spirv::kSoftmaxSpirv, "softmax");
+        CHECK(softmax.bindings == shader::kSoftmaxBindingWeights + 1);
+        CHECK(softmax.push_constant_bytes == sizeof(shader::SoftmaxPush));
+        CHECK(softmax.local_size_id == 0);
+    }
+
+    TEST_CASE("spirv: literal local sizes, capabilities and buffers") {
+        CHECK(reflect(module_of({{op(6, 16), 1, 17, 8, 4, 2}}), "t").local_size[1] == 4);
+        CHECK(reflect(module_of({{op(6, 16), 1, 17, 8, 4, 2}}), "t").local_size_id == -1);
+        CHECK(reflect(module_of({{op(2, 17), 4433}}), "t").uses_16bit_storage);
+        CHECK(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroups);
+        CHECK(reflect(module_with_buffers({}), "t").bindings == 0);
+        CHECK(reflect(module_with_buffers({{0, 1}, {0, 0}}), "t").bindings == 2);
+    }
+
+    TEST_CASE("spirv: what the runtime does not bind is refused, naming the shader") {
+        const auto refusal = [](const Words& words) { return message_of([&] { reflect(words, "odd"); }); };
+        CHECK(refusal({}) == "shader odd: not a SPIR-V module");
+        CHECK(refusal({1, 2, 3, 4, 5, 6}) == "shader odd: not a SPIR-V module");
+        CHECK(refusal({0x07230203, 0x00010300, 0, 100}) == "shader odd: not a SPIR-V module");
+        CHECK(contains(refusal(module_of({{op(0, 17)}})), "truncated at word 5"));
+        CHECK(contains(refusal(module_of({{op(9, 17), 1}})), "truncated at word 5"));
+        CHECK(contains(refusal(module_of({{op(1, 22)}})), "malformed instruction 22"));
+        CHECK(contains(refusal(module_of({{op(3, 16), 1, 17}})), "malformed"));
+        CHECK(contains(refusal(module_with_buffers({{0, 0}, {0, 2}})), "gaps"));
+        CHECK(contains(refusal(module_with_buffers({{1, 0}})), "outside set 0"));
+        CHECK(contains(refusal(module_with_buffers({{0, 64}})), "outside set 0"));
+        CHECK(contains(refusal(module_of({{op(4, 32), 5, 0, 4}, {op(4, 59), 5, 6, 0}})), "image or sampler"));
+    }
+
+    TEST_CASE("spirv: a type that contains itself ends") {
+        const Words self = module_of({{op(3, 30), 4, 4}, {op(4, 32), 5, 9, 4}, {op(4, 59), 5, 6, 9}});
+        CHECK(reflect(self, "self").push_constant_bytes == 0);
+        const Words each_other =
+            module_of({{op(3, 30), 3, 4}, {op(3, 30), 4, 3}, {op(4, 32), 5, 9, 3}, {op(4, 59), 5, 6, 9}});
+        CHECK(reflect(each_other, "each other").push_constant_bytes == 0);
+    }
+
+    TEST_CASE("spirv: damage is an error or a wrong answer, never a crash") {
+        std::mt19937 random(7);
+        const Words good(std::begin(spirv::kElementwiseSpirv), std::end(spirv::kElementwiseSpirv));
+        for (int i = 0; i < 300; ++i) {
+            Words damaged = good;
+            for (int flips = 1 + i % 3; flips > 0; --flips) {
+                damaged[random() % damaged.size()] = i % 2 ? random() : random() % 64;
+            }
+            message_of([&] { reflect(damaged, "damaged"); });
+        }
+        for (std::size_t length = 0; length < good.size(); length += 13) {
+            message_of([&] { reflect(std::span(good).first(length), "cut"); });
+        }
+    }
+}
+
+}  // namespace vkf::test
