@@ -120,6 +120,30 @@ AttentionResult multi_head_attention(Value query, Value key, Value value, const 
     return {linear_layer(merge_heads(a.y), "out_proj", width, o.bias), a.weights, {}};
 }
 
+Value multi_head_attention_by_heads(Value query, Value key, Value value, const MultiHeadAttentionOptions& o) {
+    constexpr const char* kName = "multi_head_attention_by_heads";
+    const std::int64_t width = fixed_width(kName, query);
+    if (o.heads < 1 || width % o.heads != 0) {
+        throw Error("width " + std::to_string(width) + " of " + query.str() + " does not divide into " +
+                        std::to_string(o.heads) + " heads",
+                    kName);
+    }
+    const std::int64_t d = width / o.heads;
+    const Scope scope(query.graph(), o.name);
+    std::vector<Value> heads;
+    for (std::int64_t h = 0; h < o.heads; ++h) {
+        const Scope head(query.graph(), "heads." + std::to_string(h));
+        const auto project = [&](Value x, const char* name) {
+            return split_heads(linear_layer(x, name, d, o.bias), 1);
+        };
+        const AttentionOptions options{.mask = o.mask};
+        heads.push_back(merge_heads(scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"),
+                                                                 project(value, "v_proj"), options)
+                                        .y));
+    }
+    return linear_layer(concat(heads, -1), "out_proj", width, o.bias);
+}
+
 AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& o) {
     constexpr const char* kName = "grouped_query_attention";
     const std::int64_t width = fixed_width(kName, x);

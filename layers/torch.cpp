@@ -235,4 +235,48 @@ DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions
     return {x, cross_weights};
 }
 
+namespace {
+
+TransformerLayerOptions numbered(TransformerLayerOptions layer, std::size_t index) {
+    layer.name = "layers." + std::to_string(index);
+    return layer;
+}
+
+}  // namespace
+
+Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::int64_t num_layers,
+                          const std::string& name, Value src_mask, Value src_key_padding_mask) {
+    const Scope scope(src.graph(), name);
+    for (std::int64_t i = 0; i < num_layers; ++i) {
+        src = transformer_encoder_layer(src, numbered(layer, static_cast<std::size_t>(i)), src_mask,
+                                        src_key_padding_mask);
+    }
+    return layer_norm_layer(src, "norm", layer.layer_norm_eps, layer.bias);
+}
+
+DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& layer,
+                                  const std::vector<DecoderInputs>& inputs, const std::string& name) {
+    const Scope scope(tgt.graph(), name);
+    DecoderResult result{tgt, {}};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        result = transformer_decoder_layer(result.y, numbered(layer, i), inputs[i]);
+    }
+    result.y = layer_norm_layer(result.y, "norm", layer.layer_norm_eps, layer.bias);
+    return result;
+}
+
+Value transformer(Value src, Value tgt, const TransformerOptions& o, const TransformerMasks& masks) {
+    const Scope scope(src.graph(), o.name);
+    DecoderInputs in;
+    in.memory =
+        transformer_encoder(src, o.layer, o.num_encoder_layers, "encoder", masks.src_mask, masks.src_key_padding_mask);
+    in.tgt_mask = masks.tgt_mask;
+    in.tgt_key_padding_mask = masks.tgt_key_padding_mask;
+    in.memory_mask = masks.memory_mask;
+    in.memory_key_padding_mask = masks.memory_key_padding_mask;
+    in.tgt_is_causal = masks.tgt_is_causal;
+    return transformer_decoder(tgt, o.layer, std::vector(static_cast<std::size_t>(o.num_decoder_layers), in), "decoder")
+        .y;
+}
+
 }  // namespace vkf::torch

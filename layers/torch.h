@@ -76,6 +76,29 @@ struct DecoderResult {
 VKF_API DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options,
                                                 const DecoderInputs& inputs);
 
+struct TransformerOptions {
+    TransformerLayerOptions layer = {};  ///< its name is not looked at
+    std::string name = {};
+    std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+};
+
+/// Masks as torch.nn.Transformer.forward takes them.
+struct TransformerMasks {
+    Value src_mask = {}, tgt_mask = {}, memory_mask = {};  ///< (S, S), (T, T), (T, S)
+    Value src_key_padding_mask = {}, tgt_key_padding_mask = {},
+          memory_key_padding_mask = {};  ///< (B, S), (B, T), (B, S)
+    bool tgt_is_causal = false;
+};
+
+/// torch.nn.TransformerEncoder: layers.* and a final `norm`. src (B, S, E).
+VKF_API Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::int64_t num_layers,
+                                  const std::string& name, Value src_mask = {}, Value src_key_padding_mask = {});
+/// torch.nn.TransformerDecoder: layers.* and a final `norm`; inputs[i] is what layer i attends to. tgt (B, T, E).
+VKF_API DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& layer,
+                                          const std::vector<DecoderInputs>& inputs, const std::string& name);
+/// torch.nn.Transformer, batch first: src (B, S, E), tgt (B, T, E) -> (B, T, E). Parameters encoder.* and decoder.*.
+VKF_API Value transformer(Value src, Value tgt, const TransformerOptions& options, const TransformerMasks& masks = {});
+
 /// torch.nn.LayerNorm with parameters `name`.weight and `name`.bias.
 VKF_API Value layer_norm_layer(Value x, const std::string& name, float eps = 1e-5f, bool bias = true);
 

@@ -7,15 +7,6 @@ namespace vkf {
 
 namespace {
 
-torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& c, std::int64_t index) {
-    return {.name = "layers." + std::to_string(index),
-            .nhead = c.nhead,
-            .dim_feedforward = c.dim_feedforward,
-            .activation = c.activation,
-            .norm_first = c.norm_first,
-            .layer_norm_eps = c.layer_norm_eps};
-}
-
 /// A cache of one layer's keys or values, shared by the programs through its name.
 Value cache_state(Graph& g, const EncoderDecoderConfig& c, const std::string& name, std::int64_t max_batch,
                   std::int64_t capacity) {
@@ -51,13 +42,22 @@ void check_config(const EncoderDecoderConfig& c) {
 
 }  // namespace
 
+torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& c) {
+    return {.nhead = c.nhead,
+            .dim_feedforward = c.dim_feedforward,
+            .activation = c.activation,
+            .norm_first = c.norm_first,
+            .layer_norm_eps = c.layer_norm_eps};
+}
+
 void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
     const Dim batch = g.symbol("batch", max_batch);
     const Dim source = g.symbol("source", c.max_source);
     const Value tokens = g.input("source", {batch, source}, DType::i32);
     const Value padding = g.input("source_padding", {batch, source}, DType::i32);
-    const Value memory =
-        transformer_encoder(embed_tokens(tokens, "src_embed.weight", c.source_vocabulary, c, c.max_source), padding, c);
+    const Value embedded = embed_tokens(tokens, "src_embed.weight", c.source_vocabulary, c, c.max_source);
+    const Value memory = torch::transformer_encoder(embedded, layer_options(c), c.num_encoder_layers,
+                                                    "transformer.encoder", {}, padding);
     g.output("memory", memory);
     // the decoder's cross-attentions look at the memory again each step: what they project of it is kept
     for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
@@ -90,8 +90,9 @@ void describe_decoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_
         in.projected_memory = torch::ProjectedKv{cross("cross_key"), cross("cross_value")};
         inputs.push_back(in);
     }
-    const DecoderStack stack = transformer_decoder(
-        embed_tokens(target, "tgt_embed.weight", c.target_vocabulary, c, c.max_target, start), c, inputs);
+    const Value embedded = embed_tokens(target, "tgt_embed.weight", c.target_vocabulary, c, c.max_target, start);
+    const torch::DecoderResult stack =
+        torch::transformer_decoder(embedded, layer_options(c), inputs, "transformer.decoder");
     const Value logits = linear_layer(stack.y, "generator", c.target_vocabulary);
     g.output("logits", logits);
     g.output("next", argmax(logits));
@@ -104,27 +105,6 @@ Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabula
     const Value rows = embedding(tokens, g.weight(table, {vocabulary, c.d_model}), c.embedding_scale);
     const Value positions = sinusoidal_positions(g, max_positions, c.d_model);
     return rows + slice(positions, 0, std::move(start), tokens.size(-1));
-}
-
-Value transformer_encoder(Value src, Value padding, const EncoderDecoderConfig& c) {
-    const Scope scope(src.graph(), "transformer.encoder");
-    for (std::int64_t i = 0; i < c.num_encoder_layers; ++i) {
-        src = torch::transformer_encoder_layer(src, layer_options(c, i), {}, padding);
-    }
-    return torch::layer_norm_layer(src, "norm", c.layer_norm_eps);
-}
-
-DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& c,
-                                 const std::vector<torch::DecoderInputs>& inputs) {
-    const Scope scope(tgt.graph(), "transformer.decoder");
-    DecoderStack stack{tgt, {}};
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const torch::DecoderResult layer =
-            torch::transformer_decoder_layer(stack.y, layer_options(c, static_cast<std::int64_t>(i)), inputs[i]);
-        stack = {layer.y, layer.cross_weights};
-    }
-    stack.y = torch::layer_norm_layer(stack.y, "norm", c.layer_norm_eps);
-    return stack;
 }
 
 struct EncoderDecoder::Parts {

@@ -29,17 +29,8 @@ struct EncoderDecoderConfig {
 /// Embedding row * embedding_scale + sinusoidal position. tokens (B, L) i32; the first token has position `start`.
 VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary,
                            const EncoderDecoderConfig& config, std::int64_t max_positions, Dim start = 0);
-/// src (B, S, E) embedded -> memory (B, S, E), through transformer.encoder.layers.* and transformer.encoder.norm.
-/// padding (B, S): 1 = ignore.
-VKF_API Value transformer_encoder(Value src, Value padding, const EncoderDecoderConfig& config);
-struct DecoderStack {
-    Value y;
-    Value cross_weights;  ///< of the last layer
-};
-
-/// tgt (B, T, E) embedded, through transformer.decoder.layers.* and transformer.decoder.norm. inputs[i] is what layer i attends to.
-VKF_API DecoderStack transformer_decoder(Value tgt, const EncoderDecoderConfig& config,
-                                         const std::vector<torch::DecoderInputs>& inputs);
+/// The layers of the configuration, for torch::transformer*.
+VKF_API torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config);
 
 /// The two programs of EncoderDecoder as graphs: see encoder() and decoder() for inputs, sizes and outputs. They share states "cache.*".
 VKF_API void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);

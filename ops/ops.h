@@ -168,6 +168,9 @@ VKF_API Value rope_at(Value x, Value positions, const Rope& options);
 /// The (max_positions, r/2, 2) table of cos and sin, as floats rounded once from double.
 VKF_API std::vector<float> rope_table(const Rope& options, std::int64_t head_dim);
 
+/// The same with a caller's own table (positions, r/2, 2) of cos and sin; r and the pairing as given by its width and `layout`.
+VKF_API Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start = 0);
+
 /// Sinusoidal positions (Vaswani et al. 2017): (length, dim), y[p,2i] = sin(p 10000^(-2i/dim)), y[p,2i+1] = cos of the same.
 VKF_API Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim);
 

@@ -27,7 +27,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     RopePush push{};
     push.width = x.dim(0);
     push.pairs = table.dim(1);
-    push.count = static_cast<uint>(x.rows() * (push.width - push.pairs));
+    const bool fours = operands.words[0] != 0;
+    push.count = static_cast<uint>(x.rows() * (fours ? push.width / 8 : push.width - push.pairs));
     for (std::size_t i = 0; i < kMaxRank; ++i) {
         if (i < 4) {
             push.size[i] = x.size[i];
@@ -42,18 +43,28 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.positions_offset = positions.offset;
     push.positions_stride = positions.step(0);
     command.push(push);
-    command.groups(divide_up(push.count, kLocalSize));
+    command.groups(divide_up(push.count, kLocalSize * std::max(operands.words[0], 1u)));
     command.cost(static_cast<double>(x.elements()) * 3, static_cast<double>(x.elements()) * 8);
 }
 
 void lower(Lowering& l) {
     const auto& params = l.params<RopeParams>();
-    l.dispatch({{&kShader, {kLocalSize, params.layout == RopeLayout::half ? 1u : 0u, params.positions ? 1u : 0u}, ""}},
+    const ValueInfo& table = l.info(l.input(1));
+    const auto multiple_of_8 = [](const Dim& d) { return d.is_constant() && d.constant() % 8 == 0; };
+    Dim table_fours;
+    const bool fours = in_fours(l.info(l.input(0))) && in_fours(l.info(l.output(0))) &&
+                       multiple_of_8(l.info(l.input(0)).shape.back()) && multiple_of_8(table.shape[1] * Dim(2)) &&
+                       table.offset.divided_by(Dim(4), table_fours);
+    const uint items = !fours ? 0u : l.device().cpu() ? 8u : 1u;
+    const uint half = params.layout == RopeLayout::half ? 1u : 0u;
+    l.dispatch({{&kShader,
+                 {kLocalSize, half, params.positions ? 1u : 0u, items},
+                 fours ? "eight elements an item" : "two elements an item"}},
                {{l.input(0), Access::read},
                 {l.input(1), Access::read},
                 {l.input(params.positions ? 2 : 1), Access::read},
                 {l.output(0), Access::write}},
-               encode);
+               encode, {items});
 }
 
 constexpr OpType kRope{kName, lower};
@@ -162,6 +173,17 @@ Value rope_at(Value x, Value positions, const Rope& o) {
             positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " +
                 x.str());
     return add_rope(x, table, positions, o);
+}
+
+Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start) {
+    require_dtype(kName, x, DType::f32);
+    require_dtype(kName, table, DType::f32);
+    require(x.rank() >= 2 && x.size(-1).is_constant(), kName,
+            x.str() + " must be (..., tokens, head_dim) with a fixed head_dim");
+    require(table.rank() == 3 && table.size(2) == Dim(2) && table.size(1).is_constant() &&
+                2 * table.size(1).constant() <= x.size(-1).constant(),
+            kName, table.str() + " must be (positions, pairs, 2) with no more pairs than " + x.str() + " has");
+    return add_rope(x, slice(dense(table), 0, std::move(start), x.size(-2)), {}, Rope{.layout = layout});
 }
 
 Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim) {

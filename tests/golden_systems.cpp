@@ -381,17 +381,20 @@ void transformer_case(const Device& device, GoldenCase& c) {
     const Value source_padding = padding_of(g, "source_padding", c.integers("in.src"), {batch, source}, pad);
     const Value target_padding =
         slice(padding_of(g, "target_padding", c.integers("in.tgt"), {batch, target}, pad), 1, 0, target - 1);
-    torch::DecoderInputs in;
-    in.memory = transformer_encoder(embed_tokens(src, "src_embed.weight", config.source_vocabulary, config, source),
-                                    source_padding, config);
-    in.tgt_key_padding_mask = target_padding;
-    in.memory_key_padding_mask = source_padding;
-    in.tgt_is_causal = true;
-    const Value embedded =
+    torch::TransformerMasks masks;
+    masks.src_key_padding_mask = masks.memory_key_padding_mask = source_padding;
+    masks.tgt_key_padding_mask = target_padding;
+    masks.tgt_is_causal = true;
+    const Value embedded_src = embed_tokens(src, "src_embed.weight", config.source_vocabulary, config, source);
+    const Value embedded_tgt =
         embed_tokens(slice(tgt, 1, 0, target - 1), "tgt_embed.weight", config.target_vocabulary, config, target);
-    const DecoderStack stack =
-        transformer_decoder(embedded, config, std::vector(static_cast<std::size_t>(config.num_decoder_layers), in));
-    const Value logits = linear_layer(stack.y, "generator", config.target_vocabulary);
+    const Value y = torch::transformer(embedded_src, embedded_tgt,
+                                       {.layer = vkf::layer_options(config),
+                                        .name = "transformer",
+                                        .num_encoder_layers = config.num_encoder_layers,
+                                        .num_decoder_layers = config.num_decoder_layers},
+                                       masks);
+    const Value logits = linear_layer(y, "generator", config.target_vocabulary);
     c.output(g, "logits", logits);
     c.output(g, "loss", cross_entropy(logits, slice(tgt, 1, 1, target - 1), {.ignore_index = pad}));
     c.run(device, g);

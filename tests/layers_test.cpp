@@ -240,3 +240,59 @@ TEST_CASE("EncoderDecoder: missing, misshapen and extra parameters are named") {
                    }),
                    "a batch of 3"));
 }
+
+TEST_CASE("multi-head attention head by head gives the batched form's numbers") {
+    constexpr std::int64_t kWidth = 12;
+    constexpr std::int64_t kHeads = 3;
+    Graph batched, by_heads;
+    const auto describe = [&](Graph& g, bool heads) {
+        const Value q = g.input("q", {2, 5, kWidth});
+        const Value kv = g.input("kv", {2, 7, kWidth});  // keys and values from another source than the queries
+        MultiHeadAttentionOptions o{.name = "mha", .heads = kHeads};
+        g.output("y", heads ? multi_head_attention_by_heads(q, kv, kv, o) : multi_head_attention(q, kv, kv, o).y);
+    };
+    describe(batched, false);
+    describe(by_heads, true);
+    std::map<std::string, Tensor> all;
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "out_proj"}) {
+        all[std::string("mha.") + name + ".weight"] =
+            random_tensor({kWidth, kWidth}, static_cast<std::uint32_t>(all.size() + 1), 0.4);
+        all[std::string("mha.") + name + ".bias"] =
+            random_tensor({kWidth}, static_cast<std::uint32_t>(all.size() + 1), 0.4);
+    }
+    const std::map<std::string, Tensor> whole = all;
+    for (const auto& [name, t] : whole) {  // rows h*d.. of each projection are head h's
+        for (std::int64_t h = 0; h < kHeads && !contains(name, "out_proj"); ++h) {
+            all["mha.heads." + std::to_string(h) + name.substr(3)] = slice(t, 0, h * kWidth / kHeads, kWidth / kHeads);
+        }
+    }
+    std::vector<std::vector<float>> data;
+    std::vector<HostTensor> tensors;
+    for (const auto& [name, t] : all) {
+        data.push_back(t.floats());
+        tensors.push_back({name, DType::f32, t.shape, std::as_bytes(std::span(data.back()))});
+    }
+    const Weights weights = device().load(tensors);
+    const auto answer = [&](const Graph& g) {
+        Program p = device().compile(g, weights);
+        upload(p, "q", random_tensor({2, 5, kWidth}, 21));
+        upload(p, "kv", random_tensor({2, 7, kWidth}, 22));
+        p.run();
+        return download(p, "y");
+    };
+    CHECK(difference(answer(by_heads), answer(batched)) == "");
+}
+
+TEST_CASE("rope: a caller's own table turns as the table says") {
+    OpCheck check;
+    const Rope options{.layout = RopeLayout::half, .rotary_dim = 6, .max_positions = 9};
+    const std::vector<float> table = rope_table(options, 8);
+    const Tensor x = random_tensor({2, 5, 8}, 4);
+    const Value input = check.input("x", x);
+    const Value own = check.input("table", Tensor({9, 3, 2}, std::vector<double>(table.begin(), table.end())));
+    CHECK(same_bits(check.run(rope_by_table(input, own, RopeLayout::half, 3)), check.run(rope(input, options, 3))));
+    CHECK(contains(error_of([&] {
+                       rope_by_table(input, check.input("flat", Tensor({9, 6})), RopeLayout::half);
+                   }),
+                   "(positions, pairs, 2)"));
+}

@@ -224,7 +224,11 @@ int main(int argc, char** argv) {
     app.add_option("--batch", options.batch, "dates answered together")->check(CLI::Range(1, 256));
     app.add_flag("--explain", options.explain, "print every dispatch, and why its kernel was chosen");
     app.add_flag("--check", options.check, "compare with the answers and tensors PyTorch computed");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    }
     try {
         return options.check ? check(options) : rewrite(options);
     } catch (const std::exception& e) {
