@@ -51,6 +51,13 @@ function(vkformer_add_device_tests prefix)
             set(test "${prefix}${name}${profile}")
             add_test(NAME ${test} COMMAND ${ARGN})
             vkformer_set_environment(${test} "${manifest}")
+            # a validated run means something only where the layer was shown to see: vkformer_tests plants hazards first and so
+            # does golden; the sample cannot and runs after them
+            if("${prefix}" STREQUAL "")
+                set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
+            elseif("${prefix}" STREQUAL "dates-")
+                set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
+            endif()
             if(profile)
                 set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT VKFORMER_PROFILE=minimum)
             endif()
