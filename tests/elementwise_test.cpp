@@ -36,7 +36,7 @@ TEST_SUITE_BEGIN("elementwise");
 
 TEST_CASE("elementwise: sizes from 1 on, every rank") {
     for (const Sizes& shape : {Sizes{}, Sizes{1}, Sizes{3}, Sizes{257}, Sizes{5, 7}, Sizes{2, 3, 4}, Sizes{2, 1, 3, 85},
-                               Sizes{2, 3, 1, 5, 7}}) {
+                               Sizes{4}, Sizes{3, 8}, Sizes{2, 5, 64}, Sizes{1028}, Sizes{2, 3, 1, 5, 7}}) {
         CAPTURE(shape.size());
         const Tensor a = random_tensor(shape, 1);
         const Tensor b = random_tensor(shape, 2);
@@ -60,6 +60,9 @@ TEST_CASE("elementwise: operands broadcast") {
                                               {{}, {3, 2}},
                                               {{2, 1, 3, 1, 5}, {4, 3, 6, 1}},
                                               {{1, 2, 1, 2}, {2, 1}},
+                                              {{3, 8}, {8}},
+                                              {{2, 3, 8}, {2, 1, 8}},
+                                              {{3, 1}, {3, 8}},
                                               {{1, 1, 1}, {7}}};
     for (const auto& pair : shapes) {
         const Sizes &left = pair.first, &right = pair.second;
@@ -269,9 +272,11 @@ TEST_CASE("elementwise: a tensor that is read in two orders is not overwritten i
     const Tensor x = random_tensor({97, 97}, 1);
     OpCheck check;
     const Value y = scale(check.input("x", x), 2);
-    CHECK(check.difference(y + transpose(y, 0, 1), reference::scale(reference::add(x, transpose(x, 0, 1)), 2)) == "");
     const Value z = scale(check.input("z", x), 2);
-    CHECK(check.difference(transpose(z, 0, 1) * z, reference::scale(reference::mul(x, transpose(x, 0, 1)), 4)) == "");
+    const Value sum = y + transpose(y, 0, 1);
+    const Value product = transpose(z, 0, 1) * z;
+    CHECK(check.difference(scale(sum, 3), reference::scale(reference::add(x, transpose(x, 0, 1)), 6)) == "");
+    CHECK(check.difference(scale(product, 3), reference::scale(reference::mul(x, transpose(x, 0, 1)), 12)) == "");
 }
 
 TEST_CASE("elementwise: empty tensors") {
