@@ -44,12 +44,15 @@ void lower(Lowering& l) {
     const ValueId weight = params.weight ? l.input(1) : x;
     const ValueId bias = params.bias ? l.input(params.weight ? 2 : 1) : x;
     const RowGroup group = row_group(l.device(), l.max_of(l.info(x).shape.back()));
-    Dispatch& d = l.dispatch(
-        {{&kShader,
-          {group.local_size, group.lanes, params.centred ? 1u : 0u, params.weight ? 1u : 0u, params.bias ? 1u : 0u},
-          why_rows(l.device(), group)}},
-        {{x, Access::read}, {weight, Access::read}, {bias, Access::read}, {l.output(0), Access::write}}, encode,
-        {group.local_size, group.lanes});
+    const bool fours =
+        in_fours(l.info(x)) && in_fours(l.info(weight)) && in_fours(l.info(bias)) && in_fours(l.info(l.output(0)));
+    Dispatch& d =
+        l.dispatch({{&kShader,
+                     {group.local_size, group.lanes, params.centred ? 1u : 0u, params.weight ? 1u : 0u,
+                      params.bias ? 1u : 0u, fours ? 1u : 0u},
+                     why_rows(l.device(), group, fours)}},
+                   {{x, Access::read}, {weight, Access::read}, {bias, Access::read}, {l.output(0), Access::write}},
+                   encode, {group.local_size, group.lanes});
     d.in_place_input = kNormBindingX;
     d.in_place_output = kNormBindingY;
 }

@@ -47,12 +47,14 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.weights_offset = operands[kSoftmaxBindingWeights].offset;
     const auto queries = static_cast<std::int64_t>(scores.dim(1));
     push.causal_shift = params.causal == Causal::bottom_right ? static_cast<int>(scores.dim(0) - queries) : 0;
-    push.window = static_cast<uint>(params.window);
+    const auto span = std::max<std::int64_t>(scores.dim(0), queries);  // a window this wide masks nothing
+    push.window = params.window < span ? static_cast<uint>(params.window) : 0;
     push.scale = params.scale;
     push.softcap = params.softcap;
     push.fill = params.fill;
     command.push(push);
-    const bool nothing = push.keys == 0 && params.output != kSoftmaxLogSumExp;  // whose rows have a value without keys too
+    const bool nothing =
+        push.keys == 0 && params.output != kSoftmaxLogSumExp;  // whose rows have a value without keys too
     command.groups(nothing ? 0 : RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(scores.elements());
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
@@ -64,12 +66,14 @@ void lower(Lowering& l) {
     const ValueId mask = params.mask ? l.input(1) : scores;
     const ValueId bias = params.bias != kSoftmaxNoBias ? l.input(params.mask ? 2 : 1) : scores;
     const RowGroup group = row_group(l.device(), l.max_of(l.info(scores).shape.back()));
+    const bool fours = params.output == kSoftmaxWeights && in_fours(l.info(scores)) && in_fours(l.info(l.output(0))) &&
+                       in_fours(l.info(mask)) && (params.bias != kSoftmaxBias || in_fours(l.info(bias)));
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(
         {{&kShader,
           {group.local_size, group.lanes, mask_kind, params.bias, params.causal == Causal::none ? 0u : 1u,
-           params.softcap == 0 ? 0u : 1u, params.output},
-          why_rows(l.device(), group)}},
+           params.softcap == 0 ? 0u : 1u, params.output, fours ? 1u : 0u},
+          why_rows(l.device(), group, fours)}},
         {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}}, encode,
         {group.local_size, group.lanes});
     if (params.output == kSoftmaxWeights ||

@@ -62,8 +62,24 @@ inline RowGroup row_group(const Capabilities& device, std::int64_t row_length) {
     return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
 }
 
-inline std::string why_rows(const Capabilities& device, const RowGroup& group) {
-    return device.cpu() ? "processor: a row an invocation" : std::to_string(group.lanes) + " invocations a row";
+/// True when every row of the value can be read and written four elements at a time, whatever the sizes of a run: dense
+/// along the last dimension, rows of a multiple of four, each beginning at one. (What a descriptor leaves of an offset is
+/// always one: descriptors are aligned to 16 bytes at least.)
+inline bool in_fours(const ValueInfo& value) {
+    const auto by_four = [](const Dim& d) {
+        Dim quotient;
+        return d.divided_by(Dim(4), quotient);
+    };
+    if (value.shape.empty() || !(value.strides.back() == Dim(1)) || !by_four(value.shape.back()) ||
+        !by_four(value.offset)) {
+        return false;
+    }
+    return std::all_of(value.strides.begin(), value.strides.end() - 1, by_four);
+}
+
+inline std::string why_rows(const Capabilities& device, const RowGroup& group, bool fours = false) {
+    return (device.cpu() ? "processor: a row an invocation" : std::to_string(group.lanes) + " invocations a row") +
+           (fours ? ", by fours" : "");
 }
 
 }  // namespace vkf::support

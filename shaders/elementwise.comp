@@ -9,11 +9,15 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint kCombine = kCombineNone;
 layout(constant_id = 2) const uint kActivation = 0;
 layout(constant_id = 3) const uint kDense = 0;
+layout(constant_id = 4) const uint kFours = 0;
 
 layout(push_constant) uniform Push { ElementwisePush p; };
 layout(set = 0, binding = kElementwiseBindingA) readonly buffer A { uint a[]; };
+layout(set = 0, binding = kElementwiseBindingA) readonly buffer AFours { uvec4 a_fours[]; };
 layout(set = 0, binding = kElementwiseBindingB) readonly buffer B { uint b[]; };
+layout(set = 0, binding = kElementwiseBindingB) readonly buffer BFours { uvec4 b_fours[]; };
 layout(set = 0, binding = kElementwiseBindingOut) buffer Out { uint result[]; };
+layout(set = 0, binding = kElementwiseBindingOut) buffer OutFours { uvec4 result_fours[]; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
@@ -33,6 +37,31 @@ uint random_bits(uint counter, uint key) {
     return left;
 }
 
+const bool kTwoOperands = kCombine == kCombineAdd || kCombine == kCombineMul || kCombine == kCombineMasks;
+
+uint combine(uint index, uint x, uint second) {
+    if (kCombine == kCombineCopy) {
+        return x;
+    }
+    if (kCombine == kCombineMasks) {
+        bool keep_a = (x != 0u) != ((p.flip & 1u) != 0u);
+        bool keep_b = (second != 0u) != ((p.flip & 2u) != 0u);
+        return keep_a && keep_b ? 1u : 0u;
+    }
+    if (kCombine == kCombineDropout) {
+        // a masked weight stays one; alpha = 0 drops everything, whatever it is
+        bool keep = p.alpha != 0.0 && random_bits(index, p.flip) >= p.threshold;
+        return x == kSignBit ? x : (keep ? floatBitsToUint(p.alpha * uintBitsToFloat(x)) : 0u);
+    }
+    float v = activate(kActivation, p.alpha * uintBitsToFloat(x));
+    if (kCombine == kCombineAdd) {
+        v += uintBitsToFloat(second);
+    } else if (kCombine == kCombineMul) {
+        v *= uintBitsToFloat(second);
+    }
+    return floatBitsToUint(v);
+}
+
 void element(uint index) {
     uint at_a = index;
     uint at_b = index;
@@ -42,33 +71,31 @@ void element(uint index) {
         at_b = strided_offset(index, p.size, p.b_stride);
         at_out = strided_offset(index, p.size, p.out_stride);
     }
-    uint x = a[p.a_offset + at_a];
-    uint y;
-    if (kCombine == kCombineCopy) {
-        y = x;
-    } else if (kCombine == kCombineMasks) {
-        bool keep_a = (x != 0u) != ((p.flip & 1u) != 0u);
-        bool keep_b = (b[p.b_offset + at_b] != 0u) != ((p.flip & 2u) != 0u);
-        y = keep_a && keep_b ? 1u : 0u;
-    } else if (kCombine == kCombineDropout) {
-        // a masked weight stays one; alpha = 0 drops everything, whatever it is
-        bool keep = p.alpha != 0.0 && random_bits(index, p.flip) >= p.threshold;
-        y = x == kSignBit ? x : (keep ? floatBitsToUint(p.alpha * uintBitsToFloat(x)) : 0u);
-    } else {
-        float v = activate(kActivation, p.alpha * uintBitsToFloat(x));
-        if (kCombine == kCombineAdd) {
-            v += uintBitsToFloat(b[p.b_offset + at_b]);
-        } else if (kCombine == kCombineMul) {
-            v *= uintBitsToFloat(b[p.b_offset + at_b]);
-        }
-        y = floatBitsToUint(v);
+    result[p.out_offset + at_out] = combine(index, a[p.a_offset + at_a], kTwoOperands ? b[p.b_offset + at_b] : 0u);
+}
+
+void four_elements(uint four) {
+    uvec4 x = a_fours[p.a_offset / 4u + four];
+    uvec4 second = uvec4(0u);
+    if (kTwoOperands) {
+        second = b_fours[p.b_offset / 4u + four];
     }
-    result[p.out_offset + at_out] = y;
+    uint index = 4u * four;
+    result_fours[p.out_offset / 4u + four] =
+        uvec4(combine(index, x.x, second.x), combine(index + 1u, x.y, second.y), combine(index + 2u, x.z, second.z),
+              combine(index + 3u, x.w, second.w));
 }
 
 void main() {
     uint group = group_index();
     if (group >= p.group_count) {
+        return;
+    }
+    if (kFours != 0u) {
+        uint four = group * gl_WorkGroupSize.x * kFours + gl_LocalInvocationID.x;
+        for (uint i = 0; i < kFours && four < p.count / 4u; ++i, four += gl_WorkGroupSize.x) {
+            four_elements(four);
+        }
         return;
     }
     uint first = group * gl_WorkGroupSize.x * kElementwisePerInvocation + gl_LocalInvocationID.x;

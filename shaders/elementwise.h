@@ -13,6 +13,8 @@ VKF_CONSTANT(kElementwiseBindingOut, 2)
 VKF_CONSTANT(kElementwiseSpecCombine, 1)
 VKF_CONSTANT(kElementwiseSpecActivation, 2)
 VKF_CONSTANT(kElementwiseSpecDense, 3)  // 1: all operands dense and of one shape; the strides are not looked at
+// Not 0: all operands are dense, of a multiple of four elements from a multiple of four on, and taken by fours, so many an invocation.
+VKF_CONSTANT(kElementwiseSpecFours, 4)
 
 VKF_CONSTANT(kCombineNone, 0)   // activation(alpha * a)
 VKF_CONSTANT(kCombineAdd, 1)

@@ -11,40 +11,80 @@ layout(constant_id = 1) const uint kLanes = 1;
 layout(constant_id = 2) const uint kCentred = 1;
 layout(constant_id = 3) const uint kWeight = 1;
 layout(constant_id = 4) const uint kBias = 1;
+layout(constant_id = 5) const uint kFours = 0;
 
 layout(push_constant) uniform Push { NormPush p; };
 layout(set = 0, binding = kNormBindingX) readonly buffer X { float x[]; };
+layout(set = 0, binding = kNormBindingX) readonly buffer XFours { vec4 x_fours[]; };
 layout(set = 0, binding = kNormBindingWeight) readonly buffer Weight { float weight[]; };
+layout(set = 0, binding = kNormBindingWeight) readonly buffer WeightFours { vec4 weight_fours[]; };
 layout(set = 0, binding = kNormBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kNormBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
 layout(set = 0, binding = kNormBindingY) writeonly buffer Y { float y[]; };
+layout(set = 0, binding = kNormBindingY) writeonly buffer YFours { vec4 y_fours[]; };
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
 
+float sum_of(vec4 v) {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+// Four elements, kLanes apart, as a lane takes them.
+vec4 apart(uint at) {
+    return vec4(x[at], x[at + kLanes], x[at + 2u * kLanes], x[at + 3u * kLanes]);
+}
+
 float row_mean(uint at, uint width) {
     vec4 sums = vec4(0.0);
     uint i = row_lane();
-    for (; i + 3u * kLanes < width; i += 4u * kLanes) {
-        sums += vec4(x[at + i], x[at + i + kLanes], x[at + i + 2u * kLanes], x[at + i + 3u * kLanes]);
+    if (kFours != 0u) {
+        for (; i < width / 4u; i += kLanes) {
+            sums += x_fours[at / 4u + i];
+        }
+    } else {
+        for (; i + 3u * kLanes < width; i += 4u * kLanes) {
+            sums += apart(at + i);
+        }
+        for (; i < width; i += kLanes) {
+            sums.x += x[at + i];
+        }
     }
-    for (; i < width; i += kLanes) {
-        sums.x += x[at + i];
-    }
-    return row_sum((sums.x + sums.y) + (sums.z + sums.w)) / float(width);
+    return row_sum(sum_of(sums)) / float(width);
 }
 
 float row_mean_square(uint at, uint width, float mean) {
     vec4 sums = vec4(0.0);
     uint i = row_lane();
-    for (; i + 3u * kLanes < width; i += 4u * kLanes) {
-        vec4 d = vec4(x[at + i], x[at + i + kLanes], x[at + i + 2u * kLanes], x[at + i + 3u * kLanes]) - mean;
-        sums += d * d;
+    if (kFours != 0u) {
+        for (; i < width / 4u; i += kLanes) {
+            vec4 d = x_fours[at / 4u + i] - mean;
+            sums += d * d;
+        }
+    } else {
+        for (; i + 3u * kLanes < width; i += 4u * kLanes) {
+            vec4 d = apart(at + i) - mean;
+            sums += d * d;
+        }
+        for (; i < width; i += kLanes) {
+            float d = x[at + i] - mean;
+            sums.x += d * d;
+        }
     }
-    for (; i < width; i += kLanes) {
-        float d = x[at + i] - mean;
-        sums.x += d * d;
+    return row_sum(sum_of(sums)) / float(width);
+}
+
+void write_fours(uint from, uint to, uint fours, float mean, float scale) {
+    for (uint i = row_lane(); i < fours; i += kLanes) {
+        vec4 v = (x_fours[from + i] - mean) * scale;
+        if (kWeight != 0u) {
+            v *= weight_fours[p.weight_offset / 4u + i];
+        }
+        if (kBias != 0u) {
+            v += bias_fours[p.bias_offset / 4u + i];
+        }
+        y_fours[to + i] = v;
     }
-    return row_sum((sums.x + sums.y) + (sums.z + sums.w)) / float(width);
 }
 
 void main() {
@@ -55,8 +95,13 @@ void main() {
     uint row = row_of(group);
     uint width = row < p.rows ? p.width : 0u;
     uint at = p.x_offset + row * p.width;
+    uint to = p.y_offset + row * p.width;
     float mean = kCentred != 0u ? row_mean(at, width) : 0.0;
     float scale = 1.0 / sqrt(row_mean_square(at, width, mean) + p.eps);
+    if (kFours != 0u) {
+        write_fours(at / 4u, to / 4u, width / 4u, mean, scale);
+        return;
+    }
     for (uint i = row_lane(); i < width; i += kLanes) {
         float v = (x[at + i] - mean) * scale;
         if (kWeight != 0u) {
@@ -65,6 +110,6 @@ void main() {
         if (kBias != 0u) {
             v += bias[p.bias_offset + i * p.bias_stride];
         }
-        y[p.y_offset + row * p.width + i] = v;
+        y[to + i] = v;
     }
 }

@@ -15,6 +15,7 @@ VKF_CONSTANT(kNormSpecLanes, 1)
 VKF_CONSTANT(kNormSpecCentred, 2)  // 1: the mean is taken off (LayerNorm), 0: not (RMSNorm)
 VKF_CONSTANT(kNormSpecWeight, 3)
 VKF_CONSTANT(kNormSpecBias, 4)
+VKF_CONSTANT(kNormSpecFours, 5)  // 1: all operands are dense and every row of a multiple of four begins at one
 
 VKF_PUSH_BEGIN(NormPush)
     uint rows;

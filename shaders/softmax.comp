@@ -15,12 +15,17 @@ layout(constant_id = 3) const uint kBias = 0;
 layout(constant_id = 4) const uint kCausal = 0;
 layout(constant_id = 5) const uint kSoftcap = 0;
 layout(constant_id = 6) const uint kOutput = kSoftmaxWeights;
+layout(constant_id = 7) const uint kFours = 0;
 
 layout(push_constant) uniform Push { SoftmaxPush p; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer Scores { float scores[]; };
+layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer ScoresFours { vec4 scores_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer Mask { uint mask[]; };
+layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer MaskFours { uvec4 mask_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kSoftmaxBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingWeights) buffer Weights { float weights[]; };
+layout(set = 0, binding = kSoftmaxBindingWeights) buffer WeightsFours { vec4 weights_fours[]; };
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
@@ -109,6 +114,74 @@ void write_weights(Row row, uint keys) {
     }
 }
 
+// Where nothing but a scale changes the scores, they are read again instead of kept. (As a constant, glslang 11 loses its
+// definition.)
+bool plain() {
+    return kMask == 0u && kCausal == 0u && kSoftcap == 0u && kBias != kSoftmaxBias && kBias != kSoftmaxAlibi;
+}
+
+vec4 masked_scores(Row row, uint four) {
+    vec4 s = scores_fours[row.scores / 4u + four] * p.scale;
+    if (kSoftcap != 0u) {
+        s /= p.softcap;
+        s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
+    }
+    ivec4 keys = int(4u * four) + ivec4(0, 1, 2, 3);
+    if (kBias == kSoftmaxBias) {
+        s += bias_fours[row.bias / 4u + four];
+    } else if (kBias == kSoftmaxAlibi) {
+        s -= bias[row.bias] * vec4(abs(row.position - keys));
+    }
+    if (kMask != 0u) {
+        bvec4 set = notEqual(mask_fours[row.mask / 4u + four], uvec4(0u));
+        s = kMask == 1u ? mix(vec4(p.fill), s, set) : mix(s, vec4(p.fill), set);
+    }
+    if (kCausal != 0u) {
+        s = mix(s, vec4(p.fill), lessThan(keys, ivec4(row.first_key)));
+        s = mix(s, vec4(p.fill), greaterThan(keys, ivec4(row.position)));
+    }
+    return s;
+}
+
+// NaN is not carried through the exponentials here but by the quotient: the largest score tells of it.
+void write_weights_by_fours(Row row, uint fours) {
+    float sink = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
+    vec4 maxima = vec4(negative_infinity());
+    uvec4 magnitudes = uvec4(0u);
+    uint to = row.weights / 4u;
+    for (uint four = row_lane(); four < fours; four += kLanes) {
+        vec4 s = masked_scores(row, four);
+        if (!plain()) {
+            weights_fours[to + four] = s;
+        }
+        maxima = max(maxima, s);
+        magnitudes = max(magnitudes, floatBitsToUint(s) & kMagnitudeBits);
+    }
+    uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
+    float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
+    largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
+
+    vec4 sums = vec4(0.0);
+    for (uint four = row_lane(); four < fours; four += kLanes) {
+        vec4 s = plain() ? scores_fours[row.scores / 4u + four] * p.scale : weights_fours[to + four];
+        bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
+        s -= largest;
+        vec4 e = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
+        sums += mix(e, vec4(0.0), masked);
+        weights_fours[to + four] = mix(e, vec4(uintBitsToFloat(kSignBit)), masked);
+    }
+    float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
+    if (kBias == kSoftmaxSinks) {
+        sum += exp_of_number(sink - largest);
+    }
+
+    float scale = is_masked(largest) ? 0.0 : (is_finite(largest) ? 1.0 / sum : quiet_nan());
+    for (uint four = row_lane(); four < fours; four += kLanes) {
+        vec4 e = weights_fours[to + four];
+        weights_fours[to + four] = mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit)));
+    }
+}
+
 void write_log_sum_exp(Row row, uint keys, uint index) {
     float largest = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
     float sink = largest;
@@ -166,6 +239,8 @@ void main() {
         write_log_sum_exp(row, keys, index);
     } else if (kOutput == kSoftmaxHard) {
         write_hard(row, keys);
+    } else if (kFours != 0u) {
+        write_weights_by_fours(row, keys / 4u);
     } else {
         write_weights(row, keys);
     }

@@ -17,6 +17,7 @@ VKF_CONSTANT(kSoftmaxSpecBias, 3)    // what binding 2 is, below
 VKF_CONSTANT(kSoftmaxSpecCausal, 4)
 VKF_CONSTANT(kSoftmaxSpecSoftcap, 5)
 VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // below
+VKF_CONSTANT(kSoftmaxSpecFours, 7)   // 1: weights only; scores, mask, bias and weights can be taken four keys at a time
 
 VKF_CONSTANT(kSoftmaxNoBias, 0)
 VKF_CONSTANT(kSoftmaxBias, 1)
