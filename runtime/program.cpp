@@ -180,7 +180,9 @@ namespace {
 template <class T>
 std::vector<T> copy_out(std::span<const std::byte> bytes) {
     std::vector<T> out(bytes.size() / sizeof(T));
-    std::memcpy(out.data(), bytes.data(), bytes.size());
+    if (!out.empty()) {
+        std::memcpy(out.data(), bytes.data(), bytes.size());
+    }
     return out;
 }
 
