@@ -29,6 +29,16 @@ Pause::~Pause() { counting = before_; }
 
 }  // namespace allocations
 
+#if defined(__SANITIZE_ADDRESS__)
+#define ALLOCATIONS_OF_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ALLOCATIONS_OF_SANITIZER
+#endif
+#endif
+
+#if !defined(ALLOCATIONS_OF_SANITIZER)  // AddressSanitizer has forms of its own, all of which would have to go
+
 // The other forms of the standard library end here.
 void* operator new(std::size_t bytes) {
     counted += counting ? 1 : 0;
@@ -40,3 +50,5 @@ void* operator new(std::size_t bytes) {
 
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+#endif

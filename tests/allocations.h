@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what our code allocates on the host: the test programs' operator new is the one of allocations.cpp.
+// Counts what our code allocates on the host: the test programs' operator new is the one of allocations.cpp. Under
+// AddressSanitizer, which has its own, nothing is counted.
 #pragma once
 
 #include <cstdint>
