@@ -114,6 +114,9 @@ TEST_CASE("views: slice takes a run of a dimension") {
     CHECK(contains(error_of([&] { slice(x, 1, -1, 2); }), "outside"));
     CHECK_FALSE(error_of([&] { slice(x, 1, 0, -1); }).empty());
     CHECK(contains(error_of([&] { slice(x, 2, 0, 1); }), "dimension 2"));
+    const Dim start = g.symbol("start", 4);
+    CHECK(contains(error_of([&] { slice(x, 1, start, 5 - start); }), "lies outside"));
+    CHECK(error_of([&] { slice(x, 1, start, 4 - start); }).empty());
 }
 
 TEST_CASE("views: a slice with symbols is checked when it runs") {
