@@ -17,14 +17,34 @@ Dim Dim::symbol(std::uint16_t id) {
     return d;
 }
 
+std::int64_t Dim::eval(const Term& t, std::span<const std::int64_t> values) noexcept {
+    std::int64_t product = t.coefficient;
+    for (std::uint8_t i = 0; i < t.degree; ++i) {
+        product *= values[t.symbols[i]];
+    }
+    return product;
+}
+
 std::int64_t Dim::eval(std::span<const std::int64_t> values) const noexcept {
     std::int64_t sum = constant_;
     for (const Term& t : terms_) {
-        std::int64_t product = t.coefficient;
-        for (std::uint8_t i = 0; i < t.degree; ++i) {
-            product *= values[t.symbols[i]];
-        }
-        sum += product;
+        sum += eval(t, values);
+    }
+    return sum;
+}
+
+std::int64_t Dim::upper_bound(std::span<const std::int64_t> maxima) const noexcept {
+    std::int64_t sum = constant_;
+    for (const Term& t : terms_) {
+        sum += t.coefficient > 0 ? eval(t, maxima) : 0;
+    }
+    return sum;
+}
+
+std::int64_t Dim::lower_bound(std::span<const std::int64_t> maxima) const noexcept {
+    std::int64_t sum = constant_;
+    for (const Term& t : terms_) {
+        sum += t.coefficient < 0 ? eval(t, maxima) : 0;
     }
     return sum;
 }

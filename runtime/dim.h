@@ -27,6 +27,10 @@ public:
     std::int64_t constant() const noexcept { return constant_; }
     /// The value with symbol i standing for values[i]. Never allocates.
     std::int64_t eval(std::span<const std::int64_t> values) const noexcept;
+    /// No choice of the symbols, symbol i in 0..maxima[i], gives more or less. Exact unless terms of different signs share a
+    /// symbol. Note that `8 - tokens` is largest where tokens is smallest.
+    std::int64_t upper_bound(std::span<const std::int64_t> maxima) const noexcept;
+    std::int64_t lower_bound(std::span<const std::int64_t> maxima) const noexcept;
     /// For printing: names[i] is the name of symbol i.
     std::string str(std::span<const std::string> names) const;
 
@@ -46,6 +50,7 @@ private:
         std::array<std::uint16_t, kMaxDegree> symbols{};  // sorted; the first `degree` are used
         std::uint8_t degree = 0;
     };
+    static std::int64_t eval(const Term& t, std::span<const std::int64_t> values) noexcept;
     static bool same_symbols(const Term& a, const Term& b) noexcept;
     void add(const Term& term);
 

@@ -84,7 +84,7 @@ std::int64_t Graph::max_of(const Dim& dim) const {
     for (const SymbolInfo& s : symbols_) {
         maxima.push_back(s.max);
     }
-    return dim.eval(maxima);
+    return dim.upper_bound(maxima);
 }
 
 std::vector<std::string> Graph::symbol_names() const {
@@ -114,7 +114,7 @@ void Graph::check_shape(const std::string& name, const Shape& shape) const {
     double count = 1;
     for (const Dim& d : shape) {
         const std::int64_t size = max_of(d);
-        if (size < 0 || (d.is_constant() && size == 0)) {
+        if (size <= 0) {
             throw Error(name + " " + str(shape) + " has a size that is not positive", "Graph");
         }
         count *= static_cast<double>(size);

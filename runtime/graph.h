@@ -146,7 +146,7 @@ public:
     const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
     const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
 
-    /// Largest value of a size, all symbols at their maxima.
+    /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
     std::string str(const Dim& dim) const;
     std::string str(const Shape& shape) const;

@@ -13,7 +13,7 @@ std::int64_t Lowering::max_of(const Dim& dim) const {
     for (const SymbolInfo& s : symbols_) {
         maxima.push_back(s.max);
     }
-    return dim.eval(maxima);
+    return dim.upper_bound(maxima);
 }
 
 std::uint64_t Lowering::bytes_of(ValueId id) const {

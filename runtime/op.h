@@ -160,7 +160,7 @@ public:
     std::size_t inputs() const noexcept { return node_->inputs.size(); }
     const ValueInfo& info(ValueId id) const { return values_[id]; }
     DType dtype(ValueId id) const { return storages_[values_[id].storage].dtype; }
-    /// Value of a size with every symbol at its maximum.
+    /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
     /// Bytes a binding of this value must cover.
     std::uint64_t bytes_of(ValueId id) const;

@@ -17,30 +17,30 @@ public:
         for (const SymbolInfo& s : plan.symbols) {
             maxima_.push_back(s.max);
         }
-        zeros_.assign(maxima_.size(), 0);
     }
 
     std::uint64_t bytes_of_storage(const StorageInfo& s) const {
         std::uint64_t bytes = size_of(s.dtype);
         for (const Dim& d : s.shape) {
-            bytes *= static_cast<std::uint64_t>(d.eval(maxima_));
+            bytes *= static_cast<std::uint64_t>(d.upper_bound(maxima_));
         }
         return (bytes + 3) / 4 * 4;
     }
 
-    /// The smallest aligned window that holds the value at all sizes. Symbolic strides only shrink below their maxima.
+    /// The smallest aligned window that holds the value at all sizes.
     Window window_of(ValueId id, const std::string& label) const {
         const ValueInfo& v = plan_.values[id];
         const StorageInfo& s = plan_.storages[v.storage];
         const std::uint64_t element = size_of(s.dtype);
         const std::uint64_t whole = plan_.storage_bytes[v.storage];
-        std::uint64_t last = static_cast<std::uint64_t>(v.offset.eval(maxima_));
+        std::uint64_t last = static_cast<std::uint64_t>(v.offset.upper_bound(maxima_));
         for (std::size_t i = 0; i < v.shape.size(); ++i) {
-            last += static_cast<std::uint64_t>(std::max<std::int64_t>(v.shape[i].eval(maxima_) - 1, 0) *
-                                               v.strides[i].eval(maxima_));
+            last += static_cast<std::uint64_t>(std::max<std::int64_t>(v.shape[i].upper_bound(maxima_) - 1, 0) *
+                                               v.strides[i].upper_bound(maxima_));
         }
         const std::uint64_t end = std::min(whole, ((last + 1) * element + 3) / 4 * 4);
-        const std::uint64_t first = std::min(whole, static_cast<std::uint64_t>(v.offset.eval(zeros_)) * element);
+        const std::int64_t lowest = std::max<std::int64_t>(v.offset.lower_bound(maxima_), 0);
+        const std::uint64_t first = std::min(whole, static_cast<std::uint64_t>(lowest) * element);
         Window w;
         w.storage = v.storage;
         w.base = first / device_.storage_alignment * device_.storage_alignment;
@@ -56,7 +56,7 @@ public:
 private:
     Plan& plan_;
     const Capabilities& device_;
-    std::vector<std::int64_t> maxima_, zeros_;
+    std::vector<std::int64_t> maxima_;
 };
 
 StorageUse use_of(const Plan& plan, const Dispatch& d) {

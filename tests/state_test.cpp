@@ -55,6 +55,25 @@ TEST_SUITE("state") {
         CHECK(append(program, 7, 1) == rows(0, 8, 2));
     }
 
+    TEST_CASE("state: what is left of a tensor behind a moving start") {
+        Graph g;
+        const Dim start = g.symbol("start", kCapacity);
+        const Value rest = slice(g.input("x", {kCapacity, kWidth}), 0, start, kCapacity - start);
+        const Value before = scale(g.input("w", {kCapacity, kWidth}), 1.0f);
+        g.output("y", contiguous(scale(rest, 2.0f)));  // the largest where start is smallest
+        g.output("z", scale(before, 3.0f));
+        Program program = device().compile(g);
+        program.upload("x", rows(0, kCapacity));
+        program.upload("w", rows(0, kCapacity));
+        for (const std::int64_t first : {8, 5, 0}) {
+            CAPTURE(first);
+            program.set("start", first);
+            program.run();
+            CHECK(program.download("y") == rows(first, kCapacity - first, 2));
+            CHECK(program.download("z") == rows(0, kCapacity, 3));
+        }
+    }
+
     TEST_CASE("state: a slice beyond the capacity is an error at the run, and the next run is none the worse") {
         Graph g;
         describe_append(g);

@@ -78,6 +78,16 @@ TEST_CASE("dim: division is exact or refused") {
     CHECK(quotient(a + b, a + c) == Dim(-1));
 }
 
+TEST_CASE("dim: bounds hold whatever the symbols are") {
+    const std::vector<std::int64_t> maxima{8, 5, 3};
+    CHECK((8 - a).upper_bound(maxima) == 8);
+    CHECK((8 - a).lower_bound(maxima) == 0);
+    CHECK((a * b - 2 * c + 1).upper_bound(maxima) == 41);
+    CHECK((a * b - 2 * c + 1).lower_bound(maxima) == -5);
+    CHECK(Dim(7).upper_bound(maxima) == 7);
+    CHECK(Dim(-7).lower_bound(maxima) == -7);
+}
+
 TEST_CASE("dim: a product of too many symbols is refused") {
     CHECK_NOTHROW(a * a * b * c);
     CHECK_THROWS_AS(a * a * b * c * a, Error);
