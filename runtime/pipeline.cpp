@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "runtime/cache_folder.h"
@@ -40,7 +41,9 @@ FrameHeader header_for(const Capabilities& device, std::span<const std::byte> da
 
 std::vector<std::byte> read_file(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    std::ostringstream out;
+    out << in.rdbuf();  // a read that fails, as of a folder, is an early end here and not an exception
+    const std::string text = out.str();
     const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
     return {bytes, bytes + text.size()};
 }

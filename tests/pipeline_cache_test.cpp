@@ -170,6 +170,8 @@ TEST_SUITE("pipelines") {
             std::filesystem::create_directories(folder.path() / name / "in the way");  // renaming onto it fails
             CHECK_FALSE(device.save_pipeline_cache());
             CHECK(folder.files() == std::vector<std::string>{name, "in the way"});
+            CHECK_NOTHROW(
+                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()}));  // nor read
             std::filesystem::remove_all(folder.path() / name);
             vulkan.vkGetPipelineCacheData.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
             CHECK_FALSE(device.save_pipeline_cache());
