@@ -74,11 +74,10 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
         if (index < list.size()) {
             return list[index];
         }
-    } else {
-        for (const Candidate& c : list) {
-            if (lower(c.capabilities.name).find(lower(select)) != std::string::npos) {
-                return c;
-            }
+    }
+    for (const Candidate& c : list) {  // digits that are no index may be a model's number
+        if (lower(c.capabilities.name).find(lower(select)) != std::string::npos) {
+            return c;
         }
     }
     std::string known;

@@ -63,6 +63,14 @@ std::string upper(std::string text) {
 }  // namespace
 
 TEST_SUITE("device") {
+    TEST_CASE("device: a number that is no index may be a part of the name") {
+        FakeDevices fakes({{"Graphics 3060", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3},
+                           {"Graphics 4090", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3}});
+        CHECK(fakes.chosen("4090") == "Graphics 4090");
+        CHECK(fakes.chosen("1") == "Graphics 4090");
+        CHECK(contains(message_of([&] { fakes.chosen("2"); }), "no device \"2\""));
+    }
+
     TEST_CASE("device: chosen by index, by part of the name, by the environment, or by kind") {
         const Environment none("VKFORMER_DEVICE", std::nullopt);
         FakeDevices fakes({{"Slow Processor", VK_PHYSICAL_DEVICE_TYPE_CPU, VK_API_VERSION_1_2},
