@@ -84,7 +84,7 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
     }
     for (StorageId s = 0; s < core->plan.storages.size(); ++s) {
         if (core->plan.storages[s].kind == StorageKind::input) {
-            core->inputs.push_back({s, 0, false, false});
+            core->inputs.push_back({.storage = s});
         }
     }
     core->times.resize(core->plan.dispatches.size());
@@ -151,6 +151,9 @@ void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std
     input->uploaded = true;
     input->dirty = true;
     input->uploaded_elements = count;
+    for (std::size_t i = 0; i < info.shape.size(); ++i) {
+        input->uploaded_shape[i] = info.shape[i].eval(sizes);
+    }
 }
 
 void Program::upload(std::string_view input, std::span<const float> data) {

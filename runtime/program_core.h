@@ -2,6 +2,7 @@
 // A program's Vulkan side.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ struct Sink {
 struct InputState {
     StorageId storage = 0;
     std::uint64_t uploaded_elements = 0;
+    std::array<std::int64_t, kMaxRank> uploaded_shape{};
     bool uploaded = false;
     bool dirty = false;  ///< the mirror is newer than the device
 };

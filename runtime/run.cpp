@@ -80,6 +80,11 @@ void ProgramCore::run() {
                             std::to_string(wanted),
                         where());
         }
+        for (std::size_t i = 0; i < info.shape.size(); ++i) {
+            if (input.uploaded_shape[i] != info.shape[i].eval(sizes)) {
+                throw Error("was uploaded in another shape than it has at the sizes set now", where());
+            }
+        }
     }
     allocate_io();
     device->check_alive();

@@ -211,6 +211,22 @@ TEST_SUITE("program") {
         CHECK(SmallModel::check(program, 16) == "");
     }
 
+    TEST_CASE("program: as many elements in another shape are not what was uploaded") {
+        Graph g;
+        const Value x = g.input("x", {g.symbol("rows", 8), g.symbol("columns", 8)});
+        g.output("y", scale(x, 2.0f));
+        Program program = device().compile(g);
+        program.set("rows", 2);
+        program.set("columns", 6);
+        program.upload("x", count_up(12));
+        program.run();
+        program.set("rows", 4);
+        program.set("columns", 3);
+        CHECK(contains(message_of([&] { program.run(); }), "input x: was uploaded in another shape"));
+        program.upload("x", count_up(12));
+        CHECK_NOTHROW(program.run());
+    }
+
     TEST_CASE("program: a graph without sizes, weights or inputs runs") {
         Graph g;
         const std::vector<float> table = count_up(6);
