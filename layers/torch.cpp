@@ -114,8 +114,10 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     const bool same = key && value && query.id() == key.id() && key.id() == value.id();
     if (!o.batch_first) {
         query = transpose(query, 0, 1);
-        key = transpose(key, 0, 1);
-        value = transpose(value, 0, 1);
+        if (!o.memory) {
+            key = transpose(key, 0, 1);
+            value = transpose(value, 0, 1);
+        }
     }
     const std::int64_t e = fixed_width(query);
     const Projections in(g, e, o.memory ? e : fixed_width(key), o.memory ? e : fixed_width(value), o.bias);
