@@ -114,7 +114,7 @@ TEST_CASE("softmax: causal in both alignments, with fewer, as many and more quer
         CAPTURE(shape.front());
         CAPTURE(shape.back());
         for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
-            for (const std::int64_t window : {0, 1, 3, 100}) {
+            for (const std::int64_t window : {0ll, 1ll, 3ll, 100ll, 0xffffffffll, 0x100000001ll}) {
                 CAPTURE(window);
                 CHECK(mismatch(scores, {.causal = causal, .window = window}) == "");
                 CHECK(mismatch(scores, {.causal = causal, .window = window, .fill = -1e20}) == "");
