@@ -143,6 +143,9 @@ TEST_CASE("matmul: batches that share b, in every order of storage") {
     const Value vm = more.input("w", w);
     CHECK(more.difference(matmul(transpose(vd, 1, 2), vm), reference::matmul(transpose(deep, 1, 2), w)) == "");
     CHECK(more.difference(contiguous(matmul(vd, vm, {.heads_last = true})), reference::matmul(deep, w)) == "");
+    const Tensor groups = random_tensor({2, 3, 2, 4, 8}, 4);
+    CHECK(more.difference(contiguous(matmul(more.input("groups", groups), vm, {.heads_last = true})),
+                          reference::matmul(groups, w)) == "");
     CHECK(more.difference(contiguous(matmul(transpose(vd, 0, 1), vm, {.heads_last = true})),
                           reference::matmul(transpose(deep, 0, 1), w)) == "");
 }

@@ -156,6 +156,27 @@ TEST_CASE("rope: a position for each row, and NaN where there is none in the tab
     CHECK(difference(run({20, -1, 5, 1e9, -2147483648.0, 2147483647.0}), want) == "");
 }
 
+TEST_CASE("rope: by a table of the caller's") {
+    const Tensor x = random_tensor({2, 5, 12}, 1);
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
+        CAPTURE(static_cast<int>(layout));
+        for (const std::int64_t r : {8, 12}) {
+            const Rope o{.theta = 100, .layout = layout, .rotary_dim = r, .max_positions = 9};
+            const std::vector<float> made = rope_table(o, 12);
+            const Tensor table({9, r / 2, 2}, std::vector<double>(made.begin(), made.end()));
+            OpCheck check;
+            const Value y = rope_by_table(check.input("x", x), check.input("table", table), layout, 3);
+            CHECK(check.difference(y, reference::rope(x, o, count_from(3, 5))) == "");
+        }
+    }
+    Graph g;
+    const Value v = g.input("x", {5, 8});
+    CHECK_FALSE(error_of([&] { rope_by_table(v, g.input("flat", {9, 8}), RopeLayout::half); }).empty());
+    CHECK_FALSE(error_of([&] { rope_by_table(v, g.input("wide", {9, 5, 2}), RopeLayout::half); }).empty());
+    CHECK_FALSE(error_of([&] { rope_by_table(v, g.input("short", {4, 4, 2}), RopeLayout::half); }).empty());
+    CHECK_FALSE(error_of([&] { rope_by_table(v, g.input("ids", {9, 4, 2}, DType::i32), RopeLayout::half); }).empty());
+}
+
 TEST_CASE("rope: heads split from a projection, whose layout the result keeps usable") {
     const Tensor x = random_tensor({2, 5, 24}, 1);
     const Rope o{.max_positions = 8};

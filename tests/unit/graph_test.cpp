@@ -82,6 +82,9 @@ TEST_CASE("graph: a result stored in another order is a view of what is stored")
     CHECK(g.storages()[info.storage].shape == Shape{2, 5, 3, 7});
     CHECK(info.strides == Shape{105, 7, 21, 1});
     CHECK(is_contiguous(transpose(y, 1, 2)));
+    const Value z = node(y, {2, 3, 5, 7}, {0, 2, 3, 1});
+    CHECK(g.storages()[g.values()[z.id()].storage].shape == Shape{2, 5, 7, 3});
+    CHECK(g.values()[z.id()].strides == Shape{105, 1, 21, 3});
 }
 
 TEST_CASE("graph: equal constants are kept once") {
