@@ -152,6 +152,19 @@ std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::i
                         "EncoderDecoder::generate");
         }
     }
+    const auto check_token = [&](std::int32_t id, std::int64_t vocabulary) {
+        if (id < 0 || id >= vocabulary) {
+            throw Error("token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocabulary),
+                        "EncoderDecoder::generate");
+        }
+    };
+    check_token(sos, c.target_vocabulary);
+    check_token(pad, c.source_vocabulary);
+    for (const auto& s : sources) {
+        for (const std::int32_t id : s) {
+            check_token(id, c.source_vocabulary);
+        }
+    }
     if (batch > static_cast<std::size_t>(parts_->max_batch)) {
         throw Error(
             "a batch of " + std::to_string(batch) + "; the model was made for " + std::to_string(parts_->max_batch),

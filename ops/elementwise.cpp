@@ -188,6 +188,10 @@ Value copy_into(Value window, Value x) {
             x.str() + " cannot be written into " + window.str() + ": the types differ or are not of 4 bytes");
     require(window.shape() == x.shape(), kCopyInto.name,
             x.str() + " cannot be written into " + window.str() + ": the shapes differ");
+    const auto storage = [](const Value& v) { return v.graph().values()[v.id()].storage; };
+    if (storage(window) == storage(x)) {
+        x = contiguous(x);  // the two may overlap: all is read before anything is written
+    }
     return window.graph()
         .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}), {{x.dtype(), {}, {}, window}})
         .front();

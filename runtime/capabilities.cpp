@@ -23,8 +23,6 @@ void Capabilities::clamp_to_minimum() {
     subgroup_shuffle = false;
     subgroup_arithmetic = false;
     storage_16bit = false;
-    arithmetic_16bit = false;
-    storage_8bit = false;
     unified_memory = false;
     minimum_profile = true;
 }

@@ -35,11 +35,9 @@ struct VKF_API Capabilities {
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
-    bool arithmetic_16bit = false;
-    bool storage_8bit = false;
-    bool unified_memory = false;   ///< device-local memory is the host's memory: no staging needed
-    float timestamp_period = 0;    ///< nanoseconds a tick; 0: no timestamps
-    bool minimum_profile = false;  ///< clamped by VKFORMER_PROFILE=minimum
+    bool unified_memory = false;       ///< device-local memory is the host's memory: no staging needed
+    float timestamp_period = 0;        ///< nanoseconds a tick; 0: no timestamps
+    bool minimum_profile = false;      ///< clamped by VKFORMER_PROFILE=minimum
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

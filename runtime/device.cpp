@@ -40,7 +40,8 @@ std::vector<Candidate> candidates(const InstanceCore& instance) {
 }
 
 std::string lower(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
     return text;
 }
 
@@ -69,7 +70,8 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
             return preference(a.capabilities.type) < preference(b.capabilities.type);
         });
     }
-    if (std::all_of(select.begin(), select.end(), [](unsigned char ch) { return std::isdigit(ch); }) && select.size() < 9) {
+    if (std::all_of(select.begin(), select.end(), [](unsigned char ch) { return std::isdigit(ch); }) &&
+        select.size() < 9) {
         const auto index = static_cast<std::size_t>(std::stoul(select));
         if (index < list.size()) {
             return list[index];
@@ -172,7 +174,7 @@ void DeviceCore::wait_idle() noexcept {
     if (host.lock) {
         host.lock(host.user);
     }
-    api.vkDeviceWaitIdle(handle);
+    api.vkQueueWaitIdle(queue);
     if (host.unlock) {
         host.unlock(host.user);
     }
@@ -192,8 +194,8 @@ void DeviceCore::submit_and_wait(VkCommandBuffer commands) {
 
 void DeviceCore::name(VkObjectType type, std::uint64_t object, const std::string& text) const {
     if (instance->debug_utils && instance->api.vkSetDebugUtilsObjectNameEXT) {
-        const VkDebugUtilsObjectNameInfoEXT info{VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT, nullptr, type, object,
-                                                 text.c_str()};
+        const VkDebugUtilsObjectNameInfoEXT info{VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT, nullptr, type,
+                                                 object, text.c_str()};
         instance->api.vkSetDebugUtilsObjectNameEXT(handle, &info);
     }
 }
@@ -209,7 +211,8 @@ std::vector<Capabilities> Device::list(GetInstanceProcAddr get) {
 
 Device Device::create(const DeviceOptions& options) {
     auto core = std::make_shared<DeviceCore>();
-    core->instance = make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
+    core->instance =
+        make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
     const std::vector<Candidate> list = candidates(*core->instance);
     const Candidate& chosen = choose(list, options.select.empty() ? environment("VKFORMER_DEVICE") : options.select);
     core->physical = chosen.physical;
@@ -217,7 +220,8 @@ Device Device::create(const DeviceOptions& options) {
     core->queue_family = chosen.queue_family;
 
     const float priority = 1.0f;
-    const VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, chosen.queue_family, 1, &priority};
+    const VkDeviceQueueCreateInfo queue{
+        VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, chosen.queue_family, 1, &priority};
     VkPhysicalDevice16BitStorageFeatures storage16 = storage_16bit_feature();
     VkDeviceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;

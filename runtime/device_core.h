@@ -49,7 +49,7 @@ struct DeviceCore {
     Capabilities capabilities;
     VkPhysicalDeviceMemoryProperties memory{};
     DeviceOptions options;
-    double submit_budget = 0;  ///< as DeviceOptions says, decided for this device
+    double submit_budget = 0;        ///< as DeviceOptions says, decided for this device
     std::atomic<bool> lost = false;  ///< sticky: every later call throws
     std::unique_ptr<PipelineStore> pipelines;
 
@@ -73,7 +73,8 @@ struct DeviceCore {
 };
 
 /// Reads properties and features; `queue_family` receives the family to use. nullopt when the device is unusable here.
-std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t* queue_family);
+std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
+                                               std::uint32_t* queue_family);
 
 template <class Handle>
 std::uint64_t handle_bits(Handle h) {

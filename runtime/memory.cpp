@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint32_t kNone = ~0u;
 
 /// The first memory type with all of `need` and, if any has them, `wish`.
-std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish) {
+std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                          VkMemoryPropertyFlags wish) {
     for (const VkMemoryPropertyFlags flags : {need | wish, need}) {
         for (std::uint32_t i = 0; i < core.memory.memoryTypeCount; ++i) {
             if ((allowed & (1u << i)) != 0 && (core.memory.memoryTypes[i].propertyFlags & flags) == flags) {
@@ -26,7 +27,8 @@ std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemor
 }
 
 std::string megabytes(std::uint64_t bytes) {
-    return bytes < (1u << 20) ? std::to_string(bytes) + " bytes" : std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB";
+    return bytes < (1u << 20) ? std::to_string(bytes) + " bytes"
+                              : std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB";
 }
 
 }  // namespace
@@ -71,7 +73,8 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
         const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
         if (result != VK_SUCCESS) {
             core_->lost = core_->lost || result == VK_ERROR_DEVICE_LOST;
-            throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {}, result);
+            throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {},
+                        result);
         }
         core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
         if (host_side) {
@@ -113,7 +116,8 @@ void Block::release() noexcept {
 }
 
 Uploader::Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes)
-    : core_(std::move(core)), staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {}
+    : core_(std::move(core)),
+      staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {}
 
 Uploader::~Uploader() {
     if (pool_) {
@@ -129,7 +133,8 @@ VkCommandBuffer Uploader::commands() {
         core_->check_result(vk.vkCreateCommandPool(core_->handle, &info, nullptr, &pool_), "vkCreateCommandPool");
         const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
                                                    VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
-        core_->check_result(vk.vkAllocateCommandBuffers(core_->handle, &allocate, &commands_), "vkAllocateCommandBuffers");
+        core_->check_result(vk.vkAllocateCommandBuffers(core_->handle, &allocate, &commands_),
+                            "vkAllocateCommandBuffers");
     }
     if (!recording_) {
         const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,

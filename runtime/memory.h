@@ -48,7 +48,7 @@ private:
 };
 
 /// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging block, streaming what is
-/// larger. finish() (or destruction) waits for the last copy.
+/// larger. finish() waits for the last copy; destruction without it drops what was not submitted.
 class Uploader {
 public:
     /// `bytes` will be written in all: the staging block is no larger.

@@ -35,8 +35,8 @@ std::uint64_t fnv1a(std::span<const std::byte> data) {  // Fowler, Noll, Vo: 64-
 }
 
 FrameHeader header_for(const Capabilities& device, std::span<const std::byte> data) {
-    return {kFrameMagic, kFrameVersion, device.vendor_id, device.device_id, device.driver_version,
-            device.api_version, device.cache_uuid, data.size(), fnv1a(data)};
+    return {kFrameMagic,        kFrameVersion,     device.vendor_id, device.device_id, device.driver_version,
+            device.api_version, device.cache_uuid, data.size(),      fnv1a(data)};
 }
 
 std::vector<std::byte> read_file(const std::filesystem::path& path) {
@@ -118,13 +118,15 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings) {
     for (std::uint32_t i = 0; i < bindings; ++i) {
         slots[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     }
-    const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0, bindings,
-                                                   slots.data()};
+    const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0,
+                                                   bindings, slots.data()};
     Layout l;
-    check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set), "vkCreateDescriptorSetLayout");
+    check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set),
+          "vkCreateDescriptorSetLayout");
     // every pipeline has the whole guaranteed push-constant range, so layouts differ by the number of buffers alone
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Command::kMaxPush};
-    const VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &l.set, 1, &range};
+    const VkPipelineLayoutCreateInfo info{
+        VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &l.set, 1, &range};
     const VkResult result = core_.api.vkCreatePipelineLayout(core_.handle, &info, nullptr, &l.pipeline);
     if (result != VK_SUCCESS) {
         core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
@@ -146,16 +148,20 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.size()) {
         local = kernel.constants[static_cast<std::size_t>(face.local_size_id)];
     }
-    if (local == 0 || local > caps.max_group_size[0] || local * face.local_size[1] * face.local_size[2] > caps.max_invocations) {
+    if (local == 0 || local > caps.max_group_size[0] ||
+        local * face.local_size[1] * face.local_size[2] > caps.max_invocations) {
         throw Error("a work group of " + std::to_string(local) + " is outside this device's limit of " +
                         std::to_string(caps.max_invocations),
                     "shader " + name);
     }
     if (face.push_constant_bytes > Command::kMaxPush || face.bindings > caps.storage_buffers) {
         throw Error("needs " + std::to_string(face.push_constant_bytes) + " bytes of push constants and " +
-                        std::to_string(face.bindings) + " storage buffers; the device has " + std::to_string(caps.push_constants) +
-                        " and " + std::to_string(caps.storage_buffers),
+                        std::to_string(face.bindings) + " storage buffers; the device has " +
+                        std::to_string(caps.push_constants) + " and " + std::to_string(caps.storage_buffers),
                     "shader " + name);
+    }
+    if (face.uses_subgroups && !caps.subgroup_shuffle) {
+        throw Error("needs subgroup shuffles, which this device does not have", "shader " + name);
     }
     if (face.uses_16bit_storage && !caps.storage_16bit) {
         throw Error("needs 16-bit storage, which this device does not have or was not told of", "shader " + name);
@@ -170,17 +176,19 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
     const std::vector<std::uint32_t> code = specialize(kernel.shader->code, kernel.constants);
-    const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4, code.data()};
+    const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4,
+                                               code.data()};
     VkShaderModule module = VK_NULL_HANDLE;
-    core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module), "vkCreateShaderModule");
-    const VkComputePipelineCreateInfo info{
-        VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-        nullptr,
-        0,
-        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
-        p.layout,
-        VK_NULL_HANDLE,
-        -1};
+    core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module),
+                       "vkCreateShaderModule");
+    const VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+                                           nullptr,
+                                           0,
+                                           {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0,
+                                            VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
+                                           p.layout,
+                                           VK_NULL_HANDLE,
+                                           -1};
     const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
     if (result != VK_SUCCESS) {
@@ -218,7 +226,8 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
         }
     };
     if (missing.size() > kSerialPipelines) {
-        const std::size_t count = std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
+        const std::size_t count =
+            std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
         std::vector<std::jthread> threads;
         for (std::size_t t = 1; t < count; ++t) {
             threads.emplace_back(work);

@@ -84,7 +84,8 @@ bool read_in_one_order(const Plan& plan, const Dispatch& d, ValueId id) {
     const ValueInfo& v = plan.values[id];
     return std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) {
         const ValueInfo& other = plan.values[b.value];
-        return other.storage != v.storage || (other.shape == v.shape && other.strides == v.strides && other.offset == v.offset);
+        return other.storage != v.storage ||
+               (other.shape == v.shape && other.strides == v.strides && other.offset == v.offset);
     });
 }
 
@@ -123,11 +124,12 @@ std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifet
         const StorageId from = plan.values[in].storage;
         const StorageId to = plan.values[out].storage;
         const bool dies_here = lives[from].last == d.step && lives[from].uses_in_last == 1;
-        const bool same_layout = whole(plan, in) && whole(plan, out) && plan.values[in].shape == plan.values[out].shape &&
-                                 plan.values[in].strides == plan.values[out].strides &&
-                                 plan.storages[from].dtype == plan.storages[to].dtype;
-        if (dies_here && same_layout && read_in_one_order(plan, d.dispatch, in) && from != to && lives[to].first == d.step &&
-            plan.storages[from].kind == StorageKind::intermediate && plan.storages[to].kind == StorageKind::intermediate) {
+        const bool same_layout =
+            whole(plan, in) && whole(plan, out) && plan.values[in].shape == plan.values[out].shape &&
+            plan.values[in].strides == plan.values[out].strides && plan.storages[from].dtype == plan.storages[to].dtype;
+        if (dies_here && same_layout && read_in_one_order(plan, d.dispatch, in) && from != to &&
+            lives[to].first == d.step && plan.storages[from].kind == StorageKind::intermediate &&
+            plan.storages[to].kind == StorageKind::intermediate) {
             owner[to] = owner[from];
         }
     }

@@ -43,7 +43,9 @@ void check_tensors(const Plan& plan, StorageKind kind, const Store& store, const
 
 }  // namespace
 
-Program Device::compile(const Graph& graph, const Weights& weights) const { return compile(graph, weights, CompileOptions{}); }
+Program Device::compile(const Graph& graph, const Weights& weights) const {
+    return compile(graph, weights, CompileOptions{});
+}
 
 Program Device::compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const {
     core_->check_alive();
@@ -53,7 +55,8 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
     core->weights = weights;
     core->state = options.state;
     core->plan = make_plan(graph, core_->capabilities);
-    if ((weights.store() && weights.store()->core != core_) || (options.state && options.state.store()->core != core_)) {
+    if ((weights.store() && weights.store()->core != core_) ||
+        (options.state && options.state.store()->core != core_)) {
         throw Error("weights or state of another device", options.name);
     }
     check_tensors(core->plan, StorageKind::weight, weights, "weight");
@@ -74,7 +77,8 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
         next += count;
         for (const Pipeline* p : core->pipelines.back()) {
             if (p->bindings != d.windows.size()) {
-                throw Error("binds " + std::to_string(d.windows.size()) + " buffers, its shader has " + std::to_string(p->bindings),
+                throw Error("binds " + std::to_string(d.windows.size()) + " buffers, its shader has " +
+                                std::to_string(p->bindings),
                             core->plan.nodes[d.dispatch.node].label);
             }
         }
@@ -191,7 +195,9 @@ std::vector<T> copy_out(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::vector<float> Program::download(std::string_view output) { return copy_out<float>(core_->output(output, DType::f32)); }
+std::vector<float> Program::download(std::string_view output) {
+    return copy_out<float>(core_->output(output, DType::f32));
+}
 
 std::vector<std::int32_t> Program::download_i32(std::string_view output) {
     return copy_out<std::int32_t>(core_->output(output, DType::i32));

@@ -26,7 +26,7 @@ struct Sink {
     /// Called between dispatches once `budget` is used up; gives the command buffer to go on with. Null: never.
     VkCommandBuffer (*next)(void* user, VkCommandBuffer full) = nullptr;
     void* user = nullptr;
-    double budget = 0;         ///< operations plus bytes in one submission; 0: no bound
+    double budget = 0;                     ///< operations plus bytes in one submission; 0: no bound
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
 };
 
@@ -52,28 +52,28 @@ struct ProgramCore {
     State state;
 
     std::vector<std::vector<const Pipeline*>> pipelines;  ///< [dispatch][kernel]
-    std::vector<std::int64_t> sizes;                       ///< current value of each symbol
+    std::vector<std::int64_t> sizes;                      ///< current value of each symbol
 
     // memory, made by allocate()
     bool allocated = false;
     Block arena, constants, io, upload_mirror, readback_mirror;
-    std::vector<Place> places;                 ///< of every storage but inputs and outputs
-    std::vector<std::uint64_t> io_offset;      ///< of inputs and outputs in `io`; the mirrors hold one part each
-    std::uint64_t outputs_at = 0;              ///< in `io`: the outputs lie after the inputs
+    std::vector<Place> places;             ///< of every storage but inputs and outputs
+    std::vector<std::uint64_t> io_offset;  ///< of inputs and outputs in `io`; the mirrors hold one part each
+    std::uint64_t outputs_at = 0;          ///< in `io`: the outputs lie after the inputs
     VkDescriptorPool pool = VK_NULL_HANDLE;
-    std::vector<std::vector<VkDescriptorSet>> sets;   ///< [slot][dispatch]; the same set where nothing external is bound
-    std::vector<bool> external;                       ///< dispatch touches an input or output
+    std::vector<std::vector<VkDescriptorSet>> sets;  ///< [slot][dispatch]; the same set where nothing external is bound
+    std::vector<bool> external;                      ///< dispatch touches an input or output
 
-    std::vector<RecordScratch> record_scratch;        ///< [slot]
+    std::vector<RecordScratch> record_scratch;  ///< [slot]
 
     // running
     std::vector<InputState> inputs;
     VkCommandPool command_pool = VK_NULL_HANDLE;
-    std::vector<VkCommandBuffer> commands;     ///< grows to the most submissions a run needed
+    std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
     VkFence fence = VK_NULL_HANDLE;
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;
-    std::vector<std::int64_t> run_sizes;       ///< of the last run
+    std::vector<std::int64_t> run_sizes;  ///< of the last run
     bool ran = false;
     std::vector<DispatchTime> times;
 
@@ -95,7 +95,8 @@ struct ProgramCore {
 private:
     void place_storages();
     void make_sets();
-    void write_set(VkDescriptorSet set, const PlannedDispatch& dispatch, const std::vector<Place>& external_places) noexcept;
+    void write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
+                   const std::vector<Place>& external_places) noexcept;
     void read_times();
 };
 

@@ -15,6 +15,11 @@ bool is_external(StorageKind kind) { return kind == StorageKind::input || kind =
 }  // namespace
 
 void ProgramCore::place_storages() {
+    arena = {};  // what an earlier attempt got before it failed must not stand in this one's way
+    constants = {};
+    io = {};
+    upload_mirror = {};
+    readback_mirror = {};
     const std::uint64_t alignment = device->capabilities.storage_alignment;
     places.assign(plan.storages.size(), {});
     io_offset.assign(plan.storages.size(), 0);
@@ -93,14 +98,16 @@ void ProgramCore::make_sets() {
         return;
     }
     const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptors};
-    const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, set_count, 1, &size};
+    const VkDescriptorPoolCreateInfo info{
+        VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, set_count, 1, &size};
     vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);  // of an attempt that failed half-way
     pool = VK_NULL_HANDLE;
     device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
     const auto make = [&](std::size_t d) {
         const VkDescriptorSetLayout layout =
             device->pipelines->set_layout(static_cast<std::uint32_t>(plan.dispatches[d].windows.size()));
-        const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool, 1, &layout};
+        const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool, 1,
+                                                   &layout};
         VkDescriptorSet set = VK_NULL_HANDLE;
         device->check_result(vk.vkAllocateDescriptorSets(device->handle, &allocate, &set), "vkAllocateDescriptorSets");
         return set;

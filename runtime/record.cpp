@@ -20,8 +20,8 @@ Status failure(int result, const char* format, Args... args) noexcept {
 }
 
 /// False when a size came out negative.
-bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t element_bytes, std::span<const std::int64_t> sizes,
-              View& out) noexcept {
+bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t element_bytes,
+              std::span<const std::int64_t> sizes, View& out) noexcept {
     const std::size_t rank = value.shape.size();
     const std::size_t lead = kMaxRank - rank;
     for (std::size_t i = 0; i < lead; ++i) {
@@ -35,7 +35,8 @@ bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t elemen
         out.size[lead + i] = static_cast<std::uint32_t>(size);
         out.stride[lead + i] = static_cast<std::uint32_t>(value.strides[i].eval(sizes));
     }
-    out.offset = static_cast<std::uint32_t>(value.offset.eval(sizes) - static_cast<std::int64_t>(window.base / element_bytes));
+    out.offset =
+        static_cast<std::uint32_t>(value.offset.eval(sizes) - static_cast<std::int64_t>(window.base / element_bytes));
     out.rank = static_cast<std::uint32_t>(rank);
     return good;
 }
@@ -68,8 +69,8 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
         const std::int64_t value = c.value.eval(values);
         const std::int64_t limit = c.limit.eval(values);
         if (value > limit) {
-            return failure(-1, "%s: %lld is more than %lld at the sizes given", c.what.c_str(), static_cast<long long>(value),
-                           static_cast<long long>(limit));
+            return failure(-1, "%s: %lld is more than %lld at the sizes given", c.what.c_str(),
+                           static_cast<long long>(value), static_cast<long long>(limit));
         }
     }
     const bool labels = device->instance->debug_utils && device->instance->api.vkCmdBeginDebugUtilsLabelEXT != nullptr;
@@ -86,7 +87,8 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
         for (std::size_t i = 0; i < count; ++i) {
             const ValueInfo& value = plan.values[dispatch.bindings[i].value];
             if (!evaluate(value, planned.windows[i], size_of(plan.storages[value.storage].dtype), values, views[i])) {
-                return failure(-1, "%s: a size is negative at the sizes given", plan.nodes[dispatch.node].label.c_str());
+                return failure(-1, "%s: a size is negative at the sizes given",
+                               plan.nodes[dispatch.node].label.c_str());
             }
         }
         Command command;
@@ -102,14 +104,17 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                                    static_cast<std::uint32_t>(2 * d));
         }
         if (labels) {
-            const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT, nullptr,
-                                             plan.nodes[dispatch.node].label.c_str(), {0, 0, 0, 0}};
+            const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT,
+                                             nullptr,
+                                             plan.nodes[dispatch.node].label.c_str(),
+                                             {0, 0, 0, 0}};
             device->instance->api.vkCmdBeginDebugUtilsLabelEXT(sink.commands, &label);
         }
         const double work = command.flops() + command.bytes();
         std::uint64_t most = command.groups();  // groups in one vkCmdDispatch
         if (sink.budget > 0 && work > sink.budget) {
-            most = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink.budget / work)));
+            most = std::max<std::uint64_t>(
+                1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink.budget / work)));
         }
         for (std::uint64_t first = 0; first < command.groups();) {
             const std::uint64_t left = std::min(most, command.groups() - first);
@@ -128,8 +133,10 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                 }
                 compute_barrier(vk, sink.commands);  // submissions overlap unless told otherwise
                 if (labels) {
-                    const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT, nullptr,
-                                                     plan.nodes[dispatch.node].label.c_str(), {0, 0, 0, 0}};
+                    const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT,
+                                                     nullptr,
+                                                     plan.nodes[dispatch.node].label.c_str(),
+                                                     {0, 0, 0, 0}};
                     device->instance->api.vkCmdBeginDebugUtilsLabelEXT(sink.commands, &label);
                 }
                 written = false;
@@ -143,9 +150,11 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                 current = pipeline;
             }
             const VkDescriptorSet set = sets[slot][d];
-            vk.vkCmdBindDescriptorSets(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0, nullptr);
+            vk.vkCmdBindDescriptorSets(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0,
+                                       nullptr);
             const std::span<std::byte> push = command.push_bytes();
-            const std::uint32_t range[2] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + covered)};
+            const std::uint32_t range[2] = {static_cast<std::uint32_t>(first),
+                                            static_cast<std::uint32_t>(first + covered)};
             std::memcpy(push.data(), range, sizeof(range));
             vk.vkCmdPushConstants(sink.commands, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                                   static_cast<std::uint32_t>(push.size()), push.data());
@@ -168,8 +177,8 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
     return {};
 }
 
-Status Program::record(VkCommandBuffer commands, std::span<const BufferRange> bindings, std::span<const SizeSetting> settings,
-                       std::uint32_t slot) noexcept {
+Status Program::record(VkCommandBuffer commands, std::span<const BufferRange> bindings,
+                       std::span<const SizeSetting> settings, std::uint32_t slot) noexcept {
     ProgramCore& core = *core_;
     if (!core.allocated) {
         return failure(-1, "%s: allocate() must come before record()", core.options.name.c_str());
@@ -195,13 +204,15 @@ Status Program::record(VkCommandBuffer commands, std::span<const BufferRange> bi
         if (info.kind != StorageKind::input && info.kind != StorageKind::output) {
             continue;
         }
-        const auto at = std::find_if(bindings.begin(), bindings.end(), [&](const BufferRange& b) { return b.name == info.name; });
+        const auto at =
+            std::find_if(bindings.begin(), bindings.end(), [&](const BufferRange& b) { return b.name == info.name; });
         if (at == bindings.end()) {
             return failure(-1, "%s: %s is not bound", core.options.name.c_str(), info.name.c_str());
         }
         if (at->offset % core.device->capabilities.storage_alignment != 0 || at->bytes < core.plan.storage_bytes[id]) {
-            return failure(-1, "%s: %s needs %llu bytes at a multiple of %llu; %llu at %llu were given", core.options.name.c_str(),
-                           info.name.c_str(), static_cast<unsigned long long>(core.plan.storage_bytes[id]),
+            return failure(-1, "%s: %s needs %llu bytes at a multiple of %llu; %llu at %llu were given",
+                           core.options.name.c_str(), info.name.c_str(),
+                           static_cast<unsigned long long>(core.plan.storage_bytes[id]),
                            static_cast<unsigned long long>(core.device->capabilities.storage_alignment),
                            static_cast<unsigned long long>(at->bytes), static_cast<unsigned long long>(at->offset));
         }

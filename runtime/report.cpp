@@ -59,14 +59,17 @@ std::string escape(const std::string& text) {
 std::string Program::explain() const {
     const Plan& plan = core_->plan;
     const Capabilities& caps = core_->device->capabilities;
-    std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") + ": " +
-                      std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) + " steps\n";
-    out += format("memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, mirrors %llu bytes\n",
-                  static_cast<unsigned long long>(plan.memory.weights), static_cast<unsigned long long>(plan.memory.state),
-                  static_cast<unsigned long long>(plan.memory.constants), static_cast<unsigned long long>(plan.memory.scratch),
-                  static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
-                  static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
-                  static_cast<unsigned long long>(plan.memory.mirrors));
+    std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") +
+                      ": " + std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) +
+                      " steps\n";
+    out += format(
+        "memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, "
+        "mirrors %llu bytes\n",
+        static_cast<unsigned long long>(plan.memory.weights), static_cast<unsigned long long>(plan.memory.state),
+        static_cast<unsigned long long>(plan.memory.constants), static_cast<unsigned long long>(plan.memory.scratch),
+        static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
+        static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
+        static_cast<unsigned long long>(plan.memory.mirrors));
     for (const PlannedDispatch& d : plan.dispatches) {
         const NodeInfo& node = plan.nodes[d.dispatch.node];
         const ValueInfo& result = plan.values[d.dispatch.bindings.back().value];
@@ -99,10 +102,11 @@ std::string Program::dot() const {
             label += format("\\n@%llu +%llu", static_cast<unsigned long long>(plan.arena_offset[s]),
                             static_cast<unsigned long long>(plan.storage_bytes[s]));
         }
-        const char* style = info.kind == StorageKind::input || info.kind == StorageKind::output ? "fillcolor=\"#cfe8ff\""
-                            : info.kind == StorageKind::state                                  ? "fillcolor=\"#ffe0b0\""
-                            : info.kind == StorageKind::intermediate                           ? "fillcolor=\"#f4f4f4\""
-                                                                                               : "fillcolor=\"#d8f0d0\"";
+        const char* style = info.kind == StorageKind::input || info.kind == StorageKind::output
+                                ? "fillcolor=\"#cfe8ff\""
+                            : info.kind == StorageKind::state        ? "fillcolor=\"#ffe0b0\""
+                            : info.kind == StorageKind::intermediate ? "fillcolor=\"#f4f4f4\""
+                                                                     : "fillcolor=\"#d8f0d0\"";
         out += "  s" + std::to_string(s) + " [style=filled, " + style + ", shape=ellipse, label=\"" + label + "\"];\n";
     }
     for (std::size_t i = 0; i < plan.dispatches.size(); ++i) {
@@ -138,10 +142,11 @@ std::string Program::time_table() const {
 void Program::write_trace(const std::filesystem::path& path) const {
     std::ofstream out(path);
     out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-    out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"" << escape(core_->device->capabilities.name)
-        << "\"}}";
+    out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\""
+        << escape(core_->device->capabilities.name) << "\"}}";
     for (const DispatchTime& t : core_->times) {
-        out << format(",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"", t.start_ms * 1e3, t.ms * 1e3)
+        out << format(",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"", t.start_ms * 1e3,
+                      t.ms * 1e3)
             << escape(t.label) << "\",\"args\":{\"kernel\":\"" << escape(t.kernel)
             << format("\",\"flops\":%.0f,\"bytes\":%.0f}}", t.flops, t.bytes);
     }

@@ -16,8 +16,8 @@ public:
     VkCommandBuffer begin() {
         const DeviceTable& vk = core_.device->api;
         if (used_ == core_.commands.size()) {
-            const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, core_.command_pool,
-                                                   VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+            const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
+                                                   core_.command_pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
             VkCommandBuffer commands = VK_NULL_HANDLE;
             core_.device->check_result(vk.vkAllocateCommandBuffers(core_.device->handle, &info, &commands),
                                        "vkAllocateCommandBuffers");
@@ -76,8 +76,8 @@ void ProgramCore::run() {
         }
         const std::uint64_t wanted = elements_of(input.storage, sizes);
         if (input.uploaded_elements != wanted) {
-            throw Error(std::to_string(input.uploaded_elements) + " elements were uploaded, at the sizes set now it has " +
-                            std::to_string(wanted),
+            throw Error(std::to_string(input.uploaded_elements) +
+                            " elements were uploaded, at the sizes set now it has " + std::to_string(wanted),
                         where());
         }
         for (std::size_t i = 0; i < info.shape.size(); ++i) {
@@ -92,7 +92,8 @@ void ProgramCore::run() {
     if (!command_pool) {
         const VkCommandPoolCreateInfo info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
                                            VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, device->queue_family};
-        device->check_result(vk.vkCreateCommandPool(device->handle, &info, nullptr, &command_pool), "vkCreateCommandPool");
+        device->check_result(vk.vkCreateCommandPool(device->handle, &info, nullptr, &command_pool),
+                             "vkCreateCommandPool");
     }
     if (!fence) {
         fence = device->make_fence();
@@ -100,7 +101,8 @@ void ProgramCore::run() {
     const auto query_count = static_cast<std::uint32_t>(2 * plan.dispatches.size());
     const bool profile = options.profile && device->capabilities.timestamp_period > 0 && query_count > 0;
     if (profile && !queries) {
-        const VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, nullptr, 0, VK_QUERY_TYPE_TIMESTAMP, query_count, 0};
+        const VkQueryPoolCreateInfo info{
+            VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, nullptr, 0, VK_QUERY_TYPE_TIMESTAMP, query_count, 0};
         device->check_result(vk.vkCreateQueryPool(device->handle, &info, nullptr, &queries), "vkCreateQueryPool");
     }
     RecordScratch& scratch = record_scratch[0];
@@ -109,6 +111,7 @@ void ProgramCore::run() {
     }
     bind(0, scratch.places);
 
+    ran = false;  // from here on the outputs are no longer those of the last run
     Submissions submissions_of_run(*this);
     Sink sink;
     sink.commands = submissions_of_run.begin();
@@ -131,8 +134,8 @@ void ProgramCore::run() {
             }
         }
     }
-    barrier(vk, sink.commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, kCompute,
-            kShaderAccess);
+    barrier(vk, sink.commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+            kCompute, kShaderAccess);
     const Status status = encode(sink, 0, sizes);
     if (submissions_of_run.error) {
         device->wait_idle();
@@ -154,9 +157,11 @@ void ProgramCore::run() {
                 vk.vkCmdCopyBuffer(sink.commands, io.buffer(), readback_mirror.buffer(), 1, &region);
             }
         }
-        barrier(vk, sink.commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+        barrier(vk, sink.commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+                VK_ACCESS_HOST_READ_BIT);
     } else {
-        barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+        barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+                VK_ACCESS_HOST_READ_BIT);
     }
     device->check_result(vk.vkResetFences(device->handle, 1, &fence), "vkResetFences");
     try {
@@ -179,10 +184,11 @@ void ProgramCore::run() {
 
 void ProgramCore::read_times() {
     std::vector<std::uint64_t> ticks(2 * plan.dispatches.size());
-    device->check_result(device->api.vkGetQueryPoolResults(device->handle, queries, 0, static_cast<std::uint32_t>(ticks.size()),
-                                                           ticks.size() * sizeof(std::uint64_t), ticks.data(),
-                                                           sizeof(std::uint64_t), VK_QUERY_RESULT_64_BIT),
-                         "vkGetQueryPoolResults");
+    device->check_result(
+        device->api.vkGetQueryPoolResults(device->handle, queries, 0, static_cast<std::uint32_t>(ticks.size()),
+                                          ticks.size() * sizeof(std::uint64_t), ticks.data(), sizeof(std::uint64_t),
+                                          VK_QUERY_RESULT_64_BIT),
+        "vkGetQueryPoolResults");
     const double ms_per_tick = static_cast<double>(device->capabilities.timestamp_period) * 1e-6;
     for (std::size_t d = 0; d < times.size(); ++d) {
         times[d].start_ms = static_cast<double>(ticks[2 * d] - ticks[0]) * ms_per_tick;

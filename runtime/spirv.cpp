@@ -52,7 +52,7 @@ struct Type {
 
 struct Module {
     std::map<std::uint32_t, Type> types;
-    std::map<std::uint32_t, std::uint32_t> constants;                  // result id -> value
+    std::map<std::uint32_t, std::uint32_t> constants;  // result id -> value
     std::map<std::uint32_t, std::uint32_t> spec_ids, bindings, sets, array_strides;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> offsets;  // struct, member -> bytes
 
@@ -130,7 +130,9 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             case kOpTypeArray:
             case kOpTypeStruct:
             case kOpTypePointer:
-                need(op == kOpTypeStruct ? 1 : op == kOpTypeVector || op == kOpTypeArray || op == kOpTypePointer ? 3 : 2);
+                need(op == kOpTypeStruct                                                 ? 1
+                     : op == kOpTypeVector || op == kOpTypeArray || op == kOpTypePointer ? 3
+                                                                                         : 2);
                 m.types[w[0]] = {op, {w.begin() + 1, w.end()}, static_cast<std::uint32_t>(at)};
                 break;
             case kOpConstant:
@@ -194,7 +196,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             out.bindings = std::max(out.bindings, binding->second + 1);
         }
     }
-    if (out.bindings != 0 && used != (out.bindings == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << out.bindings) - 1)) {
+    if (out.bindings != 0 &&
+        used != (out.bindings == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << out.bindings) - 1)) {
         fail("its bindings have gaps");
     }
     for (const auto& [id, spec] : m.spec_ids) {

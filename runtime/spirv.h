@@ -10,11 +10,11 @@
 namespace vkf {
 
 struct ShaderInterface {
-    std::uint32_t bindings = 0;            ///< storage buffers, set 0, bindings 0..bindings-1
+    std::uint32_t bindings = 0;  ///< storage buffers, set 0, bindings 0..bindings-1
     std::uint32_t push_constant_bytes = 0;
-    std::uint32_t local_size[3] = {1, 1, 1};   ///< literal sizes; where a specialization constant gives it, its default
-    int local_size_id = -1;                    ///< specialization constant id of the x size, -1: literal
-    std::vector<std::uint32_t> constant_ids;   ///< specialization constants the module declares
+    std::uint32_t local_size[3] = {1, 1, 1};  ///< literal sizes; where a specialization constant gives it, its default
+    int local_size_id = -1;                   ///< specialization constant id of the x size, -1: literal
+    std::vector<std::uint32_t> constant_ids;  ///< specialization constants the module declares
     bool uses_16bit_storage = false;
     bool uses_subgroups = false;
 };

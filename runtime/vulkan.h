@@ -35,11 +35,10 @@ namespace vkf {
     X(vkDestroyDevice)               \
     X(vkGetDeviceQueue)              \
     X(vkQueueSubmit)                 \
-    X(vkDeviceWaitIdle)              \
+    X(vkQueueWaitIdle)               \
     X(vkAllocateMemory)              \
     X(vkFreeMemory)                  \
     X(vkMapMemory)                   \
-    X(vkUnmapMemory)                 \
     X(vkCreateBuffer)                \
     X(vkDestroyBuffer)               \
     X(vkGetBufferMemoryRequirements) \
@@ -62,7 +61,6 @@ namespace vkf {
     X(vkCreateCommandPool)           \
     X(vkDestroyCommandPool)          \
     X(vkAllocateCommandBuffers)      \
-    X(vkFreeCommandBuffers)          \
     X(vkBeginCommandBuffer)          \
     X(vkEndCommandBuffer)            \
     X(vkCmdBindPipeline)             \

@@ -11,7 +11,8 @@ namespace vkf {
 namespace {
 
 void sort_by_name(std::vector<StoredTensor>& tensors) {
-    std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+    std::sort(tensors.begin(), tensors.end(),
+              [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
 }
 
 std::shared_ptr<TensorStore> make_store(const std::shared_ptr<DeviceCore>& core, std::vector<StoredTensor> tensors,
@@ -96,7 +97,8 @@ State make_state_of(const std::shared_ptr<DeviceCore>& core, std::span<const Sto
             t.shape.push_back(d.constant());
             t.bytes *= static_cast<std::uint64_t>(d.constant());
         }
-        const auto same = std::find_if(stored.begin(), stored.end(), [&](const StoredTensor& o) { return o.name == t.name; });
+        const auto same =
+            std::find_if(stored.begin(), stored.end(), [&](const StoredTensor& o) { return o.name == t.name; });
         if (same == stored.end()) {
             stored.push_back(std::move(t));
         } else if (same->shape != t.shape || same->dtype != t.dtype) {

@@ -182,7 +182,6 @@ TEST_SUITE("device") {
             CHECK(got.storage_range == 128u << 20);
             CHECK_FALSE(got.subgroup_arithmetic);
             CHECK_FALSE(got.storage_16bit);
-            CHECK_FALSE(got.storage_8bit);
             CHECK_FALSE(got.unified_memory);
         };
         CHECK_FALSE(Device::create().capabilities().minimum_profile);

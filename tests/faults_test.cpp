@@ -200,9 +200,9 @@ TEST_SUITE("faults") {
             REQUIRE(submissions > 2);
             for (std::size_t nth = 1; nth <= submissions; ++nth) {
                 vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY, nth);
-                const std::uint64_t waits = vulkan.vkDeviceWaitIdle.calls;
+                const std::uint64_t waits = vulkan.vkQueueWaitIdle.calls;
                 CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit gave VK_ERROR_OUT_OF_HOST_MEMORY"));
-                CHECK(vulkan.vkDeviceWaitIdle.calls == waits + 1);
+                CHECK(vulkan.vkQueueWaitIdle.calls == waits + 1);
                 CHECK(SmallModel::check(program, 8) == "");
             }
         }

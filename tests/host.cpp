@@ -76,7 +76,7 @@ Host::Host() {
 }
 
 Host::~Host() {
-    api_.vkDeviceWaitIdle(device_);
+    api_.vkQueueWaitIdle(queue_);
     while (!buffers_.empty()) {
         destroy(Buffer(buffers_.back()));
     }
@@ -153,6 +153,6 @@ void Host::submit(VkCommandBuffer commands) {
     check(api_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit");
 }
 
-void Host::wait_idle() { check(api_.vkDeviceWaitIdle(device_), "vkDeviceWaitIdle"); }
+void Host::wait_idle() { check(api_.vkQueueWaitIdle(queue_), "vkQueueWaitIdle"); }
 
 }  // namespace vkf::test

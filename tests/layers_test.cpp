@@ -236,6 +236,10 @@ TEST_CASE("EncoderDecoder: missing, misshapen and extra parameters are named") {
                    }),
                    "7 tokens; 1 to 6"));
     CHECK(contains(error_of([&] {
+                       model.generate(std::vector<std::vector<std::int32_t>>{{1, 11}}, 1, 2, 0);
+                   }),
+                   "token 11 is outside the vocabulary of 11"));
+    CHECK(contains(error_of([&] {
                        model.generate(std::vector<std::vector<std::int32_t>>(3, {1, 2}), 1, 2, 0);
                    }),
                    "a batch of 3"));

@@ -147,4 +147,20 @@ TEST_SUITE("state") {
     }
 }
 
+TEST_CASE("state: a cache moved within itself arrives whole") {
+    Graph g;
+    const Value cache = g.state("cache", {1, 300});
+    copy_into(cache, g.input("x", {1, 300}));
+    copy_into(slice(cache, 1, 0, 299), slice(cache, 1, 1, 299));
+    g.output("y", contiguous(cache));
+    Program p = device().compile(g);
+    const Tensor x = random_tensor({1, 300});
+    upload(p, "x", x);
+    p.run();
+    const Tensor y = download(p, "y");
+    for (std::int64_t i = 0; i < 300; ++i) {
+        CHECK(y.at({0, i}) == x.at({0, std::min<std::int64_t>(i + 1, 299)}));
+    }
+}
+
 }  // namespace vkf::test

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
     vkf::Graph g;                               // describe: no GPU is touched, and shape errors name op and sizes
     vkf::Dim tokens = g.symbol("tokens", 512);  // one program for every length up to 512
     vkf::Value x = g.input("x", {1, tokens, 64});
@@ -18,4 +18,7 @@ int main(int argc, char** argv) {
     p.upload("x", std::vector<float>(7 * 64, 0.5f));
     p.run();
     std::printf("%s: y[0] = %g\n%s", gpu.capabilities().name.c_str(), p.download("y")[0], p.explain().c_str());
+} catch (const vkf::Error& e) {
+    std::fprintf(stderr, "layer: %s\n", e.what());
+    return 1;
 }

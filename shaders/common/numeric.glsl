@@ -15,20 +15,12 @@ float quiet_nan() {
     return uintBitsToFloat(kNanBits);
 }
 
-float positive_infinity() {
-    return uintBitsToFloat(kInfinityBits);
-}
-
 float negative_infinity() {
     return uintBitsToFloat(kInfinityBits | kSignBit);
 }
 
 bool is_nan(float x) {
     return (floatBitsToUint(x) & kMagnitudeBits) > kInfinityBits;
-}
-
-bool is_inf(float x) {
-    return (floatBitsToUint(x) & kMagnitudeBits) == kInfinityBits;
 }
 
 bool is_finite(float x) {
@@ -43,10 +35,6 @@ float copy_sign(float x, float sign) {
 // The larger of two; NaN when either is.
 float max_or_nan(float a, float b) {
     return is_nan(a) ? a : (is_nan(b) ? b : max(a, b));
-}
-
-float min_or_nan(float a, float b) {
-    return is_nan(a) ? a : (is_nan(b) ? b : min(a, b));
 }
 
 // e^x for any x that is not NaN: 0 below -86.99 (2^-125.5), inf above 88.722. Relative error 1e-7 between.
