@@ -176,7 +176,7 @@ std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtyp
                     options.name + ": output " + info.name);
     }
     if (!ran) {
-        throw Error("nothing has run yet", options.name + ": output " + info.name);
+        throw Error("no run has finished yet, or the last one failed", options.name + ": output " + info.name);
     }
     const std::byte* mapped = io.mapped() ? io.mapped() + outputs_at : readback_mirror.mapped();
     return {mapped + io_offset[id] - outputs_at, elements_of(id, run_sizes) * size_of(dtype)};
