@@ -181,8 +181,9 @@ TEST_SUITE("faults") {
                 CHECK(message_of([&] { program.run(); }) != "");
                 CHECK(message_of([&] { device.compile(other); }) != "");
                 CHECK(vulkan.vkQueueSubmit.calls == submitted);
-                CHECK(
-                    contains(message_of([&] { program.download("y"); }), "no run has finished"));  // of the run before
+                // a run that had begun may have written over the answer of the run before
+                const bool begun = where == "submit" || where == "wait";
+                CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished") == begun);
             }
             CHECK(vulkan.live_objects() == 0);
         }
