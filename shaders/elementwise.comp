@@ -92,8 +92,9 @@ void main() {
         return;
     }
     if (kFours != 0u) {
-        uint four = group * gl_WorkGroupSize.x * kFours + gl_LocalInvocationID.x;
-        for (uint i = 0; i < kFours && four < p.count / 4u; ++i, four += gl_WorkGroupSize.x) {
+        uint first_four = (group * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * kFours;
+        uint end = min(first_four + kFours, p.count / 4u);
+        for (uint four = first_four; four < end; ++four) {
             four_elements(four);
         }
         return;

@@ -98,8 +98,9 @@ void main() {
         return;
     }
     uint items = max(kFours, 1u);
-    uint index = group * gl_WorkGroupSize.x * items + gl_LocalInvocationID.x;
-    for (uint i = 0; i < items && index < p.count; ++i, index += gl_WorkGroupSize.x) {
+    uint first = (group * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * items;
+    uint end = min(first + items, p.count);
+    for (uint index = first; index < end; ++index) {
         work_item(index);
     }
 }

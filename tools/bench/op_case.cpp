@@ -105,7 +105,7 @@ double OpCase::bytes() const {
 
 std::vector<OpCase> op_cases() {
     return {
-        {"copy_64mib", OpKind::copy, 16384, 1, 1024},
+        {"copy_4096x1024", OpKind::copy, 4096, 1, 1024},
         {"matmul_f32_512", OpKind::matmul, 512, 512, 512},
         {"matmul_f32_1024", OpKind::matmul, 1024, 1024, 1024},
         {"matmul_f32_2048x512x2048", OpKind::matmul, 2048, 512, 2048},

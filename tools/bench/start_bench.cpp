@@ -79,15 +79,24 @@ Row dates_start(Settings& settings, bool warm) {
     return row;
 }
 
+/// A static library is weighed by what a shared one made of all its objects weighs: an archive holds much that no link keeps.
 Row library_size(Settings&) {
     Row row;
     row.name = "library_size";
-    const fs::path library = VKFORMER_LIBRARY;
     const TemporaryFolder folder;
-    const fs::path stripped = folder.path() / "library";
+    fs::path library = VKFORMER_LIBRARY;
+    row.variant = library.filename().string() + ", stripped";
+    if (library.extension() == ".a") {
+        const fs::path shared = folder.path() / "shared";
+        run_child(
+            {}, VKFORMER_COMPILER,
+            {"-shared", "-o", shared.string(), "-Wl,--whole-archive", library.string(), "-Wl,--no-whole-archive"});
+        library = shared;
+        row.variant = "shared library, stripped";
+    }
+    const fs::path stripped = folder.path() / "stripped";
     run_child({}, "strip", {"--strip-unneeded", "-o", stripped.string(), library.string()});
     row.bytes = static_cast<double>(fs::file_size(stripped));
-    row.variant = library.filename().string() + ", stripped";
     return row;
 }
 
