@@ -214,7 +214,8 @@ Device Device::create(const DeviceOptions& options) {
     core->instance =
         make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
     const std::vector<Candidate> list = candidates(*core->instance);
-    const Candidate& chosen = choose(list, options.select.empty() ? environment("VKFORMER_DEVICE") : options.select);
+    const std::string select = options.select.empty() ? environment("VKFORMER_DEVICE") : options.select;
+    const Candidate& chosen = choose(list, select);
     core->physical = chosen.physical;
     core->capabilities = chosen.capabilities;
     core->queue_family = chosen.queue_family;

@@ -35,8 +35,12 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
                                           const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) {
     auto* log = static_cast<MessageLog*>(user);
     const char* level = severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? "error: " : "warning: ";
+    std::string message = data->pMessage ? data->pMessage : "";
+    if (data->pMessageIdName && message.find(data->pMessageIdName) == std::string::npos) {
+        message = data->pMessageIdName + (": " + message);  // newer layers leave the name out of the text
+    }
     const std::scoped_lock lock(log->mutex);
-    log->messages.push_back(level + std::string(data->pMessage ? data->pMessage : ""));
+    log->messages.push_back(level + message);
     return VK_FALSE;
 }
 

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
         }
     } catch (const std::exception& e) {
         std::fprintf(stderr, "golden: %s\n", e.what());
+        vkf::test::close_device();
         return 1;
     }
     for (int i = 1; i < argc; ++i) {

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
         }
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s\n", e.what());
+        vkf::test::close_device();
         return 1;
     }
     std::fflush(stdout);

@@ -74,7 +74,7 @@ TEST_SUITE("pipelines") {
             CHECK(unframe_cache(device, std::span(file).first(length)).empty());
         }
         std::vector<std::byte> longer = file;
-        longer.push_back(std::byte{0});
+        longer.resize(file.size() + 1);
         CHECK(unframe_cache(device, longer).empty());
         for (std::size_t i = 0; i < file.size(); ++i) {
             for (const int flip : {1, 128, 255}) {
