@@ -18,7 +18,7 @@ struct Settings {
     std::string select;  ///< what the user called it, for child processes
     double seconds = 2;  ///< an op is repeated for about so long, its peer beside it
     Peer* peer = nullptr;
-    double copy_gbps = 0;  ///< measured first; 0: not
+    double copy_gbps = 0;  ///< the best copy's, measured first; 0: not
 };
 
 /// A measurement by name. It throws when a result is wrong.

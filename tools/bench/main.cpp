@@ -114,7 +114,11 @@ int main(int argc, char** argv) {
     app.add_flag("--list", options.list, "print the names and end");
     app.add_flag("--first-result", options.first_result,
                  "time the peer alone from nothing to one small product, and end");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 1;
+    }
     try {
         return options.first_result ? first_result_of_peer(options) : run(options);
     } catch (const std::exception& e) {
