@@ -85,14 +85,15 @@ float safe_erf(float x) {
     small = small * s + 1.12819925e-1;
     small = small * s - 3.76125336e-1;
     small = small * s + 1.28379166e-1;
-    small = small * t + t;
+    small = small * x + x;
     float large = -1.72853470e-5 * t + 3.83197126e-4;
     large = large * s + (-3.88396438e-3 * t + 2.42546219e-2);
     large = large * t - 1.06777877e-1;
     large = large * t - 6.34846687e-1;
     large = large * t - 1.28717512e-1;
     large = 1.0 - exp_of_number(large * t - t);
-    float result = copy_sign(t > 0.927734375 ? large : small, x);
+    // The sign goes to one side of the choice only: Mesa 25's compiler errs on the bits of a choice between floats.
+    float result = t > 0.927734375 ? copy_sign(large, x) : small;
     return is_nan(x) ? x : result;
 }
 
