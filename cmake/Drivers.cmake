@@ -29,12 +29,20 @@ foreach(name lavapipe swiftshader)
     endif()
 endforeach()
 
-# vkformer_set_environment(test manifests...): the test sees these drivers only, and validation is on.
+option(VKFORMER_TEST_VALIDATION "Run the tests under the validation layer" ON)
+if(VKFORMER_TEST_VALIDATION)
+    set(test_validation 1)
+else()
+    set(test_validation 0)
+endif()
+
+# vkformer_set_environment(test manifests...): the test sees these drivers only.
 function(vkformer_set_environment test)
     list(JOIN ARGN ":" manifests)
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
         "VK_ICD_FILENAMES=${manifests}" "VK_DRIVER_FILES=${manifests}"
-        "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" VKFORMER_VALIDATION=1 VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
+        "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" "VKFORMER_VALIDATION=${test_validation}"
+        VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
     set_property(TEST ${test} PROPERTY TIMEOUT 1200)
     set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "test cases: +0 ")  # a selection of nothing proves nothing
     if(VKFORMER_SANITIZE)  # the drivers' own leaks and races are not ours
