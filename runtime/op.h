@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,7 @@
 
 namespace vkf {
 
-/// One SPIR-V module embedded in the library.
+/// One SPIR-V module: embedded in the library, or compiled at run time.
 struct Shader {
     const char* name;
     std::span<const std::uint32_t> code;
@@ -31,6 +32,8 @@ struct Kernel {
     const Shader* shader = nullptr;
     std::vector<std::uint32_t> constants;
     std::string why;  ///< for explain(): what decided for this variant
+    /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can be found by its address.
+    std::shared_ptr<const Shader> owner = {};
 
     bool operator==(const Kernel& other) const { return shader == other.shader && constants == other.constants; }
 };

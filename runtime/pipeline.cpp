@@ -168,6 +168,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     }
 
     Pipeline p;
+    p.owner = kernel.owner;
     p.bindings = face.bindings;
     p.push_constant_bytes = face.push_constant_bytes;
     {

@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -23,6 +24,7 @@ struct Pipeline {
     VkPipelineLayout layout = VK_NULL_HANDLE;
     std::uint32_t push_constant_bytes = 0;
     std::uint32_t bindings = 0;
+    std::shared_ptr<const Shader> owner = {};  ///< the kernel's: no other shader comes to lie where this one does
 };
 
 /// Safe to use from several threads.
