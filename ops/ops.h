@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "../runtime/graph.h"
@@ -91,6 +92,36 @@ VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
 /// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever sharper scores.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
+
+// --- attention ---------------------------------------------------------------------------------------------------------
+
+struct FusedAttentionOptions {
+    SoftmaxOptions scores = {};  ///< here `scale` is what it says: 1 unless given
+    float dropout = 0.0f;        ///< of the weights, see dropout()
+    std::uint32_t dropout_seed = 0;
+    bool log_sum_exp = false;
+    /// (N+1) i32, growing from 0: sequences lie behind each other along L of a batch of 1, sequence i's queries from the i-th number on.
+    Value cumulative_queries = {};
+    /// The same of keys, along S.
+    Value cumulative_keys = {};
+    /// (B) i32: how many of the S keys each sequence has, the first ones.
+    Value key_lengths = {};
+    /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and row b names the pages of sequence b in
+    /// order. A sequence that names a page outside the pool sees NaN there.
+    Value pages = {};
+};
+
+struct FusedAttention {
+    Value y;
+    Value log_sum_exp;  ///< (B, H, L) where it was asked for
+};
+
+/// softmax(q k^T) v without the matrix of scores: query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk.
+/// y (B, H, L, dv), stored so that merge_heads(y) is free. Masks and biases do not go with packed sequences. Tiles of keys that no
+/// query of a tile may see are not looked at (with fill -inf). Devices with few storage buffers cannot run it, see
+/// Graph::prefer(); scaled_dot_product_attention() runs everywhere.
+VKF_API FusedAttention fused_attention(Value query, Value key, Value value, const FusedAttentionOptions& options = {});
+
 /// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes. torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
@@ -149,8 +180,14 @@ struct RopeScaling {
     double factor = 1.0;
     double low_freq_factor = 1.0, high_freq_factor = 4.0;  ///< llama3
     double beta_fast = 32.0, beta_slow = 1.0;              ///< yarn
-    std::int64_t original_max_positions = 0;               ///< llama3, yarn
+    bool truncate = true;                                  ///< yarn: the ramp begins and ends at whole dimensions
+    double attention_factor = 0.0;  ///< yarn: cos and sin times this; 0: 0.1 ln(factor) + 1, 1 for factors below 1
+    std::int64_t original_max_positions = 0;  ///< llama3, yarn
 };
+
+/// The kind that a model's configuration calls "default", "linear", "ntk", "llama3" or "yarn". "dynamic", whose frequencies
+/// change with the length of each call, and others are refused by name.
+VKF_API RopeScaling::Kind rope_scaling_kind(std::string_view name);
 
 struct Rope {
     double theta = 10000.0;

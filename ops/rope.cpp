@@ -81,7 +81,10 @@ std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude
     if (s.kind == RopeScaling::Kind::ntk) {
         theta *= std::pow(s.factor, width / (width - 2.0));
     }
-    magnitude = s.kind == RopeScaling::Kind::yarn ? 0.1 * std::log(s.factor) + 1.0 : 1.0;
+    magnitude = 1.0;
+    if (s.kind == RopeScaling::Kind::yarn) {
+        magnitude = s.attention_factor != 0.0 ? s.attention_factor : 0.1 * std::log(std::max(s.factor, 1.0)) + 1.0;
+    }
     std::vector<double> out;
     for (std::int64_t i = 0; i < r / 2; ++i) {
         double f = std::pow(theta, -2.0 * static_cast<double>(i) / width);
@@ -99,8 +102,10 @@ std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude
             const auto at = [&](double turns) {
                 return width * std::log(original / (turns * kTwoPi)) / (2.0 * std::log(theta));
             };
-            const double low = std::max(std::floor(at(s.beta_fast)), 0.0);
-            const double high = std::min(std::ceil(at(s.beta_slow)), width - 1.0);
+            const double first = at(s.beta_fast);
+            const double last = at(s.beta_slow);
+            const double low = std::max(s.truncate ? std::floor(first) : first, 0.0);
+            const double high = std::min(s.truncate ? std::ceil(last) : last, width - 1.0);
             const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(high - low, 0.001), 0.0, 1.0);
             f = f * (1.0 - ramp) + f / s.factor * ramp;
         }
@@ -130,6 +135,23 @@ Value table_for(Value x, const Rope& o) {
 
 }  // namespace
 
+RopeScaling::Kind rope_scaling_kind(std::string_view name) {
+    using Kind = RopeScaling::Kind;
+    constexpr std::pair<std::string_view, Kind> kKinds[] = {{"default", Kind::none},
+                                                            {"linear", Kind::linear},
+                                                            {"ntk", Kind::ntk},
+                                                            {"llama3", Kind::llama3},
+                                                            {"yarn", Kind::yarn}};
+    for (const auto& [known, kind] : kKinds) {
+        if (name == known) {
+            return kind;
+        }
+    }
+    const char* why = name == "dynamic" ? " is not supported: its frequencies change with the length of each call; "
+                                        : " is not known; there are default, linear, ntk, llama3 and yarn; ";
+    throw Error("scaling \"" + std::string(name) + "\"" + why + "rope_by_table() takes a table of the caller's", kName);
+}
+
 std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
     const std::int64_t r = rotary_dim(o, head_dim);
     require(r >= 2 && r % 2 == 0 && r <= head_dim, kName,
@@ -147,6 +169,8 @@ std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
             "llama3 scaling needs 0 < low_freq_factor < high_freq_factor");
     require(s.kind != Kind::yarn || (s.beta_fast > 0 && s.beta_slow > 0 && o.theta > 1), kName,
             "yarn scaling needs positive beta_fast and beta_slow and theta > 1");
+    require(std::isfinite(s.attention_factor) && s.attention_factor >= 0, kName,
+            "attention_factor = " + std::to_string(s.attention_factor) + " is not finite and >= 0");
     double magnitude = 1.0;
     const std::vector<double> f = frequencies(o, r, magnitude);
     std::vector<float> table;

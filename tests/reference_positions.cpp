@@ -37,8 +37,10 @@ double frequency(const Rope& o, std::int64_t i, std::int64_t r) {
             return std::lerp(plain / s.factor, plain, std::clamp(blend, 0.0, 1.0));
         }
         case RopeScaling::Kind::yarn: {
-            const double low = std::max(std::floor(yarn_dimension(o, width, s.beta_fast)), 0.0);
-            const double high = std::min(std::ceil(yarn_dimension(o, width, s.beta_slow)), width - 1);
+            const double first = yarn_dimension(o, width, s.beta_fast);
+            const double last = yarn_dimension(o, width, s.beta_slow);
+            const double low = std::max(s.truncate ? std::floor(first) : first, 0.0);
+            const double high = std::min(s.truncate ? std::ceil(last) : last, width - 1);
             return std::lerp(plain, plain / s.factor, std::clamp((pair - low) / std::max(high - low, 0.001), 0.0, 1.0));
         }
     }
@@ -49,7 +51,9 @@ double frequency(const Rope& o, std::int64_t i, std::int64_t r) {
 
 Tensor rope(const Tensor& x, const Rope& o, const std::vector<std::int64_t>& positions) {
     const std::int64_t r = o.rotary_dim == 0 ? x.size(-1) : o.rotary_dim;
-    const double magnitude = o.scaling.kind == RopeScaling::Kind::yarn ? 0.1 * std::log(o.scaling.factor) + 1 : 1;
+    const bool yarn = o.scaling.kind == RopeScaling::Kind::yarn;
+    const double usual = yarn && o.scaling.factor > 1 ? 0.1 * std::log(o.scaling.factor) + 1 : 1;
+    const double magnitude = yarn && o.scaling.attention_factor != 0 ? o.scaling.attention_factor : usual;
     Tensor y = x;
     for_each_index(Sizes(x.shape.begin(), x.shape.end() - 1), [&](const Sizes& row) {
         for (std::int64_t i = 0; i < r / 2; ++i) {

@@ -65,8 +65,13 @@ TEST_CASE("rope: frequencies scaled for longer contexts") {
           .high_freq_factor = 6,
           .original_max_positions = 64},
           RopeScaling{.kind = Kind::yarn, .factor = 16, .original_max_positions = 4096},
-          RopeScaling{
-              .kind = Kind::yarn, .factor = 4, .beta_fast = 16, .beta_slow = 2, .original_max_positions = 256}}) {
+          RopeScaling{.kind = Kind::yarn, .factor = 4, .beta_fast = 16, .beta_slow = 2, .original_max_positions = 256},
+          RopeScaling{.kind = Kind::yarn, .factor = 0.5, .original_max_positions = 256},
+          RopeScaling{.kind = Kind::yarn,
+          .factor = 32,
+          .truncate = false,
+          .attention_factor = 1.25,
+          .original_max_positions = 4096}}) {
         CAPTURE(static_cast<int>(scaling.kind));
         CHECK(mismatch(x, {.max_positions = 1000, .scaling = scaling}, 900) == "");
         CHECK(mismatch(x,
@@ -234,6 +239,14 @@ TEST_CASE("rope: bad arguments are refused by name") {
                    "factor"));
     CHECK(contains(refusal({.max_positions = 8, .scaling = {.kind = RopeScaling::Kind::yarn}}),
                    "original_max_positions"));
+    CHECK(contains(
+        refusal({.max_positions = 8,
+                 .scaling = {.kind = RopeScaling::Kind::yarn, .attention_factor = -1, .original_max_positions = 4}}),
+        "attention_factor"));
+    CHECK(rope_scaling_kind("default") == RopeScaling::Kind::none);
+    CHECK(rope_scaling_kind("yarn") == RopeScaling::Kind::yarn);
+    CHECK(contains(error_of([&] { rope_scaling_kind("dynamic"); }), "scaling \"dynamic\" is not supported"));
+    CHECK(contains(error_of([&] { rope_scaling_kind("longrope"); }), "scaling \"longrope\" is not known"));
     CHECK(contains(error_of([&] { rope(g.input("odd", {5, 7}), {.max_positions = 8}); }), "rotary_dim = 7"));
     CHECK(contains(error_of([&] {
                        rope(g.input("ids", {5, 8}, DType::i32), {.max_positions = 8});
