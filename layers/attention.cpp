@@ -159,9 +159,9 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     }
     const std::int64_t d = o.head_dim != 0 ? o.head_dim : width / o.heads;
     const Scope scope(x.graph(), o.name);
-    Value q = split_heads(linear_layer(x, o.names[0], o.heads * d, o.bias), o.heads);
-    Value k = split_heads(linear_layer(x, o.names[1], o.kv_heads * d, o.bias), o.kv_heads);
-    Value v = split_heads(linear_layer(x, o.names[2], o.kv_heads * d, o.bias), o.kv_heads);
+    Value q = split_heads(linear_layer(x, o.names[0], o.heads * d, o.bias || o.qkv_bias), o.heads);
+    Value k = split_heads(linear_layer(x, o.names[1], o.kv_heads * d, o.bias || o.qkv_bias), o.kv_heads);
+    Value v = split_heads(linear_layer(x, o.names[2], o.kv_heads * d, o.bias || o.qkv_bias), o.kv_heads);
     const Dim start = o.cache ? o.cache->start : Dim(0);
     if (o.rope) {
         Rope turn = *o.rope;
@@ -176,7 +176,8 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
         k = all.key;
         v = all.value;
     }
-    AttentionOptions options{.repeat_kv = o.repeat_kv};
+    AttentionOptions options{.scale = o.scale, .softcap = o.softcap, .sinks = o.sinks};
+    options.repeat_kv = o.repeat_kv;
     options.mask.causal = o.causal ? Causal::bottom_right : Causal::none;
     options.mask.window = o.window;
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);

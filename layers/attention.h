@@ -84,8 +84,12 @@ struct GroupedQueryAttentionOptions {
     std::optional<Rope> rope = {};
     bool causal = true;       ///< bottom-right aligned: a query sees everything before it
     std::int64_t window = 0;  ///< with causal; 0: all
-    bool bias = false;
-    bool repeat_kv = false;             ///< see AttentionOptions
+    bool bias = false;        ///< of all four projections
+    bool qkv_bias = false;    ///< of the first three alone (Qwen 2)
+    float scale = 0.0f;       ///< see AttentionOptions, as the next three
+    float softcap = 0.0f;
+    Value sinks = {};
+    bool repeat_kv = false;
     std::optional<KvCache> cache = {};  ///< keys and values of earlier runs; positions go on from cache->start
     const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};  ///< of the projections' weights
 };
