@@ -37,7 +37,7 @@ int first_result_of_peer(const Options& options) {
     OpData data;
     data.x.assign(512 * 512, 1.0f);
     data.weight = data.x;
-    const auto product = peer->prepare(op, data);
+    PeerOp* product = peer->prepare(op, data);
     product->run();
     const bool right = product->result().front() == 512.0f;
     std::printf("first result after %.1f ms\n",

@@ -91,7 +91,7 @@ double timed(PeerOp& op) {
 /// What the peer's submission and waiting take: the best of many runs of a copy of 64 bytes.
 double peer_overhead(Peer& peer) {
     const OpCase tiny{"tiny", OpKind::copy, 1, 1, 16};
-    const auto op = peer.prepare(tiny, make_data(tiny));
+    PeerOp* op = peer.prepare(tiny, make_data(tiny));
     double best = timed(*op);
     for (int i = 0; i < 50; ++i) {
         best = std::min(best, timed(*op));
@@ -107,7 +107,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     program.run();
     double expected = device_ms(program);
 
-    std::unique_ptr<PeerOp> peer = settings.peer ? settings.peer->prepare(op, data) : nullptr;
+    PeerOp* peer = settings.peer ? settings.peer->prepare(op, data) : nullptr;
     double overhead = 0;
     if (peer) {
         overhead = peer_overhead(*settings.peer);

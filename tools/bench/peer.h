@@ -20,8 +20,8 @@ class Peer {
 public:
     virtual ~Peer() = default;
     virtual std::string name() const = 0;
-    /// With its operands on the device. Null when the peer has no such op.
-    virtual std::unique_ptr<PeerOp> prepare(const OpCase& op, const OpData& data) = 0;
+    /// With its operands on the device; kept as long as the peer. Null when the peer has no such op.
+    virtual PeerOp* prepare(const OpCase& op, const OpData& data) = 0;
 };
 
 /// The peer this program was built with, on the device of this name, which is the loader's `index`th. Throws std::runtime_error

@@ -155,12 +155,16 @@ public:
 
     std::string name() const override { return std::string("ggml ") + ggml_version(); }
 
-    std::unique_ptr<PeerOp> prepare(const OpCase& op, const OpData& data) override {
-        return std::make_unique<GgmlOp>(backend_.get(), op, data);
+    PeerOp* prepare(const OpCase& op, const OpData& data) override {
+        ops_.push_back(std::make_unique<GgmlOp>(backend_.get(), op, data));
+        return ops_.back().get();
     }
 
 private:
     Backend backend_;
+    // Kept to the end. ggml's descriptor sets go on naming the buffers of earlier graphs, in bindings that later shaders do
+    // not use. Vulkan allows that, but Mesa 22's lavapipe counts references on those buffers when they are gone.
+    std::vector<std::unique_ptr<PeerOp>> ops_;
 };
 
 void quiet(ggml_log_level, const char*, void*) {}
