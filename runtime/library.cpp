@@ -16,6 +16,7 @@ SharedLibrary::SharedLibrary(std::initializer_list<const char*> names) {
     for (const char* name : names) {
         if (!handle_) {
             handle_ = reinterpret_cast<void*>(LoadLibraryA(name));
+            why_ = handle_ ? "" : std::string(name) + ": error " + std::to_string(GetLastError());
         }
     }
 }
@@ -30,6 +31,8 @@ SharedLibrary::SharedLibrary(std::initializer_list<const char*> names) {
     for (const char* name : names) {
         if (!handle_) {
             handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+            const char* said = handle_ ? nullptr : dlerror();
+            why_ = said ? said : "";
         }
     }
 }
