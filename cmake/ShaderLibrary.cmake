@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # vkformer_add_shaders(target folder): compiles every folder/NAME.comp and gives the target the header "NAME.spv.h", which defines
 #     namespace vkf::spirv { inline constexpr std::uint32_t k<Name>Spirv[] = {...}; }
-# Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each line.
+# Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each line. A line `//! source` gives
+# "NAME.glsl.h" beside them: the text, includes resolved, for compiling it with a caller's score_mod.glsl at run time:
+#     namespace vkf::glsl { inline constexpr std::string_view k<Name>Glsl = ...; }
 include_guard()
 set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
+set(VKFORMER_SHADER_TEXT "${CMAKE_CURRENT_LIST_DIR}/ShaderText.cmake")
+set(VKFORMER_SHADER_NAME "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 
 function(vkformer_add_shaders target folder)
     set(root "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
@@ -12,9 +16,23 @@ function(vkformer_add_shaders target folder)
     file(GLOB shaders CONFIGURE_DEPENDS "${root}/*.comp")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shaders})  # their variant lines are read here
     foreach(shader ${shaders})
+        get_filename_component(shader_name "${shader}" NAME_WE)
+        file(STRINGS "${shader}" source REGEX "^//! source$")
+        if(source)
+            set(header "${made}/${shader_name}.glsl.h")
+            add_custom_command(
+                OUTPUT "${header}"
+                COMMAND "${CMAKE_COMMAND}" "-DSHADER=${shader}" "-DINCLUDE=${root}" "-DNAME=${shader_name}" "-DHEADER=${header}"
+                        -DMARKER=score_mod.glsl -P "${VKFORMER_SHADER_TEXT}"
+                DEPENDS "${shader}" "${VKFORMER_SHADER_TEXT}" "${VKFORMER_SHADER_NAME}"
+                DEPFILE "${header}.d"
+                COMMENT "Embedding the text of shader ${shader_name}"
+                VERBATIM)
+            target_sources(${target} PRIVATE "${header}")
+        endif()
         file(STRINGS "${shader}" variants REGEX "^//! variant ")
         if(NOT variants)
-            get_filename_component(variants "${shader}" NAME_WE)
+            set(variants "${shader_name}")
         endif()
         foreach(variant ${variants})
             string(REPLACE "//! variant " "" variant "${variant}")
@@ -26,7 +44,7 @@ function(vkformer_add_shaders target folder)
                 COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"
                         "-DDEFINES=${defines}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
                         -P "${VKFORMER_COMPILE_SHADER}"
-                DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}"
+                DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}" "${VKFORMER_SHADER_NAME}"
                 DEPFILE "${spirv}.d"
                 COMMENT "Compiling shader ${name}"
                 VERBATIM)
