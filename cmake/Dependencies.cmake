@@ -72,3 +72,17 @@ endif()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
+
+# glslang as a library, for shaders that are compiled at run time. The tests take it too where it is there.
+if(VKFORMER_RUNTIME_GLSLANG OR (VKFORMER_BUILD_TESTS AND NOT CMAKE_CROSSCOMPILING))
+    find_package(SPIRV-Tools-opt CONFIG QUIET)
+    find_package(glslang CONFIG QUIET)
+    set(glslang_libraries glslang::SPIRV glslang::glslang-default-resource-limits glslang::glslang)
+    if(TARGET SPIRV-Tools-opt AND TARGET glslang::SPIRV AND TARGET glslang::glslang-default-resource-limits)
+        add_library(vkformer::glslang INTERFACE IMPORTED)
+        target_link_libraries(vkformer::glslang INTERFACE ${glslang_libraries})
+    elseif(VKFORMER_RUNTIME_GLSLANG)
+        message(FATAL_ERROR "VKFORMER_RUNTIME_GLSLANG needs glslang and SPIRV-Tools with their CMake packages: on Debian and Ubuntu "
+            "glslang-dev and spirv-tools. Without it libshaderc is opened at run time where it is there.")
+    endif()
+endif()
