@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/score_mod.h"
+
+#include <charconv>
+#include <map>
+#include <mutex>
+
+#include "ops/support.h"
+#include "runtime/glsl.h"
+#include "score_mod.glsl.h"
+#include "shaders/score_mod.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+constexpr const char* kName = "score_mod";
+constexpr std::size_t kMaxParameters = 16;
+constexpr std::string_view kMarker = "#include \"score_mod.glsl\"\n";
+
+/// A module compiled at run time, and the Shader that points into it.
+struct Module {
+    std::string name;
+    std::vector<std::uint32_t> words;
+    Shader shader;
+
+    Module(std::string n, std::vector<std::uint32_t> w)
+        : name(std::move(n)), words(std::move(w)), shader{name.c_str(), words} {}
+};
+
+/// Modules by name and text, as long as anybody keeps them. A mod that is made again for every graph is compiled once, and
+/// has one pipeline a device.
+std::shared_ptr<const Shader> module_of(const std::string& name, const std::string& source) {
+    static std::mutex mutex;
+    static std::map<std::pair<std::string, std::string>, std::weak_ptr<const Module>> modules;
+    const std::scoped_lock lock(mutex);
+    std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<const Module>& known = modules[{name, source}];
+    std::shared_ptr<const Module> module = known.lock();
+    if (!module) {
+        module = std::make_shared<const Module>(name, compile_glsl(source, name));
+        known = module;
+    }
+    return {module, &module->shader};
+}
+
+std::string literal(float value) {
+    char text[64];
+    const auto end = std::to_chars(text, text + sizeof(text), static_cast<double>(value), std::chars_format::scientific,
+                                   16);  // whatever the locale, and exactly
+    return {text, end.ptr};
+}
+
+std::string define(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    return "#define " + (equals == std::string::npos ? text : text.substr(0, equals) + " " + text.substr(equals + 1)) +
+           "\n";
+}
+
+}  // namespace
+
+struct ScoreMod::State {
+    std::string snippet;  // what stands in the place of score_mod.glsl
+    std::mutex mutex;
+    std::vector<std::shared_ptr<const Shader>> kept;  // what was compiled lives as long as the mod
+};
+
+ScoreMod ScoreMod::glsl(std::string text, std::vector<float> parameters) {
+    require(text.find(kName) != std::string::npos, kName,
+            "the text defines no function `float score_mod(float score, uint batch, uint head, uint query, uint key)`");
+    require(text.find('\0') == std::string::npos, kName, "the text holds a zero byte");
+    require(parameters.size() <= kMaxParameters, kName,
+            std::to_string(parameters.size()) + " parameters are more than " + std::to_string(kMaxParameters));
+    std::string snippet;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        require_finite(kName, ("parameter " + std::to_string(i)).c_str(), parameters[i]);
+        snippet += (i == 0 ? "" : ", ") + literal(parameters[i]);
+    }
+    if (!parameters.empty()) {
+        const std::string type = "float[" + std::to_string(parameters.size()) + "]";
+        snippet = "const " + type + " kModParameters = " + type + "(" + snippet +
+                  ");\n#define parameter(i) (kModParameters[i])\n";
+    }
+    snippet += "#line 1 \"score_mod\"\n" + text + R"(
+#line 1 "behind score_mod"
+float mod_carrying_nan(float score, uint batch, uint head, uint query, uint key) {
+    float changed = score_mod(score, batch, head, query, key);
+    bool masked = floatBitsToUint(changed) == (kInfinityBits | kSignBit);
+    return is_nan(score) && !masked ? score : changed;
+}
+#define score_mod mod_carrying_nan
+)";
+    ScoreMod mod;
+    mod.state_ = std::make_shared<State>();
+    mod.state_->snippet = std::move(snippet);
+    return mod;
+}
+
+std::shared_ptr<const Shader> ScoreMod::shader(const std::string& name, std::string_view source,
+                                               const std::vector<std::string>& defines) const {
+    const std::size_t version_end = source.find('\n') + 1;
+    const std::size_t marker = source.find(kMarker);
+    require(state_ != nullptr, kName, "an empty mod has no shader");
+    require(marker != std::string_view::npos, kName, "shader " + name + " has no place for a mod");
+    std::string text(source.substr(0, version_end));
+    text += "#define SCORE_MOD\n";
+    for (const std::string& d : defines) {
+        text += define(d);
+    }
+    text += source.substr(version_end, marker - version_end);
+    text += state_->snippet;
+    text += source.substr(marker + kMarker.size());
+    std::shared_ptr<const Shader> shader = module_of(name, text);
+    const std::scoped_lock lock(state_->mutex);
+    if (std::find(state_->kept.begin(), state_->kept.end(), shader) == state_->kept.end()) {
+        state_->kept.push_back(shader);
+    }
+    return shader;
+}
+
+namespace {
+
+struct ScoreModParams {
+    ScoreMod mod;
+};
+
+constexpr uint kLocalSize = 64;
+
+void encode(const Operands& operands, Command& command) noexcept {
+    const View& scores = operands[kScoreModBindingScores];
+    ScoreModPush push{};
+    push.count = static_cast<uint>(scores.elements());
+    push.keys = scores.dim(0);
+    push.queries = scores.dim(1);
+    push.heads = scores.dim(2);
+    push.scores_offset = scores.offset;
+    push.out_offset = operands[kScoreModBindingOut].offset;
+    command.push(push);
+    command.groups(divide_up(scores.elements(), kLocalSize * operands.words[0]));
+    const double elements = static_cast<double>(scores.elements());
+    command.cost(elements * 20, elements * 8);
+}
+
+void lower(Lowering& l) {
+    const auto& params = l.params<ScoreModParams>();
+    const std::shared_ptr<const Shader> shader = params.mod.shader(kName, glsl::kScoreModGlsl);
+    // to a processor a group costs as much as a hundred elements
+    const uint each = l.device().cpu() ? 16u : 4u;
+    Dispatch& d = l.dispatch({{shader.get(), {kLocalSize, each}, "compiled with the caller's mod", shader}},
+                             {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode, {each});
+    d.in_place_input = kScoreModBindingScores;
+    d.in_place_output = kScoreModBindingOut;
+}
+
+constexpr OpType kScoreMod{kName, lower};
+
+}  // namespace
+
+Value score_mod(Value scores, const ScoreMod& mod) {
+    require_dtype(kName, scores, DType::f32);
+    require(scores.rank() >= 1 && scores.rank() <= 4, kName,
+            scores.str() + " must have the dimensions (batch, head, query, key), or the last of them");
+    return mod ? add_op(kScoreMod, {dense(scores)}, ScoreModParams{mod}, scores.shape()) : scores;
+}
+
+}  // namespace vkf
