@@ -20,6 +20,9 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/vkformer-config-version.
 install(FILES "${PROJECT_BINARY_DIR}/vkformer-config.cmake" "${PROJECT_BINARY_DIR}/vkformer-config-version.cmake"
     DESTINATION "${package_dir}")
 
+if(VKFORMER_RUNTIME_GLSLANG AND NOT BUILD_SHARED_LIBS)
+    return()  # glslang's own pkg-config files do not name all of what it needs
+endif()
 # Paths in the file start at the file itself, so that the installed tree may be moved.
 file(RELATIVE_PATH pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 if(BUILD_SHARED_LIBS)

@@ -78,6 +78,20 @@ need_packages() {
         apt-get install -y --no-install-recommends "${missing[@]}" || fail "apt-get could not install ${missing[*]}"
 }
 
+# want_packages PACKAGE...: the same for what some tests only would use. What cannot be had is said, and not tried again in this build folder.
+want_packages() {
+    local missing
+    command -v dpkg-query >/dev/null || return 0
+    missing=$(missing_packages "$@" | tr '\n' ' ')
+    if [ -n "$missing" ] && [ ! -e "$build/without" ]; then
+        mkdir -p "$build"
+        if [ "$(id -u)" != 0 ] || ! (need_packages "$@"); then
+            echo "$missing" >"$build/without"
+            say "Going on without ${missing% }: the tests that use them are not run"
+        fi
+    fi
+}
+
 # configure FOLDER CMAKE-ARGUMENT...
 configure() {
     local folder=$1 log
