@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "layers/attention.h"
 #include "layers/torch.h"
@@ -38,93 +37,7 @@ Weights random_weights(std::initializer_list<const Graph*> graphs, std::vector<s
     return device().load(tensors);
 }
 
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {}) {
-    OpCheck check;
-    return check.run(contiguous(
-        scaled_dot_product_attention(check.input("q", q), check.input("k", k), check.input("v", v), options).y));
-}
-
-Tensor repeat(const Tensor& x, std::int64_t n) {  // (B, Hk, S, d) -> (B, Hk*n, S, d)
-    Tensor out({x.shape[0], x.shape[1] * n, x.shape[2], x.shape[3]});
-    for_each_index(out.shape, [&](const Sizes& i) { out.at(i) = x.at({i[0], i[1] / n, i[2], i[3]}); });
-    return out;
-}
-
 }  // namespace
-
-TEST_CASE("attention: grouped heads shared by index give the bits of heads copied") {
-    const Tensor q = random_tensor({2, 6, 9, 16}, 1);
-    const Tensor k = random_tensor({2, 2, 11, 16}, 2);
-    const Tensor v = random_tensor({2, 2, 11, 20}, 3);
-    AttentionOptions options;
-    options.mask.causal = Causal::bottom_right;
-    const Tensor shared = attend(q, k, v, options);
-    options.repeat_kv = true;
-    CHECK(same_bits(shared, attend(q, k, v, options)));
-    CHECK(same_bits(shared, attend(q, repeat(k, 3), repeat(v, 3), options)));
-}
-
-TEST_CASE("attention: permuting heads permutes the answer") {
-    const Tensor q = random_tensor({1, 3, 5, 8}, 1);
-    const Tensor k = random_tensor({1, 3, 7, 8}, 2);
-    const Tensor v = random_tensor({1, 3, 7, 8}, 3);
-    const auto rotate = [](const Tensor& x) {
-        Tensor out(x.shape);
-        for_each_index(x.shape, [&](const Sizes& i) { out.at({i[0], (i[1] + 1) % 3, i[2], i[3]}) = x.at(i); });
-        return out;
-    };
-    CHECK(same_bits(rotate(attend(q, k, v)), attend(rotate(q), rotate(k), rotate(v))));
-}
-
-TEST_CASE("attention: a window as long as the keys is causal") {
-    const Tensor q = random_tensor({1, 2, 9, 8}, 1);
-    AttentionOptions causal;
-    causal.mask.causal = Causal::bottom_right;
-    AttentionOptions window = causal;
-    window.mask.window = 9;
-    CHECK(same_bits(attend(q, q, q, causal), attend(q, q, q, window)));
-}
-
-TEST_CASE("attention: what a masked key or value holds leaves no trace, an unmasked NaN shows") {
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    const Tensor q = random_tensor({1, 2, 6, 8}, 1);
-    Tensor k = random_tensor({1, 2, 6, 8}, 2);
-    Tensor v = random_tensor({1, 2, 6, 8}, 3);
-    AttentionOptions causal;
-    causal.mask.causal = Causal::top_left;
-    const Tensor clean = attend(q, k, v, causal);
-    for (std::int64_t h = 0; h < 2; ++h) {
-        for (std::int64_t i = 0; i < 8; ++i) {
-            k.at({0, h, 5, i}) = nan;
-            v.at({0, h, 5, i}) = std::numeric_limits<double>::infinity();
-        }
-    }
-    const Tensor poisoned = attend(q, k, v, causal);
-    for_each_index(clean.shape, [&](const Sizes& i) {
-        if (i[2] < 5) {
-            CHECK(poisoned.at(i) == clean.at(i));
-        } else {
-            CHECK(std::isnan(poisoned.at(i)));
-        }
-    });
-}
-
-TEST_CASE("attention: dropout keeps masked weights masked and the mean of the rest") {
-    Tensor v({1, 1, 64, 4}, 1.0);
-    v.at({0, 0, 63, 0}) = std::numeric_limits<double>::quiet_NaN();
-    const Tensor q({1, 1, 64, 4}, 0.0);
-    AttentionOptions options;
-    options.mask.causal = Causal::top_left;
-    options.dropout = 0.5f;
-    options.dropout_seed = 7;
-    const Tensor y = attend(q, q, v, options);
-    double sum = 0;
-    for (std::int64_t row = 0; row < 63; ++row) {
-        CHECK(std::isfinite(y.at({0, 0, row, 0})));
-        sum += y.at({0, 0, row, 1});
-    }
-    CHECK(sum / 63 == doctest::Approx(1.0).epsilon(0.2));
-}
 
 TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by token agree") {
     constexpr std::int64_t kTokens = 9;

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// scaled_dot_product_attention() on the device, from tensors of the host, and against its twin.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "layers/attention.h"
+#include "tests/op_check.h"
+#include "tests/reference_attention.h"
+
+namespace vkf::test {
+
+/// Query, key and value of one call.
+struct Qkv {
+    Tensor query, key, value;
+};
+
+/// B batch, H heads, Hk key/value heads, L queries, S keys, d head size, dv value width.
+struct AttentionSizes {
+    std::int64_t batch, heads, kv_heads, queries, keys, head_dim, value_dim;
+};
+
+Qkv random_qkv(const AttentionSizes& sizes, std::uint32_t seed = 1, double amplitude = 1);
+
+struct Attended {
+    Tensor y, log_sum_exp;
+    std::optional<Tensor> weights;
+};
+
+/// Which results a call asks for: which of them are asked for decides which kernels compute it.
+enum class Ask : std::uint8_t { y, y_and_lse, everything };
+
+/// What the device makes of it. `repeat_kv`: see vkf::AttentionOptions.
+Attended attend(const Qkv& x, const reference::AttentionOptions& options = {}, Ask ask = Ask::y,
+                bool repeat_kv = false);
+
+/// Empty, or how y, the log-sum-exp or the weights differ from the twin's, asked for y alone and for everything; on the device as
+/// it is, and as on a small GPU.
+std::string mismatch(const Qkv& x, const reference::AttentionOptions& options = {}, const Tolerance& tolerance = {});
+
+}  // namespace vkf::test

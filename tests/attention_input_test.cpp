@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention refuses, and what it says then: at the description where sizes are known, else before anything is dispatched.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "layers/attention.h"
+#include "layers/torch.h"
+#include "tests/device.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// A graph with query (2, 6, 5, 8), key (2, 3, 7, 8) and value (2, 3, 7, 4).
+struct Described {
+    Graph g;
+    Value q = g.input("q", {2, 6, 5, 8}), k = g.input("k", {2, 3, 7, 8}), v = g.input("v", {2, 3, 7, 4});
+
+    std::string refusal(const AttentionOptions& options) {
+        return error_of([&] { scaled_dot_product_attention(q, k, v, options); });
+    }
+    std::string of_mask(const Shape& shape, DType dtype = DType::i32) {
+        return refusal({.mask = {.keys = g.input("mask " + std::to_string(++made_), shape, dtype)}});
+    }
+    std::string of_bias(const Shape& shape, DType dtype = DType::f32) {
+        return refusal({.mask = {.bias = g.input("bias " + std::to_string(++made_), shape, dtype)}});
+    }
+
+private:
+    int made_ = 0;
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("attention");
+
+TEST_CASE("attention: masks that do not broadcast are named with their sizes") {
+    Described d;
+    CHECK(contains(d.of_mask({6}), "mask 1 (6)"));
+    CHECK(contains(d.of_mask({6}), "6 against 7"));
+    CHECK(contains(d.of_mask({4, 7}), "4 against 5"));
+    CHECK(contains(d.of_mask({2, 3, 5, 7}), "3 against 6"));
+    CHECK(contains(d.of_mask({3, 1, 1, 7}), "3 against 2"));
+    CHECK(contains(d.of_mask({1, 2, 6, 5, 7}), "(1, 2, 6, 5, 7)"));
+    CHECK(contains(d.of_mask({5, 7}, DType::f32), "must be I32"));
+    CHECK(contains(d.of_bias({5, 6}), "6 against 7"));
+    CHECK(contains(d.of_bias({5, 7}, DType::i32), "must be F32"));
+    CHECK(contains(d.refusal({.mask = {.alibi_slopes = d.g.input("slopes", {3})}}), "3 against 6"));
+    CHECK(contains(d.refusal({.sinks = d.g.input("sinks", {5})}), "5 against 6"));
+    for (const Shape& good : {Shape{7}, Shape{1}, Shape{5, 1}, Shape{6, 1, 7}, Shape{2, 1, 1, 7}}) {
+        CHECK(d.of_mask(good) == "");
+        CHECK(d.of_bias(good) == "");
+    }
+}
+
+TEST_CASE("attention: numbers out of range are named") {
+    Described d;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    CHECK(contains(d.refusal({.mask = {.window = 3}}), "window = 3 needs a causal mask"));
+    CHECK(contains(d.refusal({.mask = {.causal = Causal::top_left, .window = -1}}), "window = -1"));
+    CHECK(contains(d.refusal({.mask = {.fill = nan}}), "fill"));
+    CHECK(contains(d.refusal({.mask = {.fill = 1.0f}}), "fill"));
+    CHECK(contains(d.refusal({.scale = nan}), "scale"));
+    CHECK(contains(d.refusal({.scale = INFINITY}), "scale"));
+    CHECK(contains(d.refusal({.softcap = -1}), "softcap"));
+    CHECK(contains(d.refusal({.softcap = nan}), "softcap"));
+}
+
+TEST_CASE("attention: operands that do not fit are named") {
+    Described d;
+    const auto refusal = [&](const Shape& key, const Shape& value) {
+        static int made = 0;
+        const std::string number = std::to_string(++made);
+        return error_of([&] {
+            scaled_dot_product_attention(d.q, d.g.input("key " + number, key), d.g.input("value " + number, value));
+        });
+    };
+    CHECK(contains(refusal({2, 4, 7, 8}, {2, 4, 7, 4}), "head counts"));
+    CHECK(contains(refusal({2, 12, 7, 8}, {2, 12, 7, 4}), "head counts"));
+    CHECK(contains(refusal({3, 3, 7, 8}, {3, 3, 7, 4}), "batches"));
+    CHECK(contains(refusal({2, 3, 7, 9}, {2, 3, 7, 4}), "head sizes"));
+    CHECK(contains(refusal({2, 3, 7, 8}, {2, 3, 6, 4}), "keys and values"));
+    CHECK(contains(refusal({2, 3, 7, 8}, {2, 1, 7, 4}), "keys and values"));
+    CHECK(contains(refusal({3, 7, 8}, {3, 7, 4}), "ranks"));
+    CHECK(contains(error_of([&] { split_heads(d.g.input("x", {2, 5, 10}), 3); }), "x (2, 5, 10)"));
+}
+
+TEST_CASE("attention: a cache that does not fit, and positions beyond it") {
+    Graph g;
+    const Dim start = g.symbol("start", 16);
+    const Value x = g.input("x", {2, 3, 32});
+    int made = 0;
+    const auto refusal = [&](const Shape& key, const Shape& value, std::optional<Rope> rotary = {}) {
+        const std::string number = std::to_string(++made);
+        GroupedQueryAttentionOptions o{.name = "attn" + number, .heads = 4, .kv_heads = 2, .rope = rotary};
+        o.cache = KvCache{g.state("k" + number, key), g.state("v" + number, value), start};
+        return error_of([&] { grouped_query_attention(x, o); });
+    };
+    CHECK(contains(refusal({2, 16, 4, 8}, {2, 16, 4, 8}), "k1 (2, 3, 4, 8)"));
+    CHECK(contains(refusal({1, 16, 2, 8}, {1, 16, 2, 8}), "(1, 16, 2, 8)"));
+    CHECK(contains(refusal({2, 16, 2, 8}, {2, 16, 2, 6}), "6"));
+    CHECK(contains(refusal({2, 16, 16}, {2, 16, 16}), "(batch, tokens, heads, head_dim)"));
+
+    Graph steps;
+    const Dim at = steps.symbol("start", 16);
+    const Dim tokens = steps.symbol("tokens", 16);
+    const CachedKv all = append({steps.state("k", {1, 16, 1, 4}), steps.state("v", {1, 16, 1, 4}), at},
+                                steps.input("new k", {1, tokens, 1, 4}), steps.input("new v", {1, tokens, 1, 4}));
+    steps.output("y",
+                 contiguous(scaled_dot_product_attention(rope(all.key, {.max_positions = 16}), all.key, all.value).y));
+    Program p = device().compile(steps);
+    const auto run = [&](std::int64_t from, std::int64_t count) {
+        p.set("start", from);
+        p.set("tokens", count);
+        upload(p, "new k", random_tensor({1, count, 1, 4}));
+        upload(p, "new v", random_tensor({1, count, 1, 4}));
+        return error_of([&] { p.run(); });
+    };
+    CHECK(run(0, 16) == "");
+    CHECK(contains(run(16, 1), "17 is more than 16"));
+    CHECK(contains(run(3, 14), "17 is more than 16"));
+    CHECK(run(15, 1) == "");
+    CHECK(contains(error_of([&] { p.set("start", 17); }), "17"));
+    CHECK(contains(error_of([&] { p.set("start", -1); }), "-1"));
+}
+
+TEST_CASE("grouped_query_attention: numbers that do not fit are named") {
+    Graph g;
+    const Value x = g.input("x", {1, 5, 24});
+    int made = 0;
+    const auto refusal = [&](GroupedQueryAttentionOptions o) {
+        o.name = "refused" + std::to_string(++made);
+        return error_of([&] { grouped_query_attention(x, o); });
+    };
+    CHECK(contains(refusal({.heads = 4, .kv_heads = 3}), "the heads do not divide into groups"));
+    CHECK(contains(refusal({.heads = 2, .kv_heads = 4}), "the heads do not divide into groups"));
+    CHECK(contains(refusal({.heads = 0}), "heads 0"));
+    CHECK(contains(refusal({.heads = 4, .kv_heads = -2}), "kv_heads -2"));
+    CHECK(contains(refusal({.heads = 5}), "give head_dim"));
+    CHECK(contains(refusal({.heads = 4, .head_dim = -6}), "head_dim -6"));
+    CHECK(contains(refusal({.heads = 4, .causal = false, .window = 2}), "window = 2 needs a causal mask"));
+    CHECK(contains(refusal({.heads = 8, .rope = Rope{.rotary_dim = 4}}), "rotary_dim = 4"));
+    CHECK(contains(refusal({.heads = 8, .rope = Rope{}}), "rotary_dim = 3"));
+    CHECK(contains(refusal({.heads = 4, .rope = Rope{.max_positions = 4}}), "4"));
+}
+
+TEST_CASE("torch: masks that do not fit, and is_causal where it says nothing") {
+    Graph g;
+    const Value x = g.input("x", {2, 5, 12});
+    int made = 0;
+    const auto refusal = [&](torch::MultiheadAttentionOptions o) {
+        o.name = "attn" + std::to_string(++made);
+        o.num_heads = o.num_heads == 1 ? 3 : o.num_heads;
+        return error_of([&] { torch::multihead_attention(x, x, x, o); });
+    };
+    const auto mask = [&](const Shape& shape) { return g.input("mask " + std::to_string(++made), shape, DType::i32); };
+    CHECK(contains(refusal({.attn_mask = mask({4, 5})}), "4 against 5"));
+    CHECK(contains(refusal({.attn_mask = mask({5, 5, 5})}), "(5, 5, 5)"));
+    CHECK(refusal({.attn_mask = mask({3, 5, 5})}) == "");  // of one sequence, for all
+    CHECK(contains(refusal({.key_padding_mask = mask({2, 4})}), "4 against 5"));
+    CHECK(contains(refusal({.key_padding_mask = mask({3, 5})}), "3 against 2"));
+    CHECK(contains(refusal({.key_padding_mask = mask({5})}), "must be (batch, keys)"));
+    CHECK(contains(refusal({.num_heads = 5}), "5"));
+    CHECK(contains(refusal({.add_bias_kv = true, .is_causal = true}), "is_causal"));
+    CHECK(contains(refusal({.add_zero_attn = true, .is_causal = true}), "is_causal"));
+    CHECK(refusal({.attn_mask = mask({5, 5}), .is_causal = true}) == "");  // a key must pass both
+}
+
+TEST_SUITE_END();
