@@ -81,13 +81,13 @@ std::string not_run() {
     return out;
 }
 
-AsSmallGpu::AsSmallGpu() : capabilities_(device().capabilities()) {
-    Capabilities& c = device().core().capabilities;
+AsSmallGpu::AsSmallGpu(const Device& device) : device_(device), capabilities_(device.capabilities()) {
+    Capabilities& c = device_.core().capabilities;
     c.type = c.cpu() ? DeviceType::discrete : c.type;
     c.max_groups[0] = 3;
     c.max_groups[1] = 2;
 }
 
-AsSmallGpu::~AsSmallGpu() { device().core().capabilities = capabilities_; }
+AsSmallGpu::~AsSmallGpu() { device_.core().capabilities = capabilities_; }
 
 }  // namespace vkf::test

@@ -30,16 +30,17 @@ void cannot_run(const std::string& what);
 /// "16-bit storage (3 checks), ..."; empty when everything ran.
 std::string not_run();
 
-/// While it lives, the device is believed to be a GPU that takes few groups a dimension: on a processor a second set of kernel
+/// While it lives, the device (which lives longer) is believed to be a GPU that takes few groups a dimension: on a processor a second set of kernel
 /// variants, and everywhere a dispatch of more than 6 groups folds over three dimensions.
 class AsSmallGpu {
 public:
-    AsSmallGpu();
+    explicit AsSmallGpu(const Device& device = test::device());
     ~AsSmallGpu();
     AsSmallGpu(const AsSmallGpu&) = delete;
     AsSmallGpu& operator=(const AsSmallGpu&) = delete;
 
 private:
+    const Device& device_;
     Capabilities capabilities_;
 };
 
