@@ -216,19 +216,23 @@ Value transformer_encoder_layer(Value src, const TransformerLayerOptions& o, Val
 DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& o, const DecoderInputs& in) {
     const Scope scope(tgt.graph(), o.name);
     Value x = residual(tgt, "norm1", o, [&](Value h) {
-        MultiheadAttentionOptions self{.name = "self_attn", .num_heads = o.nhead, .bias = o.bias};
-        self.attn_mask = in.tgt_mask;
-        self.key_padding_mask = in.tgt_key_padding_mask;
-        self.is_causal = in.tgt_is_causal;
-        self.cache = in.cache;
+        const MultiheadAttentionOptions self{.name = "self_attn",
+                                             .num_heads = o.nhead,
+                                             .bias = o.bias,
+                                             .attn_mask = in.tgt_mask,
+                                             .key_padding_mask = in.tgt_key_padding_mask,
+                                             .is_causal = in.tgt_is_causal,
+                                             .cache = in.cache};
         return multihead_attention(h, h, h, self).y;
     });
     Value cross_weights;
     x = residual(x, "norm2", o, [&](Value h) {
-        MultiheadAttentionOptions cross{.name = "multihead_attn", .num_heads = o.nhead, .bias = o.bias};
-        cross.attn_mask = in.memory_mask;
-        cross.key_padding_mask = in.memory_key_padding_mask;
-        cross.memory = in.projected_memory;
+        const MultiheadAttentionOptions cross{.name = "multihead_attn",
+                                              .num_heads = o.nhead,
+                                              .bias = o.bias,
+                                              .attn_mask = in.memory_mask,
+                                              .key_padding_mask = in.memory_key_padding_mask,
+                                              .memory = in.projected_memory};
         const AttentionResult a = multihead_attention(h, in.memory, in.memory, cross);
         cross_weights = a.weights;
         return a.y;
