@@ -170,7 +170,6 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     Pipeline p;
     p.owner = kernel.owner;
     p.bindings = face.bindings;
-    p.push_constant_bytes = face.push_constant_bytes;
     {
         const std::scoped_lock lock(mutex_);
         p.layout = layout(face.bindings).pipeline;

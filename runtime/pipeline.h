@@ -22,7 +22,6 @@ struct DeviceCore;
 struct Pipeline {
     VkPipeline handle = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
-    std::uint32_t push_constant_bytes = 0;
     std::uint32_t bindings = 0;
     std::shared_ptr<const Shader> owner = {};  ///< the kernel's: no other shader comes to lie where this one does
 };

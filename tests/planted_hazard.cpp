@@ -90,7 +90,7 @@ void plant_dispatch_hazard(DeviceCore& device) {
         device.api.vkCmdBindDescriptorSets(scene.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.layout, 0, 1, &set,
                                            0, nullptr);
         device.api.vkCmdPushConstants(scene.commands, pipeline.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                                      pipeline.push_constant_bytes, push.data());
+                                      static_cast<std::uint32_t>(push.size()), push.data());
         device.api.vkCmdDispatch(scene.commands, 1, 1, 1);
     }
 }
