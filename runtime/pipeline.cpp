@@ -98,7 +98,10 @@ PipelineStore::PipelineStore(DeviceCore& core, std::filesystem::path cache_file)
 }
 
 PipelineStore::~PipelineStore() {
-    save();
+    try {
+        save();
+    } catch (...) {  // out of memory, say: the next process compiles again
+    }
     for (const auto& [key, p] : pipelines_) {
         core_.api.vkDestroyPipeline(core_.handle, p.handle, nullptr);
     }

@@ -31,7 +31,7 @@ class PipelineStore {
 public:
     /// `cache_file` empty: nothing is read or written.
     PipelineStore(DeviceCore& core, std::filesystem::path cache_file);
-    ~PipelineStore();
+    ~PipelineStore();  // saves, as far as that can be done
     PipelineStore(const PipelineStore&) = delete;
     PipelineStore& operator=(const PipelineStore&) = delete;
 

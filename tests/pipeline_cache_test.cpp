@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <new>
 
 #include "ops/ops.h"
 #include "runtime/device_core.h"
@@ -249,6 +250,23 @@ TEST_SUITE("pipelines") {
             CHECK(vulkan.vkCreateComputePipelines.calls == device.pipelines() + 1);
         }
         CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("pipeline cache: saving that throws does not leave the destructor") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        vulkan.vkGetPipelineCacheData.instead = [](VkDevice, VkPipelineCache, std::size_t*, void*) -> VkResult {
+            throw std::bad_alloc();
+        };
+        {
+            const Device device =
+                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
+            compile_something(device);
+            CHECK_THROWS_AS(device.save_pipeline_cache(), std::bad_alloc);
+        }
+        CHECK(vulkan.live_objects() == 0);
+        CHECK(folder.files().empty());
     }
 }
 
