@@ -6,6 +6,7 @@
 #include <exception>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "runtime/cache_folder.h"
@@ -218,6 +219,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     }
     std::vector<Pipeline> built(missing.size());
     std::vector<std::exception_ptr> errors(missing.size());
+    std::vector<std::jthread> threads;
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         for (std::size_t i = next++; i < missing.size(); i = next++) {
@@ -231,26 +233,33 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     if (missing.size() > kSerialPipelines) {
         const std::size_t count =
             std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
-        std::vector<std::jthread> threads;
-        for (std::size_t t = 1; t < count; ++t) {
-            threads.emplace_back(work);
+        threads.reserve(count);
+        try {
+            for (std::size_t t = 1; t < count; ++t) {
+                threads.emplace_back(work);
+            }
+        } catch (const std::system_error&) {  // no more threads to be had: those there are do it
         }
-        work();
-    } else {
-        work();
     }
+    work();
+    threads.clear();
 
     const std::scoped_lock lock(mutex_);
     std::exception_ptr first_error;
     for (std::size_t i = 0; i < missing.size(); ++i) {
-        if (errors[i]) {
-            first_error = first_error ? first_error : errors[i];
-            continue;
+        try {
+            if (errors[i]) {
+                std::rethrow_exception(errors[i]);
+            }
+            if (pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants}, built[i]).second) {
+                dirty_ = true;
+                continue;
+            }
+        } catch (...) {
+            first_error = first_error ? first_error : std::current_exception();
         }
-        dirty_ = true;
-        if (!pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants}, built[i]).second) {
-            core_.api.vkDestroyPipeline(core_.handle, built[i].handle, nullptr);  // another thread was first
-        }
+        // not built, built by another thread meanwhile, or no memory to keep it in
+        core_.api.vkDestroyPipeline(core_.handle, built[i].handle, nullptr);
     }
     if (first_error) {
         std::rethrow_exception(first_error);

@@ -6,6 +6,12 @@
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <optional>
+#include <system_error>
+#include <thread>
+#if defined(__GLIBC__)
+#include <pthread.h>
+#endif
 
 #include "ops/ops.h"
 #include "runtime/device_core.h"
@@ -268,6 +274,32 @@ TEST_SUITE("pipelines") {
         CHECK(vulkan.live_objects() == 0);
         CHECK(folder.files().empty());
     }
+
+#if defined(__GLIBC__)
+    TEST_CASE("pipelines: where no more threads are to be had, the calling one builds them") {
+        fake::Vulkan vulkan;
+        Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        {
+            Graph g;
+            SmallModel::describe(g, 4);
+            const Weights weights = SmallModel::load(device);
+            pthread_attr_t usual;
+            REQUIRE(pthread_getattr_default_np(&usual) == 0);
+            pthread_attr_t greedy = usual;
+            REQUIRE(pthread_attr_setstacksize(&greedy, std::size_t{1} << 47) == 0);  // all addresses there are
+            REQUIRE(pthread_setattr_default_np(&greedy) == 0);
+            CHECK_THROWS_AS(std::thread([] {}).join(), std::system_error);
+            std::optional<Program> program;
+            const std::string said = message_of([&] { program = device.compile(g, weights); });
+            CHECK(pthread_setattr_default_np(&usual) == 0);
+            CHECK(said == "");
+            CHECK(device.pipelines() > 2);  // fewer are not worth a thread
+            CHECK(SmallModel::check(*program, 4) == "");
+        }
+        CHECK(last_words(std::move(device)) == "");
+        CHECK(vulkan.live_objects() == 0);
+    }
+#endif
 }
 
 }  // namespace vkf::test
