@@ -244,9 +244,18 @@ Device Device::create(const DeviceOptions& options) {
     if (result != VK_SUCCESS) {
         throw Error("vkCreateDevice gave " + result_name(result), chosen.capabilities.name, result);
     }
+    try {
+        core->api = load_device_table(core->instance->api, device);
+    } catch (...) {
+        const auto destroy =
+            reinterpret_cast<PFN_vkDestroyDevice>(core->instance->api.vkGetDeviceProcAddr(device, "vkDestroyDevice"));
+        if (destroy) {
+            destroy(device, nullptr);
+        }
+        throw;
+    }
     core->handle = device;
     core->owned = true;
-    core->api = load_device_table(core->instance->api, device);
     core->api.vkGetDeviceQueue(device, chosen.queue_family, 0, &core->queue);
     return Device(finish(std::move(core), options));
 }

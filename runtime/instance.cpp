@@ -159,13 +159,16 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
         throw Error("no Vulkan driver on this machine (the loader found none)", {}, result);
     }
     check(result, "vkCreateInstance");
-    instance->owned = true;
     try {
         instance->api = load_instance_table(get, instance->handle);
     } catch (...) {
-        instance->owned = false;  // the table that would destroy it is not there
+        const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(get(instance->handle, "vkDestroyInstance"));
+        if (destroy) {
+            destroy(instance->handle, nullptr);
+        }
         throw;
     }
+    instance->owned = true;
     if (validation && instance->api.vkCreateDebugUtilsMessengerEXT) {
         check(instance->api.vkCreateDebugUtilsMessengerEXT(instance->handle, &messenger, nullptr, &instance->messenger),
               "vkCreateDebugUtilsMessengerEXT");

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <optional>
+#include <string_view>
 
 #include "ops/ops.h"
 #include "tests/fake_vulkan.h"
@@ -208,6 +210,29 @@ TEST_SUITE("faults") {
                 CHECK(SmallModel::check(program, 8) == "");
             }
         }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("faults: a driver without one of the functions leaves neither device nor instance behind") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        const auto all = vulkan.vkGetDeviceProcAddr.instead;
+        vulkan.vkGetDeviceProcAddr.instead = [&](VkDevice device, const char* name) {
+            return std::string_view(name) == "vkCmdDispatch" ? nullptr : all(device, name);
+        };
+        CHECK(message_of([&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); }) ==
+              "the Vulkan device has no function vkCmdDispatch");
+        CHECK(vulkan.vkDestroyDevice.calls == 1);
+        CHECK(vulkan.live_objects() == 0);
+
+        static GetInstanceProcAddr entry;
+        entry = vulkan.entry();
+        const GetInstanceProcAddr lacking = [](VkInstance instance, const char* name) {
+            return std::string_view(name) == "vkEnumeratePhysicalDevices" ? nullptr : entry(instance, name);
+        };
+        CHECK(message_of([&] { Device::create({.get_instance_proc_addr = lacking}); }) ==
+              "the Vulkan instance has no function vkEnumeratePhysicalDevices");
+        CHECK(vulkan.vkDestroyInstance.calls == vulkan.vkCreateInstance.calls);
         CHECK(vulkan.live_objects() == 0);
     }
 }
