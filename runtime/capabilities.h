@@ -37,6 +37,7 @@ struct VKF_API Capabilities {
     bool storage_16bit = false;        ///< float16_t in storage buffers
     bool unified_memory = false;       ///< device-local memory is the host's memory: no staging needed
     float timestamp_period = 0;        ///< nanoseconds a tick; 0: no timestamps
+    std::uint32_t timestamp_bits = 0;  ///< of a timestamp that count; it begins again at 0 after that
     bool minimum_profile = false;      ///< clamped by VKFORMER_PROFILE=minimum
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.

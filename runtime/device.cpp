@@ -18,7 +18,7 @@ constexpr double kGpuSubmitBudget = 2e11;
 struct Candidate {
     VkPhysicalDevice physical = VK_NULL_HANDLE;
     Capabilities capabilities;
-    std::uint32_t queue_family = 0;
+    std::uint32_t queue_family = kAnyFamily;
 };
 
 std::vector<Candidate> candidates(const InstanceCore& instance) {
@@ -31,7 +31,7 @@ std::vector<Candidate> candidates(const InstanceCore& instance) {
     for (VkPhysicalDevice physical : list) {
         Candidate c;
         c.physical = physical;
-        if (auto caps = query_capabilities(instance.api, physical, &c.queue_family)) {
+        if (auto caps = query_capabilities(instance.api, physical, c.queue_family)) {
             c.capabilities = std::move(*caps);
             out.push_back(std::move(c));
         }
@@ -275,14 +275,15 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     core->physical = host.physical;
     core->handle = host.device;
     core->api = load_device_table(core->instance->api, host.device);
-    std::uint32_t family = 0;
-    auto capabilities = query_capabilities(core->instance->api, host.physical, &family);
+    core->queue_family = host.queue_family;
+    auto capabilities = query_capabilities(core->instance->api, host.physical, core->queue_family);
     if (!capabilities) {
-        throw Error("the host's device offers no Vulkan 1.1 or no compute queue", "Device::borrow");
+        throw Error("the host's device offers no Vulkan 1.1, or its queue family " + std::to_string(host.queue_family) +
+                        " no compute",
+                    "Device::borrow");
     }
     core->capabilities = std::move(*capabilities);
     core->capabilities.storage_16bit = host.storage_16bit;
-    core->queue_family = host.queue_family;
     core->host = host;
     core->queue = host.queue;
     if (!core->queue) {

@@ -72,9 +72,12 @@ struct DeviceCore {
     void name(VkObjectType type, std::uint64_t handle, const std::string& name) const;
 };
 
-/// Reads properties and features; `queue_family` receives the family to use. nullopt when the device is unusable here.
+constexpr std::uint32_t kAnyFamily = ~0u;
+
+/// Reads properties and features, with queues of that family; kAnyFamily becomes the one to use. nullopt when the device or the
+/// family is unusable here.
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
-                                               std::uint32_t* queue_family);
+                                               std::uint32_t& queue_family);
 
 template <class Handle>
 std::uint64_t handle_bits(Handle h) {

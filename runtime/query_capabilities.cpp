@@ -35,7 +35,7 @@ bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const ch
 }  // namespace
 
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
-                                               std::uint32_t* queue_family) {
+                                               std::uint32_t& queue_family) {
     VkPhysicalDeviceDriverProperties driver{};
     driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
     VkPhysicalDeviceMaintenance3Properties maintenance{};
@@ -66,13 +66,14 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     api.vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, nullptr);
     std::vector<VkQueueFamilyProperties> families(count);
     api.vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, families.data());
-    const auto family = std::find_if(families.begin(), families.end(), [](const auto& f) {
-        return f.queueCount > 0 && (f.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
-    });
-    if (family == families.end()) {
+    const auto computes = [](const auto& f) { return f.queueCount > 0 && (f.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; };
+    if (queue_family == kAnyFamily) {
+        queue_family =
+            static_cast<std::uint32_t>(std::find_if(families.begin(), families.end(), computes) - families.begin());
+    }
+    if (queue_family >= families.size() || !computes(families[queue_family])) {
         return std::nullopt;
     }
-    *queue_family = static_cast<std::uint32_t>(family - families.begin());
 
     VkPhysicalDevice16BitStorageFeatures storage16{};
     storage16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
@@ -110,7 +111,8 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.exact_subgroup_size = sizes.minSubgroupSize == sizes.maxSubgroupSize ? sizes.minSubgroupSize : 0;
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
-    c.timestamp_period = family->timestampValidBits > 0 ? p.limits.timestampPeriod : 0.0f;
+    c.timestamp_bits = families[queue_family].timestampValidBits;
+    c.timestamp_period = c.timestamp_bits > 0 ? p.limits.timestampPeriod : 0.0f;
     return c;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running a program by itself: copies in, dispatches, copies out, one wait.
+#include <algorithm>
 #include <exception>
 
 #include "runtime/program_core.h"
@@ -190,9 +191,13 @@ void ProgramCore::read_times() {
                                           VK_QUERY_RESULT_64_BIT),
         "vkGetQueryPoolResults");
     const double ms_per_tick = static_cast<double>(device->capabilities.timestamp_period) * 1e-6;
+    const std::uint64_t valid = ~std::uint64_t{0} >> (64 - std::min(device->capabilities.timestamp_bits, 64u));
+    const auto ms = [&](std::uint64_t from, std::uint64_t to) {
+        return static_cast<double>((to - from) & valid) * ms_per_tick;
+    };
     for (std::size_t d = 0; d < times.size(); ++d) {
-        times[d].start_ms = static_cast<double>(ticks[2 * d] - ticks[0]) * ms_per_tick;
-        times[d].ms = static_cast<double>(ticks[2 * d + 1] - ticks[2 * d]) * ms_per_tick;
+        times[d].start_ms = ms(ticks[0], ticks[2 * d]);
+        times[d].ms = ms(ticks[2 * d], ticks[2 * d + 1]);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "ops/ops.h"
 #include "tests/device.h"
+#include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
 
@@ -168,6 +169,49 @@ TEST_SUITE("profile") {
         run(profiled, 3);
         run(program, 3);
         CHECK(same_bits(download(profiled, "y"), download(program, "y")));
+    }
+
+    TEST_CASE("profile: of a timestamp only the bits count that the queue's family has") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        std::uint32_t bits = 36;
+        vulkan.vkGetPhysicalDeviceQueueFamilyProperties.instead = [&](VkPhysicalDevice physical, std::uint32_t* count,
+                                                                      VkQueueFamilyProperties* families) {
+            vulkan.vkGetPhysicalDeviceQueueFamilyProperties.real(physical, count, families);
+            for (std::uint32_t i = 0; families && i < *count; ++i) {
+                families[i].timestampValidBits = bits;
+            }
+        };
+        vulkan.vkGetQueryPoolResults.instead = [](VkDevice, VkQueryPool, std::uint32_t, std::uint32_t count,
+                                                  std::size_t, void* out, VkDeviceSize, VkQueryResultFlags) {
+            for (std::uint64_t i = 0; i < count; ++i) {  // a clock near its end, garbage above it
+                const std::uint64_t tick = ((std::uint64_t{1} << 36) - 25 + 10 * i) % (std::uint64_t{1} << 36);
+                static_cast<std::uint64_t*>(out)[i] = tick | (i * 0x9e3779b97f4a7c15u) << 36;
+            }
+            return VK_SUCCESS;
+        };
+        vulkan.change_limits([](VkPhysicalDeviceLimits& limits) { limits.timestampPeriod = 1e6f; });
+        {
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            CHECK(device.capabilities().timestamp_bits == 36);
+            Program program = compiled(device, true);
+            run(program, 3);
+            REQUIRE(program.times().size() > 2);
+            for (std::size_t i = 0; i < program.times().size(); ++i) {
+                CHECK(program.times()[i].start_ms == doctest::Approx(20.0 * static_cast<double>(i)));
+                CHECK(program.times()[i].ms == doctest::Approx(10.0));
+            }
+        }
+        bits = 0;
+        {
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            const std::uint64_t pools = vulkan.vkCreateQueryPool.calls;
+            Program program = compiled(device, true);
+            run(program, 3);
+            CHECK(device.capabilities().timestamp_period == 0);
+            CHECK(vulkan.vkCreateQueryPool.calls == pools);
+            CHECK(program.times().front().ms == 0);
+        }
     }
 }
 
