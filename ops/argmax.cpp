@@ -43,6 +43,9 @@ Value argmax(Value x) {
     require(x.rank() >= 1, kName, x.str() + " has no last dimension");
     Shape shape = x.shape();
     shape.pop_back();
+    if (!x.size(-1).is_constant()) {
+        x.graph().constrain(1, x.size(-1), std::string(kName) + ": elements needed of each row of " + x.str());
+    }
     return add_op(kArgmax, {dense(x)}, NoParams{}, shape, DType::i32);
 }
 

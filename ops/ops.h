@@ -126,7 +126,8 @@ VKF_API FusedAttention fused_attention(Value query, Value key, Value value, cons
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
 VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
-/// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax).
+/// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax). A run where a
+/// symbolic N is 0 is an error, as in PyTorch.
 VKF_API Value argmax(Value x);
 
 struct CrossEntropyOptions {

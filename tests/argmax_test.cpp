@@ -64,6 +64,12 @@ TEST_CASE("argmax: strided input, no rows, and more than 65,535 groups of them")
     const Dim tokens = empty.graph.symbol("tokens", 5);
     empty.set("tokens", 0);
     CHECK(empty.difference(argmax(empty.input("x", Tensor({0, 4}), {tokens, 4})), Tensor(Sizes{0})) == "");
+    OpCheck no_elements;
+    const Dim width = no_elements.graph.symbol("width", 5);
+    const Value index = argmax(no_elements.input("x", Tensor({3, 0}), {3, width}));
+    no_elements.set("width", 0);
+    CHECK(
+        contains(error_of([&] { no_elements.run(index); }), "argmax: elements needed of each row of x (3, width) F32"));
     const std::int64_t rows = 65535 * (device().capabilities().cpu() ? 16 : 4) + 17;
     const Tensor pairs = random_tensor({rows, 2}, 3);
     OpCheck many;
