@@ -129,7 +129,8 @@ void Graph::check_new_name(const std::string& name, const char* what) const {
         throw Error(std::string(what) + " without a name", "Graph");
     }
     for (const StorageInfo& s : storages_) {
-        if (s.name == name && s.kind != StorageKind::intermediate) {
+        // constants are named by ops, for reports alone: nobody looks them up, and a user cannot know their names
+        if (s.name == name && s.kind != StorageKind::intermediate && s.kind != StorageKind::constant) {
             throw Error(std::string(what) + " " + name + ": the graph already has " +
                             (s.kind == StorageKind::input || s.kind == StorageKind::output ? "an " : "a ") +
                             kind_name(s.kind) + " of that name",

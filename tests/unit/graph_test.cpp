@@ -98,6 +98,14 @@ TEST_CASE("graph: equal constants are kept once") {
     CHECK(contains(error_of([&] { g.constant("table", {3}, data); }), "was given 4 elements"));
 }
 
+TEST_CASE("graph: the names of constants, which ops give, are nobody else's concern") {
+    Graph g;
+    const Value constant = g.constant("eps", {1}, std::vector<float>{1.0f});
+    CHECK(g.input("eps", {1}).id() != constant.id());
+    CHECK(g.constant("eps", {1}, std::vector<float>{1.0f}).id() == constant.id());
+    CHECK(contains(error_of([&] { g.weight("eps", {1}); }), "already has an input of that name"));
+}
+
 TEST_CASE("graph: outputs are whole tensors that a node made") {
     Graph g;
     const Value x = g.input("x", {4, 8});
