@@ -103,10 +103,19 @@ Program::Program(Program&&) noexcept = default;
 Program& Program::operator=(Program&&) noexcept = default;
 Program::~Program() = default;
 
-const MemorySizes& Program::memory() const noexcept { return core_->plan.memory; }
-const Plan& Program::plan() const noexcept { return core_->plan; }
-const std::vector<DispatchTime>& Program::times() const noexcept { return core_->times; }
-std::size_t Program::submissions() const noexcept { return core_->submissions; }
+Program::Core::Core(std::unique_ptr<ProgramCore> core) : core_(std::move(core)) {}
+
+ProgramCore& Program::Core::operator*() const {
+    if (!core_) {
+        throw Error("a program was used that had been moved from");
+    }
+    return *core_;
+}
+
+const MemorySizes& Program::memory() const { return core_->plan.memory; }
+const Plan& Program::plan() const { return core_->plan; }
+const std::vector<DispatchTime>& Program::times() const { return core_->times; }
+std::size_t Program::submissions() const { return core_->submissions; }
 
 void Program::allocate() { core_->allocate(); }
 

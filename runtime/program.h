@@ -60,7 +60,8 @@ struct DispatchTime {
     double flops = 0, bytes = 0;
 };
 
-/// Externally synchronised; different slots may be recorded by different threads at once.
+/// Externally synchronised; different slots may be recorded by different threads at once. One that was moved from throws at any
+/// use but assignment and destruction.
 class VKF_API Program {
 public:
     Program(Program&&) noexcept;
@@ -68,7 +69,7 @@ public:
     ~Program();  // waits for its own runs; recordings of a host must have finished
 
     /// Bytes by kind at the largest sizes; known before anything is allocated.
-    const MemorySizes& memory() const noexcept;
+    const MemorySizes& memory() const;
     /// Allocates scratch and constants (and state, where it has its own), which is all that record() needs; upload() and run()
     /// imply it, and add memory for inputs and outputs.
     void allocate();
@@ -101,19 +102,31 @@ public:
     /// The graph in Graphviz' language, with shapes and arena offsets.
     std::string dot() const;
     /// Times of the last run, when compiled with `profile`.
-    const std::vector<DispatchTime>& times() const noexcept;
+    const std::vector<DispatchTime>& times() const;
     /// times() as a table with GFLOP/s and GB/s.
     std::string time_table() const;
     /// times() as a trace for chrome://tracing or ui.perfetto.dev.
     void write_trace(const std::filesystem::path& path) const;
     /// Number of submissions the last run was split into.
-    std::size_t submissions() const noexcept;
-    const Plan& plan() const noexcept;
+    std::size_t submissions() const;
+    const Plan& plan() const;
 
 private:
     friend class Device;
+    /// A unique_ptr that throws where it is used empty.
+    class Core {
+    public:
+        explicit Core(std::unique_ptr<ProgramCore> core);
+        explicit operator bool() const noexcept { return core_ != nullptr; }
+        ProgramCore& operator*() const;
+        ProgramCore* operator->() const { return &**this; }
+
+    private:
+        std::unique_ptr<ProgramCore> core_;
+    };
+
     explicit Program(std::unique_ptr<ProgramCore> core);
-    std::unique_ptr<ProgramCore> core_;
+    Core core_;
 };
 
 }  // namespace vkf

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <functional>
 #include <numeric>
 
 #include "ops/ops.h"
@@ -236,6 +237,39 @@ TEST_SUITE("program") {
         CHECK(contains(message_of([&] { program.set("tokens", 1); }), "it has: none"));
         program.run();
         CHECK(program.download("y") == std::vector<float>{0, 2, 4, 6, 8, 10});
+    }
+
+    TEST_CASE("program: one that was moved from throws at every use, and can be assigned to") {
+        Graph g;
+        SmallModel::describe(g, 4);
+        const Weights weights = SmallModel::load(device());
+        Program gone = device().compile(g, weights);
+        Program program = std::move(gone);
+        const TemporaryFolder folder;
+        using Use = std::function<void(Program&)>;
+        for (const Use& use : {
+                 Use([](Program& p) { p.memory(); }),
+                 Use([](Program& p) { p.allocate(); }),
+                 Use([](Program& p) { p.set("tokens", 3); }),
+                 Use([](Program& p) { p.upload("x", std::vector<float>(96)); }),
+                 Use([](Program& p) { p.upload("x", std::vector<std::int32_t>(96)); }),
+                 Use([](Program& p) { p.run(); }),
+                 Use([](Program& p) { p.download("y"); }),
+                 Use([](Program& p) { p.download_i32("y"); }),
+                 Use([](Program& p) { p.shape("x"); }),
+                 Use([](Program& p) { p.explain(); }),
+                 Use([](Program& p) { p.dot(); }),
+                 Use([](Program& p) { p.times(); }),
+                 Use([](Program& p) { p.time_table(); }),
+                 Use([&](Program& p) { p.write_trace(folder.path() / "trace.json"); }),
+                 Use([](Program& p) { p.submissions(); }),
+                 Use([](Program& p) { p.plan(); }),
+             }) {
+            CHECK(contains(message_of([&] { use(gone); }), "a program was used that had been moved from"));
+        }
+        CHECK(SmallModel::check(program, 4) == "");
+        gone = std::move(program);
+        CHECK(SmallModel::check(gone, 4) == "");
     }
 }
 
