@@ -11,6 +11,7 @@
 
 #include "runtime/cache_folder.h"
 #include "runtime/device_core.h"
+#include "runtime/prune.h"
 #include "runtime/specialize.h"
 
 namespace vkf {
@@ -179,7 +180,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         p.layout = layout(face.bindings).pipeline;
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    const std::vector<std::uint32_t> code = specialize(kernel.shader->code, kernel.constants);
+    const std::vector<std::uint32_t> code = prune(specialize(kernel.shader->code, kernel.constants));
     const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4,
                                                code.data()};
     VkShaderModule module = VK_NULL_HANDLE;
