@@ -27,4 +27,15 @@ void Capabilities::clamp_to_minimum() {
     minimum_profile = true;
 }
 
+bool Capabilities::asks_for(std::string_view variant) const noexcept {
+    for (std::string_view rest = variants; !rest.empty();) {
+        const std::size_t end = std::min(rest.find(','), rest.size());
+        if (rest.substr(0, end) == variant) {
+            return true;
+        }
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return false;
+}
+
 }  // namespace vkf

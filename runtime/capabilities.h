@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "export.h"
 
@@ -39,9 +40,12 @@ struct VKF_API Capabilities {
     float timestamp_period = 0;        ///< nanoseconds a tick; 0: no timestamps
     std::uint32_t timestamp_bits = 0;  ///< of a timestamp that count; it begins again at 0 after that
     bool minimum_profile = false;      ///< clamped by VKFORMER_PROFILE=minimum
+    std::string variants;              ///< kernel variants to be taken though others may be faster: VKFORMER_VARIANT
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }
+    /// True when `variants`, names with commas between, has this one.
+    bool asks_for(std::string_view variant) const noexcept;
     /// Lowers everything to what Vulkan 1.1 guarantees.
     void clamp_to_minimum();
 };

@@ -93,6 +93,7 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
     core->submit_budget = options.submit_budget.value_or(core->capabilities.cpu() ? 0 : kGpuSubmitBudget);
+    core->capabilities.variants = environment("VKFORMER_VARIANT");
     if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
         core->capabilities.clamp_to_minimum();
     }

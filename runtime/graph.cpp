@@ -295,6 +295,25 @@ void Graph::constrain(Dim value, Dim limit, std::string what) {
     constraints_.push_back({std::move(value), std::move(limit), std::move(what)});
 }
 
+Value Graph::prefer(Value preferred, Value otherwise) {
+    const ValueInfo& a = values_[preferred.id()];
+    const ValueInfo& b = values_[otherwise.id()];
+    bool alike = a.shape == b.shape && a.offset == b.offset;
+    for (std::size_t i = 0; alike && i < a.shape.size(); ++i) {
+        alike = a.shape[i] == Dim(1) || a.strides[i] == b.strides[i];
+    }
+    if (!alike || storages_[a.storage].dtype != storages_[b.storage].dtype) {
+        throw Error(preferred.str() + " and " + otherwise.str() + " are not laid out alike", "Graph");
+    }
+    for (NodeId n = 0; n < nodes_.size(); ++n) {
+        if (std::find(nodes_[n].outputs.begin(), nodes_[n].outputs.end(), preferred.id()) != nodes_[n].outputs.end()) {
+            alternatives_.push_back({n, preferred.id(), otherwise.id()});
+            return preferred;
+        }
+    }
+    throw Error(preferred.str() + " is not what a node gives", "Graph");
+}
+
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }
 void Graph::pop_scope() { scopes_.pop_back(); }
 

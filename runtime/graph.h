@@ -93,6 +93,13 @@ struct Constraint {
     std::string what;
 };
 
+/// Two values that are the same tensor computed in two ways. What a device can run of them is settled when a program is
+/// compiled for it; the other way's nodes are dropped.
+struct Alternative {
+    NodeId node = 0;  ///< that gives `preferred`
+    ValueId preferred = 0, otherwise = 0;
+};
+
 /// What a node gives: a fresh tensor, or a write through an existing view of a state.
 struct OutputSpec {
     DType dtype = DType::f32;
@@ -133,6 +140,9 @@ public:
     /// For views: another window on the same storage.
     Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
     void constrain(Dim value, Dim limit, std::string what);
+    /// `preferred`, which a node gives whose op not every device can run; on those that cannot, `otherwise` takes its place. Both
+    /// are of one shape, stored in the same order. Returns `preferred`.
+    Value prefer(Value preferred, Value otherwise);
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
     void push_scope(const std::string& name);
@@ -145,6 +155,7 @@ public:
     const std::deque<ValueInfo>& values() const noexcept { return values_; }
     const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
     const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
+    const std::vector<Alternative>& alternatives() const noexcept { return alternatives_; }
 
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
@@ -165,6 +176,7 @@ private:
     std::deque<ValueInfo> values_;
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
+    std::vector<Alternative> alternatives_;
     std::vector<std::string> scopes_;
 };
 

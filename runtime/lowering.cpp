@@ -67,6 +67,11 @@ ValueId Lowering::scratch(DType dtype, const Shape& shape) {
 
 Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
                              std::vector<std::uint32_t> words) {
+    if (bindings.size() > kMaxOperands) {
+        throw Error(
+            std::to_string(bindings.size()) + " buffers in one dispatch; the most is " + std::to_string(kMaxOperands),
+            node_->label);
+    }
     if (bindings.size() > device_.storage_buffers) {
         throw Error(std::to_string(bindings.size()) + " storage buffers are needed, the device has " +
                         std::to_string(device_.storage_buffers) + " a stage",

@@ -129,6 +129,9 @@ struct Binding {
     Access access = Access::read;
 };
 
+/// No dispatch binds, or looks at the sizes of, more values than this.
+inline constexpr std::size_t kMaxOperands = 13;
+
 /// One dispatch as lowered.
 struct Dispatch {
     NodeId node = 0;
@@ -138,6 +141,8 @@ struct Dispatch {
     std::vector<std::uint32_t> words;
     int in_place_input = -1;  ///< binding whose storage the binding in_place_output may take over, -1: none
     int in_place_output = -1;
+    /// Values whose sizes `encode` looks at, though the kernel does not bind them: their views follow those of the bindings.
+    std::vector<ValueId> sizes_of;
 };
 
 /// Handed to an op when a program is compiled: looks at the node, asks what the device can do, emits dispatches.
@@ -192,6 +197,8 @@ private:
 struct OpType {
     const char* name;
     void (*lower)(Lowering&);
+    /// For ops to which there are alternatives (Graph::prefer): empty when the device should run the node, else why not.
+    std::string (*declined)(const Capabilities& device, const NodeInfo& node) = nullptr;
 };
 
 }  // namespace vkf

@@ -177,6 +177,46 @@ void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
 }
 
+/// Where the device cannot run a preferred node, the other way's tensor becomes the one that everybody reads, and the node
+/// itself gives nothing any more.
+void choose_alternatives(Plan& plan, const Graph& graph, const Capabilities& device) {
+    for (const Alternative& a : graph.alternatives()) {
+        NodeInfo& node = plan.nodes[a.node];
+        const std::string reason = node.op->declined ? node.op->declined(device, node) : std::string();
+        if (reason.empty()) {
+            continue;
+        }
+        const std::string note = node.label + ": composed of other ops: " + reason;
+        if (std::find(plan.notes.begin(), plan.notes.end(), note) == plan.notes.end()) {
+            plan.notes.push_back(note);
+        }
+        const StorageId kept = plan.values[a.preferred].storage;
+        const StorageId merged = plan.values[a.otherwise].storage;
+        for (ValueInfo& v : plan.values) {
+            v.storage = v.storage == merged ? kept : v.storage;
+        }
+        node.outputs.clear();
+    }
+}
+
+/// True for each node that an output or a state depends on.
+std::vector<bool> live_nodes(const Plan& plan) {
+    std::vector<bool> wanted(plan.storages.size(), false);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        wanted[s] = plan.storages[s].kind == StorageKind::output || plan.storages[s].kind == StorageKind::state;
+    }
+    std::vector<bool> live(plan.nodes.size(), false);
+    for (NodeId n = static_cast<NodeId>(plan.nodes.size()); n-- > 0;) {
+        const NodeInfo& node = plan.nodes[n];
+        live[n] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                              [&](ValueId v) { return wanted[plan.values[v].storage]; });
+        for (std::size_t i = 0; live[n] && i < node.inputs.size(); ++i) {
+            wanted[plan.values[node.inputs[i]].storage] = true;
+        }
+    }
+    return live;
+}
+
 }  // namespace
 
 Plan make_plan(const Graph& graph, const Capabilities& device) {
@@ -187,11 +227,15 @@ Plan make_plan(const Graph& graph, const Capabilities& device) {
     plan.nodes = graph.nodes();
     plan.constraints = graph.constraints();
 
+    choose_alternatives(plan, graph, device);
+    const std::vector<bool> live = live_nodes(plan);
     std::vector<Dispatch> lowered;
     Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
-        lowering.begin(n, plan.nodes[n]);
-        plan.nodes[n].op->lower(lowering);
+        if (live[n]) {
+            lowering.begin(n, plan.nodes[n]);
+            plan.nodes[n].op->lower(lowering);
+        }
     }
 
     const Layout layout(plan, device);

@@ -129,10 +129,9 @@ void ProgramCore::make_sets() {
 
 void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
                             const std::vector<Place>& external_places) noexcept {
-    constexpr std::size_t kMaxBindings = 16;
-    std::array<VkDescriptorBufferInfo, kMaxBindings> buffers;
-    std::array<VkWriteDescriptorSet, kMaxBindings> writes;
-    const std::size_t count = std::min(dispatch.windows.size(), kMaxBindings);
+    std::array<VkDescriptorBufferInfo, kMaxOperands> buffers;
+    std::array<VkWriteDescriptorSet, kMaxOperands> writes;
+    const std::size_t count = dispatch.windows.size();
     for (std::size_t i = 0; i < count; ++i) {
         const Window& w = dispatch.windows[i];
         const Place& at = is_external(plan.storages[w.storage].kind) ? external_places[w.storage] : places[w.storage];

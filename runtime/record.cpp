@@ -9,8 +9,6 @@ namespace vkf {
 
 namespace {
 
-constexpr std::size_t kMaxBindings = 8;
-
 template <class... Args>
 Status failure(int result, const char* format, Args... args) noexcept {
     Status s;
@@ -78,15 +76,17 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
     std::uint32_t step = 0;
     bool written = false;  // something was dispatched since the last barrier
     double spent = 0;
-    std::array<View, kMaxBindings> views;
+    std::array<View, kMaxOperands> views;
 
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
         const PlannedDispatch& planned = plan.dispatches[d];
         const Dispatch& dispatch = planned.dispatch;
-        const std::size_t count = std::min(dispatch.bindings.size(), kMaxBindings);
+        const std::size_t bound = dispatch.bindings.size();
+        const std::size_t count = bound + dispatch.sizes_of.size();
         for (std::size_t i = 0; i < count; ++i) {
-            const ValueInfo& value = plan.values[dispatch.bindings[i].value];
-            if (!evaluate(value, planned.windows[i], size_of(plan.storages[value.storage].dtype), values, views[i])) {
+            const ValueInfo& value = plan.values[i < bound ? dispatch.bindings[i].value : dispatch.sizes_of[i - bound]];
+            const Window& window = planned.windows[std::min(i, bound - 1)];  // of one not bound only the sizes count
+            if (!evaluate(value, window, size_of(plan.storages[value.storage].dtype), values, views[i])) {
                 return failure(-1, "%s: a size is negative at the sizes given",
                                plan.nodes[dispatch.node].label.c_str());
             }

@@ -60,7 +60,8 @@ std::string Program::explain() const {
     const Plan& plan = core_->plan;
     const Capabilities& caps = core_->device->capabilities;
     std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") +
-                      ": " + std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) +
+                      (caps.variants.empty() ? "" : ", VKFORMER_VARIANT=" + caps.variants) + ": " +
+                      std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) +
                       " steps\n";
     out += format(
         "memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, "
@@ -84,6 +85,9 @@ std::string Program::explain() const {
             out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) + ">: " + k.why;
         }
         out += "\n";
+    }
+    for (const std::string& note : plan.notes) {
+        out += note + "\n";
     }
     return out;
 }
