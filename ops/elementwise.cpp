@@ -138,11 +138,9 @@ Value dropout(Value x, float p, std::uint32_t seed) {
     if (p == 0.0f) {
         return x;
     }
-    const double threshold = std::min(std::round(static_cast<double>(p) * 4294967296.0), 4294967295.0);
-    const float keep_scale = p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
     return unary(
         kDropout, x,
-        {.combine = kCombineDropout, .alpha = keep_scale, .flip = seed, .threshold = static_cast<uint>(threshold)});
+        {.combine = kCombineDropout, .alpha = dropout_scale(p), .flip = seed, .threshold = dropout_threshold(p)});
 }
 
 Value concat(const std::vector<Value>& parts, int dim) {

@@ -44,6 +44,16 @@ Value add_op(const OpType& op, std::vector<Value> inputs, Params p, const Shape&
         .front();
 }
 
+/// An element is dropped when its 32 random bits are below this.
+inline std::uint32_t dropout_threshold(float p) {
+    return static_cast<std::uint32_t>(std::min(std::round(static_cast<double>(p) * 4294967296.0), 4294967295.0));
+}
+
+/// What kept elements are multiplied by. p = 1 keeps none.
+inline float dropout_scale(float p) {
+    return p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
+}
+
 inline std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }
 
 /// How many invocations work on one row, and how many in a group. On processors each invocation takes a row of its own:

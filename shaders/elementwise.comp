@@ -21,21 +21,7 @@ layout(set = 0, binding = kElementwiseBindingOut) buffer OutFours { uvec4 result
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
-
-// Philox-2x32 with ten rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): counter index, key seed.
-uint random_bits(uint counter, uint key) {
-    uint left = counter;
-    uint right = 0u;
-    for (uint i = 0u; i < 10u; ++i) {
-        uint high;
-        uint low;
-        umulExtended(0xd256d193u, left, high, low);
-        left = high ^ key ^ right;
-        right = low;
-        key += 0x9e3779b9u;
-    }
-    return left;
-}
+#include "common/random.glsl"
 
 const bool kTwoOperands = kCombine == kCombineAdd || kCombine == kCombineMul || kCombine == kCombineMasks;
 

@@ -83,7 +83,10 @@ std::string not_run() {
 
 AsSmallGpu::AsSmallGpu(const Device& device) : device_(device), capabilities_(device.capabilities()) {
     Capabilities& c = device_.core().capabilities;
-    c.type = c.cpu() ? DeviceType::discrete : c.type;
+    if (c.variants.empty()) {  // the variants of its kernels; fused attention's have runs of their own
+        c.type = c.cpu() ? DeviceType::discrete : c.type;
+        c.variants = "attention_composed";
+    }
     c.max_groups[0] = 3;
     c.max_groups[1] = 2;
 }

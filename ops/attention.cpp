@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shaders/attention.h"
+
+#include "attention_lanes4.spv.h"
+#include "attention_lanes8.spv.h"
+#include "attention_mask.spv.h"
+#include "attention_merge.spv.h"
+#include "attention_sequences.spv.h"
+#include "attention_shared.spv.h"
+#include "attention_shared_full.spv.h"
+#include "ops/support.h"
+#include "shaders/attention_mask.h"
+#include "shaders/attention_merge.h"
+#include "shaders/attention_sequences.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kLanes4{"attention_lanes4", spirv::kAttentionLanes4Spirv};
+const Shader kLanes8{"attention_lanes8", spirv::kAttentionLanes8Spirv};
+const Shader kShared{"attention_shared", spirv::kAttentionSharedSpirv};
+const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpirv};
+const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
+const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
+const Shader kSequences{"attention_sequences", spirv::kAttentionSequencesSpirv};
+constexpr const char* kName = "fused_attention";
+
+constexpr std::size_t kFullBindings = 12;
+constexpr std::size_t kBaseBindings = 4;
+/// A few queries against many keys leave most of a device idle: then the keys are split, for up to so many queries.
+constexpr uint kSplitQueries = 8;
+constexpr uint kMostSplits = 64;
+/// A processor takes longer to compile a fused kernel than it takes to compute up to so many queries and keys without.
+constexpr std::int64_t kWorthFusing = 128;
+/// Up to so many rows a small tile, which compiles sooner, is fast enough.
+constexpr std::int64_t kSmallModelRows = 128;
+
+struct AttentionParams {
+    FusedAttentionOptions options;
+    bool full = false;  ///< something is asked for that takes more than four buffers
+    // inputs of the node after query, key and value; -1: not there
+    int mask = -1, bias = -1, slopes = -1, sinks = -1, queries = -1, keys = -1, pages = -1;
+    uint mask_present = 0, bias_present = 0, slopes_present = 0, sinks_present = 0;
+    uint group = 1;
+    std::int64_t most_queries = 0, most_keys = 0;
+};
+
+// --- at record time ------------------------------------------------------------------------------------------------------
+
+/// Words fixed at lowering.
+enum Word : std::size_t { kSliceColumns, kSplitKeys, kKernelRows };
+
+uint keys_of(const AttentionParams& params, const View& key, const View& pages) {
+    return params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
+}
+
+/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not split.
+uint split_keys(uint wanted, uint queries, uint keys) {
+    if (wanted == 0 || queries > kSplitQueries || keys <= wanted) {
+        return 0;
+    }
+    const uint least = static_cast<uint>(divide_up(divide_up(keys, kMostSplits), 32) * 32);
+    return std::max(wanted, least);
+}
+
+void encode(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const FusedAttentionOptions& o = params.options;
+    const View& q = operands[kAttentionBindingQuery];
+    const View& k = operands[kAttentionBindingKey];
+    const View& v = operands[kAttentionBindingValue];
+    const View& y = operands[kAttentionBindingOut];
+    const View& pages = operands[params.full ? kAttentionBindingPages : kAttentionBindingKey];
+    const bool packed = params.queries >= 0;
+    AttentionPush push{};
+    push.widths = q.dim(0) | v.dim(0) << 16;
+    push.queries = q.dim(1);
+    push.keys = keys_of(params, k, pages);
+    push.kv_heads = k.dim(2);
+    push.q_batch = packed ? operands[kAttentionBindingSequences].dim(1) : q.step(3);
+    push.q_head = q.step(2);
+    push.q_row = q.step(1);
+    push.q_offset = q.offset;
+    push.k_batch = k.step(3);
+    push.k_head = k.step(2);
+    push.k_row = k.step(1);
+    push.k_offset = k.offset;
+    push.v_batch = v.step(3);
+    push.v_head = v.step(2);
+    push.v_row = v.step(1);
+    push.v_offset = v.offset;
+    push.o_batch = packed ? 0 : y.step(3);
+    push.o_head = y.step(2);
+    push.o_row = y.step(1);
+    push.o_offset = y.offset;
+    if (packed && params.pages < 0) {
+        push.k_batch = push.v_batch = 0;
+    }
+    push.scale = o.scores.scale;
+    push.softcap = o.scores.softcap;
+    push.fill = o.scores.mask.fill;
+    const auto span = std::max<std::int64_t>(push.keys, push.queries);  // a window this wide masks nothing
+    push.window = o.scores.mask.window < span ? static_cast<uint>(o.scores.mask.window) : 0;
+    push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
+    push.pages = k.dim(3);
+    push.table_width = params.pages >= 0 ? pages.dim(0) : 0;
+    push.threshold = dropout_threshold(o.dropout);
+    push.seed = o.dropout_seed;
+    push.keep_scale = dropout_scale(o.dropout);
+
+    const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
+    std::size_t kernel = kKernelRows;  // the first whose tile holds all rows, else the largest
+    while (kernel + 1 < operands.words.size() && rows > operands.words[kernel]) {
+        ++kernel;
+    }
+    const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + (packed ? push.q_batch : 0);
+    const std::uint64_t slices = divide_up(v.dim(0), operands.words[kSliceColumns]);
+    const std::uint64_t splits = push.split_keys == 0 ? 1 : divide_up(push.keys, push.split_keys);
+    command.kernel(static_cast<uint>(kernel - kKernelRows));
+    command.push(push);
+    command.groups(y.elements() == 0 ? 0 : tiles * slices * splits * push.kv_heads * (packed ? 1 : q.size[1]));
+    const double heads = static_cast<double>(q.dim(2)) * q.size[1];
+    const double causal = o.scores.mask.causal == Causal::none ? 1.0 : 0.5;
+    const double scores = heads * push.queries * push.keys * causal;
+    command.cost(scores * (2.0 * (q.dim(0) + v.dim(0)) + 20),
+                 4.0 * (static_cast<double>(q.elements()) + static_cast<double>(k.elements()) +
+                        static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
+}
+
+void encode_merge(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const View& y = operands[kMergeBindingOut];
+    const View& k = operands[3];
+    const View& pages = operands[4];
+    AttentionMergePush push{};
+    push.queries = y.dim(1);
+    const uint keys = keys_of(params, k, pages);
+    const uint split = split_keys(operands.words[0], push.queries, keys);
+    push.count = static_cast<uint>(y.elements());
+    push.splits = split == 0 ? 1 : static_cast<uint>(divide_up(keys, split));
+    push.width = y.dim(0);
+    push.kv_heads = k.dim(2);
+    push.group = params.group;
+    push.o_batch = y.step(3);
+    push.o_head = y.step(2);
+    push.o_row = y.step(1);
+    push.o_offset = y.offset;
+    push.keep_scale = params.options.dropout == 0.0f ? 1.0f : dropout_scale(params.options.dropout);
+    command.push(push);
+    command.groups(split == 0 ? 0 : divide_up(push.count, 64));
+    command.cost(static_cast<double>(push.count) * push.splits * 4, static_cast<double>(push.count) * push.splits * 8);
+}
+
+void encode_mask(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const View& mask = operands[kPackMaskBindingMask];
+    AttentionMaskPush push{};
+    push.keys = mask.dim(0);
+    push.words = static_cast<uint>(divide_up(push.keys, 32));
+    for (std::size_t i = 0; i < 3; ++i) {
+        push.size[i] = mask.size[i + 1];
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+        push.stride[i] = mask.stride[i + 1];
+    }
+    push.offset = mask.offset;
+    push.flip = params.options.scores.mask.polarity == Polarity::ignore ? 1 : 0;
+    push.count = push.words * push.size[0] * push.size[1] * push.size[2];
+    command.push(push);
+    command.groups(divide_up(push.count, 64));
+    command.cost(static_cast<double>(mask.elements()) * 4, static_cast<double>(mask.elements()) * 4);
+}
+
+void encode_sequences(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const View& queries = operands[kSequencesBindingQueries];
+    const View& keys = operands[kSequencesBindingKeys];
+    const View& q = operands[3];
+    const View& k = operands[4];
+    const View& pages = operands[5];
+    AttentionSequencesPush push{};
+    push.count = params.queries >= 0 ? queries.dim(0) - 1 : keys.dim(0);
+    push.queries = q.dim(1);
+    push.keys = keys_of(params, k, pages);
+    push.queries_offset = queries.offset;
+    push.queries_stride = queries.step(0);
+    push.keys_offset = keys.offset;
+    push.keys_stride = keys.step(0);
+    command.push(push);
+    command.groups(1);
+    command.cost(push.count * 20.0, push.count * 28.0);
+}
+
+// --- at lowering -----------------------------------------------------------------------------------------------------------
+
+/// How a device walks over rows and keys.
+struct Tiling {
+    const Shader* shader;
+    uint local_size;
+    uint tile;               // keys
+    std::vector<uint> rows;  // one kernel each, fewest first
+    std::string why;
+};
+
+Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
+    const bool by_lanes = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
+                          !device.asks_for("attention_shared");
+    const uint lanes = by_lanes ? device.exact_subgroup_size : 0;
+    if (device.asks_for("attention_lanes") && lanes != 4 && lanes != 8) {
+        fail(kName,
+             "VKFORMER_VARIANT asks for attention_lanes, which needs a processor whose subgroups have exactly 4 or 8 "
+             "lanes");
+    }
+    if (lanes == 4 || lanes == 8) {
+        Tiling t{lanes == 8 ? &kLanes8 : &kLanes4,
+                 lanes,
+                 4 * lanes,
+                 {4},
+                 "processor, subgroups of " + std::to_string(lanes)};
+        if (lanes == 8 && most_rows > kSmallModelRows) {
+            t.rows.push_back(16);
+        }
+        return t;
+    }
+    return {full ? &kSharedFull : &kShared, 128, 32, {32}, "tiles in shared memory"};
+}
+
+/// The mask as bits, in scratch.
+ValueId pack_mask(Lowering& l, const AttentionParams& params) {
+    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
+    std::int64_t words = 1;
+    const Shape& shape = l.info(mask).shape;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const std::int64_t size = l.max_of(shape[i]);
+        words *= i + 1 == shape.size() ? (size + 31) / 32 : size;
+    }
+    const ValueId bits = l.scratch(DType::i32, {words});
+    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, encode_mask);
+    return bits;
+}
+
+/// The table of sequences, in scratch.
+ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
+    const ValueId keys = l.input(static_cast<std::size_t>(params.keys));
+    const bool packed = params.queries >= 0;
+    const ValueId queries = packed ? l.input(static_cast<std::size_t>(params.queries)) : keys;
+    const Dim given = packed ? l.info(queries).shape[0] : l.info(keys).shape[0];
+    const ValueId table = l.scratch(DType::i32, {given, kAttentionSequenceWords});
+    const uint packed_keys = packed && params.options.cumulative_keys ? 1u : 0u;
+    Dispatch& d =
+        l.dispatch({{&kSequences, {1, packed ? 1u : 0u, packed_keys, rows, params.group}, "a table of sequences"}},
+                   {{queries, Access::read}, {keys, Access::read}, {table, Access::write}}, encode_sequences);
+    d.sizes_of = {l.input(0), l.input(1),
+                  params.pages < 0 ? l.input(1) : l.input(static_cast<std::size_t>(params.pages))};
+    return table;
+}
+
+void lower(Lowering& l) {
+    const auto& params = l.params<AttentionParams>();
+    const FusedAttentionOptions& o = params.options;
+    const ValueId q = l.input(0);
+    const ValueId k = l.input(1);
+    const ValueId v = l.input(2);
+    const ValueId y = l.output(0);
+    const auto value_dim = static_cast<uint>(l.info(v).shape[3].constant());
+    Tiling tiling = choose(l.device(), params.full, params.most_queries * params.group);
+    const bool full = tiling.shader != &kShared;
+    if (params.queries >= 0) {  // the table of packed sequences is made for one size of tile
+        tiling.rows = {tiling.rows.back()};
+    }
+    const uint blocks_wanted = static_cast<uint>(divide_up(value_dim, tiling.tile));
+    const uint blocks = blocks_wanted > 2 ? kAttentionMaxBlocks : blocks_wanted;
+    const bool fours = in_fours(l.info(q)) && in_fours(l.info(k)) && in_fours(l.info(v)) && in_fours(l.info(y));
+    const uint wanted_split = full && params.queries < 0 ? (l.device().cpu() ? 1024u : 256u) : 0;
+    const uint most_splits = std::min<uint>(
+        kMostSplits, wanted_split == 0
+                         ? 1
+                         : static_cast<uint>(divide_up(static_cast<std::uint64_t>(params.most_keys), wanted_split)));
+    const bool may_split = full && most_splits > 1;
+    const Causal causal = o.scores.mask.causal;
+
+    std::vector<Kernel> kernels;
+    std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
+    for (const uint rows : tiling.rows) {
+        std::vector<uint> constants{tiling.local_size,
+                                    rows,
+                                    blocks,
+                                    fours ? 1u : 0u,
+                                    causal == Causal::none       ? 0u
+                                    : causal == Causal::top_left ? 1u
+                                                                 : 2u,
+                                    o.scores.softcap == 0.0f ? 0u : 1u,
+                                    std::isinf(o.scores.mask.fill) ? 0u : 1u,
+                                    params.group,
+                                    o.dropout == 0.0f ? 0u : 1u};
+        if (full) {
+            const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
+            const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
+            const bool bias_fours =
+                params.bias >= 0 && in_fours(l.info(l.input(static_cast<std::size_t>(params.bias))));
+            for (const uint c : {params.mask_present, params.bias_present, params.slopes_present, params.sinks_present,
+                                 sequences, page, o.log_sum_exp ? 1u : 0u, bias_fours ? 1u : 0u, may_split ? 1u : 0u}) {
+                constants.push_back(c);
+            }
+        }
+        kernels.push_back({tiling.shader, std::move(constants),
+                           tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
+                               " keys" + (fours ? ", by fours" : "")});
+        words.push_back(rows);
+    }
+    if (!full) {
+        l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
+                   encode, std::move(words));
+        return;
+    }
+    const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
+    const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
+    const ValueId sequences = params.keys < 0 ? q : make_table(l, params, tiling.rows.back());
+    const ValueId lse = o.log_sum_exp ? l.output(1) : y;
+    ValueId partial = y;
+    if (may_split) {
+        const auto at_most = [&](const Dim& d) { return l.max_of(d); };
+        const Shape& s = l.info(q).shape;
+        partial = l.scratch(DType::f32,
+                            {at_most(s[0]) * at_most(s[1]) * std::min<std::int64_t>(params.most_queries, kSplitQueries),
+                             most_splits, value_dim + 2});
+    }
+    l.dispatch(std::move(kernels),
+               {{q, Access::read},
+                {k, Access::read},
+                {v, Access::read},
+                {y, Access::write},
+                {mask, Access::read},
+                {input(params.bias), Access::read},
+                {input(params.slopes), Access::read},
+                {input(params.sinks), Access::read},
+                {sequences, Access::read},
+                {input(params.pages), Access::read},
+                {lse, Access::write},
+                {partial, Access::write}},
+               encode, std::move(words));
+    if (may_split) {
+        Dispatch& d = l.dispatch({{&kMerge, {64, o.log_sum_exp ? 1u : 0u}, "splits of the keys put together"}},
+                                 {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge,
+                                 {wanted_split});
+        d.sizes_of = {k, input(params.pages)};
+    }
+}
+
+std::string declined(const Capabilities& device, const NodeInfo& node) {
+    const auto& params = *static_cast<const AttentionParams*>(node.params.get());
+    const std::size_t wanted = params.full ? kFullBindings : kBaseBindings;
+    if (device.storage_buffers < wanted) {
+        return "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
+               std::to_string(wanted);
+    }
+    if (device.asks_for("attention_composed")) {
+        return "VKFORMER_VARIANT asks for attention_composed";
+    }
+    const bool sequences = params.keys >= 0;
+    const bool few = params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing;
+    if (device.cpu() && few && !sequences && !device.asks_for("attention_shared") &&
+        !device.asks_for("attention_lanes")) {
+        return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor does not gain by fusing";
+    }
+    return {};
+}
+
+constexpr OpType kFusedAttention{kName, lower, declined};
+
+// --- at graph time -----------------------------------------------------------------------------------------------------------
+
+/// A tensor that broadcasts to (batch, heads, queries, keys), dense from its first element on, and which of these it has.
+struct Broadcast {
+    Value tensor;
+    uint present = 0;
+};
+
+bool whole(const Value& x) { return is_contiguous(x) && x.graph().values()[x.id()].offset == Dim(0); }
+
+Broadcast broadcast(Value x, const char* what, const Shape& scores, bool a_head_each, bool must_be_dense) {
+    if (a_head_each && x.rank() == 1) {
+        x = reshape(x, {x.size(0), 1, 1});
+    }
+    require(x.rank() <= 4, kName, std::string(what) + " " + x.str() + " has more than 4 dimensions");
+    Broadcast b{x, kAttentionPresent};
+    for (std::size_t i = 0; i < x.rank(); ++i) {
+        const Dim& size = x.shape()[x.rank() - 1 - i];
+        if (size == Dim(1)) {
+            continue;
+        }
+        require(size == scores[3 - i], kName,
+                std::string(what) + " " + x.str() + " does not broadcast to the scores " + x.graph().str(scores));
+        b.present |= 1u << i;
+    }
+    if (must_be_dense && !whole(x)) {
+        b.tensor = contiguous(x);
+    }
+    return b;
+}
+
+/// Rows of unit stride.
+Value rows_of(Value x) {
+    const ValueInfo& info = x.graph().values()[x.id()];
+    return info.strides.back() == Dim(1) ? x : contiguous(x);
+}
+
+void check_shapes(const Value& q, const Value& k, const Value& v, const FusedAttentionOptions& o) {
+    const auto fits = [&](bool good, const char* what) {
+        require(good, kName,
+                std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit");
+    };
+    for (const Value* x : {&q, &k, &v}) {
+        require_dtype(kName, *x, DType::f32);
+    }
+    fits(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
+    fits(k.size(0) == v.size(0) && (o.pages || q.size(0) == k.size(0)), "batches");
+    fits(q.size(3) == k.size(3) && q.size(3).is_constant() && v.size(3).is_constant(),
+         "head sizes (fixed, equal for query and key)");
+    fits(q.size(3).constant() < 65536 && v.size(3).constant() < 65536, "head sizes (below 65536)");
+    fits(k.size(1) == v.size(1) && k.size(2) == v.size(2), "keys and values");
+    fits(q.size(1).is_constant() && k.size(1).is_constant() && q.size(1).constant() % k.size(1).constant() == 0,
+         "head counts (queries' must be a multiple of keys')");
+}
+
+void check_sequences(const Value& q, const Value& k, const FusedAttentionOptions& o) {
+    const auto lengths = [&](const Value& x, const char* what) {
+        require_dtype(kName, x, DType::i32);
+        require(x.rank() == 1, kName, std::string(what) + " " + x.str() + " must have one dimension");
+    };
+    if (o.cumulative_queries) {
+        lengths(o.cumulative_queries, "cumulative_queries");
+        require(bool(o.cumulative_keys) != bool(o.key_lengths), kName,
+                "packed queries need either cumulative_keys or key_lengths");
+        require(q.size(0) == Dim(1), kName, "packed queries " + q.str() + " must be a batch of 1");
+        require(!o.scores.mask.keys && !o.scores.mask.bias, kName,
+                "packed sequences take no mask and no bias: which query and key would it be of?");
+    }
+    if (o.cumulative_keys) {
+        lengths(o.cumulative_keys, "cumulative_keys");
+        require(bool(o.cumulative_queries), kName, "cumulative_keys need cumulative_queries");
+        require(!o.pages && k.size(0) == Dim(1), kName, "packed keys " + k.str() + " must be a batch of 1, not pages");
+        require(
+            o.cumulative_keys.shape() == o.cumulative_queries.shape(), kName,
+            o.cumulative_queries.str() + " and " + o.cumulative_keys.str() + " differ in their number of sequences");
+    }
+    if (o.key_lengths) {
+        lengths(o.key_lengths, "key_lengths");
+        const Dim sequences = o.cumulative_queries ? o.cumulative_queries.size(0) - Dim(1) : q.size(0);
+        require(o.key_lengths.size(0) == sequences, kName,
+                o.key_lengths.str() + " must hold a length for each of " + q.graph().str(sequences) + " sequences");
+        require(!o.cumulative_queries || o.pages, kName, "packed queries with key_lengths need pages");
+    }
+    if (o.pages) {
+        require_dtype(kName, o.pages, DType::i32);
+        require(bool(o.key_lengths), kName, "pages need key_lengths");
+        require(o.pages.rank() == 2 && o.pages.size(0) == o.key_lengths.size(0), kName,
+                o.pages.str() + " must be (sequences, pages of a sequence)");
+        require(k.size(2).is_constant(), kName, k.str() + " must have pages of a fixed size");
+    }
+}
+
+}  // namespace
+
+FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOptions& o) {
+    check_shapes(q, k, v, o);
+    check_sequences(q, k, o);
+    require_finite(kName, "scale", o.scores.scale);
+    require(std::isfinite(o.scores.softcap) && o.scores.softcap >= 0, kName,
+            "softcap = " + std::to_string(o.scores.softcap) + " is not finite and >= 0");
+    const Mask& mask = o.scores.mask;
+    require(!std::isnan(mask.fill) && mask.fill < 0, kName,
+            "mask fill = " + std::to_string(mask.fill) + " is neither -inf nor a finite negative number");
+    require(mask.window >= 0 && (mask.window == 0 || mask.causal != Causal::none), kName,
+            "window = " + std::to_string(mask.window) + " needs a causal mask and must not be negative");
+    require(o.dropout >= 0.0f && o.dropout <= 1.0f, kName,
+            "dropout = " + std::to_string(o.dropout) + " is not in 0..1");
+
+    AttentionParams p{.options = o};
+    p.group = static_cast<uint>(q.size(1).constant() / k.size(1).constant());
+    std::vector<Value> inputs{rows_of(q), rows_of(k), rows_of(v)};
+    const auto add = [&](const Value& x) {
+        inputs.push_back(x);
+        return static_cast<int>(inputs.size() - 1);
+    };
+    const Shape scores{q.size(0), q.size(1), q.size(2), o.pages ? o.pages.size(1) * k.size(2) : k.size(2)};
+    const auto add_broadcast = [&](const Value& x, const char* what, bool a_head_each, bool dense, int& at,
+                                   uint& present) {
+        if (x) {
+            const Broadcast b = broadcast(x, what, scores, a_head_each, dense);
+            at = add(b.tensor);
+            present = b.present;
+        }
+    };
+    add_broadcast(mask.keys, "mask", false, false, p.mask, p.mask_present);
+    add_broadcast(mask.bias, "bias", false, true, p.bias, p.bias_present);
+    add_broadcast(mask.alibi_slopes, "alibi_slopes", true, true, p.slopes, p.slopes_present);
+    add_broadcast(o.scores.sinks, "sinks", true, true, p.sinks, p.sinks_present);
+    constexpr uint kQueryOrKey = kAttentionPresentQuery | kAttentionPresentKey;
+    require(((p.slopes_present | p.sinks_present) & kQueryOrKey) == 0, kName,
+            "alibi_slopes and sinks must be one number a head");
+    if (mask.keys) {
+        require_dtype(kName, mask.keys, DType::i32);
+    }
+    if (o.cumulative_queries) {
+        p.queries = add(o.cumulative_queries);
+    }
+    if (o.cumulative_keys || o.key_lengths) {
+        p.keys = add(o.cumulative_keys ? o.cumulative_keys : o.key_lengths);
+    }
+    if (o.pages) {
+        p.pages = add(whole(o.pages) ? o.pages : contiguous(o.pages));
+    }
+    p.most_queries = q.graph().max_of(scores[2]);
+    p.most_keys = q.graph().max_of(scores[3]);
+    p.full = inputs.size() > 3 || o.log_sum_exp;
+
+    std::vector<OutputSpec> outputs{{DType::f32, {q.size(0), q.size(1), q.size(2), v.size(3)}, {0, 2, 1, 3}, {}}};
+    if (o.log_sum_exp) {
+        outputs.push_back({DType::f32, {q.size(0), q.size(1), q.size(2)}, {}, {}});
+    }
+    const std::vector<Value> results = q.graph().add_node(kFusedAttention, inputs, params(std::move(p)), outputs);
+    return {results[0], o.log_sum_exp ? results[1] : Value()};
+}
+
+}  // namespace vkf

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention without the score matrix: O = softmax(scale Q K^T + ...) V, by running maxima and sums (Milakov and
+// Gimelshein 2018; Dao et al. 2022, FlashAttention). Two kernels take the same parameters: attention_lanes.comp (tiles in
+// registers, for processors) and attention_shared.comp (tiles in shared memory).
+//
+// Query heads that share a key/value head ride together: row r of a kv head is query r / kGroup of head r % kGroup within its group.
+// All operands have unit stride along the head's width; the other strides are in elements. Sizes are all > 0 but for the number of keys.
+#ifndef VKF_SHADERS_ATTENTION_H
+#define VKF_SHADERS_ATTENTION_H
+
+#include "common/types.h"
+
+VKF_CONSTANT(kAttentionBindingQuery, 0)
+VKF_CONSTANT(kAttentionBindingKey, 1)
+VKF_CONSTANT(kAttentionBindingValue, 2)
+VKF_CONSTANT(kAttentionBindingOut, 3)
+// Only in the `full` variants; any buffer where a feature is not used.
+VKF_CONSTANT(kAttentionBindingMask, 4)       // bits: (batch, head, query, word) each present or 1, see kAttentionSpecMask
+VKF_CONSTANT(kAttentionBindingBias, 5)       // floats: (batch, head, query, key) each present or 1
+VKF_CONSTANT(kAttentionBindingSlopes, 6)     // floats: (batch, head) each present or 1
+VKF_CONSTANT(kAttentionBindingSinks, 7)      // the same
+VKF_CONSTANT(kAttentionBindingSequences, 8)  // kAttentionSequenceWords words each, see attention_sequences.h
+VKF_CONSTANT(kAttentionBindingPages, 9)      // (batch, table width): pages of each sequence
+VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, query)
+VKF_CONSTANT(kAttentionBindingPartial, 11)   // (batch, kv head, row, split, value width + 2) of what a split gives
+
+// Specialization constants. Id 0 is the local size in x.
+VKF_CONSTANT(kAttentionSpecRows, 1)        // rows a group takes; at most 16
+VKF_CONSTANT(kAttentionSpecBlocks, 2)      // columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
+VKF_CONSTANT(kAttentionSpecFours, 3)       // 1: Q, K and V can be read by vec4: widths, strides and offsets multiples of four
+VKF_CONSTANT(kAttentionSpecCausal, 4)      // 0: none; 1: top-left; 2: bottom-right
+VKF_CONSTANT(kAttentionSpecSoftcap, 5)     // 1: p.softcap applies
+VKF_CONSTANT(kAttentionSpecFiniteFill, 6)  // 1: a masked score is p.fill, which is finite, and nothing may be skipped
+VKF_CONSTANT(kAttentionSpecGroup, 7)       // query heads a kv head
+VKF_CONSTANT(kAttentionSpecDropout, 8)
+// What the others are for exists only in the `full` variants. Masks and biases: 0: none; else 16 and a bit for each dimension
+// that is present: 8 batch, 4 head, 2 query, 1 key.
+VKF_CONSTANT(kAttentionSpecMask, 9)
+VKF_CONSTANT(kAttentionSpecBias, 10)
+VKF_CONSTANT(kAttentionSpecSlopes, 11)     // 0: none; else 16 and bits 8 and 4 as above
+VKF_CONSTANT(kAttentionSpecSinks, 12)      // the same
+VKF_CONSTANT(kAttentionSpecSequences, 13)  // 1: each batch has its own number of keys; 2: and of queries, packed behind each other
+VKF_CONSTANT(kAttentionSpecPageSize, 14)   // 0: keys lie behind each other; else they lie in pages of so many
+VKF_CONSTANT(kAttentionSpecLse, 15)        // 1: write the log-sum-exp
+VKF_CONSTANT(kAttentionSpecBiasFours, 16)  // 1: the bias can be read by vec4
+VKF_CONSTANT(kAttentionSpecSplit, 17)      // 1: p.split_keys may be set
+
+// A sequence's words in the table: its first query, number of queries, first key, number of keys, and where sequences are packed
+// the first of the row tiles that are its own.
+VKF_CONSTANT(kAttentionSequenceWords, 5)
+
+VKF_CONSTANT(kAttentionMaxRows, 16)
+VKF_CONSTANT(kAttentionMaxBlocks, 4)
+VKF_CONSTANT(kAttentionPresent, 16)
+VKF_CONSTANT(kAttentionPresentBatch, 8)
+VKF_CONSTANT(kAttentionPresentHead, 4)
+VKF_CONSTANT(kAttentionPresentQuery, 2)
+VKF_CONSTANT(kAttentionPresentKey, 1)
+
+// clang-format off
+VKF_PUSH_BEGIN(AttentionPush)
+    uint widths;       // of a head of Q and K, and, 16 bits up, of V
+    uint queries;      // of a batch, or packed of all together
+    uint keys;         // the same
+    uint kv_heads;
+    uint q_batch;      // packed: number of sequences
+    uint q_head;
+    uint q_row;
+    uint q_offset;
+    uint k_batch;      // with pages: of a page
+    uint k_head;
+    uint k_row;
+    uint k_offset;
+    uint v_batch;
+    uint v_head;
+    uint v_row;
+    uint v_offset;
+    uint o_batch;
+    uint o_head;
+    uint o_row;
+    uint o_offset;
+    float scale;
+    float softcap;
+    float fill;
+    uint window;       // causal: a query sees itself and the window - 1 keys before it; 0: all before it
+    uint split_keys;   // keys one split takes, a multiple of the tile; 0: not split
+    uint pages;        // in the pool
+    uint table_width;  // pages a batch has room for
+    uint threshold;    // dropout: a weight goes when its random bits are below
+    uint seed;
+    float keep_scale;  // 1 / (1 - p)
+VKF_PUSH_END(AttentionPush)
+// clang-format on
+
+#endif

@@ -1,0 +1,387 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+// Fused attention in registers, for processors whose subgroups have exactly LANES lanes: a group is one subgroup, takes
+// kRows rows, and walks over tiles of 4 * LANES keys.
+//
+//! source
+//! variant attention_lanes4 -DLANES=4 -DFULL
+//! variant attention_lanes8 -DLANES=8 -DFULL
+//
+// Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed round by shuffles; in the
+// second it holds four columns of V, and the weights, which lie in the lanes that computed them, are handed round. On a software
+// device a buffer load costs some thirty arithmetic operations and a shuffle one.
+//
+// The maximum of a row is the same in every lane; each lane sums the weights it computed, and the sums meet at the end. A row
+// whose scores hold a NaN or +inf ends with a sum of NaN.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#include "common/attention.glsl"
+
+const uint kTile = 4u * LANES;
+
+// Rows come in fours, and kRows is 4, 8 or 16; blocks are 1, 2 or 4.
+#define EACH_ROW(DO) \
+    DO(0) DO(1) DO(2) DO(3) \
+    if (kRows > 4u) { \
+        DO(4) DO(5) DO(6) DO(7) \
+    } \
+    if (kRows > 8u) { \
+        DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
+    }
+#define EACH_BLOCK(DO) \
+    DO(0) \
+    if (kBlocks > 1u) { \
+        DO(1) \
+    } \
+    if (kBlocks > 2u) { \
+        DO(2) DO(3) \
+    }
+#if LANES == 4
+#define EACH_LOAD(DO) \
+    DO(0) \
+    if (kRows > 4u) { \
+        DO(1) \
+    } \
+    if (kRows > 8u) { \
+        DO(2) DO(3) \
+    }
+#else
+#define EACH_LOAD(DO) \
+    DO(0) \
+    if (kRows > 8u) { \
+        DO(1) \
+    }
+#endif
+#define LANE gl_SubgroupInvocationID
+#define SUM(row, block) sums[(row) * kAttentionMaxBlocks + (block)]
+
+float lanes_max(float x) {
+    x = max(x, subgroupShuffle(x, LANE ^ 1u));
+    x = max(x, subgroupShuffle(x, LANE ^ 2u));
+#if LANES == 8
+    x = max(x, subgroupShuffle(x, LANE ^ 4u));
+#endif
+    return x;
+}
+
+float lanes_sum(float x) {
+    x += subgroupShuffle(x, LANE ^ 1u);
+    x += subgroupShuffle(x, LANE ^ 2u);
+#if LANES == 8
+    x += subgroupShuffle(x, LANE ^ 4u);
+#endif
+    return x;
+}
+
+uint lanes_or(uint x) {
+    x |= subgroupShuffle(x, LANE ^ 1u);
+    x |= subgroupShuffle(x, LANE ^ 2u);
+#if LANES == 8
+    x |= subgroupShuffle(x, LANE ^ 4u);
+#endif
+    return x;
+}
+
+// Per row: maximum, this lane's part of the sum, and of O the lane's columns.
+float maxima[kAttentionMaxRows];
+float totals[kAttentionMaxRows];
+vec4 sums[kAttentionMaxRows * kAttentionMaxBlocks];
+// Per row, of one tile: products, then scores, then weights of the lane's four keys.
+vec4 tile[kAttentionMaxRows];
+
+// All of this is without branches: some compilers keep every live register in mind at every branch, and there are many registers.
+//
+// The running softmax of a row takes in the tile's scores: they become weights, and what was summed up so far is scaled to the
+// new maximum. Returns the scale.
+float take_in(inout vec4 s, inout float largest, inout float total) {
+    float before = largest;
+    uvec4 magnitudes = floatBitsToUint(s) & kMagnitudeBits;
+    uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
+    largest = lanes_max(max(before, max(max(s.x, s.y), max(s.z, s.w))));
+    bool none = floatBitsToUint(before) == kNegativeInfinityBits;
+    float below = exp_of_number(before - largest);
+    float rescale = none ? 0.0 : below;
+    bvec4 masked = is_masked(s);
+    vec4 x = s - largest;
+    vec4 e = vec4(exp_of_number(x.x), exp_of_number(x.y), exp_of_number(x.z), exp_of_number(x.w));
+    vec4 kept = mix(e, vec4(0.0), masked);
+    total = total * rescale + ((kept.x + kept.y) + (kept.z + kept.w));
+    uint worst = max(magnitude, floatBitsToUint(largest) == kInfinityBits ? kNanBits : 0u);
+    total = worst > kInfinityBits ? uintBitsToFloat(kNanBits) : total;
+    s = mix(e, vec4(uintBitsToFloat(kSignBit)), masked);
+    return rescale;
+}
+
+// V held something that is not finite, so the group's rows must be taken again with care.
+bool wild = false;
+
+bvec4 not_finite(vec4 x) {
+    return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
+}
+
+// V at this lane's columns of a block, what is not finite taken out: 0 * inf must not enter where a key is masked.
+vec4 tame_value(uint offset, uint at) {
+    vec4 found = load_value(offset, at);
+    bvec4 untamed = not_finite(found);
+    wild = wild || any(untamed);
+    return mix(found, vec4(0.0), untamed);
+}
+
+// The same, where the key is not absent as it is.
+vec4 value_unless(bool absent, uint offset, uint at) {
+    vec4 found = load_value(offset, at);
+    return absent ? mix(found, vec4(0.0), not_finite(found)) : found;
+}
+
+// Four components, from k on, of four keys, as the rows of the result.
+mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint k) {
+    return transpose(mat4(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k)));
+}
+
+// The same of a single row, each product of an absent key left out. The sums are taken in the order of the tiles, so that what is masked
+// leaves no trace in the last bit either.
+void redo(uint row, uint column0) {
+    uint query_row = query_offset(row);
+    float largest = negative_infinity();
+    float total = 0.0;
+    if (kSinks != 0u && work.split == 0u) {
+        largest = sinks[broadcast_row(kSinks, row, 1u)];
+        total = LANE == 0u ? 1.0 : 0.0;
+    }
+    vec4 o0 = vec4(0.0);
+    vec4 o1 = vec4(0.0);
+    vec4 o2 = vec4(0.0);
+    vec4 o3 = vec4(0.0);
+    [[dont_unroll]] for (uint first = work.begin; first < work.end; first += kTile) {
+        uint lane_first = first + LANE * 4u;
+        uvec3 at0 = key_offsets(lane_first);
+        uvec3 at1 = key_offsets(lane_first + 1u);
+        uvec3 at2 = key_offsets(lane_first + 2u);
+        uvec3 at3 = key_offsets(lane_first + 3u);
+        vec4 s = vec4(0.0);
+        [[dont_unroll]] for (uint k = 0u; k < head_dim(); k += 4u) {
+            s += load_keys(at0.x, at1.x, at2.x, at3.x, k) * load_query(query_row, k);
+        }
+        uint bits = kMask != 0u ? mask_word(row, first) >> (LANE * 4u) : 0u;
+        s = finish_scores(row, lane_first, s + poison(at0.z, at1.z, at2.z, at3.z), bits);
+        float rescale = take_in(s, largest, total);
+        s = drop(row, lane_first, s);
+        o0 *= rescale;
+        o1 *= rescale;
+        o2 *= rescale;
+        o3 *= rescale;
+        [[dont_unroll]] for (uint i = 0u; i < kBlocks * LANES; ++i) {
+            uint lane = i / kBlocks;
+            uint block = i % kBlocks;
+            vec4 weights = subgroupShuffle(s, lane);
+            bvec4 absent = equal(floatBitsToUint(weights), uvec4(kSignBit));
+            uint column = column0 + block * kTile;
+            mat4 values = mat4(value_unless(absent.x, subgroupShuffle(at0.y, lane), column),
+                               value_unless(absent.y, subgroupShuffle(at1.y, lane), column),
+                               value_unless(absent.z, subgroupShuffle(at2.y, lane), column),
+                               value_unless(absent.w, subgroupShuffle(at3.y, lane), column));
+            vec4 o = block < 2u ? (block == 0u ? o0 : o1) : (block == 2u ? o2 : o3);
+            o += values * weights;
+            o0 = block == 0u ? o : o0;
+            o1 = block == 1u ? o : o1;
+            o2 = block == 2u ? o : o2;
+            o3 = block == 3u ? o : o3;
+        }
+    }
+    total = lanes_sum(total);
+    float factor = final_factor(total);
+    uint to = row_offset(row);
+    [[dont_unroll]] for (uint b = 0u; b < kBlocks; ++b) {
+        vec4 o = b < 2u ? (b == 0u ? o0 : o1) : (b == 2u ? o2 : o3);
+        store(to, column0 + b * kTile, o * factor);
+    }
+}
+
+// What a row's maximum and sum are wanted for besides.
+void write_statistics(uint row, uint to, float largest, float total) {
+    if (work.slice != 0u || LANE != 0u) {
+        return;
+    }
+    if (kSplit != 0u && p.split_keys != 0u) {
+        partial[to + value_dim()] = largest;
+        partial[to + value_dim() + 1u] = total;
+    } else if (kLse != 0u) {
+        lse[lse_index(row)] = log_sum_exp(largest, total);
+    }
+}
+
+void main() {
+    if (!find_work(kTile)) {
+        return;
+    }
+    uint column0 = work.slice * kBlocks * kTile + LANE * 4u;
+
+    uint query_rows[kAttentionMaxRows / LANES];
+#define DO(i) \
+    { \
+        query_rows[i] = query_offset(min(work.first_row + i * LANES + LANE, work.last_row)); \
+    }
+    EACH_LOAD(DO)
+#undef DO
+
+    float start = negative_infinity();
+#define DO(i) \
+    { \
+        maxima[i] = start; \
+        totals[i] = 0.0; \
+    }
+    EACH_ROW(DO)
+#undef DO
+    if (kSinks != 0u && work.split == 0u) {
+#define DO(i) \
+    { \
+        maxima[i] = sinks[broadcast_row(kSinks, min(work.first_row + i, work.last_row), 1u)]; \
+        totals[i] = LANE == 0u ? 1.0 : 0.0; \
+    }
+        EACH_ROW(DO)
+#undef DO
+    }
+#define DO(i) \
+    { \
+        SUM(i, 0) = vec4(0.0); \
+        SUM(i, 1) = vec4(0.0); \
+        SUM(i, 2) = vec4(0.0); \
+        SUM(i, 3) = vec4(0.0); \
+    }
+    EACH_ROW(DO)
+#undef DO
+
+    [[dont_unroll]] for (uint first = work.begin; first < work.end; first += kTile) {
+        uint lane_first = first + LANE * 4u;
+        uint words[kAttentionMaxRows / LANES];
+        if (kMask != 0u) {
+            uint seen = 0u;
+#define DO(i) \
+    { \
+        words[i] = mask_word(min(work.first_row + i * LANES + LANE, work.last_row), first); \
+        seen |= words[i]; \
+    }
+            EACH_LOAD(DO)
+#undef DO
+            // A tile that no row may see costs nothing more. (Where masked scores are finite they all count.)
+            if (LANES == 4) {
+                seen &= 0xffffu;
+            }
+            if (kFiniteFill == 0u && lanes_or(seen) == 0u) {
+                continue;
+            }
+        }
+        uvec3 at0 = key_offsets(lane_first);
+        uvec3 at1 = key_offsets(lane_first + 1u);
+        uvec3 at2 = key_offsets(lane_first + 2u);
+        uvec3 at3 = key_offsets(lane_first + 3u);
+#define DO(i) \
+    { \
+        tile[i] = vec4(0.0); \
+    }
+        EACH_ROW(DO)
+#undef DO
+        [[dont_unroll]] for (uint k = 0u; k < head_dim(); k += 4u) {
+            mat4 keys = load_keys(at0.x, at1.x, at2.x, at3.x, k);
+            vec4 rows[kAttentionMaxRows / LANES];
+#define DO(i) \
+    { \
+        rows[i] = load_query(query_rows[i], k); \
+    }
+            EACH_LOAD(DO)
+#undef DO
+#define DO(i) \
+    { \
+        tile[i] += keys * subgroupShuffle(rows[i / LANES], i % LANES); \
+    }
+            EACH_ROW(DO)
+#undef DO
+        }
+
+        vec4 lost = poison(at0.z, at1.z, at2.z, at3.z);
+#define MASK_BITS(i) (kMask != 0u ? subgroupShuffle(words[i / LANES], i % LANES) >> (LANE * 4u) : 0u)
+#define DO(i) \
+    { \
+        uint row = min(work.first_row + i, work.last_row); \
+        vec4 s = finish_scores(row, lane_first, tile[i] + lost, MASK_BITS(i)); \
+        float rescale = take_in(s, maxima[i], totals[i]); \
+        tile[i] = drop(row, lane_first, s); \
+        SUM(i, 0) *= rescale; \
+        if (kBlocks > 1u) { \
+            SUM(i, 1) *= rescale; \
+        } \
+        if (kBlocks > 2u) { \
+            SUM(i, 2) *= rescale; \
+            SUM(i, 3) *= rescale; \
+        } \
+    }
+        EACH_ROW(DO)
+#undef DO
+
+        [[dont_unroll]] for (uint lane = 0u; lane < LANES; ++lane) {
+            uint v0 = subgroupShuffle(at0.y, lane);
+            uint v1 = subgroupShuffle(at1.y, lane);
+            uint v2 = subgroupShuffle(at2.y, lane);
+            uint v3 = subgroupShuffle(at3.y, lane);
+            mat4 values[kAttentionMaxBlocks];
+#define DO(b) \
+    { \
+        uint column = column0 + b * kTile; \
+        values[b] = mat4(tame_value(v0, column), tame_value(v1, column), tame_value(v2, column), \
+                         tame_value(v3, column)); \
+    }
+            EACH_BLOCK(DO)
+#undef DO
+#define DO(i) \
+    { \
+        vec4 weights = subgroupShuffle(tile[i], lane); \
+        SUM(i, 0) += values[0] * weights; \
+        if (kBlocks > 1u) { \
+            SUM(i, 1) += values[1] * weights; \
+        } \
+        if (kBlocks > 2u) { \
+            SUM(i, 2) += values[2] * weights; \
+            SUM(i, 3) += values[3] * weights; \
+        } \
+    }
+            EACH_ROW(DO)
+#undef DO
+        }
+    }
+
+#define DO(i) \
+    { \
+        totals[i] = lanes_sum(totals[i]); \
+    }
+    EACH_ROW(DO)
+#undef DO
+
+#define DO(i) \
+    { \
+        uint row = min(work.first_row + i, work.last_row); \
+        float total = totals[i]; \
+        float factor = final_factor(total); \
+        uint to = row_offset(row); \
+        if (work.first_row + i <= work.last_row) { \
+            store(to, column0, SUM(i, 0) * factor); \
+            if (kBlocks > 1u) { \
+                store(to, column0 + kTile, SUM(i, 1) * factor); \
+            } \
+            if (kBlocks > 2u) { \
+                store(to, column0 + 2u * kTile, SUM(i, 2) * factor); \
+                store(to, column0 + 3u * kTile, SUM(i, 3) * factor); \
+            } \
+            write_statistics(row, to, maxima[i], total); \
+        } \
+    }
+    EACH_ROW(DO)
+#undef DO
+    if (lanes_or(wild ? 1u : 0u) != 0u) {
+        [[dont_unroll]] for (uint row = work.first_row; row <= work.last_row; ++row) {
+            redo(row, column0);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attention kernels share: constants, buffers, where rows and keys lie, and what becomes of a score between the
+// product and the softmax. FULL adds masks, biases, slopes, sinks, sequences, pages, splits and the log-sum-exp, which need
+// more buffers than Vulkan guarantees.
+#ifndef VKF_SHADERS_COMMON_ATTENTION_GLSL
+#define VKF_SHADERS_COMMON_ATTENTION_GLSL
+
+#include "attention.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = kAttentionSpecRows) const uint kRows = 8;
+layout(constant_id = kAttentionSpecBlocks) const uint kBlocks = 1;
+layout(constant_id = kAttentionSpecFours) const uint kFours = 0;
+layout(constant_id = kAttentionSpecCausal) const uint kCausal = 0;
+layout(constant_id = kAttentionSpecSoftcap) const uint kSoftcap = 0;
+layout(constant_id = kAttentionSpecFiniteFill) const uint kFiniteFill = 0;
+layout(constant_id = kAttentionSpecGroup) const uint kGroup = 1;
+layout(constant_id = kAttentionSpecDropout) const uint kDropout = 0;
+#ifdef FULL
+layout(constant_id = kAttentionSpecMask) const uint kMask = 0;
+layout(constant_id = kAttentionSpecBias) const uint kBias = 0;
+layout(constant_id = kAttentionSpecSlopes) const uint kSlopes = 0;
+layout(constant_id = kAttentionSpecSinks) const uint kSinks = 0;
+layout(constant_id = kAttentionSpecSequences) const uint kSequences = 0;
+layout(constant_id = kAttentionSpecPageSize) const uint kPageSize = 0;
+layout(constant_id = kAttentionSpecLse) const uint kLse = 0;
+layout(constant_id = kAttentionSpecBiasFours) const uint kBiasFours = 0;
+layout(constant_id = kAttentionSpecSplit) const uint kSplit = 0;
+#endif
+
+layout(set = 0, binding = kAttentionBindingQuery) readonly buffer Query { float query[]; };
+layout(set = 0, binding = kAttentionBindingQuery) readonly buffer QueryFours { vec4 query_fours[]; };
+layout(set = 0, binding = kAttentionBindingKey) readonly buffer Key { float key[]; };
+layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyFours { vec4 key_fours[]; };
+layout(set = 0, binding = kAttentionBindingValue) readonly buffer Value { float value[]; };
+layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValueFours { vec4 value_fours[]; };
+layout(set = 0, binding = kAttentionBindingOut) writeonly buffer Out { float result[]; };
+layout(set = 0, binding = kAttentionBindingOut) writeonly buffer OutFours { vec4 result_fours[]; };
+#ifdef FULL
+layout(set = 0, binding = kAttentionBindingMask) readonly buffer Mask { uint mask_bits[]; };
+layout(set = 0, binding = kAttentionBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kAttentionBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
+layout(set = 0, binding = kAttentionBindingSlopes) readonly buffer Slopes { float slopes[]; };
+layout(set = 0, binding = kAttentionBindingSinks) readonly buffer Sinks { float sinks[]; };
+layout(set = 0, binding = kAttentionBindingSequences) readonly buffer Sequences { uint sequences[]; };
+layout(set = 0, binding = kAttentionBindingPages) readonly buffer Pages { uint pages[]; };
+layout(set = 0, binding = kAttentionBindingLse) writeonly buffer Lse { float lse[]; };
+layout(set = 0, binding = kAttentionBindingPartial) writeonly buffer Partial { float partial[]; };
+#endif
+
+layout(push_constant) uniform Push { AttentionPush p; };
+
+#include "common/dispatch.glsl"
+#include "common/numeric.glsl"
+#include "common/random.glsl"
+
+#ifdef SCORE_MOD
+#include "score_mod.glsl"
+#endif
+
+const uint kNegativeInfinityBits = kInfinityBits | kSignBit;
+
+uint head_dim() {
+    return p.widths & 0xffffu;
+}
+
+uint value_dim() {
+    return p.widths >> 16;
+}
+
+// What this group works on: rows of one kv head against a range of keys.
+struct Work {
+    uint batch;
+    uint head;          // kv head
+    uint slice;         // which kBlocks blocks of O's columns
+    uint split;
+    uint splits;
+    uint first_row;
+    uint last_row;      // inclusive
+    uint queries;
+    uint keys;          // of the sequence
+    uint first_query;   // of the sequence, where sequences are packed
+    uint first_key;
+    uint begin;         // keys that some row may see, `begin` a multiple of the tile
+    uint end;
+    int shift;          // query i stands at key i + shift
+} work;
+
+// False where the group has nothing to do. Every invocation of a group finds the same.
+bool find_work(uint tile_keys) {
+    uint rest = group_index();
+    if (rest >= p.group_count) {
+        return false;
+    }
+    uint slice_columns = kBlocks * tile_keys;
+    uint tiles = (p.queries * kGroup + kRows - 1u) / kRows;
+#ifdef FULL
+    tiles += kSequences == 2u ? p.q_batch : 0u;
+#endif
+    uint tile = take_dimension(rest, tiles);
+    work.slice = take_dimension(rest, (value_dim() + slice_columns - 1u) / slice_columns);
+    work.splits = p.split_keys != 0u ? (p.keys + p.split_keys - 1u) / p.split_keys : 1u;
+    work.split = take_dimension(rest, work.splits);
+    work.head = take_dimension(rest, p.kv_heads);
+    work.batch = rest;
+#ifdef FULL
+    if (kSequences == 2u) {  // the last sequence whose tiles begin at this one or before
+        uint beyond = p.q_batch;
+        while (work.batch + 1u < beyond) {
+            uint middle = (work.batch + beyond) / 2u;
+            bool before = sequences[middle * kAttentionSequenceWords + 4u] <= tile;
+            work.batch = before ? middle : work.batch;
+            beyond = before ? beyond : middle;
+        }
+        tile -= sequences[work.batch * kAttentionSequenceWords + 4u];
+    }
+#endif
+    work.queries = p.queries;
+    work.keys = p.keys;
+    work.first_query = 0u;
+    work.first_key = 0u;
+#ifdef FULL
+    if (kSequences != 0u) {
+        uint at = work.batch * kAttentionSequenceWords;
+        work.first_query = sequences[at];
+        work.queries = sequences[at + 1u];
+        work.first_key = sequences[at + 2u];
+        work.keys = sequences[at + 3u];
+    }
+#endif
+    uint rows = work.queries * kGroup;
+    work.first_row = tile * kRows;
+    if (work.first_row >= rows) {
+        return false;
+    }
+    work.last_row = min(work.first_row + kRows, rows) - 1u;
+    work.shift = kCausal == 2u ? int(work.keys) - int(work.queries) : 0;
+    work.begin = 0u;
+    work.end = work.keys;
+    if (kCausal != 0u && kFiniteFill == 0u) {
+        int last = int(work.last_row / kGroup) + work.shift;
+        work.end = uint(clamp(last + 1, 0, int(work.keys)));
+        if (p.window != 0u) {
+            work.begin = uint(max(int(work.first_row / kGroup) + work.shift + 1 - int(p.window), 0));
+        }
+    }
+    if (p.split_keys != 0u) {
+        work.begin = max(work.begin, work.split * p.split_keys);
+        work.end = min(work.end, (work.split + 1u) * p.split_keys);
+    }
+    work.begin = work.begin / tile_keys * tile_keys;
+    return true;
+}
+
+// Of a row: its query's number in the sequence, and its head.
+uint query_of(uint row) {
+    return row / kGroup;
+}
+
+uint head_of(uint row) {
+    return work.head * kGroup + row % kGroup;
+}
+
+uint heads() {
+    return p.kv_heads * kGroup;
+}
+
+uint query_offset(uint row) {
+    uint batch = work.batch * p.q_batch;
+#ifdef FULL
+    batch = kSequences == 2u ? 0u : batch;
+#endif
+    return p.q_offset + batch + head_of(row) * p.q_head +
+           (work.first_query + query_of(row)) * p.q_row;
+}
+
+uint out_offset(uint row) {
+    return p.o_offset + work.batch * p.o_batch + head_of(row) * p.o_head +
+           (work.first_query + query_of(row)) * p.o_row;
+}
+
+// Where key `index` of the sequence lies: x in K, y in V; z is 0 when its page is outside the pool, and the place is then any.
+uvec3 key_offsets(uint index) {
+    index = min(index, work.keys - 1u);
+#ifdef FULL
+    if (kPageSize != 0u) {
+        uint page = pages[work.batch * p.table_width + index / kPageSize];
+        uint good = page < p.pages ? 1u : 0u;
+        page *= good;
+        index %= kPageSize;
+        return uvec3(p.k_offset + page * p.k_batch + work.head * p.k_head + index * p.k_row,
+                     p.v_offset + page * p.v_batch + work.head * p.v_head + index * p.v_row, good);
+    }
+#endif
+    index += work.first_key;
+    return uvec3(p.k_offset + work.batch * p.k_batch + work.head * p.k_head + index * p.k_row,
+                 p.v_offset + work.batch * p.v_batch + work.head * p.v_head + index * p.v_row, 1u);
+}
+
+// Four neighbours along the width from `offset + at` on; 0 past `width`.
+#define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
+    vec4 name(uint offset, uint at) { \
+        if (kFours != 0u) { \
+            return buffer_fours[(offset + at) >> 2]; \
+        } \
+        uvec4 columns = at + uvec4(0, 1, 2, 3); \
+        uvec4 from = offset + min(columns, uvec4(width - 1u)); \
+        vec4 found = vec4(buffer_name[from.x], buffer_name[from.y], buffer_name[from.z], buffer_name[from.w]); \
+        return mix(vec4(0.0), found, lessThan(columns, uvec4(width))); \
+    }
+DEFINE_LOAD(load_query, query, query_fours, head_dim())
+DEFINE_LOAD(load_key, key, key_fours, head_dim())
+#undef DEFINE_LOAD
+
+// The same of V, past the width the last ones again: what they give is not stored.
+vec4 load_value(uint offset, uint at) {
+    if (kFours != 0u) {
+        return value_fours[(offset + min(at, value_dim() - 4u)) >> 2];
+    }
+    uvec4 from = offset + min(at + uvec4(0, 1, 2, 3), uvec4(value_dim() - 1u));
+    return vec4(value[from.x], value[from.y], value[from.z], value[from.w]);
+}
+
+bvec4 is_masked(vec4 scores) {  // by their bits: a comparison with -inf may be folded away
+    return equal(floatBitsToUint(scores), uvec4(kNegativeInfinityBits));
+}
+
+#ifdef FULL
+// Index of (batch, head, query) into a tensor of which only the dimensions in `present` are not 1, `row` long.
+uint broadcast_row(uint present, uint row, uint length) {
+    uint at = 0u;
+    if ((present & kAttentionPresentBatch) != 0u) {
+        at = work.batch;
+    }
+    if ((present & kAttentionPresentHead) != 0u) {
+        at = at * heads() + head_of(row);
+    }
+    if ((present & kAttentionPresentQuery) != 0u) {
+        at = at * p.queries + query_of(row);
+    }
+    return at * length;
+}
+
+// The word that holds the mask bits of keys at .. (at a multiple of 32 or less, within a word) of this row, `at`'s bit lowest.
+uint mask_word(uint row, uint at) {
+    uint words = (kMask & kAttentionPresentKey) != 0u ? (p.keys + 31u) / 32u : 1u;
+    uint word = (kMask & kAttentionPresentKey) != 0u ? at / 32u : 0u;
+    uint bits = mask_bits[broadcast_row(kMask, row, words) + word];
+    return (kMask & kAttentionPresentKey) != 0u ? bits >> (at % 32u) : uint(-int(bits & 1u));
+}
+
+uint lse_index(uint row) {
+    uint head = kSequences == 2u ? head_of(row) : work.batch * heads() + head_of(row);
+    return head * p.queries + work.first_query + query_of(row);
+}
+
+uint partial_offset(uint row) {
+    uint at = (work.batch * p.kv_heads + work.head) * p.queries * kGroup + row;
+    return (at * work.splits + work.split) * (value_dim() + 2u);
+}
+
+// From the maximum of a row and the sum of the exponentials of what its scores are below it.
+float log_sum_exp(float largest, float total) {
+    if (is_nan(total)) {
+        return is_nan(largest) || floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest;
+    }
+    return floatBitsToUint(largest) == kNegativeInfinityBits ? largest : largest + log(total);
+}
+#endif
+
+// What becomes of the raw products of a row with the keys `first` .. `first` + 3, whose mask bits are the lowest four of `bits`.
+vec4 finish_scores(uint row, uint first, vec4 products, uint bits) {
+    vec4 s = products * p.scale;
+    if (kSoftcap != 0u) {
+        s /= p.softcap;
+        s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
+    }
+    uvec4 keys = first + uvec4(0, 1, 2, 3);
+    int position = int(query_of(row)) + work.shift;
+#ifdef FULL
+    if (kBias != 0u) {
+        bool wide = (kBias & kAttentionPresentKey) != 0u;
+        uint at = broadcast_row(kBias, row, wide ? p.keys : 1u);
+        if (!wide) {
+            s += bias[at];
+        } else if (kBiasFours != 0u) {
+            s += bias_fours[(at + min(first, p.keys - 4u)) >> 2];
+        } else {
+            uvec4 from = at + min(keys, uvec4(p.keys - 1u));
+            s += vec4(bias[from.x], bias[from.y], bias[from.z], bias[from.w]);
+        }
+    }
+    if (kSlopes != 0u) {
+        s -= slopes[broadcast_row(kSlopes, row, 1u)] * vec4(abs(position - ivec4(keys)));
+    }
+#endif
+#ifdef SCORE_MOD
+    s = vec4(score_mod(s.x, work.batch, head_of(row), query_of(row), keys.x),
+             score_mod(s.y, work.batch, head_of(row), query_of(row), keys.y),
+             score_mod(s.z, work.batch, head_of(row), query_of(row), keys.z),
+             score_mod(s.w, work.batch, head_of(row), query_of(row), keys.w));
+#endif
+    bvec4 keep = bvec4(true);
+#ifdef FULL
+    if (kMask != 0u) {
+        keep = notEqual(bits & uvec4(1, 2, 4, 8), uvec4(0));
+    }
+#endif
+    if (kCausal != 0u) {
+        int lowest = p.window != 0u ? position + 1 - int(p.window) : -0x7fffffff;
+        bvec4 seen = lessThanEqual(ivec4(keys), ivec4(position));
+        bvec4 near = greaterThanEqual(ivec4(keys), ivec4(lowest));
+        keep = bvec4(keep.x && seen.x && near.x, keep.y && seen.y && near.y, keep.z && seen.z && near.z,
+                     keep.w && seen.w && near.w);
+    }
+    s = mix(vec4(kFiniteFill != 0u ? p.fill : negative_infinity()), s, keep);
+    return mix(vec4(negative_infinity()), s, lessThan(keys, uvec4(work.keys)));
+}
+
+// 0 where dropout takes a weight, else the weight. Its place in (batch, head, query, key) decides.
+vec4 drop(uint row, uint first, vec4 weights) {
+    if (kDropout == 0u) {
+        return weights;
+    }
+    uint batch = work.batch;
+#ifdef FULL
+    batch = kSequences == 2u ? 0u : batch;
+#endif
+    uint place = ((batch * heads() + head_of(row)) * p.queries + work.first_query + query_of(row)) * p.keys +
+                 work.first_key + first;
+    uvec4 bits = random_bits(place + uvec4(0, 1, 2, 3), p.seed);
+    vec4 kept = mix(vec4(0.0), weights, greaterThanEqual(bits, uvec4(p.threshold)));
+    return mix(kept, weights, equal(floatBitsToUint(weights), uvec4(kSignBit)));
+}
+
+// Four neighbouring columns of a row of O, or of a split's part of one, that lies at `to`.
+void store(uint to, uint column, vec4 o) {
+    uint left = column < value_dim() ? value_dim() - column : 0u;
+    to += column;
+#ifdef FULL
+    if (kSplit != 0u && p.split_keys != 0u) {
+        [[dont_unroll]] for (uint i = 0u; i < min(left, 4u); ++i) {
+            partial[to + i] = i < 2u ? (i == 0u ? o.x : o.y) : (i == 2u ? o.z : o.w);
+        }
+        return;
+    }
+#endif
+    if (kFours != 0u) {
+        if (left != 0u) {
+            result_fours[to >> 2] = o;
+        }
+        return;
+    }
+    [[dont_unroll]] for (uint i = 0u; i < min(left, 4u); ++i) {
+        result[to + i] = i < 2u ? (i == 0u ? o.x : o.y) : (i == 2u ? o.z : o.w);
+    }
+}
+
+// What a row's sums are multiplied by in the end.
+float final_factor(float total) {
+    float keep_scale = kDropout != 0u ? p.keep_scale : 1.0;
+    float factor = keep_scale / total;
+    factor = floatBitsToUint(total) == 0u ? 0.0 : factor;
+#ifdef FULL
+    if (kSplit != 0u) {
+        factor = p.split_keys != 0u ? 1.0 : factor;
+    }
+#endif
+    return factor;
+}
+
+// Where a row of O, or of a split's part of it, lies.
+uint row_offset(uint row) {
+    uint to = out_offset(row);
+#ifdef FULL
+    if (kSplit != 0u) {
+        uint part = partial_offset(row);
+        to = p.split_keys != 0u ? part : to;
+    }
+#endif
+    return to;
+}
+
+// NaN for each of four keys whose page is outside the pool, see key_offsets(); else 0.
+vec4 poison(uint x, uint y, uint z, uint w) {
+#ifdef FULL
+    if (kPageSize != 0u) {
+        return mix(vec4(quiet_nan()), vec4(0.0), notEqual(uvec4(x, y, z, w), uvec4(0)));
+    }
+#endif
+    return vec4(0.0);
+}
+
+#endif
