@@ -179,6 +179,9 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
 
 Status Program::record(VkCommandBuffer commands, std::span<const BufferRange> bindings,
                        std::span<const SizeSetting> settings, std::uint32_t slot) noexcept {
+    if (!core_) {
+        return failure(-1, "%s", "a program was used that had been moved from");
+    }
     ProgramCore& core = *core_;
     if (!core.allocated) {
         return failure(-1, "%s: allocate() must come before record()", core.options.name.c_str());

@@ -267,6 +267,9 @@ TEST_SUITE("program") {
              }) {
             CHECK(contains(message_of([&] { use(gone); }), "a program was used that had been moved from"));
         }
+        const Status status = gone.record({}, {}, {});
+        CHECK(status.result == -1);
+        CHECK(contains(status.message.data(), "moved from"));
         CHECK(SmallModel::check(program, 4) == "");
         gone = std::move(program);
         CHECK(SmallModel::check(gone, 4) == "");
