@@ -90,7 +90,7 @@ int run(const Options& options) {
             std::printf("%s\n", table_line(row).c_str());
             rows.push_back(std::move(row));
         } catch (const std::exception& e) {
-            std::printf("%-26s FAILED: %s\n", bench.name.c_str(), e.what());
+            std::printf("%-36s FAILED: %s\n", bench.name.c_str(), e.what());
             ++failures;
         }
         std::fflush(stdout);

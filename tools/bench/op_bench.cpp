@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <stdexcept>
 
 #include "benches.h"
@@ -16,8 +17,28 @@ double milliseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+vkf::Value build_attention(vkf::Graph& g, const OpCase& op) {
+    const vkf::Value q = g.input("x", {1, kHeads, op.rows, op.columns});
+    const vkf::Value k = g.input("weight", {1, kKvHeads, op.inner, op.columns});
+    const vkf::Value v = g.input("bias", {1, kKvHeads, op.inner, op.columns});
+    vkf::AttentionOptions options;
+    options.mask.causal = op.causal ? vkf::Causal::bottom_right : vkf::Causal::none;
+    options.mask.window = op.window;
+    const vkf::AttentionResult attention = vkf::scaled_dot_product_attention(q, k, v, options);
+    if (op.kind == OpKind::attention) {
+        return merge_heads(attention.y);
+    }
+    const vkf::Value weights =
+        reshape(attention.weights, {1, kKvHeads, kHeads / kKvHeads, op.rows, op.inner});  // y, then unused, is dropped
+    const vkf::Value y = matmul(weights, reshape(v, {1, kKvHeads, 1, op.inner, op.columns}),
+                                {.masked_weights = true, .heads_last = true});
+    return merge_heads(reshape(y, {1, kHeads, op.rows, op.columns}));
+}
+
 vkf::Value build(vkf::Graph& g, const OpCase& op) {
     switch (op.kind) {
+        case OpKind::attention:
+        case OpKind::composed_attention: return build_attention(g, op);
         case OpKind::matmul:
             return matmul(g.input("x", {op.rows, op.inner}), g.input("weight", {op.inner, op.columns}));
         case OpKind::linear:
@@ -51,7 +72,7 @@ vkf::Program compile(const vkf::Device& device, const OpCase& op, const OpData& 
     if (!data.weight.empty()) {
         program.upload("weight", data.weight);
     }
-    if (op.kind == OpKind::layer_norm) {
+    if (op.kind == OpKind::layer_norm || op.is_attention()) {
         program.upload("bias", data.bias);
     }
     return program;
@@ -116,7 +137,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
         expected += timed(*peer);
     }
     const double wanted = settings.seconds * 1e3 / std::max(expected, 1e-3);
-    const auto count = static_cast<std::size_t>(std::clamp(wanted, 5.0, 200.0));
+    const auto count = static_cast<std::size_t>(std::clamp(wanted, 3.0, 200.0));
     std::vector<double> peer_samples;
     const std::vector<double> samples = sample(op.name, count, [&] {
         if (peer) {
@@ -129,6 +150,12 @@ Row measure_op(const OpCase& op, Settings& settings) {
     Row row;
     row.name = op.name;
     row.variant = kernels(program);
+    if (op.is_attention()) {
+        char scratch[48];
+        std::snprintf(scratch, sizeof(scratch), ", %.2f MiB scratch",
+                      static_cast<double>(program.memory().scratch) / (1024 * 1024));
+        row.variant += scratch;
+    }
     row.ms = median(samples);
     if (op.flops() > 0) {
         row.gflops = op.flops() / *row.ms * 1e-6;
@@ -137,7 +164,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     if (op.kind == OpKind::copy) {
         // a ceiling is the best that was seen
         settings.copy_gbps = op.bytes() / *std::min_element(samples.begin(), samples.end()) * 1e-6;
-    } else if (op.flops() == 0 && settings.copy_gbps > 0) {
+    } else if (op.bound_by_copy() && settings.copy_gbps > 0) {
         row.ceiling_share = *row.gbps / settings.copy_gbps;
     }
     if (peer) {

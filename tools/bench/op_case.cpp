@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 
 namespace {
@@ -18,6 +20,16 @@ std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {
 }
 
 bool is_product(OpKind kind) { return kind == OpKind::matmul || kind == OpKind::linear; }
+
+/// Of attention: the first key that a query sees, and the one behind the last.
+struct Span {
+    std::int64_t first, end;
+};
+
+Span seen_by(const OpCase& op, std::int64_t query) {
+    const std::int64_t end = op.causal ? query + 1 + op.inner - op.rows : op.inner;
+    return {op.window > 0 ? std::max<std::int64_t>(0, end - op.window) : 0, end};
+}
 
 using Row = std::vector<double>;
 
@@ -65,6 +77,31 @@ Row norm_row(const OpCase& op, const OpData& data, Row x) {
     return x;
 }
 
+/// Row `row` of (tokens, heads, dimensions).
+Row attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
+    const std::int64_t query = row / kHeads;
+    const std::int64_t head = row % kHeads;
+    const float* q = data.x.data() + (head * op.rows + query) * op.columns;
+    const std::int64_t first_key = head / (kHeads / kKvHeads) * op.inner;
+    const Span seen = seen_by(op, query);
+    Row weights;
+    for (std::int64_t key = seen.first; key < seen.end; ++key) {
+        const float* k = data.weight.data() + (first_key + key) * op.columns;
+        weights.push_back(
+            std::inner_product(q, q + op.columns, k, 0.0, std::plus<>(), [](double a, double b) { return a * b; }) /
+            std::sqrt(static_cast<double>(op.columns)));
+    }
+    weights = softmax_row(std::move(weights));
+    Row out(static_cast<std::size_t>(op.columns));
+    for (std::int64_t key = seen.first; key < seen.end; ++key) {
+        const float* v = data.bias.data() + (first_key + key) * op.columns;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            out[i] += weights[static_cast<std::size_t>(key - seen.first)] * static_cast<double>(v[i]);
+        }
+    }
+    return out;
+}
+
 Row rope_row(Row x, std::int64_t position) {
     for (std::size_t i = 0; i + 1 < x.size(); i += 2) {
         const double angle = static_cast<double>(position) *
@@ -81,6 +118,9 @@ Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
     if (is_product(op.kind)) {
         return product_row(op, data, row);
     }
+    if (op.is_attention()) {
+        return attention_row(op, data, row);
+    }
     const auto from = data.x.begin() + row * op.columns;
     Row x(from, from + op.columns);
     switch (op.kind) {
@@ -94,11 +134,31 @@ Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
 
 }  // namespace
 
-std::int64_t OpCase::outputs() const { return rows * columns * (kind == OpKind::rope ? inner : 1); }
+bool OpCase::is_attention() const { return kind == OpKind::attention || kind == OpKind::composed_attention; }
 
-double OpCase::flops() const { return is_product(kind) ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0; }
+std::int64_t OpCase::outputs() const {
+    return rows * columns * (kind == OpKind::rope ? inner : is_attention() ? kHeads : 1);
+}
+
+double OpCase::flops() const {
+    if (is_attention()) {
+        std::int64_t pairs = 0;
+        for (std::int64_t query = 0; query < rows; ++query) {
+            const Span seen = seen_by(*this, query);
+            pairs += seen.end - seen.first;
+        }
+        return 4.0 * static_cast<double>(kHeads * pairs * columns);
+    }
+    return is_product(kind) ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0;
+}
+
+/// A single query does little with each key and value it reads.
+bool OpCase::bound_by_copy() const { return is_attention() ? rows == 1 : !is_product(kind); }
 
 double OpCase::bytes() const {
+    if (is_attention()) {
+        return 4.0 * static_cast<double>(2 * outputs() + 2 * kKvHeads * inner * columns);
+    }
     const std::int64_t elements = is_product(kind) ? rows * inner + inner * columns + rows * columns : 2 * outputs();
     return 4.0 * static_cast<double>(elements);
 }
@@ -115,6 +175,17 @@ std::vector<OpCase> op_cases() {
         {"layer_norm_4096x1024", OpKind::layer_norm, 4096, 1, 1024},
         {"rms_norm_4096x1024", OpKind::rms_norm, 4096, 1, 1024},
         {"rope_32x512x128", OpKind::rope, 32, 512, 128},
+        {"attention_prefill_d64_512", OpKind::attention, 512, 512, 64},
+        {"attention_prefill_d64_512_causal", OpKind::attention, 512, 512, 64, true},
+        {"attention_prefill_d64_1024", OpKind::attention, 1024, 1024, 64},
+        {"attention_prefill_d64_1024_causal", OpKind::attention, 1024, 1024, 64, true},
+        {"attention_composed_d64_1024", OpKind::composed_attention, 1024, 1024, 64},
+        {"attention_prefill_d128_512", OpKind::attention, 512, 512, 128},
+        {"attention_prefill_d128_512_causal", OpKind::attention, 512, 512, 128, true},
+        {"attention_prefill_d64_4096", OpKind::attention, 4096, 4096, 64},
+        {"attention_prefill_d64_4096_window256", OpKind::attention, 4096, 4096, 64, true, 256},
+        {"attention_decode_d64_1024", OpKind::attention, 1, 1024, 64},
+        {"attention_decode_d64_4096", OpKind::attention, 1, 4096, 64},
     };
 }
 
@@ -126,6 +197,13 @@ OpData make_data(const OpCase& op) {
         return data;
     }
     data.x = random_floats(op.outputs(), 3);
+    if (op.is_attention()) {
+        for (float& v : data.x) {
+            v *= 8.0f;  // some keys matter more than others
+        }
+        data.weight = random_floats(kKvHeads * op.inner * op.columns, 4);
+        data.bias = random_floats(kKvHeads * op.inner * op.columns, 5);
+    }
     if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm) {
         data.weight = random_floats(op.columns, 4);
         data.bias = random_floats(op.columns, 5);
@@ -139,7 +217,7 @@ double worst_error(const OpCase& op, const OpData& data, std::span<const float> 
     }
     const std::int64_t rows = op.outputs() / op.columns;
     // an odd step: rows of every place within a tile
-    const std::int64_t step = is_product(op.kind) ? std::max<std::int64_t>(1, rows / 64) | 1 : 1;
+    const std::int64_t step = is_product(op.kind) || op.is_attention() ? std::max<std::int64_t>(1, rows / 64) | 1 : 1;
     double worst = 0;
     for (std::int64_t row = 0; row < rows; row = row == rows - 1 ? rows : std::min(row + step, rows - 1)) {
         const Row want = reference_row(op, data, row);

@@ -8,26 +8,32 @@
 #include <vector>
 
 enum class OpKind : std::uint8_t {
-    copy,        ///< rows x columns: what the device can move
-    matmul,      ///< (rows, inner) x (inner, columns)
-    linear,      ///< (rows, inner) x (columns, inner) transposed: a layer's weight as it is stored
-    softmax,     ///< rows x columns, as the row ops below
-    layer_norm,  ///< with weight and bias
-    rms_norm,    ///< with weight
-    rope,        ///< `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
+    copy,                ///< rows x columns: what the device can move
+    matmul,              ///< (rows, inner) x (inner, columns)
+    linear,              ///< (rows, inner) x (columns, inner) transposed: a layer's weight as it is stored
+    softmax,             ///< rows x columns, as the row ops below
+    layer_norm,          ///< with weight and bias
+    rms_norm,            ///< with weight
+    rope,                ///< `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
+    attention,           ///< `rows` queries, `inner` keys, heads of `columns` dimensions
+    composed_attention,  ///< the same, with the matrix of weights in memory
 };
 
 struct OpCase {
     std::string name;
     OpKind kind;
     std::int64_t rows, inner, columns;
+    bool causal = false;      ///< of attention: the last query sees all keys
+    std::int64_t window = 0;  ///< with causal; 0: all
 
-    double flops() const;  ///< of products; 0 where moving the bytes is the work
+    bool is_attention() const;
+    double flops() const;  ///< of products, what a mask hides left out; 0 where moving the bytes is the work
+    bool bound_by_copy() const;
     double bytes() const;  ///< each operand once
     std::int64_t outputs() const;
 };
 
-/// Operands, the same for every run and every library.
+/// Operands, the same for every run and every library. Of attention: query, key, value, each (heads, tokens, dimensions).
 struct OpData {
     std::vector<float> x, weight, bias;
 };
@@ -35,9 +41,12 @@ struct OpData {
 std::vector<OpCase> op_cases();
 OpData make_data(const OpCase& op);
 
+/// Of attention: query heads, and key and value heads that they share.
+constexpr std::int64_t kHeads = 8;
+constexpr std::int64_t kKvHeads = 2;
 constexpr float kNormEps = 1e-5f;
 constexpr double kRopeTheta = 10000.0;
 
-/// The largest |result - reference| / (tolerance (1 + |reference|)), the reference in double precision; products are checked on
-/// some 64 of their rows. Infinite for a wrong count and for NaN.
+/// The largest |result - reference| / (tolerance (1 + |reference|)), the reference in double precision; products and attention are
+/// checked on some 64 of their rows. Infinite for a wrong count and for NaN.
 double worst_error(const OpCase& op, const OpData& data, std::span<const float> result, double tolerance);

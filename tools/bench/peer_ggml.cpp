@@ -5,7 +5,9 @@
 #include <ggml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
@@ -37,6 +39,23 @@ std::vector<float> transposed(const std::vector<float>& x, std::int64_t rows, st
     return out;
 }
 
+void set_half(ggml_tensor* tensor, const std::vector<float>& data) {
+    std::vector<ggml_fp16_t> half(data.size());
+    ggml_fp32_to_fp16_row(data.data(), half.data(), static_cast<std::int64_t>(data.size()));
+    ggml_backend_tensor_set(tensor, half.data(), 0, ggml_nbytes(tensor));
+}
+
+/// What is added to scores, (rows, keys): rows beyond the queries, which fill ggml's last tile, are hidden.
+std::vector<float> attention_mask(const OpCase& op, std::int64_t rows) {
+    std::vector<float> mask(static_cast<std::size_t>(rows * op.inner), -std::numeric_limits<float>::infinity());
+    for (std::int64_t query = 0; query < op.rows; ++query) {
+        const std::int64_t end = query + 1 + op.inner - op.rows;
+        const std::int64_t first = op.window > 0 ? std::max<std::int64_t>(0, end - op.window) : 0;
+        std::fill_n(mask.begin() + query * op.inner + first, end - first, 0.0f);
+    }
+    return mask;
+}
+
 class GgmlOp : public PeerOp {
 public:
     GgmlOp(ggml_backend_t backend, const OpCase& op, const OpData& data) : backend_(backend), op_(op) {
@@ -48,6 +67,7 @@ public:
         ggml_tensor* weight = nullptr;
         ggml_tensor* bias = nullptr;
         ggml_tensor* positions = nullptr;
+        ggml_tensor* mask = nullptr;
         switch (op.kind) {
             case OpKind::copy:
                 x = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows);
@@ -79,6 +99,16 @@ public:
                 positions = ggml_new_tensor_1d(c, GGML_TYPE_I32, op.inner);
                 result_ = ggml_rope(c, x, positions, static_cast<int>(op.columns), 0);
                 break;
+            case OpKind::attention:  // its kernels take keys and values in half precision; it computes in single
+                x = ggml_new_tensor_3d(c, GGML_TYPE_F32, op.columns, op.rows, kHeads);
+                weight = ggml_new_tensor_3d(c, GGML_TYPE_F16, op.columns, op.inner, kKvHeads);
+                bias = ggml_new_tensor_3d(c, GGML_TYPE_F16, op.columns, op.inner, kKvHeads);
+                mask = op.causal ? ggml_new_tensor_2d(c, GGML_TYPE_F16, op.inner, (op.rows + 63) / 64 * 64) : nullptr;
+                result_ = ggml_flash_attn_ext(c, x, weight, bias, mask,
+                                              1.0f / std::sqrt(static_cast<float>(op.columns)), 0.0f, 0.0f);
+                ggml_flash_attn_ext_set_prec(result_, GGML_PREC_F32);
+                break;
+            case OpKind::composed_attention: throw std::logic_error("ggml was asked for " + op.name);
         }
         graph_ = ggml_new_graph(c);
         ggml_build_forward_expand(graph_, result_);
@@ -87,10 +117,16 @@ public:
             throw std::runtime_error("ggml could not allocate the tensors of " + op.name);
         }
         set(x, op.kind == OpKind::rope ? heads_last(data.x) : data.x);
-        if (weight) {
+        if (op.is_attention()) {
+            set_half(weight, data.weight);
+            set_half(bias, data.bias);
+        } else if (weight) {
             set(weight, op.kind == OpKind::matmul ? transposed(data.weight, op.inner, op.columns) : data.weight);
         }
-        if (bias) {
+        if (mask) {
+            set_half(mask, attention_mask(op, mask->ne[1]));
+        }
+        if (bias && !op.is_attention()) {
             set(bias, data.bias);
         }
         if (positions) {
@@ -156,6 +192,9 @@ public:
     std::string name() const override { return std::string("ggml ") + ggml_version(); }
 
     PeerOp* prepare(const OpCase& op, const OpData& data) override {
+        if (op.kind == OpKind::composed_attention) {
+            return nullptr;
+        }
         ops_.push_back(std::make_unique<GgmlOp>(backend_.get(), op, data));
         return ops_.back().get();
     }

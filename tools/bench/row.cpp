@@ -24,7 +24,7 @@ std::string line(const std::string& name, const std::string& ms, const std::stri
                  const std::string& share, const std::string& peer_ms, const std::string& ratio,
                  const std::string& variant) {
     char text[512];
-    std::snprintf(text, sizeof(text), "%-26s %10s %9s %8s %8s %10s %7s  %s", name.c_str(), ms.c_str(), gflops.c_str(),
+    std::snprintf(text, sizeof(text), "%-36s %10s %9s %8s %8s %10s %7s  %s", name.c_str(), ms.c_str(), gflops.c_str(),
                   gbps.c_str(), share.c_str(), peer_ms.c_str(), ratio.c_str(), variant.c_str());
     return text;
 }
