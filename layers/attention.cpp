@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "layers/composed_attention.h"
+
 namespace vkf {
 
 namespace {
@@ -40,31 +42,6 @@ float checked_scale(const Value& q, const Value& k, const Value& v, const Attent
 /// (B, Hk, S, d) -> (B, H, S, d) by copying.
 Value repeat_heads(Value x, std::int64_t n) { return transpose(repeat_kv(transpose(x, 1, 2), n), 1, 2); }
 
-/// With the matrix of scores: the definition, and where a device cannot do without.
-AttentionResult composed_attention(Value q, Value k, Value v, const SoftmaxOptions& softmax_options,
-                                   const AttentionOptions& o) {
-    const Shape scores_shape{q.size(0), q.size(1), q.size(2), k.size(2)};
-    const std::int64_t heads = q.size(1).constant();
-    const std::int64_t group = heads / k.size(1).constant();
-    if (group > 1) {  // heads as (Hk, group): the group is a batch dimension over which k and v repeat
-        const auto grouped = [&](Value x, Dim hk, Dim g) {
-            return reshape(x, {x.size(0), hk, g, x.size(2), x.size(3)});
-        };
-        q = grouped(q, k.size(1), group);
-        k = grouped(k, k.size(1), 1);
-        v = grouped(v, v.size(1), 1);
-    }
-    const Value scores = reshape(matmul(q, k, {.transpose_b = true}), scores_shape);
-    const Value lse = o.log_sum_exp ? log_sum_exp(scores, softmax_options) : Value();
-    const Value weights = softmax(scores, softmax_options);
-    Value shared = o.dropout != 0.0f ? dropout(weights, o.dropout, o.dropout_seed) : weights;
-    if (group > 1) {
-        shared = reshape(shared, {q.size(0), q.size(1), q.size(2), q.size(3), k.size(3)});
-    }
-    const Value y = matmul(shared, v, {.masked_weights = std::isinf(o.mask.fill), .heads_last = true});
-    return {group > 1 ? reshape(y, {y.size(0), heads, y.size(3), y.size(4)}) : y, weights, lse};
-}
-
 /// ALiBi slopes and sinks that differ from query to query or key to key are beyond the fused kernels.
 bool fits_fused(const SoftmaxOptions& o) {
     const auto a_number_a_head = [](const Value& x) {
@@ -97,7 +74,8 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
                                                  {.scores = softmax_options,
                                                   .dropout = o.dropout,
                                                   .dropout_seed = o.dropout_seed,
-                                                  .log_sum_exp = o.log_sum_exp});
+                                                  .log_sum_exp = o.log_sum_exp,
+                                                  .score_mod = o.score_mod});
     Graph& g = q.graph();
     return {g.prefer(fused.y, composed.y), composed.weights,
             o.log_sum_exp ? g.prefer(fused.log_sum_exp, composed.log_sum_exp) : Value()};

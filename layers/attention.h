@@ -7,6 +7,7 @@
 #include <string>
 
 #include "../ops/ops.h"
+#include "../ops/score_mod.h"
 
 namespace vkf {
 
@@ -26,6 +27,7 @@ struct AttentionOptions {
     float dropout = 0.0f;  ///< probability with which a weight is dropped, see dropout()
     std::uint32_t dropout_seed = 0;
     bool log_sum_exp = false;  ///< AttentionResult::log_sum_exp too
+    ScoreMod score_mod = {};   ///< changes the biased scores before they are masked
     /// Copy each kv head for every query head that shares it, instead of sharing it by index. The same numbers.
     bool repeat_kv = false;
 };

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/attention.h"
 
+#include "attention_lanes.glsl.h"
 #include "attention_lanes4.spv.h"
 #include "attention_lanes8.spv.h"
 #include "attention_mask.spv.h"
 #include "attention_merge.spv.h"
-#include "attention_sequences.spv.h"
+#include "attention_shared.glsl.h"
 #include "attention_shared.spv.h"
 #include "attention_shared_full.spv.h"
+#include "ops/sequence_table.h"
 #include "ops/support.h"
 #include "shaders/attention_mask.h"
 #include "shaders/attention_merge.h"
-#include "shaders/attention_sequences.h"
 
 namespace vkf {
 
@@ -26,7 +27,6 @@ const Shader kShared{"attention_shared", spirv::kAttentionSharedSpirv};
 const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpirv};
 const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
 const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
-const Shader kSequences{"attention_sequences", spirv::kAttentionSequencesSpirv};
 constexpr const char* kName = "fused_attention";
 
 constexpr std::size_t kFullBindings = 12;
@@ -175,31 +175,13 @@ void encode_mask(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(mask.elements()) * 4, static_cast<double>(mask.elements()) * 4);
 }
 
-void encode_sequences(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<AttentionParams>();
-    const View& queries = operands[kSequencesBindingQueries];
-    const View& keys = operands[kSequencesBindingKeys];
-    const View& q = operands[3];
-    const View& k = operands[4];
-    const View& pages = operands[5];
-    AttentionSequencesPush push{};
-    push.count = params.queries >= 0 ? queries.dim(0) - 1 : keys.dim(0);
-    push.queries = q.dim(1);
-    push.keys = keys_of(params, k, pages);
-    push.queries_offset = queries.offset;
-    push.queries_stride = queries.step(0);
-    push.keys_offset = keys.offset;
-    push.keys_stride = keys.step(0);
-    command.push(push);
-    command.groups(1);
-    command.cost(push.count * 20.0, push.count * 28.0);
-}
-
 // --- at lowering -----------------------------------------------------------------------------------------------------------
 
 /// How a device walks over rows and keys.
 struct Tiling {
     const Shader* shader;
+    std::string_view source;           // of the shader, for score mods
+    std::vector<std::string> defines;  // the same
     uint local_size;
     uint tile;               // keys
     std::vector<uint> rows;  // one kernel each, fewest first
@@ -217,6 +199,8 @@ Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
     }
     if (lanes == 4 || lanes == 8) {
         Tiling t{lanes == 8 ? &kLanes8 : &kLanes4,
+                 glsl::kAttentionLanesGlsl,
+                 {"LANES=" + std::to_string(lanes), "FULL"},
                  lanes,
                  4 * lanes,
                  {4},
@@ -226,7 +210,12 @@ Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
         }
         return t;
     }
-    return {full ? &kSharedFull : &kShared, 128, 32, {32}, "tiles in shared memory"};
+    std::vector<std::string> defines;
+    if (full) {
+        defines.push_back("FULL");
+    }
+    return {full ? &kSharedFull : &kShared, glsl::kAttentionSharedGlsl, defines, 128, 32, {32},
+            "tiles in shared memory"};
 }
 
 /// The mask as bits, in scratch.
@@ -245,18 +234,18 @@ ValueId pack_mask(Lowering& l, const AttentionParams& params) {
 
 /// The table of sequences, in scratch.
 ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
-    const ValueId keys = l.input(static_cast<std::size_t>(params.keys));
-    const bool packed = params.queries >= 0;
-    const ValueId queries = packed ? l.input(static_cast<std::size_t>(params.queries)) : keys;
-    const Dim given = packed ? l.info(queries).shape[0] : l.info(keys).shape[0];
-    const ValueId table = l.scratch(DType::i32, {given, kAttentionSequenceWords});
-    const uint packed_keys = packed && params.options.cumulative_keys ? 1u : 0u;
-    Dispatch& d =
-        l.dispatch({{&kSequences, {1, packed ? 1u : 0u, packed_keys, rows, params.group}, "a table of sequences"}},
-                   {{queries, Access::read}, {keys, Access::read}, {table, Access::write}}, encode_sequences);
-    d.sizes_of = {l.input(0), l.input(1),
-                  params.pages < 0 ? l.input(1) : l.input(static_cast<std::size_t>(params.pages))};
-    return table;
+    SequenceTable t;
+    t.keys = l.input(static_cast<std::size_t>(params.keys));
+    t.packed_queries = params.queries >= 0;
+    t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(params.queries)) : t.keys;
+    t.packed_keys = bool(params.options.cumulative_keys);
+    t.query = l.input(0);
+    t.key = l.input(1);
+    t.paged = params.pages >= 0;
+    t.pages = t.paged ? l.input(static_cast<std::size_t>(params.pages)) : t.key;
+    t.rows = rows;
+    t.group = params.group;
+    return make_sequence_table(l, t);
 }
 
 void lower(Lowering& l) {
@@ -283,6 +272,10 @@ void lower(Lowering& l) {
     const bool may_split = full && most_splits > 1;
     const Causal causal = o.scores.mask.causal;
 
+    std::shared_ptr<const Shader> modded;
+    if (o.score_mod) {
+        modded = o.score_mod.shader(std::string(tiling.shader->name) + "_mod", tiling.source, tiling.defines);
+    }
     std::vector<Kernel> kernels;
     std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
     for (const uint rows : tiling.rows) {
@@ -307,9 +300,10 @@ void lower(Lowering& l) {
                 constants.push_back(c);
             }
         }
-        kernels.push_back({tiling.shader, std::move(constants),
+        kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
                            tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
-                               " keys" + (fours ? ", by fours" : "")});
+                               " keys" + (fours ? ", by fours" : ""),
+                           modded});
         words.push_back(rows);
     }
     if (!full) {
@@ -428,6 +422,9 @@ void check_shapes(const Value& q, const Value& k, const Value& v, const FusedAtt
 }
 
 void check_sequences(const Value& q, const Value& k, const FusedAttentionOptions& o) {
+    require(
+        std::isinf(o.scores.mask.fill) || !(o.cumulative_queries || o.key_lengths), kName,
+        "sequences of different lengths go with a mask fill of -inf only: what lies beyond a sequence has no score");
     const auto lengths = [&](const Value& x, const char* what) {
         require_dtype(kName, x, DType::i32);
         require(x.rank() == 1, kName, std::string(what) + " " + x.str() + " must have one dimension");

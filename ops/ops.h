@@ -10,6 +10,7 @@
 
 #include "../runtime/graph.h"
 #include "../runtime/views.h"
+#include "score_mod.h"
 
 namespace vkf {
 
@@ -88,6 +89,8 @@ struct SoftmaxOptions {
 /// Attention weights over the last dimension: scale, softcap, bias, mask, softmax. scores (..., L, S) -> the same shape.
 /// A masked weight (fill -inf) is -0.0. Rows are stable for any finite logits; -inf logits count as masked.
 VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
+/// What softmax() makes of scores before it masks them: scale, softcap and biases. Mask and sinks are not looked at.
+VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
 /// log(sum(exp)) of what softmax() would take the exponentials of, natural: (..., L, S) -> (..., L); -inf where no key is left.
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
 /// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever sharper scores.
@@ -100,6 +103,7 @@ struct FusedAttentionOptions {
     float dropout = 0.0f;        ///< of the weights, see dropout()
     std::uint32_t dropout_seed = 0;
     bool log_sum_exp = false;
+    ScoreMod score_mod = {};  ///< between bias and mask
     /// (N+1) i32, growing from 0: sequences lie behind each other along L of a batch of 1, sequence i's queries from the i-th number on.
     Value cumulative_queries = {};
     /// The same of keys, along S.
@@ -121,6 +125,18 @@ struct FusedAttention {
 /// query of a tile may see are not looked at (with fill -inf). Devices with few storage buffers cannot run it, see
 /// Graph::prefer(); scaled_dot_product_attention() runs everywhere.
 VKF_API FusedAttention fused_attention(Value query, Value key, Value value, const FusedAttentionOptions& options = {});
+
+/// The boolean mask of sequences with lengths of their own, for attention by matmul() and softmax(): query (B, H, L, d) and key
+/// (B, Hk, S, d) give the sizes, and `keys` (B) i32 the length of each, or with `cumulative_queries` (N+1) the cumulative numbers of
+/// keys (N+1) of sequences packed in a batch of 1. Causal and window count within each sequence. (B, L, S) i32.
+VKF_API Value sequence_mask(Value query, Value key, Value cumulative_queries, Value keys, Causal causal = Causal::none,
+                            std::int64_t window = 0);
+/// Rows out of a pool of pages, in order: pool (P, page size, H, d), table (B, W) i32 of pages -> (B, W * page size, H, d). What is of a
+/// page outside the pool is NaN.
+VKF_API Value gather_pages(Value pool, Value table);
+/// Writes x (B, L, H, d) into the pool, a state, as the last L of each sequence's `lengths` (B) i32 rows. What is of a page outside
+/// the pool, or beyond the table, is not written. Returns the pool.
+VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 
 /// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes. torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);

@@ -164,6 +164,15 @@ Value softmax(Value scores, const SoftmaxOptions& options) {
     return add_softmax(kSoftmax, scores, options, kSoftmaxWeights);
 }
 
+Value biased_scores(Value scores, const SoftmaxOptions& options) {
+    SoftmaxOptions o = options;
+    o.sinks = {};
+    o.mask.keys = {};
+    o.mask.causal = Causal::none;
+    o.mask.window = 0;
+    return add_softmax(kBiasedScores, scores, o, kSoftmaxScores);
+}
+
 Value log_sum_exp(Value scores, const SoftmaxOptions& options) {
     return add_softmax(kLogSumExp, scores, options, kSoftmaxLogSumExp);
 }

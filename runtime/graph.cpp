@@ -295,6 +295,21 @@ void Graph::constrain(Dim value, Dim limit, std::string what) {
     constraints_.push_back({std::move(value), std::move(limit), std::move(what)});
 }
 
+void Graph::check_content(const Value& value, std::string what, Dim limit,
+                          std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit)) {
+    const StorageId id = values_[value.id()].storage;
+    const StorageInfo& s = storages_[id];
+    if (s.kind == StorageKind::input) {
+        content_checks_.push_back({id, std::move(what), std::move(limit), fault});
+    } else if (s.kind == StorageKind::constant) {
+        std::vector<std::int32_t> numbers(s.data->size() / sizeof(std::int32_t));
+        std::memcpy(numbers.data(), s.data->data(), numbers.size() * sizeof(std::int32_t));
+        if (const std::string wrong = fault(numbers, max_of(limit)); !wrong.empty()) {
+            throw Error(wrong, what + " " + value.str());
+        }
+    }
+}
+
 Value Graph::prefer(Value preferred, Value otherwise) {
     const ValueInfo& a = values_[preferred.id()];
     const ValueInfo& b = values_[otherwise.id()];

@@ -93,6 +93,15 @@ struct Constraint {
     std::string what;
 };
 
+/// What the numbers of an input must be like, checked wherever they come from the host.
+struct ContentCheck {
+    StorageId storage = 0;
+    std::string what;  ///< the argument it is given for
+    Dim limit;
+    /// Empty, or what is wrong with the numbers.
+    std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit) = nullptr;
+};
+
 /// Two values that are the same tensor computed in two ways. What a device can run of them is settled when a program is
 /// compiled for it; the other way's nodes are dropped.
 struct Alternative {
@@ -140,6 +149,10 @@ public:
     /// For views: another window on the same storage.
     Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
     void constrain(Dim value, Dim limit, std::string what);
+    /// Has the numbers of an i32 input looked at whenever they are uploaded, and those of a constant now. Values that are computed, and
+    /// inputs bound by a host, are not seen: kernels must bear with anything.
+    void check_content(const Value& value, std::string what, Dim limit,
+                       std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
     /// `preferred`, which a node gives whose op not every device can run; on those that cannot, `otherwise` takes its place. Both
     /// are of one shape, stored in the same order. Returns `preferred`.
     Value prefer(Value preferred, Value otherwise);
@@ -156,6 +169,7 @@ public:
     const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
     const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
     const std::vector<Alternative>& alternatives() const noexcept { return alternatives_; }
+    const std::vector<ContentCheck>& content_checks() const noexcept { return content_checks_; }
 
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
@@ -177,6 +191,7 @@ private:
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
     std::vector<Alternative> alternatives_;
+    std::vector<ContentCheck> content_checks_;
     std::vector<std::string> scopes_;
 };
 

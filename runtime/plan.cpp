@@ -226,6 +226,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device) {
     plan.values.assign(graph.values().begin(), graph.values().end());
     plan.nodes = graph.nodes();
     plan.constraints = graph.constraints();
+    plan.content_checks = graph.content_checks();
 
     choose_alternatives(plan, graph, device);
     const std::vector<bool> live = live_nodes(plan);

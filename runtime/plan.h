@@ -45,6 +45,7 @@ struct Plan {
     std::vector<ValueInfo> values;
     std::vector<NodeInfo> nodes;
     std::vector<Constraint> constraints;
+    std::vector<ContentCheck> content_checks;
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::uint32_t steps = 0;
     std::vector<std::uint64_t> storage_bytes;  ///< at the maxima

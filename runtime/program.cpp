@@ -157,6 +157,15 @@ void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std
                         " were given",
                     options.name + ": input " + info.name);
     }
+    for (const ContentCheck& c : plan.content_checks) {
+        if (c.storage != id) {
+            continue;
+        }
+        const std::span numbers(reinterpret_cast<const std::int32_t*>(data.data()), data.size() / sizeof(std::int32_t));
+        if (const std::string wrong = c.fault(numbers, c.limit.eval(sizes)); !wrong.empty()) {
+            throw Error(wrong, options.name + ": input " + info.name + ", " + c.what);
+        }
+    }
     allocate_io();
     const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputState& i) { return i.storage == id; });
     std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();

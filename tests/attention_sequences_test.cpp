@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed and paged attention against each sequence by itself.
+#include "layers/sequences.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "runtime/device_core.h"
+#include "tests/attention_check.h"
+#include "tests/device.h"
+#include "tests/fixtures.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t kHeads = 4;
+constexpr std::int64_t kKvHeads = 2;
+constexpr std::int64_t kHeadDim = 12;
+constexpr std::int64_t kValueDim = 8;
+
+/// While it lives, programs are compiled with these variants.
+class WithVariants {
+public:
+    explicit WithVariants(const char* variants) : before_(device().core().capabilities.variants) {
+        device().core().capabilities.variants = variants;
+    }
+    ~WithVariants() { device().core().capabilities.variants = before_; }
+    WithVariants(const WithVariants&) = delete;
+    WithVariants& operator=(const WithVariants&) = delete;
+
+private:
+    std::string before_;
+};
+
+/// f() as the device is, and with each other way to compute.
+void on_each_way(const std::function<void()>& f) {
+    f();
+    for (const char* variant : {"attention_shared", "attention_composed"}) {
+        const WithVariants forced(variant);
+        CAPTURE(variant);
+        f();
+    }
+}
+
+Tensor integers(const std::vector<std::int64_t>& numbers) {
+    return {{static_cast<std::int64_t>(numbers.size())}, std::vector<double>(numbers.begin(), numbers.end())};
+}
+
+/// Packed sequences: queries, keys and values behind each other.
+struct Packed {
+    std::vector<std::int64_t> queries, keys;  // cumulative
+    Tensor q, k, v;
+
+    Packed(std::vector<std::int64_t> query_ends, std::vector<std::int64_t> key_ends)
+        : queries(std::move(query_ends)),
+          keys(std::move(key_ends)),
+          q(random_tensor({queries.back(), kHeads, kHeadDim}, 1)),
+          k(random_tensor({keys.back(), kKvHeads, kHeadDim}, 2)),
+          v(random_tensor({keys.back(), kKvHeads, kValueDim}, 3)) {}
+
+    std::size_t count() const { return queries.size() - 1; }
+};
+
+struct PackedResult {
+    Tensor y, log_sum_exp;
+};
+
+PackedResult run_packed(const Packed& x, const AttentionOptions& given = {}, const Tensor& cumulative_queries = {},
+                        const Tensor* slopes = nullptr) {
+    OpCheck check;
+    AttentionOptions o = given;
+    if (slopes) {
+        o.mask.alibi_slopes = check.input("slopes", *slopes);
+    }
+    o.log_sum_exp = true;
+    const Tensor ends = cumulative_queries.data.empty() ? integers(x.queries) : cumulative_queries;
+    const AttentionResult a =
+        packed_attention(check.input("q", x.q), check.input("k", x.k), check.input("v", x.v),
+                         check.indices("queries", ends), check.indices("keys", integers(x.keys)), o);
+    check.graph.output("lse", contiguous(reshape(a.log_sum_exp, {kHeads, x.q.size(0)})));
+    check.graph.output("y", contiguous(a.y));
+    Program p = device().compile(check.graph);
+    upload(p, "q", x.q);
+    upload(p, "k", x.k);
+    upload(p, "v", x.v);
+    upload(p, "queries", ends, DType::i32);
+    upload(p, "keys", integers(x.keys), DType::i32);
+    if (slopes) {
+        upload(p, "slopes", *slopes);
+    }
+    p.run();
+    return {download(p, "y"), download(p, "lse")};
+}
+
+/// (T, H, d) of one sequence as (1, H, L, d).
+Tensor sequence(const Tensor& x, std::int64_t first, std::int64_t end) {
+    const Tensor rows = slice(x, 0, first, end - first);
+    return reshape(transpose(rows, 0, 1), {1, x.size(1), end - first, x.size(2)});
+}
+
+/// What each sequence by itself gives.
+PackedResult twin(const Packed& x, const reference::AttentionOptions& o) {
+    PackedResult out{Tensor({x.q.size(0), kHeads, kValueDim}), Tensor({kHeads, x.q.size(0)}, -kInf)};
+    for (std::size_t i = 0; i < x.count(); ++i) {
+        const std::int64_t first = x.queries[i];
+        const std::int64_t rows = x.queries[i + 1] - first;
+        if (rows == 0 || x.keys[i + 1] == x.keys[i]) {
+            continue;
+        }
+        const reference::Attention a =
+            reference::attention(sequence(x.q, first, x.queries[i + 1]), sequence(x.k, x.keys[i], x.keys[i + 1]),
+                                 sequence(x.v, x.keys[i], x.keys[i + 1]), o);
+        for (std::int64_t r = 0; r < rows; ++r) {
+            for (std::int64_t h = 0; h < kHeads; ++h) {
+                out.log_sum_exp.at({h, first + r}) = a.log_sum_exp.at({0, h, r});
+                for (std::int64_t c = 0; c < kValueDim; ++c) {
+                    out.y.at({first + r, h, c}) = a.y.at({0, h, r, c});
+                }
+            }
+        }
+    }
+    return out;
+}
+
+void check_packed(const Packed& x, const AttentionOptions& o, const reference::AttentionOptions& same) {
+    const PackedResult want = twin(x, same);
+    const PackedResult got = run_packed(x, o);
+    CHECK(difference(got.y, want.y) == "");
+    CHECK(difference(got.log_sum_exp, want.log_sum_exp) == "");
+}
+
+const std::vector<std::int64_t> kQueryEnds{0, 5, 5, 6, 46, 53};
+const std::vector<std::int64_t> kKeyEnds{0, 9, 12, 13, 83, 83};
+
+/// Pages of `kPage` keys for sequences of these lengths, given out so that no two pages of a sequence are neighbours.
+constexpr std::int64_t kPage = 6;
+
+struct Paged {
+    std::vector<std::int64_t> lengths;
+    std::int64_t pages, width;
+    Tensor table, pool_k, pool_v;
+
+    Paged(std::vector<std::int64_t> given, std::int64_t page_count, std::int64_t table_width)
+        : lengths(std::move(given)),
+          pages(page_count),
+          width(table_width),
+          table({static_cast<std::int64_t>(lengths.size()), table_width}, -1),
+          pool_k(random_tensor({page_count, kPage, kKvHeads, kHeadDim}, 5)),
+          pool_v(random_tensor({page_count, kPage, kKvHeads, kValueDim}, 6)) {
+        std::int64_t next = 0;
+        for (std::int64_t slot = 0; slot < width; ++slot) {
+            for (std::int64_t b = 0; b < batch(); ++b) {
+                if (slot * kPage < lengths[static_cast<std::size_t>(b)]) {
+                    table.at({b, slot}) = static_cast<double>(next++);
+                }
+            }
+        }
+    }
+    std::int64_t batch() const { return static_cast<std::int64_t>(lengths.size()); }
+
+    /// A sequence's rows in order, (1, Hk, S, d).
+    Tensor rows(const Tensor& pool, std::int64_t b) const {
+        const std::int64_t length = lengths[static_cast<std::size_t>(b)];
+        Tensor out({1, kKvHeads, length, pool.size(3)});
+        for_each_index(out.shape, [&](const Sizes& i) {
+            const auto page = static_cast<std::int64_t>(table.at({b, i[2] / kPage}));
+            out.at(i) = pool.at({page, i[2] % kPage, i[1], i[3]});
+        });
+        return out;
+    }
+};
+
+Tensor run_paged(const Paged& x, const Tensor& q, const AttentionOptions& o, const Tensor& table) {
+    OpCheck check;
+    const PagedKvCache cache{check.input("k", x.pool_k), check.input("v", x.pool_v), check.indices("table", table),
+                             check.indices("lengths", integers(x.lengths))};
+    return check.run(contiguous(paged_attention(check.input("q", q), cache, o).y));
+}
+
+Tensor twin(const Paged& x, const Tensor& q, const reference::AttentionOptions& o) {
+    Tensor out({x.batch(), kHeads, q.size(2), kValueDim});
+    for (std::int64_t b = 0; b < x.batch(); ++b) {
+        if (x.lengths[static_cast<std::size_t>(b)] == 0) {
+            continue;
+        }
+        const Tensor y = reference::attention(slice(q, 0, b, 1), x.rows(x.pool_k, b), x.rows(x.pool_v, b), o).y;
+        for_each_index(y.shape, [&](const Sizes& i) { out.at({b, i[1], i[2], i[3]}) = y.at(i); });
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_SUITE("attention sequences") {
+    TEST_CASE("packed attention: each sequence by itself, empty ones and such without keys too") {
+        const Packed x(kQueryEnds, kKeyEnds);
+        on_each_way([&] {
+            check_packed(x, {}, {});
+            for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
+                AttentionOptions o;
+                reference::AttentionOptions same;
+                o.mask.causal = same.scores.causal = causal;
+                check_packed(x, o, same);
+                o.mask.window = same.scores.window = 7;
+                o.softcap = 2.0f;
+                same.scores.softcap = 2.0;
+                check_packed(x, o, same);
+            }
+        });
+    }
+
+    TEST_CASE("packed attention: one sequence is plain attention, many of one token see themselves") {
+        on_each_way([&] {
+            check_packed(Packed({0, 20}, {0, 20}), {}, {});
+            check_packed(Packed({0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5}), {}, {});
+        });
+    }
+
+    TEST_CASE("packed attention: ALiBi counts within a sequence") {
+        if (device().capabilities().storage_buffers < 12) {
+            cannot_run("12 storage buffers a stage");
+            return;
+        }
+        const Packed x(kQueryEnds, kKeyEnds);
+        const Tensor slopes({kHeads}, std::vector<double>{0.5, 0.25, 0.125, 0.0625});
+        AttentionOptions o;
+        reference::AttentionOptions same;
+        o.mask.causal = same.scores.causal = Causal::bottom_right;
+        same.scores.alibi_slopes = slopes;
+        CHECK(difference(run_packed(x, o, {}, &slopes).y, twin(x, same).y) == "");
+    }
+
+    TEST_CASE("packed attention: queries beyond the last sequence are given 0") {
+        const Packed x({0, 4, 9}, {0, 4, 9});
+        Packed shorter = x;
+        shorter.queries = {0, 4, 7};
+        shorter.keys = {0, 4, 9};
+        on_each_way([&] {
+            const Tensor y = run_packed(shorter).y;
+            for_each_index(slice(y, 0, 7, 2).shape, [&](const Sizes& i) {
+                CHECK(y.at({7 + i[0], i[1], i[2]}) == 0.0);
+            });
+        });
+    }
+
+    TEST_CASE("packed attention: cumulative lengths that do not grow are refused where the host gives them") {
+        const Packed x({0, 4, 9}, {0, 4, 9});
+        const auto message = [&](const std::vector<std::int64_t>& ends) {
+            return message_of([&] { run_packed(x, {}, integers(ends)); });
+        };
+        CHECK(contains(message({0, 5, 4}), "number 2 is 4"));
+        CHECK(contains(message({1, 5, 9}), "number 0 is 1"));
+        CHECK(contains(message({0, 5, 10}), "at most 9"));
+        Graph g;
+        const auto constant = [&](const std::vector<std::int32_t>& numbers) {
+            return g.constant("ends", {static_cast<std::int64_t>(numbers.size())}, numbers);
+        };
+        const Value q = g.input("q", {9, kHeads, kHeadDim});
+        CHECK(contains(message_of([&] {
+                           packed_attention(q, q, q, constant({0, 5, 4}), constant({0, 5, 9}));
+                       }),
+                       "cumulative_queries"));
+        AttentionOptions masked;
+        masked.mask.keys = g.input("mask", {9, 9}, DType::i32);
+        CHECK(contains(message_of([&] {
+                           packed_attention(q, q, q, constant({0, 5, 9}), constant({0, 5, 9}), masked);
+                       }),
+                       "no mask"));
+    }
+
+    TEST_CASE("paged attention: as with the keys in a row, for prompts and for steps") {
+        const Paged x({7, 0, 25, 12}, 20, 5);
+        on_each_way([&] {
+            for (const std::int64_t queries : {1, 3}) {
+                const Tensor q = random_tensor({x.batch(), kHeads, queries, kHeadDim}, 4);
+                AttentionOptions o;
+                reference::AttentionOptions same;
+                CHECK(difference(run_paged(x, q, o, x.table), twin(x, q, same)) == "");
+                o.mask.causal = same.scores.causal = Causal::bottom_right;
+                CHECK(difference(run_paged(x, q, o, x.table), twin(x, q, same)) == "");
+                o.mask.window = same.scores.window = 5;
+                CHECK(difference(run_paged(x, q, o, x.table), twin(x, q, same)) == "");
+            }
+        });
+    }
+
+    TEST_CASE("paged attention: a long cache, split over its keys") {
+        const Paged x({2500, 1300}, 640, 420);
+        const Tensor q = random_tensor({2, kHeads, 1, kHeadDim}, 4);
+        on_each_way([&] { CHECK(difference(run_paged(x, q, {}, x.table), twin(x, q, {})) == ""); });
+    }
+
+    TEST_CASE("paged attention: a prefix that two sequences share is there once") {
+        Paged x({14, 15}, 8, 3);
+        x.table.at({1, 0}) = x.table.at({0, 0});
+        x.table.at({1, 1}) = x.table.at({0, 1});
+        const Tensor q = random_tensor({2, kHeads, 1, kHeadDim}, 4);
+        on_each_way([&] { CHECK(difference(run_paged(x, q, {}, x.table), twin(x, q, {})) == ""); });
+    }
+
+    TEST_CASE("paged attention: what lies in unused pages and slots leaves no trace") {
+        Paged x({7, 9}, 8, 3);
+        const Tensor q = random_tensor({2, kHeads, 2, kHeadDim}, 4);
+        on_each_way([&] {
+            const Tensor clean = run_paged(x, q, {}, x.table);
+            Paged poisoned = x;
+            for_each_index(poisoned.pool_k.shape, [&](const Sizes& i) {
+                const bool used = i[0] < 2 || (i[0] == 2 && i[1] < 1) || (i[0] == 3 && i[1] < 3);
+                if (!used) {
+                    poisoned.pool_k.at(i) = kNan;
+                }
+            });
+            for_each_index(poisoned.pool_v.shape, [&](const Sizes& i) {
+                const bool used = i[0] < 2 || (i[0] == 2 && i[1] < 1) || (i[0] == 3 && i[1] < 3);
+                if (!used) {
+                    poisoned.pool_v.at(i) = kInf;
+                }
+            });
+            CHECK(same_bits(clean, run_paged(poisoned, q, {}, x.table)));
+        });
+    }
+
+    TEST_CASE("paged attention: tables and lengths out of range are refused where the host gives them") {
+        Paged x({7, 9}, 8, 3);
+        const Tensor q = random_tensor({2, kHeads, 2, kHeadDim}, 4);
+        Tensor table = x.table;
+        table.at({1, 1}) = 8;
+        CHECK(contains(message_of([&] { run_paged(x, q, {}, table); }), "entry 4 is 8, not in -1..7"));
+        x.lengths[1] = 19;
+        CHECK(contains(message_of([&] { run_paged(x, q, {}, x.table); }), "length 1 is 19, not in 0..18"));
+    }
+
+    TEST_CASE("paged attention: a page that does not exist gives NaN, and reads nothing") {
+        const Paged x({7, 9}, 8, 3);
+        const Tensor q = random_tensor({2, kHeads, 2, kHeadDim}, 4);
+        on_each_way([&] {
+            OpCheck check;
+            // computed tables are not seen by the host
+            const Value table = combine_masks(check.indices("a", Tensor({2, 3}, 1)), Polarity::attend,
+                                              check.indices("b", Tensor({2, 3}, 1)), Polarity::attend);
+            const Value pool_k = check.input("k", Tensor({1, kPage, kKvHeads, kHeadDim}, 0.5));
+            const Value pool_v = check.input("v", Tensor({1, kPage, kKvHeads, kValueDim}, 0.5));
+            const PagedKvCache cache{pool_k, pool_v, table, check.indices("lengths", integers(x.lengths))};
+            const Tensor y = check.run(contiguous(paged_attention(check.input("q", q), cache).y));
+            for (const double element : y.data) {
+                CHECK(std::isnan(element));
+            }
+        });
+    }
+
+    TEST_CASE("paged attention: tokens are appended where each sequence ends") {
+        const Paged x({7, 12, 3}, 10, 3);
+        constexpr std::int64_t kTokens = 3;
+        Graph g;
+        const PagedKvCache cache{g.state("k", {10, kPage, kKvHeads, kHeadDim}),
+                                 g.state("v", {10, kPage, kKvHeads, kValueDim}), g.input("table", {3, 3}, DType::i32),
+                                 g.input("lengths", {3}, DType::i32)};
+        const Dim tokens = g.symbol("tokens", 12);
+        const PagedKvCache now = append(cache, g.input("new_k", {3, tokens, kKvHeads, kHeadDim}),
+                                        g.input("new_v", {3, tokens, kKvHeads, kValueDim}));
+        AttentionOptions o;
+        o.mask.causal = Causal::bottom_right;
+        g.output("y", contiguous(paged_attention(g.input("q", {3, kHeads, tokens, kHeadDim}), now, o).y));
+        Program p = device().compile(g);
+        upload(p, "table", x.table, DType::i32);
+        Tensor y;
+        // what a sequence has less than the longest comes first: the others write those tokens again
+        for (const std::int64_t count : {std::int64_t{12}, kTokens}) {
+            const bool last = count == kTokens;
+            std::vector<std::int64_t> lengths = x.lengths;
+            for (std::size_t b = 0; b < 3; ++b) {
+                lengths[b] = last ? x.lengths[b] : std::min(x.lengths[b], count);
+            }
+            p.set("tokens", count);
+            Tensor k({3, count, kKvHeads, kHeadDim});
+            Tensor v({3, count, kKvHeads, kValueDim});
+            for (std::int64_t b = 0; b < 3; ++b) {
+                const Tensor rows_k = x.rows(x.pool_k, b);
+                const Tensor rows_v = x.rows(x.pool_v, b);
+                const std::int64_t first = lengths[static_cast<std::size_t>(b)] - count;
+                for_each_index(k.shape, [&](const Sizes& i) {
+                    if (i[0] == b && first + i[1] >= 0) {
+                        k.at(i) = rows_k.at({0, i[2], first + i[1], i[3]});
+                    }
+                });
+                for_each_index(v.shape, [&](const Sizes& i) {
+                    if (i[0] == b && first + i[1] >= 0) {
+                        v.at(i) = rows_v.at({0, i[2], first + i[1], i[3]});
+                    }
+                });
+            }
+            const Tensor q = random_tensor({3, kHeads, count, kHeadDim}, 4);
+            upload(p, "lengths", integers(lengths), DType::i32);
+            upload(p, "new_k", k);
+            upload(p, "new_v", v);
+            upload(p, "q", q);
+            p.run();
+            y = download(p, "y");
+            if (last) {
+                reference::AttentionOptions same;
+                same.scores.causal = Causal::bottom_right;
+                CHECK(difference(y, twin(x, q, same)) == "");
+            }
+        }
+    }
+}
