@@ -34,6 +34,8 @@ constexpr std::size_t kBaseBindings = 4;
 /// A few queries against many keys leave most of a device idle: then the keys are split, for up to so many queries.
 constexpr uint kSplitQueries = 8;
 constexpr uint kMostSplits = 64;
+constexpr uint kCpuSplit = 1024;  // keys
+constexpr uint kGpuSplit = 256;
 /// A processor takes longer to compile a fused kernel than it takes to compute up to so many queries and keys without.
 constexpr std::int64_t kWorthFusing = 128;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
@@ -188,16 +190,21 @@ struct Tiling {
     std::string why;
 };
 
+/// Lanes that the kernels for processors can rely on; 0: none.
+uint exact_lanes(const Capabilities& device) {
+    const bool known = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
+                       (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8);
+    return known ? device.exact_subgroup_size : 0;
+}
+
 Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
-    const bool by_lanes = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
-                          !device.asks_for("attention_shared");
-    const uint lanes = by_lanes ? device.exact_subgroup_size : 0;
-    if (device.asks_for("attention_lanes") && lanes != 4 && lanes != 8) {
+    const uint lanes = device.asks_for("attention_shared") ? 0 : exact_lanes(device);
+    if (device.asks_for("attention_lanes") && lanes == 0) {
         fail(kName,
              "VKFORMER_VARIANT asks for attention_lanes, which needs a processor whose subgroups have exactly 4 or 8 "
              "lanes");
     }
-    if (lanes == 4 || lanes == 8) {
+    if (lanes != 0) {
         Tiling t{lanes == 8 ? &kLanes8 : &kLanes4,
                  glsl::kAttentionLanesGlsl,
                  {"LANES=" + std::to_string(lanes), "FULL"},
@@ -256,7 +263,9 @@ void lower(Lowering& l) {
     const ValueId v = l.input(2);
     const ValueId y = l.output(0);
     const auto value_dim = static_cast<uint>(l.info(v).shape[3].constant());
-    Tiling tiling = choose(l.device(), params.full, params.most_queries * params.group);
+    // splitting the keys takes a buffer more than the four that are always there
+    const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
+    Tiling tiling = choose(l.device(), params.full || room, params.most_queries * params.group);
     const bool full = tiling.shader != &kShared;
     if (params.queries >= 0) {  // the table of packed sequences is made for one size of tile
         tiling.rows = {tiling.rows.back()};
@@ -264,7 +273,7 @@ void lower(Lowering& l) {
     const uint blocks_wanted = static_cast<uint>(divide_up(value_dim, tiling.tile));
     const uint blocks = blocks_wanted > 2 ? kAttentionMaxBlocks : blocks_wanted;
     const bool fours = in_fours(l.info(q)) && in_fours(l.info(k)) && in_fours(l.info(v)) && in_fours(l.info(y));
-    const uint wanted_split = full && params.queries < 0 ? (l.device().cpu() ? 1024u : 256u) : 0;
+    const uint wanted_split = full && params.queries < 0 ? (l.device().cpu() ? kCpuSplit : kGpuSplit) : 0;
     const uint most_splits = std::min<uint>(
         kMostSplits, wanted_split == 0
                          ? 1
@@ -355,11 +364,16 @@ std::string declined(const Capabilities& device, const NodeInfo& node) {
     if (device.asks_for("attention_composed")) {
         return "VKFORMER_VARIANT asks for attention_composed";
     }
+    const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes");
     const bool sequences = params.keys >= 0;
-    const bool few = params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing;
-    if (device.cpu() && few && !sequences && !device.asks_for("attention_shared") &&
-        !device.asks_for("attention_lanes")) {
-        return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor does not gain by fusing";
+    if (!device.cpu() || forced || sequences) {
+        return {};
+    }
+    if (exact_lanes(device) == 0) {
+        return "a processor whose subgroups' size is not certain gains nothing by fusing";
+    }
+    if (params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing) {
+        return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor gains nothing by fusing";
     }
     return {};
 }

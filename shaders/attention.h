@@ -49,7 +49,6 @@ VKF_CONSTANT(kAttentionSpecSplit, 17)      // 1: p.split_keys may be set
 // the first of the row tiles that are its own.
 VKF_CONSTANT(kAttentionSequenceWords, 5)
 
-VKF_CONSTANT(kAttentionMaxRows, 16)
 VKF_CONSTANT(kAttentionMaxBlocks, 4)
 VKF_CONSTANT(kAttentionPresent, 16)
 VKF_CONSTANT(kAttentionPresentBatch, 8)

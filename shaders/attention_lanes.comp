@@ -22,15 +22,26 @@
 
 const uint kTile = 4u * LANES;
 
-// Rows come in fours, and kRows is 4, 8 or 16; blocks are 1, 2 or 4.
+// Rows come in fours: kRows is 4 or 16, and with 4 lanes, where compiling takes longest, always 4. Blocks are 1, 2 or 4.
+#if LANES == 4
+#define MAX_ROWS 4
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#define EACH_LOAD(DO) DO(0)
+#define LOADS 1
+#else
+#define MAX_ROWS 16
 #define EACH_ROW(DO) \
     DO(0) DO(1) DO(2) DO(3) \
     if (kRows > 4u) { \
-        DO(4) DO(5) DO(6) DO(7) \
-    } \
-    if (kRows > 8u) { \
-        DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
+        DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
     }
+#define EACH_LOAD(DO) \
+    DO(0) \
+    if (kRows > 8u) { \
+        DO(1) \
+    }
+#define LOADS 2
+#endif
 #define EACH_BLOCK(DO) \
     DO(0) \
     if (kBlocks > 1u) { \
@@ -39,22 +50,6 @@ const uint kTile = 4u * LANES;
     if (kBlocks > 2u) { \
         DO(2) DO(3) \
     }
-#if LANES == 4
-#define EACH_LOAD(DO) \
-    DO(0) \
-    if (kRows > 4u) { \
-        DO(1) \
-    } \
-    if (kRows > 8u) { \
-        DO(2) DO(3) \
-    }
-#else
-#define EACH_LOAD(DO) \
-    DO(0) \
-    if (kRows > 8u) { \
-        DO(1) \
-    }
-#endif
 #define LANE gl_SubgroupInvocationID
 #define SUM(row, block) sums[(row) * kAttentionMaxBlocks + (block)]
 
@@ -86,11 +81,11 @@ uint lanes_or(uint x) {
 }
 
 // Per row: maximum, this lane's part of the sum, and of O the lane's columns.
-float maxima[kAttentionMaxRows];
-float totals[kAttentionMaxRows];
-vec4 sums[kAttentionMaxRows * kAttentionMaxBlocks];
+float maxima[MAX_ROWS];
+float totals[MAX_ROWS];
+vec4 sums[MAX_ROWS * kAttentionMaxBlocks];
 // Per row, of one tile: products, then scores, then weights of the lane's four keys.
-vec4 tile[kAttentionMaxRows];
+vec4 tile[MAX_ROWS];
 
 // All of this is without branches: some compilers keep every live register in mind at every branch, and there are many registers.
 //
@@ -219,7 +214,7 @@ void main() {
     }
     uint column0 = work.slice * kBlocks * kTile + LANE * 4u;
 
-    uint query_rows[kAttentionMaxRows / LANES];
+    uint query_rows[LOADS];
 #define DO(i) \
     { \
         query_rows[i] = query_offset(min(work.first_row + i * LANES + LANE, work.last_row)); \
@@ -256,7 +251,7 @@ void main() {
 
     [[dont_unroll]] for (uint first = work.begin; first < work.end; first += kTile) {
         uint lane_first = first + LANE * 4u;
-        uint words[kAttentionMaxRows / LANES];
+        uint words[LOADS];
         if (kMask != 0u) {
             uint seen = 0u;
 #define DO(i) \
@@ -286,7 +281,7 @@ void main() {
 #undef DO
         [[dont_unroll]] for (uint k = 0u; k < head_dim(); k += 4u) {
             mat4 keys = load_keys(at0.x, at1.x, at2.x, at3.x, k);
-            vec4 rows[kAttentionMaxRows / LANES];
+            vec4 rows[LOADS];
 #define DO(i) \
     { \
         rows[i] = load_query(query_rows[i], k); \
