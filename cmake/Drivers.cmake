@@ -63,7 +63,7 @@ function(vkformer_add_device_tests prefix)
             # does golden; the sample cannot and runs after them
             if("${prefix}" STREQUAL "")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
-            elseif("${prefix}" STREQUAL "dates-")
+            elseif("${prefix}" MATCHES "^(dates|attentions)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
             endif()
             if(profile)
