@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// fused_attention() itself, by each of its kernels that the device can run: split keys, odd widths, skipped tiles.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "runtime/device_core.h"
+#include "tests/attention_check.h"
+#include "tests/device.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+using Options = reference::AttentionOptions;
+
+/// While it lives, the device computes attention with this kernel.
+class Forced {
+public:
+    explicit Forced(const std::string& variant) : capabilities_(device().core().capabilities) {
+        device().core().capabilities.variants = variant;
+    }
+    ~Forced() { device().core().capabilities = capabilities_; }
+    Forced(const Forced&) = delete;
+    Forced& operator=(const Forced&) = delete;
+
+private:
+    Capabilities capabilities_;
+};
+
+std::vector<std::string> kernels() {
+    const Capabilities& c = device().core().capabilities;
+    if (c.storage_buffers < 12) {
+        cannot_run("12 storage buffers");
+        return {};
+    }
+    const bool lanes = c.cpu() && c.subgroup_shuffle && (c.exact_subgroup_size == 4 || c.exact_subgroup_size == 8);
+    return lanes ? std::vector<std::string>{"attention_lanes", "attention_shared"}
+                 : std::vector<std::string>{"attention_shared"};
+}
+
+/// Empty, or how y and the log-sum-exp differ from the twin's. The number of queries is a symbol with
+/// this maximum; a greater one than there are queries makes room that is not used.
+std::string mismatch(const Qkv& x, const Options& o, std::int64_t most_queries, bool lse = true) {
+    OpCheck check;
+    const Dim queries = check.graph.symbol("queries", most_queries);
+    const Dim keys = check.graph.symbol("keys", x.key.size(2));
+    check.set("queries", x.query.size(2));
+    check.set("keys", x.key.size(2));
+    const auto optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
+        return t ? check.input(name, *t, dtype) : Value();
+    };
+    FusedAttentionOptions options;
+    options.scores.scale =
+        static_cast<float>(o.scores.scale != 0 ? o.scores.scale : 1 / std::sqrt(static_cast<double>(x.query.size(3))));
+    options.scores.softcap = static_cast<float>(o.scores.softcap);
+    options.scores.mask.causal = o.scores.causal;
+    options.scores.mask.window = o.scores.window;
+    options.scores.mask.fill = static_cast<float>(o.scores.fill);
+    options.scores.mask.alibi_slopes = optional("slopes", o.scores.alibi_slopes);
+    options.scores.sinks = optional("sinks", o.scores.sinks);
+    if (o.scores.keys) {
+        options.scores.mask.keys =
+            check.input("mask", *o.scores.keys, {o.scores.keys->size(0), 1, 1, keys}, DType::i32);
+    }
+    options.dropout = static_cast<float>(o.dropout);
+    options.dropout_seed = o.dropout_seed;
+    options.log_sum_exp = lse;
+    const Value q = check.input("q", x.query, {x.query.size(0), x.query.size(1), queries, x.query.size(3)});
+    const Value k = check.input("k", x.key, {x.key.size(0), x.key.size(1), keys, x.key.size(3)});
+    const Value v = check.input("v", x.value, {x.value.size(0), x.value.size(1), keys, x.value.size(3)});
+    const FusedAttention fused = fused_attention(q, k, v, options);
+    const reference::Attention want = reference::attention(x.query, x.key, x.value, o);
+    const Tolerance tolerance{2e-5, 1e-4, {}};
+    std::string found = difference(check.run(fused.y), want.y, tolerance);
+    found = found.empty() ? found : "y: " + found;
+    if (lse && found.empty()) {
+        found = difference(check.run(fused.log_sum_exp), want.log_sum_exp, tolerance);
+        found = found.empty() ? found : "log-sum-exp: " + found;
+    }
+    return found;
+}
+
+Tensor mask_of(std::int64_t batch, std::int64_t keys, std::int64_t from, std::int64_t to) {
+    Tensor mask({batch, 1, 1, keys});
+    for (std::int64_t b = 0; b < batch; ++b) {
+        for (std::int64_t key = from; key < to; ++key) {
+            mask.at({b, 0, 0, key}) = 1;
+        }
+    }
+    return mask;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("attention");
+
+TEST_CASE("fused attention: few queries against many keys, which are split") {
+    for (const std::string& kernel : kernels()) {
+        CAPTURE(kernel);
+        const Forced forced(kernel);
+        for (const std::int64_t queries : {1, 8, 9}) {  // 9 are not split
+            CAPTURE(queries);
+            const Qkv x = random_qkv({2, 4, 2, queries, 3000, 20, 12}, 1, 2);
+            Options o;
+            CHECK(mismatch(x, o, 16) == "");
+            o.scores.causal = Causal::bottom_right;
+            o.scores.sinks = Tensor({4}, {0.5, -1, 3, 0});
+            o.scores.alibi_slopes = Tensor({4}, {0.01, 0.002, 0.0, 0.5});
+            CHECK(mismatch(x, o, queries) == "");
+            o.dropout = 0.25;
+            o.dropout_seed = 7;
+            o.scores.softcap = 3;
+            CHECK(mismatch(x, o, 16) == "");
+        }
+    }
+}
+
+TEST_CASE("fused attention: splits that see nothing have no part") {
+    for (const std::string& kernel : kernels()) {
+        CAPTURE(kernel);
+        const Forced forced(kernel);
+        const Qkv x = random_qkv({1, 2, 1, 2, 3000, 8, 8}, 2, 3);
+        Options o;
+        o.scores.causal = Causal::bottom_right;
+        o.scores.window = 40;
+        CHECK(mismatch(x, o, 2) == "");
+        o = {};
+        o.scores.keys = mask_of(1, 3000, 2100, 2103);
+        CHECK(mismatch(x, o, 2) == "");
+        o.scores.fill = -1e20;
+        CHECK(mismatch(x, o, 2) == "");
+        o.scores.keys = mask_of(1, 3000, 0, 0);
+        CHECK(mismatch(x, o, 2) == "");
+        o.scores.fill = -std::numeric_limits<double>::infinity();
+        CHECK(mismatch(x, o, 2) == "");
+        o.scores.sinks = Tensor({2}, {1.0, -2.0});
+        CHECK(mismatch(x, o, 2) == "");
+    }
+}
+
+TEST_CASE("fused attention: widths of heads, odd ones and wide ones") {
+    for (const std::string& kernel : kernels()) {
+        CAPTURE(kernel);
+        const Forced forced(kernel);
+        for (const auto& [width, value_width] :
+             {std::pair<std::int64_t, std::int64_t>{5, 1}, {100, 100}, {130, 3}, {576, 512}}) {
+            CAPTURE(width);
+            CAPTURE(value_width);
+            const Qkv x = random_qkv({1, 3, 1, 7, 37, width, value_width}, 3);
+            CHECK(mismatch(x, {}, 7) == "");
+        }
+    }
+}
+
+TEST_CASE("fused attention: fewer keys than a vector has, and none") {
+    for (const std::string& kernel : kernels()) {
+        CAPTURE(kernel);
+        const Forced forced(kernel);
+        for (const std::int64_t keys : {1, 3, 5}) {
+            CAPTURE(keys);
+            const Qkv x = random_qkv({2, 2, 2, 5, keys, 6, 4}, 4);
+            Options o;
+            CHECK(mismatch(x, o, 40) == "");
+            o.scores.causal = Causal::bottom_right;  // the first rows see nothing
+            CHECK(mismatch(x, o, 40) == "");
+            o.scores.fill = -1e20;
+            o.scores.window = 2;
+            CHECK(mismatch(x, o, 40) == "");
+        }
+        OpCheck check;
+        const Dim keys = check.graph.symbol("keys", 3000);
+        check.set("keys", 0);
+        const Value q = check.input("q", random_tensor({1, 2, 3, 8}));
+        const Value k = check.input("k", Tensor({1, 2, 0, 8}), {1, 2, keys, 8});
+        const Value v = check.input("v", Tensor({1, 2, 0, 8}), {1, 2, keys, 8});
+        const FusedAttention fused = fused_attention(q, k, v, {.log_sum_exp = true});
+        CHECK(difference(check.run(fused.y), Tensor({1, 2, 3, 8}), exactly()) == "");
+        CHECK(difference(check.run(fused.log_sum_exp), Tensor({1, 2, 3}, -std::numeric_limits<double>::infinity()),
+                         exactly()) == "");
+    }
+}
+
+TEST_CASE("fused attention: tiles that a mask rules out are skipped, others are not") {
+    for (const std::string& kernel : kernels()) {
+        CAPTURE(kernel);
+        const Forced forced(kernel);
+        const Qkv x = random_qkv({2, 2, 1, 18, 200, 12, 8}, 5, 2);
+        for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {31, 33}, {199, 200}}) {
+            CAPTURE(from);
+            Options o;
+            o.scores.keys = mask_of(2, 200, from, to);
+            CHECK(mismatch(x, o, 18) == "");
+            o.scores.keys->at({1, 0, 0, 64}) = 1;
+            o.scores.fill = from == 31 ? -1e20 : o.scores.fill;
+            CHECK(mismatch(x, o, 18) == "");
+        }
+    }
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left of a shader after specialize() and prune() does what the shader did. Under validation the layer looks at every
+// module too.
+#include <doctest/doctest.h>
+
+#include "attention_shared_full.spv.h"
+#include "elementwise.spv.h"
+#include "runtime/glsl.h"
+#include "runtime/prune.h"
+#include "runtime/specialize.h"
+#include "runtime/spirv.h"
+#include "tests/device.h"
+#include "tests/glsl.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+using Words = std::vector<std::uint32_t>;
+
+/// C++ and GLSL alike. A, B and C are constants.
+#define TANGLE                                           \
+    uint twice(uint x) {                                 \
+        if (A == 2u) {                                   \
+            return x * 2u;                               \
+        }                                                \
+        return x + x;                                    \
+    }                                                    \
+    uint never(uint x) { return B > 7u ? twice(x) : x; } \
+    uint tangle(uint x) {                                \
+        uint sum = 1u;                                   \
+        for (uint i = 0u; i < 6u; ++i) {                 \
+            if (A != 0u && x > i) {                      \
+                sum += twice(i);                         \
+                if (B == 1u) {                           \
+                    continue;                            \
+                }                                        \
+                sum ^= 5u;                               \
+            } else if (C == 1u || sum > 40u) {           \
+                break;                                   \
+            }                                            \
+            switch ((x + i) % 3u) {                      \
+                case 0u:                                 \
+                    if (C == 0u) {                       \
+                        break;                           \
+                    }                                    \
+                    sum += 100u;                         \
+                    break;                               \
+                case 1u: sum += B == 0u ? x : i; break;  \
+                default:                                 \
+                    if (!(A == 1u) && B != 2u) {         \
+                        return sum + never(x);           \
+                    }                                    \
+                    sum *= 3u;                           \
+                    break;                               \
+            }                                            \
+        }                                                \
+        while (true) {                                   \
+            if (C == 2u) {                               \
+                return sum;                              \
+            }                                            \
+            if (++sum % 4u == 0u) {                      \
+                break;                                   \
+            }                                            \
+        }                                                \
+        uint rest = 3u;                                  \
+        do {                                             \
+            if (B == 1u) {                               \
+                if (A == 1u) {                           \
+                    rest = 1u;                           \
+                } else {                                 \
+                    sum += 7u;                           \
+                }                                        \
+            }                                            \
+        } while (--rest > 0u && (C == 0u || sum < 90u)); \
+        return sum;                                      \
+    }
+
+struct Twin {
+    using uint = std::uint32_t;
+    uint A, B, C;
+    TANGLE
+};
+
+#define TEXT_OF(...) #__VA_ARGS__
+#define TEXT(macro) TEXT_OF(macro)
+
+std::string source() {
+    return std::string(
+               "#version 450\n"
+               "layout(local_size_x_id = 0) in;\n"
+               "layout(constant_id = 1) const uint A = 0;\n"
+               "layout(constant_id = 2) const uint B = 0;\n"
+               "layout(constant_id = 3) const uint C = 0;\n"
+               "layout(set = 0, binding = 0) readonly buffer X { uint x[]; };\n"
+               "layout(set = 0, binding = 1) writeonly buffer Y { uint y[]; };\n"
+               "layout(push_constant) uniform Push { uint first_group; uint group_count; };\n") +
+           TEXT(TANGLE) + "void main() { y[gl_LocalInvocationID.x] = tangle(x[gl_LocalInvocationID.x]); }\n";
+}
+
+struct Params {
+    std::shared_ptr<const Shader> shader;
+    Words constants;
+};
+
+void lower(Lowering& l) {
+    const auto& p = l.params<Params>();
+    l.dispatch({Kernel{p.shader.get(), p.constants, "tangled", p.shader}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, [](const Operands&, Command& c) noexcept {
+                   c.push(std::array<std::uint32_t, 2>{});
+                   c.groups(1);
+               });
+}
+
+constexpr OpType kTangle{"tangle", lower};
+
+}  // namespace
+
+TEST_SUITE("prune") {
+    TEST_CASE("prune: a kernel's interface stays, and what its constants rule out goes") {
+        const Words whole(std::begin(spirv::kAttentionSharedFullSpirv), std::end(spirv::kAttentionSharedFullSpirv));
+        const Words plain = prune(specialize(whole, Words{128, 32, 1, 1, 0, 0, 0, 1, 0}));
+        CHECK(plain.size() < whole.size() * 3 / 4);
+        CHECK(prune(plain) == plain);
+        CHECK(reflect(plain, "plain").bindings == reflect(whole, "whole").bindings);
+        CHECK(reflect(plain, "plain").push_constant_bytes == reflect(whole, "whole").push_constant_bytes);
+        const Words full = prune(specialize(whole, Words{128, 32, 4, 0, 2, 1, 1, 2, 1, 31, 31, 28, 20, 1, 0, 1, 0, 1}));
+        CHECK(full.size() > plain.size());
+    }
+
+    TEST_CASE("prune: a module cut short is given back") {
+        const Words whole(std::begin(spirv::kElementwiseSpirv), std::end(spirv::kElementwiseSpirv));
+        Words cut(whole.begin(), whole.begin() + 6);
+        cut.back() |= 0x00ff0000;
+        CHECK(prune(cut) == cut);
+    }
+
+    TEST_CASE("prune: loops, switches and early returns under constants do what they did") {
+        if (!can_compile_glsl()) {
+            return;
+        }
+        const auto code = std::make_shared<Words>(compile_glsl(source(), "tangle"));
+        const std::shared_ptr<const Shader> shader(new Shader{"tangle", *code}, [code](const Shader* s) { delete s; });
+        constexpr std::int64_t kCount = 16;
+        Tensor x({kCount});
+        for (std::int64_t i = 0; i < kCount; ++i) {
+            x.data[static_cast<std::size_t>(i)] = static_cast<double>(i);
+        }
+        for (std::uint32_t c = 0; c < 27; ++c) {
+            CAPTURE(c);
+            const Twin twin{c % 3, c / 3 % 3, c / 9};
+            Tensor want({kCount});
+            Twin::uint at = 0;
+            for (double& y : want.data) {
+                Twin t = twin;
+                y = t.tangle(at++);
+            }
+            OpCheck check;
+            const Value in = check.indices("x", x);
+            const Value out =
+                check.graph
+                    .add_node(kTangle, {in},
+                              std::make_shared<const Params>(Params{shader, {kCount, twin.A, twin.B, twin.C}}),
+                              {{DType::i32, {kCount}, {}, {}}})
+                    .front();
+            CHECK(difference(check.run(out), want, exactly()) == "");
+        }
+    }
+}
+
+}  // namespace vkf::test
