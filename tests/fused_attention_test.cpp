@@ -144,11 +144,10 @@ TEST_CASE("fused attention: widths of heads, odd ones and wide ones") {
     for (const std::string& kernel : kernels()) {
         CAPTURE(kernel);
         const Forced forced(kernel);
-        for (const auto& [width, value_width] :
-             {std::pair<std::int64_t, std::int64_t>{5, 1}, {100, 100}, {130, 3}, {576, 512}}) {
-            CAPTURE(width);
-            CAPTURE(value_width);
-            const Qkv x = random_qkv({1, 3, 1, 7, 37, width, value_width}, 3);
+        for (const auto& widths : {std::pair<std::int64_t, std::int64_t>{5, 1}, {100, 100}, {130, 3}, {576, 512}}) {
+            CAPTURE(widths.first);
+            CAPTURE(widths.second);
+            const Qkv x = random_qkv({1, 3, 1, 7, 37, widths.first, widths.second}, 3);
             CHECK(mismatch(x, {}, 7) == "");
         }
     }
@@ -188,12 +187,12 @@ TEST_CASE("fused attention: tiles that a mask rules out are skipped, others are 
         const Forced forced(kernel);
         const Qkv x = random_qkv({2, 2, 1, 18, 200, 12, 8}, 5, 2);
         for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {31, 33}, {199, 200}}) {
-            CAPTURE(from);
+            CAPTURE(seen.first);
             Options o;
-            o.scores.keys = mask_of(2, 200, from, to);
+            o.scores.keys = mask_of(2, 200, seen.first, seen.second);
             CHECK(mismatch(x, o, 18) == "");
             o.scores.keys->at({1, 0, 0, 64}) = 1;
-            o.scores.fill = from == 31 ? -1e20 : o.scores.fill;
+            o.scores.fill = seen.first == 31 ? -1e20 : o.scores.fill;
             CHECK(mismatch(x, o, 18) == "");
         }
     }

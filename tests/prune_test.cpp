@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of a shader after specialize() and prune() does what the shader did. Under validation the layer looks at every
-// module too.
+// What is left of a shader after specialize() and prune() does what the shader did. Under validation the layer looks at
+// every module too.
 #include <doctest/doctest.h>
 
 #include "attention_shared_full.spv.h"
