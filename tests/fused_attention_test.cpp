@@ -186,7 +186,7 @@ TEST_CASE("fused attention: tiles that a mask rules out are skipped, others are 
         CAPTURE(kernel);
         const Forced forced(kernel);
         const Qkv x = random_qkv({2, 2, 1, 18, 200, 12, 8}, 5, 2);
-        for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {31, 33}, {199, 200}}) {
+        for (const auto& seen : {std::pair<std::int64_t, std::int64_t>{0, 1}, {31, 33}, {199, 200}}) {
             CAPTURE(seen.first);
             Options o;
             o.scores.keys = mask_of(2, 200, seen.first, seen.second);
