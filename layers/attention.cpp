@@ -42,6 +42,15 @@ float checked_scale(const Value& q, const Value& k, const Value& v, const Attent
 /// (B, Hk, S, d) -> (B, H, S, d) by copying.
 Value repeat_heads(Value x, std::int64_t n) { return transpose(repeat_kv(transpose(x, 1, 2), n), 1, 2); }
 
+/// A tensor of scores that kernels can address: with more of them there are no weights, and only the fused way.
+bool fits_composed(const Value& q, const Value& k) {
+    double scores = 1;
+    for (const Dim& d : {q.size(0), q.size(1), q.size(2), k.size(2)}) {
+        scores *= static_cast<double>(q.graph().max_of(d));
+    }
+    return scores < 4294967296.0;
+}
+
 /// ALiBi slopes and sinks that differ from query to query or key to key are beyond the fused kernels.
 bool fits_fused(const SoftmaxOptions& o) {
     const auto a_number_a_head = [](const Value& x) {
@@ -66,8 +75,12 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
         k = repeat_heads(k, group);
         v = repeat_heads(v, group);
     }
-    const AttentionResult composed = composed_attention(q, k, v, softmax_options, o);
-    if (!fits_fused(softmax_options)) {
+    AttentionResult composed;
+    const bool composable = fits_composed(q, k);
+    if (composable) {
+        composed = composed_attention(q, k, v, softmax_options, o);
+    }
+    if (composable && (!fits_fused(softmax_options) || !v.size(3).is_constant())) {
         return composed;
     }
     const FusedAttention fused = fused_attention(q, k, v,
@@ -76,6 +89,9 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
                                                   .dropout_seed = o.dropout_seed,
                                                   .log_sum_exp = o.log_sum_exp,
                                                   .score_mod = o.score_mod});
+    if (!composable) {
+        return {fused.y, {}, fused.log_sum_exp};
+    }
     Graph& g = q.graph();
     return {g.prefer(fused.y, composed.y), composed.weights,
             o.log_sum_exp ? g.prefer(fused.log_sum_exp, composed.log_sum_exp) : Value()};

@@ -13,7 +13,7 @@ namespace vkf {
 
 struct AttentionResult {
     Value y;
-    Value weights;           ///< as softmax() gives them: a masked one is -0.0
+    Value weights;           ///< as softmax() gives them: a masked one is -0.0; empty where there would be 2^32 or more
     Value log_sum_exp = {};  ///< (B, H, L), where it was asked for
 
     operator Value() const { return y; }

@@ -34,6 +34,7 @@ constexpr std::size_t kBaseBindings = 4;
 /// A few queries against many keys leave most of a device idle: then the keys are split, for up to so many queries.
 constexpr uint kSplitQueries = 8;
 constexpr uint kMostSplits = 64;
+constexpr uint kBusyHeads = 64;   ///< key/value heads of all batches that keep a device busy without
 constexpr uint kCpuSplit = 1024;  // keys
 constexpr uint kGpuSplit = 256;
 /// A processor takes longer to compile a fused kernel than it takes to compute up to so many queries and keys without.
@@ -278,7 +279,13 @@ void lower(Lowering& l) {
         kMostSplits, wanted_split == 0
                          ? 1
                          : static_cast<uint>(divide_up(static_cast<std::uint64_t>(params.most_keys), wanted_split)));
-    const bool may_split = full && most_splits > 1;
+    const auto at_most = [&](std::size_t dim) { return static_cast<std::uint64_t>(l.max_of(l.info(q).shape[dim])); };
+    const std::uint64_t partial_rows =
+        at_most(0) * at_most(1) *
+        static_cast<std::uint64_t>(std::min<std::int64_t>(params.most_queries, kSplitQueries));
+    const bool busy = at_most(0) * at_most(1) / params.group >= kBusyHeads;
+    const bool may_split = full && most_splits > 1 && !busy &&
+                           partial_rows * most_splits * (value_dim + 2) * sizeof(float) <= l.device().storage_range;
     const Causal causal = o.scores.mask.causal;
 
     std::shared_ptr<const Shader> modded;
@@ -326,11 +333,7 @@ void lower(Lowering& l) {
     const ValueId lse = o.log_sum_exp ? l.output(1) : y;
     ValueId partial = y;
     if (may_split) {
-        const auto at_most = [&](const Dim& d) { return l.max_of(d); };
-        const Shape& s = l.info(q).shape;
-        partial = l.scratch(DType::f32,
-                            {at_most(s[0]) * at_most(s[1]) * std::min<std::int64_t>(params.most_queries, kSplitQueries),
-                             most_splits, value_dim + 2});
+        partial = l.scratch(DType::f32, {static_cast<std::int64_t>(partial_rows), most_splits, value_dim + 2});
     }
     l.dispatch(std::move(kernels),
                {{q, Access::read},
@@ -517,8 +520,14 @@ FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOp
     if (mask.keys) {
         require_dtype(kName, mask.keys, DType::i32);
     }
+    for (const Value& x : {mask.bias, mask.alibi_slopes, o.scores.sinks}) {
+        if (x) {
+            require_dtype(kName, x, DType::f32);
+        }
+    }
     if (o.cumulative_queries) {
         p.queries = add(o.cumulative_queries);
+        q.graph().constrain(1, o.cumulative_queries.size(0), "cumulative_queries begin with 0");
     }
     if (o.cumulative_keys || o.key_lengths) {
         p.keys = add(o.cumulative_keys ? o.cumulative_keys : o.key_lengths);

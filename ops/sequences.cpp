@@ -183,6 +183,7 @@ Value sequence_mask(Value query, Value key, Value cumulative_queries, Value keys
         require(cumulative_queries.shape() == keys.shape(), kName,
                 cumulative_queries.str() + " and " + keys.str() + " differ in their number of sequences");
         inputs.push_back(cumulative_queries);
+        query.graph().constrain(1, keys.size(0), "cumulative numbers begin with 0");
     }
     return add_op(kSequenceMask, inputs, SequenceMaskParams{packed, causal, window},
                   {query.size(0), query.size(2), key.size(2)}, DType::i32);

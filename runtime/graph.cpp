@@ -222,6 +222,13 @@ void Graph::output(const std::string& name, Value value) {
         throw Error("output " + name + " is a value of another graph", "Graph");
     }
     StorageInfo& storage = storages_[values_[value.id()].storage];
+    for (const Alternative& alternative : alternatives_) {
+        if (values_[alternative.otherwise].storage == values_[value.id()].storage) {
+            throw Error("output " + name + ": " + value.str() +
+                            " is the other way to compute a value; use contiguous() for a copy",
+                        "Graph");
+        }
+    }
     if (storage.kind != StorageKind::intermediate) {
         throw Error("output " + name + ": " + value.str() + " is already " + kind_name(storage.kind) + " " +
                         storage.name + "; use contiguous() for a copy",
@@ -320,13 +327,27 @@ Value Graph::prefer(Value preferred, Value otherwise) {
     if (!alike || storages_[a.storage].dtype != storages_[b.storage].dtype) {
         throw Error(preferred.str() + " and " + otherwise.str() + " are not laid out alike", "Graph");
     }
-    for (NodeId n = 0; n < nodes_.size(); ++n) {
-        if (std::find(nodes_[n].outputs.begin(), nodes_[n].outputs.end(), preferred.id()) != nodes_[n].outputs.end()) {
-            alternatives_.push_back({n, preferred.id(), otherwise.id()});
-            return preferred;
+    NodeId node = 0;
+    while (node < nodes_.size() && std::find(nodes_[node].outputs.begin(), nodes_[node].outputs.end(),
+                                             preferred.id()) == nodes_[node].outputs.end()) {
+        ++node;
+    }
+    if (node == nodes_.size()) {
+        throw Error(preferred.str() + " is not what a node gives", "Graph");
+    }
+    const StorageInfo& other = storages_[b.storage];
+    if (other.kind != StorageKind::intermediate || !(elements(other.shape) == elements(b.shape))) {
+        throw Error(otherwise.str() + " is not a computed tensor, whole and without a name of its own", "Graph");
+    }
+    for (const NodeInfo& n : nodes_) {
+        for (const ValueId in : n.inputs) {
+            if (values_[in].storage == a.storage) {
+                throw Error(preferred.str() + " is read already, before what else it may be is known", "Graph");
+            }
         }
     }
-    throw Error(preferred.str() + " is not what a node gives", "Graph");
+    alternatives_.push_back({node, preferred.id(), otherwise.id()});
+    return preferred;
 }
 
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }

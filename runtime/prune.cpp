@@ -101,6 +101,7 @@ public:
         std::set<std::uint32_t> reached;
         for (Block& b : blocks_) {
             if (&b != &blocks_.front() && reached.count(b.label) == 0) {
+                visited_.insert(b.label);
                 continue;
             }
             b.live = true;
@@ -119,12 +120,14 @@ public:
                 reached.insert(to);
                 edges_.insert({b.label, to});
             }
+            visited_.insert(b.label);
         }
         for (const Block& b : blocks_) {  // what a construct that stays is said to end at must be there
             if (b.live && !b.taken && !b.merge.empty()) {
                 named_.insert(b.merge[1]);
                 if (op_of(b.merge) == kOpLoopMerge) {
                     continues_[b.merge[2]] = b.label;
+                    edges_.insert({b.merge[2], b.label});
                 }
             }
         }
@@ -210,8 +213,12 @@ private:
         switch (op_of(t)) {
             case kOpBranch: return {t[1]};
             case kOpBranchConditional: return {t[2], t[3]};
-            case kOpSwitch: {  // literals among the labels reach nothing that is not there
-                return {t.begin() + 2, t.end()};
+            case kOpSwitch: {  // the default's label, then pairs of a 32-bit literal and a label
+                std::vector<std::uint32_t> out;
+                for (std::size_t i = 2; i < t.size(); i += 2) {
+                    out.push_back(t[i]);
+                }
+                return out;
             }
             default: return {};
         }
@@ -235,6 +242,9 @@ private:
             case kOpPhi: {
                 std::optional<bool> common;
                 for (std::size_t at = 3; at + 1 < i.size(); at += 2) {
+                    if (visited_.count(i[at + 1]) == 0) {
+                        return std::nullopt;  // a loop's way back
+                    }
                     if (edges_.count({i[at + 1], label}) == 0) {
                         continue;
                     }
@@ -264,6 +274,7 @@ private:
     std::vector<Words> instructions_;
     std::vector<Block> blocks_;
     std::set<std::pair<std::uint32_t, std::uint32_t>> edges_;  ///< from a live block to another
+    std::set<std::uint32_t> visited_;
     std::set<std::uint32_t> named_;
     std::map<std::uint32_t, std::uint32_t> continues_;  ///< continue target -> its loop's header
 };
@@ -295,6 +306,9 @@ bool is_about(std::uint32_t op) {
 
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
     constexpr std::size_t kHeaderWords = 5;
+    if (code.size() < kHeaderWords) {
+        return code;
+    }
     std::vector<Words> module;  // all before the first function
     std::vector<Function> functions;
     std::vector<Words> current;

@@ -25,7 +25,7 @@ VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, q
 VKF_CONSTANT(kAttentionBindingPartial, 11)   // (batch, kv head, row, split, value width + 2) of what a split gives
 
 // Specialization constants. Id 0 is the local size in x.
-VKF_CONSTANT(kAttentionSpecRows, 1)        // rows a group takes; at most 16
+VKF_CONSTANT(kAttentionSpecRows, 1)        // rows a group takes: 4 or 16 in registers, 32 in shared memory
 VKF_CONSTANT(kAttentionSpecBlocks, 2)      // columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
 VKF_CONSTANT(kAttentionSpecFours, 3)       // 1: Q, K and V can be read by vec4: widths, strides and offsets multiples of four
 VKF_CONSTANT(kAttentionSpecCausal, 4)      // 0: none; 1: top-left; 2: bottom-right

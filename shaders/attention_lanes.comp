@@ -144,7 +144,7 @@ void redo(uint row, uint column0) {
     float total = 0.0;
     if (kSinks != 0u && work.split == 0u) {
         largest = sinks[broadcast_row(kSinks, row, 1u)];
-        total = LANE == 0u ? 1.0 : 0.0;
+        total = LANE == 0u ? sink_total(largest) : 0.0;
     }
     vec4 o0 = vec4(0.0);
     vec4 o1 = vec4(0.0);
@@ -201,7 +201,7 @@ void write_statistics(uint row, uint to, float largest, float total) {
         return;
     }
     if (kSplit != 0u && p.split_keys != 0u) {
-        partial[to + value_dim()] = largest;
+        partial[to + value_dim()] = partial_maximum(largest, total);
         partial[to + value_dim() + 1u] = total;
     } else if (kLse != 0u) {
         lse[lse_index(row)] = log_sum_exp(largest, total);
@@ -234,7 +234,7 @@ void main() {
 #define DO(i) \
     { \
         maxima[i] = sinks[broadcast_row(kSinks, min(work.first_row + i, work.last_row), 1u)]; \
-        totals[i] = LANE == 0u ? 1.0 : 0.0; \
+        totals[i] = LANE == 0u ? sink_total(maxima[i]) : 0.0; \
     }
         EACH_ROW(DO)
 #undef DO

@@ -51,7 +51,7 @@ void main() {
     if (kSinks != 0u && work.split == 0u) {
         for (uint i = 0u; i < 2u; ++i) {
             maxima[i] = sinks[broadcast_row(kSinks, min(work.first_row + pair + i, work.last_row), 1u)];
-            totals[i] = lane == 0u ? 1.0 : 0.0;
+            totals[i] = lane == 0u ? sink_total(maxima[i]) : 0.0;
         }
     }
 #endif
@@ -194,7 +194,7 @@ void main() {
 #ifdef FULL
         if (work.slice == 0u && lane == 0u) {
             if (kSplit != 0u && p.split_keys != 0u) {
-                partial[to + value_dim()] = maxima[i];
+                partial[to + value_dim()] = partial_maximum(maxima[i], total);
                 partial[to + value_dim() + 1u] = total;
             } else if (kLse != 0u) {
                 lse[lse_index(row)] = log_sum_exp(maxima[i], total);

@@ -120,6 +120,15 @@ TEST_SUITE("alternatives") {
             }),
             "laid out alike"));
         CHECK(contains(error_of([&] { g.prefer(x, softmax(x)); }), "not what a node gives"));
+        CHECK(contains(error_of([&] { g.prefer(picky(x), x); }), "not a computed tensor"));
+        const Value tall = softmax(g.input("tall", {8, 8}));
+        CHECK(contains(error_of([&] { g.prefer(picky(x), slice(tall, 0, 0, 4)); }), "not a computed tensor"));
+        const Value read = picky(x);
+        softmax(read);
+        CHECK(contains(error_of([&] { g.prefer(read, softmax(x)); }), "read already"));
+        const Value other = softmax(x);
+        g.output("y", g.prefer(picky(x), other));
+        CHECK(contains(error_of([&] { g.output("o", other); }), "other way"));
     }
 
     TEST_CASE("VKFORMER_VARIANT: names between commas, whole ones") {

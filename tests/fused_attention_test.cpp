@@ -140,6 +140,33 @@ TEST_CASE("fused attention: splits that see nothing have no part") {
     }
 }
 
+TEST_CASE("fused attention: a NaN that is seen is not lost beside other splits, nor one among the sinks") {
+    for (const std::string& kernel : kernels()) {
+        CAPTURE(kernel);
+        const Forced forced(kernel);
+        Qkv x = random_qkv({1, 2, 1, 1, 3000, 8, 8}, 2, 3);
+        Options o;
+        o.scores.sinks = Tensor({2}, {std::numeric_limits<double>::quiet_NaN(), 0.5});
+        CHECK(mismatch(x, o, 1) == "");
+        x.key.at({0, 0, 5, 3}) = std::numeric_limits<double>::quiet_NaN();
+        o.scores.sinks.reset();
+        o.scores.keys = mask_of(1, 3000, 5, 6);
+        CHECK(mismatch(x, o, 1) == "");
+        o.scores.keys->at({0, 0, 0, 2500}) = 1;
+        CHECK(mismatch(x, o, 1) == "");
+    }
+}
+
+TEST_CASE("fused attention: more scores than a tensor can have are still attended to") {
+    Graph g;
+    const Dim tokens = g.symbol("tokens", 16384);
+    const Value q = g.input("q", {1, 32, tokens, 8});
+    const Value kv = g.input("kv", {1, 8, tokens, 8});
+    const AttentionResult a = scaled_dot_product_attention(q, kv, kv);
+    CHECK_FALSE(a.weights);
+    CHECK(a.y.shape() == q.shape());
+}
+
 TEST_CASE("fused attention: widths of heads, odd ones and wide ones") {
     for (const std::string& kernel : kernels()) {
         CAPTURE(kernel);

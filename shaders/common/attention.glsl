@@ -259,6 +259,16 @@ uint partial_offset(uint row) {
     return (at * work.splits + work.split) * (value_dim() + 2u);
 }
 
+// The maximum a split tells of a row: a NaN among the scores must not get lost where others are put beside it.
+float partial_maximum(float largest, float total) {
+    return is_nan(total) && floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest;
+}
+
+// What a row's sum begins with.
+float sink_total(float sink) {
+    return is_nan(sink) ? quiet_nan() : 1.0;
+}
+
 // From the maximum of a row and the sum of the exponentials of what its scores are below it.
 float log_sum_exp(float largest, float total) {
     if (is_nan(total)) {
