@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fused attention is dispatched: kernels, tiles, splits, and what it prepares for them.
+#include "shaders/attention.h"
+
+#include "attention_lanes.glsl.h"
+#include "attention_lanes4.spv.h"
+#include "attention_lanes8.spv.h"
+#include "attention_mask.spv.h"
+#include "attention_merge.spv.h"
+#include "attention_shared.glsl.h"
+#include "attention_shared.spv.h"
+#include "attention_shared_full.spv.h"
+#include "ops/attention_params.h"
+#include "ops/sequence_table.h"
+#include "ops/support.h"
+#include "shaders/attention_mask.h"
+#include "shaders/attention_merge.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kLanes4{"attention_lanes4", spirv::kAttentionLanes4Spirv};
+const Shader kLanes8{"attention_lanes8", spirv::kAttentionLanes8Spirv};
+const Shader kShared{"attention_shared", spirv::kAttentionSharedSpirv};
+const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpirv};
+const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
+const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
+
+constexpr std::size_t kFullBindings = 12;
+constexpr std::size_t kBaseBindings = 4;
+/// A few queries against many keys leave most of a device idle: then the keys are split, for up to so many queries.
+constexpr uint kSplitQueries = 8;
+constexpr uint kMostSplits = 64;
+constexpr uint kBusyHeads = 64;   ///< key/value heads of all batches that keep a device busy without
+constexpr uint kCpuSplit = 1024;  // keys
+constexpr uint kGpuSplit = 256;
+/// A processor takes longer to compile a fused kernel than it takes to compute up to so many queries and keys without.
+constexpr std::int64_t kWorthFusing = 128;
+/// Up to so many rows a small tile, which compiles sooner, is fast enough.
+constexpr std::int64_t kSmallModelRows = 128;
+
+// --- at record time ------------------------------------------------------------------------------------------------------
+
+/// Words fixed at lowering.
+enum Word : std::size_t { kSliceColumns, kSplitKeys, kKernelRows };
+
+uint keys_of(const AttentionParams& params, const View& key, const View& pages) {
+    return params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
+}
+
+/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not split.
+uint split_keys(uint wanted, uint queries, uint keys) {
+    if (wanted == 0 || queries > kSplitQueries || keys <= wanted) {
+        return 0;
+    }
+    const uint least = static_cast<uint>(divide_up(divide_up(keys, kMostSplits), 32) * 32);
+    return std::max(wanted, least);
+}
+
+void encode(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const FusedAttentionOptions& o = params.options;
+    const View& q = operands[kAttentionBindingQuery];
+    const View& k = operands[kAttentionBindingKey];
+    const View& v = operands[kAttentionBindingValue];
+    const View& y = operands[kAttentionBindingOut];
+    const View& pages = operands[params.full ? kAttentionBindingPages : kAttentionBindingKey];
+    const bool packed = params.queries >= 0;
+    AttentionPush push{};
+    push.widths = q.dim(0) | v.dim(0) << 16;
+    push.queries = q.dim(1);
+    push.keys = keys_of(params, k, pages);
+    push.kv_heads = k.dim(2);
+    push.q_batch = packed ? operands[kAttentionBindingSequences].dim(1) : q.step(3);
+    push.q_head = q.step(2);
+    push.q_row = q.step(1);
+    push.q_offset = q.offset;
+    push.k_batch = k.step(3);
+    push.k_head = k.step(2);
+    push.k_row = k.step(1);
+    push.k_offset = k.offset;
+    push.v_batch = v.step(3);
+    push.v_head = v.step(2);
+    push.v_row = v.step(1);
+    push.v_offset = v.offset;
+    push.o_batch = packed ? 0 : y.step(3);
+    push.o_head = y.step(2);
+    push.o_row = y.step(1);
+    push.o_offset = y.offset;
+    if (packed && params.pages < 0) {
+        push.k_batch = push.v_batch = 0;
+    }
+    push.scale = o.scores.scale;
+    push.softcap = o.scores.softcap;
+    push.fill = o.scores.mask.fill;
+    const auto span = std::max<std::int64_t>(push.keys, push.queries);  // a window this wide masks nothing
+    push.window = o.scores.mask.window < span ? static_cast<uint>(o.scores.mask.window) : 0;
+    push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
+    push.pages = k.dim(3);
+    push.table_width = params.pages >= 0 ? pages.dim(0) : 0;
+    push.threshold = dropout_threshold(o.dropout);
+    push.seed = o.dropout_seed;
+    push.keep_scale = dropout_scale(o.dropout);
+
+    const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
+    std::size_t kernel = kKernelRows;  // the first whose tile holds all rows, else the largest
+    while (kernel + 1 < operands.words.size() && rows > operands.words[kernel]) {
+        ++kernel;
+    }
+    const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + (packed ? push.q_batch : 0);
+    const std::uint64_t slices = divide_up(v.dim(0), operands.words[kSliceColumns]);
+    const std::uint64_t splits = push.split_keys == 0 ? 1 : divide_up(push.keys, push.split_keys);
+    command.kernel(static_cast<uint>(kernel - kKernelRows));
+    command.push(push);
+    command.groups(y.elements() == 0 ? 0 : tiles * slices * splits * push.kv_heads * (packed ? 1 : q.size[1]));
+    const double heads = static_cast<double>(q.dim(2)) * q.size[1];
+    const double causal = o.scores.mask.causal == Causal::none ? 1.0 : 0.5;
+    const double scores = heads * push.queries * push.keys * causal;
+    command.cost(scores * (2.0 * (q.dim(0) + v.dim(0)) + 20),
+                 4.0 * (static_cast<double>(q.elements()) + static_cast<double>(k.elements()) +
+                        static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
+}
+
+void encode_merge(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const View& y = operands[kMergeBindingOut];
+    const View& k = operands[3];
+    const View& pages = operands[4];
+    AttentionMergePush push{};
+    push.queries = y.dim(1);
+    const uint keys = keys_of(params, k, pages);
+    const uint split = split_keys(operands.words[0], push.queries, keys);
+    push.count = static_cast<uint>(y.elements());
+    push.splits = split == 0 ? 1 : static_cast<uint>(divide_up(keys, split));
+    push.width = y.dim(0);
+    push.kv_heads = k.dim(2);
+    push.group = params.group;
+    push.o_batch = y.step(3);
+    push.o_head = y.step(2);
+    push.o_row = y.step(1);
+    push.o_offset = y.offset;
+    push.keep_scale = params.options.dropout == 0.0f ? 1.0f : dropout_scale(params.options.dropout);
+    command.push(push);
+    command.groups(split == 0 ? 0 : divide_up(push.count, 64));
+    command.cost(static_cast<double>(push.count) * push.splits * 4, static_cast<double>(push.count) * push.splits * 8);
+}
+
+void encode_mask(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionParams>();
+    const View& mask = operands[kPackMaskBindingMask];
+    AttentionMaskPush push{};
+    push.keys = mask.dim(0);
+    push.words = static_cast<uint>(divide_up(push.keys, 32));
+    for (std::size_t i = 0; i < 3; ++i) {
+        push.size[i] = mask.size[i + 1];
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+        push.stride[i] = mask.stride[i + 1];
+    }
+    push.offset = mask.offset;
+    push.flip = params.options.scores.mask.polarity == Polarity::ignore ? 1 : 0;
+    push.count = push.words * push.size[0] * push.size[1] * push.size[2];
+    command.push(push);
+    command.groups(divide_up(push.count, 64));
+    command.cost(static_cast<double>(mask.elements()) * 4, static_cast<double>(mask.elements()) * 4);
+}
+
+// --- at lowering -----------------------------------------------------------------------------------------------------------
+
+/// How a device walks over rows and keys.
+struct Tiling {
+    const Shader* shader;
+    std::string_view source;           // of the shader, for score mods
+    std::vector<std::string> defines;  // the same
+    uint local_size;
+    uint tile;               // keys
+    std::vector<uint> rows;  // one kernel each, fewest first
+    std::string why;
+};
+
+/// Lanes that the kernels for processors can rely on; 0: none.
+uint exact_lanes(const Capabilities& device) {
+    const bool known = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
+                       (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8);
+    return known ? device.exact_subgroup_size : 0;
+}
+
+Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
+    const uint lanes = device.asks_for("attention_shared") ? 0 : exact_lanes(device);
+    if (device.asks_for("attention_lanes") && lanes == 0) {
+        fail(kFusedAttentionName,
+             "VKFORMER_VARIANT asks for attention_lanes, which needs a processor whose subgroups have exactly 4 or 8 "
+             "lanes");
+    }
+    if (lanes != 0) {
+        Tiling t{lanes == 8 ? &kLanes8 : &kLanes4,
+                 glsl::kAttentionLanesGlsl,
+                 {"LANES=" + std::to_string(lanes), "FULL"},
+                 lanes,
+                 4 * lanes,
+                 {4},
+                 "processor, subgroups of " + std::to_string(lanes)};
+        if (lanes == 8 && most_rows > kSmallModelRows) {
+            t.rows.push_back(16);
+        }
+        return t;
+    }
+    std::vector<std::string> defines;
+    if (full) {
+        defines.push_back("FULL");
+    }
+    return {full ? &kSharedFull : &kShared, glsl::kAttentionSharedGlsl, defines, 128, 32, {32},
+            "tiles in shared memory"};
+}
+
+/// The mask as bits, in scratch.
+ValueId pack_mask(Lowering& l, const AttentionParams& params) {
+    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
+    std::int64_t words = 1;
+    const Shape& shape = l.info(mask).shape;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const std::int64_t size = l.max_of(shape[i]);
+        words *= i + 1 == shape.size() ? (size + 31) / 32 : size;
+    }
+    const ValueId bits = l.scratch(DType::i32, {words});
+    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, encode_mask);
+    return bits;
+}
+
+/// The table of sequences, in scratch.
+ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
+    SequenceTable t;
+    t.keys = l.input(static_cast<std::size_t>(params.keys));
+    t.packed_queries = params.queries >= 0;
+    t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(params.queries)) : t.keys;
+    t.packed_keys = bool(params.options.cumulative_keys);
+    t.query = l.input(0);
+    t.key = l.input(1);
+    t.paged = params.pages >= 0;
+    t.pages = t.paged ? l.input(static_cast<std::size_t>(params.pages)) : t.key;
+    t.rows = rows;
+    t.group = params.group;
+    return make_sequence_table(l, t);
+}
+
+void lower(Lowering& l) {
+    const auto& params = l.params<AttentionParams>();
+    const FusedAttentionOptions& o = params.options;
+    const ValueId q = l.input(0);
+    const ValueId k = l.input(1);
+    const ValueId v = l.input(2);
+    const ValueId y = l.output(0);
+    const auto value_dim = static_cast<uint>(l.info(v).shape[3].constant());
+    // splitting the keys takes a buffer more than the four that are always there
+    const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
+    Tiling tiling = choose(l.device(), params.full || room, params.most_queries * params.group);
+    const bool full = tiling.shader != &kShared;
+    if (params.queries >= 0) {  // the table of packed sequences is made for one size of tile
+        tiling.rows = {tiling.rows.back()};
+    }
+    const uint blocks_wanted = static_cast<uint>(divide_up(value_dim, tiling.tile));
+    const uint blocks = blocks_wanted > 2 ? kAttentionMaxBlocks : blocks_wanted;
+    const bool fours = in_fours(l.info(q)) && in_fours(l.info(k)) && in_fours(l.info(v)) && in_fours(l.info(y));
+    const uint wanted_split = full && params.queries < 0 ? (l.device().cpu() ? kCpuSplit : kGpuSplit) : 0;
+    const uint most_splits = std::min<uint>(
+        kMostSplits, wanted_split == 0
+                         ? 1
+                         : static_cast<uint>(divide_up(static_cast<std::uint64_t>(params.most_keys), wanted_split)));
+    const auto at_most = [&](std::size_t dim) { return static_cast<std::uint64_t>(l.max_of(l.info(q).shape[dim])); };
+    const std::uint64_t partial_rows =
+        at_most(0) * at_most(1) *
+        static_cast<std::uint64_t>(std::min<std::int64_t>(params.most_queries, kSplitQueries));
+    const bool busy = at_most(0) * at_most(1) / params.group >= kBusyHeads;
+    const bool may_split = full && most_splits > 1 && !busy &&
+                           partial_rows * most_splits * (value_dim + 2) * sizeof(float) <= l.device().storage_range;
+    const Causal causal = o.scores.mask.causal;
+
+    std::shared_ptr<const Shader> modded;
+    if (o.score_mod) {
+        modded = o.score_mod.shader(std::string(tiling.shader->name) + "_mod", tiling.source, tiling.defines);
+    }
+    std::vector<Kernel> kernels;
+    std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
+    for (const uint rows : tiling.rows) {
+        std::vector<uint> constants{tiling.local_size,
+                                    rows,
+                                    blocks,
+                                    fours ? 1u : 0u,
+                                    causal == Causal::none       ? 0u
+                                    : causal == Causal::top_left ? 1u
+                                                                 : 2u,
+                                    o.scores.softcap == 0.0f ? 0u : 1u,
+                                    std::isinf(o.scores.mask.fill) ? 0u : 1u,
+                                    params.group,
+                                    o.dropout == 0.0f ? 0u : 1u};
+        if (full) {
+            const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
+            const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
+            const bool bias_fours =
+                params.bias >= 0 && in_fours(l.info(l.input(static_cast<std::size_t>(params.bias))));
+            for (const uint c : {params.mask_present, params.bias_present, params.slopes_present, params.sinks_present,
+                                 sequences, page, o.log_sum_exp ? 1u : 0u, bias_fours ? 1u : 0u, may_split ? 1u : 0u}) {
+                constants.push_back(c);
+            }
+        }
+        kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
+                           tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
+                               " keys" + (fours ? ", by fours" : ""),
+                           modded});
+        words.push_back(rows);
+    }
+    if (!full) {
+        l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
+                   encode, std::move(words));
+        return;
+    }
+    const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
+    const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
+    const ValueId sequences = params.keys < 0 ? q : make_table(l, params, tiling.rows.back());
+    const ValueId lse = o.log_sum_exp ? l.output(1) : y;
+    ValueId partial = y;
+    if (may_split) {
+        partial = l.scratch(DType::f32, {static_cast<std::int64_t>(partial_rows), most_splits, value_dim + 2});
+    }
+    l.dispatch(std::move(kernels),
+               {{q, Access::read},
+                {k, Access::read},
+                {v, Access::read},
+                {y, Access::write},
+                {mask, Access::read},
+                {input(params.bias), Access::read},
+                {input(params.slopes), Access::read},
+                {input(params.sinks), Access::read},
+                {sequences, Access::read},
+                {input(params.pages), Access::read},
+                {lse, Access::write},
+                {partial, Access::write}},
+               encode, std::move(words));
+    if (may_split) {
+        Dispatch& d = l.dispatch({{&kMerge, {64, o.log_sum_exp ? 1u : 0u}, "splits of the keys put together"}},
+                                 {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge,
+                                 {wanted_split});
+        d.sizes_of = {k, input(params.pages)};
+    }
+}
+
+std::string declined(const Capabilities& device, const NodeInfo& node) {
+    const auto& params = *static_cast<const AttentionParams*>(node.params.get());
+    const std::size_t wanted = params.full ? kFullBindings : kBaseBindings;
+    if (device.storage_buffers < wanted) {
+        return "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
+               std::to_string(wanted);
+    }
+    if (device.asks_for("attention_composed")) {
+        return "VKFORMER_VARIANT asks for attention_composed";
+    }
+    const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes");
+    const bool sequences = params.keys >= 0;
+    if (!device.cpu() || forced || sequences) {
+        return {};
+    }
+    if (exact_lanes(device) == 0) {
+        return "a processor whose subgroups' size is not certain gains nothing by fusing";
+    }
+    if (params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing) {
+        return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor gains nothing by fusing";
+    }
+    return {};
+}
+
+}  // namespace
+
+const OpType kFusedAttention{kFusedAttentionName, lower, declined};
+
+}  // namespace vkf
