@@ -33,6 +33,7 @@ class Shaderc {
 public:
     explicit Shaderc(const char* name) : name_(name), library_({name}) {
         const bool complete = library_ && load(compiler_initialize_, "shaderc_compiler_initialize") &&
+                              load(compiler_release_, "shaderc_compiler_release") &&
                               load(options_initialize_, "shaderc_compile_options_initialize") &&
                               load(options_release_, "shaderc_compile_options_release") &&
                               load(options_set_target_env_, "shaderc_compile_options_set_target_env") &&
@@ -42,8 +43,15 @@ public:
                               load(result_length_, "shaderc_result_get_length") &&
                               load(result_bytes_, "shaderc_result_get_bytes") &&
                               load(result_release_, "shaderc_result_release");
-        compiler_ = complete ? compiler_initialize_() : nullptr;  // kept, as the library is
+        compiler_ = complete ? compiler_initialize_() : nullptr;
     }
+    ~Shaderc() {
+        if (compiler_) {
+            compiler_release_(compiler_);
+        }
+    }
+    Shaderc(const Shaderc&) = delete;
+    Shaderc& operator=(const Shaderc&) = delete;
 
     const std::string& name() const noexcept { return name_; }
     std::string why_not() const { return library_ ? name_ + " lacks functions of shaderc" : library_.why(); }
@@ -85,6 +93,7 @@ private:
     SharedLibrary library_;
     void* compiler_ = nullptr;
     void* (*compiler_initialize_)() = nullptr;
+    void (*compiler_release_)(void*) = nullptr;
     void* (*options_initialize_)() = nullptr;
     void (*options_release_)(void*) = nullptr;
     void (*options_set_target_env_)(void*, int, std::uint32_t) = nullptr;
