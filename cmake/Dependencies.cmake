@@ -51,7 +51,7 @@ function(vkformer_headers name)
 endfunction()
 
 vkformer_headers(vulkan HEADER vulkan/vulkan.h PACKAGE libvulkan-dev ENTRIES vulkan vk_video)
-vkformer_headers(volk HEADER volk.h PACKAGE libvulkan-volk-dev ENTRIES volk.h SUFFIXES Volk volk)
+vkformer_headers(volk HEADER volk.h PACKAGE libvulkan-volk-dev ENTRIES volk.h volk.c SUFFIXES Volk volk)
 set_property(TARGET vkformer::volk APPEND PROPERTY INTERFACE_LINK_LIBRARIES vkformer::vulkan)
 vkformer_headers(json HEADER nlohmann/json.hpp PACKAGE nlohmann-json3-dev ENTRIES nlohmann
     FIND nlohmann_json TARGET nlohmann_json::nlohmann_json)
@@ -61,6 +61,10 @@ endif()
 if(VKFORMER_BUILD_TESTS)
     vkformer_headers(doctest HEADER doctest/doctest.h PACKAGE doctest-dev ENTRIES doctest
         FIND doctest TARGET doctest::doctest)
+endif()
+
+if(VKFORMER_BUILD_TEXT)
+    include(TextDependencies)
 endif()
 
 find_program(VKFORMER_GLSLANG NAMES glslangValidator glslang HINTS "$ENV{VULKAN_SDK}/bin" "$ENV{VULKAN_SDK}/Bin"

@@ -6,17 +6,38 @@ install(TARGETS vkformer EXPORT vkformer
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/vkformer.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
+install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/vkformer.h" "${PROJECT_BINARY_DIR}/include/vkformer/vkformer_c.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
 foreach(header ${public_headers})
     get_filename_component(room "${header}" DIRECTORY)
     install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/${room}")
 endforeach()
+
+if(TARGET vkformer_text)
+    install(TARGETS vkformer_text EXPORT vkformer
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
+    install(FILES text/chat_template.h text/tokenizer.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/text")
+    set(VKFORMER_WITH_TEXT ON)
+    set(VKFORMER_TEXT_NEEDS pcre2 utf8proc)
+    set(pc_text_needs "libpcre2-8 libutf8proc")
+    if(TARGET vkformer::sentencepiece)
+        list(APPEND VKFORMER_TEXT_NEEDS sentencepiece)
+        string(APPEND pc_text_needs " sentencepiece")
+        if(VKFORMER_sentencepiece_compiles_with_absl)
+            string(APPEND pc_text_needs " absl_status absl_strings")
+        endif()
+    endif()
+    string(REPLACE ";" " " VKFORMER_TEXT_NEEDS "${VKFORMER_TEXT_NEEDS}")
+endif()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/vkformer")
 install(EXPORT vkformer NAMESPACE vkformer:: DESTINATION "${package_dir}" FILE vkformer-targets.cmake)
 configure_package_config_file(cmake/vkformer-config.cmake.in "${PROJECT_BINARY_DIR}/vkformer-config.cmake"
     INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/vkformer-config-version.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES cmake/TextDependencies.cmake DESTINATION "${package_dir}")
 install(FILES "${PROJECT_BINARY_DIR}/vkformer-config.cmake" "${PROJECT_BINARY_DIR}/vkformer-config-version.cmake"
     DESTINATION "${package_dir}")
 
@@ -28,12 +49,26 @@ file(RELATIVE_PATH pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefi
 if(BUILD_SHARED_LIBS)
     set(pc_cflags "-DVKFORMER_SHARED")
     set(pc_libs "")
+    set(pc_libs_private "")
 else()
     set(pc_cflags "")
     set(pc_libs "-pthread")
     if(CMAKE_DL_LIBS)
         string(APPEND pc_libs " -l${CMAKE_DL_LIBS}")
     endif()
+    set(cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})  # for what is linked by a C compiler, with pkg-config --static
+    list(FILTER cxx_runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
+    list(TRANSFORM cxx_runtime PREPEND " -l")
+    list(JOIN cxx_runtime "" cxx_runtime)
+    set(pc_libs_private "Libs.private:${cxx_runtime}")
 endif()
 configure_file(cmake/vkformer.pc.in vkformer.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/vkformer.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+if(TARGET vkformer_text)
+    set(pc_text_private "")
+    if(BUILD_SHARED_LIBS)
+        set(pc_text_private ".private")
+    endif()
+    configure_file(cmake/vkformer-text.pc.in vkformer-text.pc @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/vkformer-text.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

@@ -4,10 +4,30 @@
 # Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each line. A line `//! source` gives
 # "NAME.glsl.h" beside them: the text, includes resolved, for compiling it with a caller's score_mod.glsl at run time:
 #     namespace vkf::glsl { inline constexpr std::string_view k<Name>Glsl = ...; }
+# A line `//! needs GL_SOME_extension` leaves the shader out, which is said, where the compiler does not know that extension of GLSL;
+# where it does, the target is compiled with VKFORMER_GL_SOME_EXTENSION.
 include_guard()
 set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
 set(VKFORMER_SHADER_TEXT "${CMAKE_CURRENT_LIST_DIR}/ShaderText.cmake")
 set(VKFORMER_SHADER_NAME "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
+
+# vkformer_check_extension(extension out): whether the shader compiler knows it; asked once.
+function(vkformer_check_extension extension out)
+    string(TOUPPER "VKFORMER_${extension}" known)
+    if(NOT "${${known}_ASKED}" STREQUAL "${VKFORMER_GLSLANG}")
+        set(probe "${CMAKE_CURRENT_BINARY_DIR}/probe-${extension}.comp")
+        file(WRITE "${probe}" "#version 450\n#extension ${extension} : require\nvoid main() {}\n")
+        execute_process(COMMAND "${VKFORMER_GLSLANG}" -V --target-env vulkan1.1 -o "${probe}.spv" "${probe}"
+            RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+        if(result EQUAL 0)
+            set(${known} ON CACHE INTERNAL "")
+        else()
+            set(${known} OFF CACHE INTERNAL "")
+        endif()
+        set(${known}_ASKED "${VKFORMER_GLSLANG}" CACHE INTERNAL "")
+    endif()
+    set(${out} "${${known}}" PARENT_SCOPE)
+endfunction()
 
 function(vkformer_add_shaders target folder)
     set(root "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
@@ -17,6 +37,17 @@ function(vkformer_add_shaders target folder)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shaders})  # their variant lines are read here
     foreach(shader ${shaders})
         get_filename_component(shader_name "${shader}" NAME_WE)
+        file(STRINGS "${shader}" extension REGEX "^//! needs ")
+        if(extension)
+            string(REPLACE "//! needs " "" extension "${extension}")
+            vkformer_check_extension(${extension} known)
+            if(NOT known)
+                message(STATUS "vkformer: without the kernel ${shader_name}, for ${VKFORMER_GLSLANG} does not know ${extension}")
+                continue()
+            endif()
+            string(TOUPPER "VKFORMER_${extension}" define)
+            target_compile_definitions(${target} PUBLIC ${define})
+        endif()
         file(STRINGS "${shader}" source REGEX "^//! source$")
         if(source)
             set(header "${made}/${shader_name}.glsl.h")

@@ -2,6 +2,7 @@
 # Linux on 64-bit Arm, from any host with Debian's cross compiler.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 
 set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/attention.h"
 
+#include <array>
 #include <cmath>
 
 #include "layers/composed_attention.h"
@@ -28,7 +29,7 @@ float checked_scale(const Value& q, const Value& k, const Value& v, const Attent
     };
     together(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
     together(q.size(0) == k.size(0) && k.size(0) == v.size(0), "batches");
-    together(q.size(3) == k.size(3), "head sizes");
+    together(o.kv_type != WeightType::f32 || q.size(3) == k.size(3), "head sizes");
     together(k.size(2) == v.size(2) && k.size(1) == v.size(1), "keys and values");
     together(q.size(1).is_constant() && k.size(1).is_constant() && q.size(1).constant() % k.size(1).constant() == 0,
              "head counts (queries' must be a multiple of keys')");
@@ -51,6 +52,16 @@ bool fits_composed(const Value& q, const Value& k) {
     return scores < 4294967296.0;
 }
 
+/// What a ring (B, Hk, S, n) holds, the oldest first; other tensors as they are.
+Value in_order(Value x, const std::optional<RingRows>& ring) {
+    if (!ring) {
+        return x;
+    }
+    const Value older = slice(x, 2, ring->first, ring->before_end);
+    const Dim rest = ring->count - ring->before_end;
+    return rest == Dim(0) ? older : concat({older, slice(x, 2, 0, rest)}, 2);
+}
+
 /// ALiBi slopes and sinks that differ from query to query or key to key are beyond the fused kernels.
 bool fits_fused(const SoftmaxOptions& o) {
     const auto a_number_a_head = [](const Value& x) {
@@ -61,26 +72,37 @@ bool fits_fused(const SoftmaxOptions& o) {
 
 }  // namespace
 
-Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation) {
+Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation, Value times,
+                   Value plus) {
     Graph& g = x.graph();
     const Scope scope(g, name);
-    return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation);
+    return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation, times,
+                  plus);
 }
 
 AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& o) {
     const SoftmaxOptions softmax_options{o.mask, checked_scale(q, k, v, o), o.softcap, o.sinks};
     const std::int64_t heads = q.size(1).constant();
     const std::int64_t group = heads / k.size(1).constant();
+    Value plain_k = in_order(k, o.ring), plain_v = in_order(v, o.ring);  // for the composed way
+    if (o.kv_type != WeightType::f32) {
+        const std::int64_t d = q.size(3).constant();
+        plain_k = unpack_rows(plain_k, o.kv_type, d);
+        plain_v = unpack_rows(plain_v, o.kv_type, o.value_dim != 0 ? o.value_dim : d);
+    }
+    std::optional<RingRows> ring = o.ring;
     if (group > 1 && o.repeat_kv) {
-        k = repeat_heads(k, group);
-        v = repeat_heads(v, group);
+        ring.reset();
+        plain_k = k = repeat_heads(plain_k, group);
+        plain_v = v = repeat_heads(plain_v, group);
     }
+    const WeightType kv_type = k.dtype() == DType::i32 ? o.kv_type : WeightType::f32;
     AttentionResult composed;
-    const bool composable = fits_composed(q, k);
+    const bool composable = fits_composed(q, plain_k);
     if (composable) {
-        composed = composed_attention(q, k, v, softmax_options, o);
+        composed = composed_attention(q, plain_k, plain_v, softmax_options, o);
     }
-    if (composable && (!fits_fused(softmax_options) || !v.size(3).is_constant())) {
+    if (composable && (!fits_fused(softmax_options) || !plain_v.size(3).is_constant())) {
         return composed;
     }
     const FusedAttention fused = fused_attention(q, k, v,
@@ -88,13 +110,28 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
                                                   .dropout = o.dropout,
                                                   .dropout_seed = o.dropout_seed,
                                                   .log_sum_exp = o.log_sum_exp,
-                                                  .score_mod = o.score_mod});
+                                                  .score_mod = o.score_mod,
+                                                  .kv_type = kv_type,
+                                                  .value_dim = o.value_dim,
+                                                  .ring = ring});
     if (!composable) {
         return {fused.y, {}, fused.log_sum_exp};
     }
     Graph& g = q.graph();
     return {g.prefer(fused.y, composed.y), composed.weights,
             o.log_sum_exp ? g.prefer(fused.log_sum_exp, composed.log_sum_exp) : Value()};
+}
+
+KvCache kv_cache(Graph& g, const std::string& name, std::int64_t batch, std::int64_t capacity, std::int64_t kv_heads,
+                 std::int64_t head_dim, Dim start, WeightType type) {
+    const bool plain = type == WeightType::f32;
+    const std::int64_t width =
+        plain ? head_dim : static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(head_dim)));
+    const Scope scope(g, name);
+    const auto state = [&](const char* which) {
+        return g.state(which, {batch, capacity, kv_heads, width}, plain ? DType::f32 : DType::i32);
+    };
+    return {state("key"), state("value"), std::move(start), type};
 }
 
 CachedKv append(const KvCache& cache, Value key, Value value) {
@@ -104,8 +141,25 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
                         "append");
         }
         const Value rows = slice(state, 0, 0, x.size(0));
-        copy_into(slice(rows, 1, cache.start, x.size(1)), x);
-        return transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
+        const auto put = [&](Dim at, Dim from, Dim count) {
+            const Value window = slice(rows, 1, std::move(at), count);
+            const Value part = count == x.size(1) ? x : slice(x, 1, std::move(from), count);
+            if (cache.type == WeightType::f32) {
+                copy_into(window, part);
+            } else {
+                pack_into(window, part, cache.type);
+            }
+        };
+        if (!cache.written) {
+            put(cache.start, 0, x.size(1));
+            return transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
+        }
+        const RingRows& ring = *cache.written;
+        put(ring.first, 0, ring.before_end);
+        if (!(ring.before_end == x.size(1))) {
+            put(0, ring.before_end, x.size(1) - ring.before_end);
+        }
+        return transpose(rows, 1, 2);
     };
     return {into(cache.key, key), into(cache.value, value)};
 }
@@ -164,6 +218,33 @@ Value multi_head_attention_by_heads(Value query, Value key, Value value, const M
     return linear_layer(concat(heads, -1), "out_proj", width, o.bias);
 }
 
+namespace {
+
+/// (B, H, L, d) and twice (B, Hk, L, d), each head's query and key normed where asked for.
+std::array<Value, 3> project_qkv(Value x, const GroupedQueryAttentionOptions& o, std::int64_t d) {
+    const std::int64_t heads[3] = {o.heads, o.kv_heads, o.kv_heads};
+    const bool bias = o.bias || o.qkv_bias;
+    const Value fused = o.fused_qkv ? linear_layer(x, o.names[0], (o.heads + 2 * o.kv_heads) * d, bias) : Value();
+    std::array<Value, 3> parts;
+    std::int64_t column = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+        const std::int64_t columns = heads[i] * d;
+        Value part = fused ? slice(fused, -1, column, columns) : linear_layer(x, o.names[i], columns, bias);
+        column += columns;
+        if (o.qk_norm_eps && i < 2) {
+            const Scope scope(x.graph(), i == 0 ? "q_norm" : "k_norm");
+            part = reshape(part, {part.size(0), part.size(1), heads[i], d});
+            part = rms_norm(part, x.graph().weight("weight", {d}), *o.qk_norm_eps);
+            parts[i] = transpose(part, 1, 2);
+        } else {
+            parts[i] = split_heads(part, heads[i]);
+        }
+    }
+    return parts;
+}
+
+}  // namespace
+
 AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& o) {
     constexpr const char* kName = "grouped_query_attention";
     const std::int64_t width = fixed_width(kName, x);
@@ -179,11 +260,12 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     }
     const std::int64_t d = o.head_dim != 0 ? o.head_dim : width / o.heads;
     const Scope scope(x.graph(), o.name);
-    Value q = split_heads(linear_layer(x, o.names[0], o.heads * d, o.bias || o.qkv_bias), o.heads);
-    Value k = split_heads(linear_layer(x, o.names[1], o.kv_heads * d, o.bias || o.qkv_bias), o.kv_heads);
-    Value v = split_heads(linear_layer(x, o.names[2], o.kv_heads * d, o.bias || o.qkv_bias), o.kv_heads);
+    auto [q, k, v] = project_qkv(x, o, d);
     const Dim start = o.cache ? o.cache->start : Dim(0);
-    if (o.rope) {
+    if (o.rope && o.rope_table) {
+        q = rope_by_table(q, o.rope_table, o.rope->layout, start);
+        k = rope_by_table(k, o.rope_table, o.rope->layout, start);
+    } else if (o.rope) {
         Rope turn = *o.rope;
         if (turn.max_positions == 0) {
             turn.max_positions = o.cache ? x.graph().max_of(o.cache->key.size(1)) : x.graph().max_of(x.size(1));
@@ -196,12 +278,17 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
         k = all.key;
         v = all.value;
     }
-    AttentionOptions options{.scale = o.scale, .softcap = o.softcap, .sinks = o.sinks};
-    options.repeat_kv = o.repeat_kv;
+    AttentionOptions options{.scale = o.scale,
+                             .softcap = o.softcap,
+                             .sinks = o.sinks,
+                             .repeat_kv = o.repeat_kv,
+                             .kv_type = o.cache ? o.cache->type : WeightType::f32,
+                             .ring = o.cache ? o.cache->seen : std::nullopt};
     options.mask.causal = o.causal ? Causal::bottom_right : Causal::none;
     options.mask.window = o.window;
+    options.mask.keys = o.keys;
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
-    return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias), a.weights, {}};
+    return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias, Activation::none, {}, o.residual), a.weights, {}};
 }
 
 IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,

@@ -30,6 +30,12 @@ struct AttentionOptions {
     ScoreMod score_mod = {};   ///< changes the biased scores before they are masked
     /// Copy each kv head for every query head that shares it, instead of sharing it by index. The same numbers.
     bool repeat_kv = false;
+    /// What key and value are kept as. Not f32: both are (B, Hk, S, words) i32 as append() to such a cache returns them.
+    WeightType kv_type = WeightType::f32;
+    std::int64_t value_dim = 0;  ///< dv, where values are packed; 0: d
+    /// Key and value are rings of S rows, and only these rows of them are there, oldest first: L and S of what is said here are L and
+    /// the ring's count.
+    std::optional<RingRows> ring = {};
 };
 
 /// softmax(q k^T scale + mask) v. query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk: query head h uses
@@ -43,9 +49,19 @@ VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Val
 struct KvCache {
     Value key, value;
     Dim start = 0;
+    /// What they are kept as: f32; or f16, bf16 or int8, then the states are i32, (B, capacity, Hk, packed_row_words(type, d)).
+    WeightType type = WeightType::f32;
+    /// Ring form, where no query sees further back than a window: the states' rows are written in turn. Rows of the tokens to be written,
+    /// and of those that are seen then, these included; a window and L - 1 rows suffice. Empty: token i lies in row i.
+    std::optional<RingRows> written = {}, seen = {};
 };
 
-/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first: (B, Hk, start + L, d).
+/// The states `name`.key and `name`.value of a cache for B sequences of up to `capacity` tokens, kv_heads heads of head_dim.
+VKF_API KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
+                         std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type = WeightType::f32);
+
+/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first: (B, Hk, start + L, d), or
+/// packed as the cache is. Of a ring all rows come back, as they lie, for AttentionOptions::ring = cache.seen.
 struct CachedKv {
     Value key, value;
 };
@@ -84,15 +100,22 @@ struct GroupedQueryAttentionOptions {
     std::int64_t kv_heads = 1;  ///< heads: multi-head attention; 1: multi-query attention
     std::int64_t head_dim = 0;  ///< 0: E / heads
     std::optional<Rope> rope = {};
+    Value rope_table = {};    ///< rope's own when empty, see rope_by_table(): a model's layers need not each compute it
     bool causal = true;       ///< bottom-right aligned: a query sees everything before it
     std::int64_t window = 0;  ///< with causal; 0: all
     bool bias = false;        ///< of all four projections
     bool qkv_bias = false;    ///< of the first three alone (Qwen 2)
-    float scale = 0.0f;       ///< see AttentionOptions, as the next three
+    /// RMSNorm of each head's query and key before they turn, with q_norm.weight and k_norm.weight (head_dim) (Qwen 3).
+    std::optional<float> qk_norm_eps = {};
+    /// One projection names[0] of (heads + 2 kv_heads) * head_dim rows, q | k | v, instead of the first three (GPT-2).
+    bool fused_qkv = false;
+    Value keys = {};     ///< i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
+    float scale = 0.0f;  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;
     Value sinks = {};
     bool repeat_kv = false;
     std::optional<KvCache> cache = {};  ///< keys and values of earlier runs; positions go on from cache->start
+    Value residual = {};                ///< (B, L, E), added to y
     const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};  ///< of the projections' weights
 };
 
@@ -135,8 +158,9 @@ struct ScoreOptions {
 /// query (B, L, D), key (B, S, D) -> scores (B, L, S), for softmax() (soft attention) or hard_max() (hard attention).
 VKF_API Value attention_scores(Value query, Value key, const ScoreOptions& options = {});
 
-/// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's graph. torch.nn.Linear.
+/// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's graph. torch.nn.Linear. The result may
+/// be multiplied with `times`, a gate's other half, and `plus` be added, a residual: see MatmulOptions.
 VKF_API Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias = true,
-                           Activation activation = Activation::none);
+                           Activation activation = Activation::none, Value times = {}, Value plus = {});
 
 }  // namespace vkf

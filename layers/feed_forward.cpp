@@ -22,12 +22,11 @@ Value feed_forward(Value x, std::int64_t hidden, Activation activation, const st
     return linear_layer(linear_layer(x, "linear1", hidden, bias, activation), "linear2", width, bias);
 }
 
-Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name) {
+Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
     const std::int64_t width = fixed_width("gated_feed_forward", x);
     const Scope scope(x.graph(), name);
-    const Value gate = linear_layer(x, "gate_proj", hidden, false);
-    const Value up = linear_layer(x, "up_proj", hidden, false);
-    return linear_layer(gated(gate, up, activation), "down_proj", width, false);
+    const Value up = linear_layer(x, "up_proj", hidden, bias);
+    return linear_layer(linear_layer(x, "gate_proj", hidden, bias, activation, up), "down_proj", width, bias);
 }
 
 }  // namespace vkf

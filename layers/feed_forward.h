@@ -12,8 +12,8 @@ namespace vkf {
 VKF_API Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name = {},
                            bool bias = true);
 
-/// down_proj(activation(gate_proj x) * up_proj x), no biases: SwiGLU (Shazeer 2020) with Activation::silu.
+/// down_proj(activation(gate_proj x) * up_proj x): SwiGLU (Shazeer 2020) with Activation::silu.
 VKF_API Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation = Activation::silu,
-                                 const std::string& name = {});
+                                 const std::string& name = {}, bool bias = false);
 
 }  // namespace vkf

@@ -155,6 +155,11 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     }
     q = split_heads(q, o.num_heads);
     if (o.cache) {
+        if (o.cache->type != WeightType::f32) {
+            throw Error("a cache kept as " + std::string(name_of(o.cache->type)) +
+                            " is for grouped_query_attention; here it is f32",
+                        kName);
+        }
         const CachedKv all = append(*o.cache, transpose(k, 1, 2), transpose(v, 1, 2));
         k = all.key;
         v = all.value;

@@ -46,25 +46,43 @@ Value rows_of(Value x) {
     return info.strides.back() == Dim(1) ? x : contiguous(x);
 }
 
+std::int64_t value_dim(const Value& q, const Value& v, const FusedAttentionOptions& o) {
+    if (o.kv_type == WeightType::f32) {
+        return v.size(3).constant();
+    }
+    return o.value_dim != 0 ? o.value_dim : q.size(3).constant();
+}
+
 void check_shapes(const Value& q, const Value& k, const Value& v, const FusedAttentionOptions& o) {
     const auto fits = [&](bool good, const char* what) {
         require(good, kName,
                 std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit");
     };
-    for (const Value* x : {&q, &k, &v}) {
-        require_dtype(kName, *x, DType::f32);
+    const bool packed = o.kv_type != WeightType::f32;
+    require_dtype(kName, q, DType::f32);
+    for (const Value* x : {&k, &v}) {
+        require_dtype(kName, *x, packed ? DType::i32 : DType::f32);
     }
     fits(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
     fits(k.size(0) == v.size(0) && (o.pages || q.size(0) == k.size(0)), "batches");
-    fits(q.size(3) == k.size(3) && q.size(3).is_constant() && v.size(3).is_constant(),
-         "head sizes (fixed, equal for query and key)");
-    fits(q.size(3).constant() < 65536 && v.size(3).constant() < 65536, "head sizes (below 65536)");
+    if (packed) {
+        fits(q.size(3).is_constant(), "head sizes (fixed)");
+        require(!o.pages, kName, "pages are kept as f32, not as " + std::string(name_of(o.kv_type)));
+        check_packed(kName, k, o.kv_type, q.size(3).constant());
+        check_packed(kName, v, o.kv_type, value_dim(q, v, o));
+    } else {
+        fits(q.size(3) == k.size(3) && q.size(3).is_constant() && v.size(3).is_constant(),
+             "head sizes (fixed, equal for query and key)");
+    }
+    fits(q.size(3).constant() < 65536 && value_dim(q, v, o) < 65536, "head sizes (below 65536)");
     fits(k.size(1) == v.size(1) && k.size(2) == v.size(2), "keys and values");
     fits(q.size(1).is_constant() && k.size(1).is_constant() && q.size(1).constant() % k.size(1).constant() == 0,
          "head counts (queries' must be a multiple of keys')");
 }
 
 void check_sequences(const Value& q, const Value& k, const FusedAttentionOptions& o) {
+    require(!o.ring || !(o.cumulative_queries || o.key_lengths || o.pages), kName,
+            "keys in a ring go with neither sequences of different lengths nor pages");
     require(
         std::isinf(o.scores.mask.fill) || !(o.cumulative_queries || o.key_lengths), kName,
         "sequences of different lengths go with a mask fill of -inf only: what lies beyond a sequence has no score");
@@ -127,7 +145,10 @@ FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOp
         inputs.push_back(x);
         return static_cast<int>(inputs.size() - 1);
     };
-    const Shape scores{q.size(0), q.size(1), q.size(2), o.pages ? o.pages.size(1) * k.size(2) : k.size(2)};
+    const Shape scores{q.size(0), q.size(1), q.size(2),
+                       o.pages  ? o.pages.size(1) * k.size(2)
+                       : o.ring ? o.ring->count
+                                : k.size(2)};
     const auto add_broadcast = [&](const Value& x, const char* what, bool a_head_each, bool dense, int& at,
                                    uint& present) {
         if (x) {
@@ -164,8 +185,13 @@ FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOp
     p.most_queries = q.graph().max_of(scores[2]);
     p.most_keys = q.graph().max_of(scores[3]);
     p.full = inputs.size() > 3 || o.log_sum_exp;
+    if (o.ring) {  // two views, only for their sizes: that is how a dispatch learns them
+        p.ring = add(slice(k, 2, 0, o.ring->count));
+        add(slice(k, 2, 0, o.ring->first + Dim(1)));
+    }
 
-    std::vector<OutputSpec> outputs{{DType::f32, {q.size(0), q.size(1), q.size(2), v.size(3)}, {0, 2, 1, 3}, {}}};
+    std::vector<OutputSpec> outputs{
+        {DType::f32, {q.size(0), q.size(1), q.size(2), value_dim(q, v, o)}, {0, 2, 1, 3}, {}}};
     if (o.log_sum_exp) {
         outputs.push_back({DType::f32, {q.size(0), q.size(1), q.size(2)}, {}, {}});
     }

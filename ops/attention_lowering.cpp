@@ -48,8 +48,9 @@ constexpr std::int64_t kSmallModelRows = 128;
 /// Words fixed at lowering.
 enum Word : std::size_t { kSliceColumns, kSplitKeys, kKernelRows };
 
-uint keys_of(const AttentionParams& params, const View& key, const View& pages) {
-    return params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
+/// `in_ring` as AttentionParams::ring, where there is one.
+uint keys_of(const AttentionParams& params, const View& key, const View& pages, const View& in_ring) {
+    return params.ring >= 0 ? in_ring.dim(1) : params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
 }
 
 /// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not split.
@@ -69,11 +70,12 @@ void encode(const Operands& operands, Command& command) noexcept {
     const View& v = operands[kAttentionBindingValue];
     const View& y = operands[kAttentionBindingOut];
     const View& pages = operands[params.full ? kAttentionBindingPages : kAttentionBindingKey];
+    const std::size_t beyond = operands.views.size();
     const bool packed = params.queries >= 0;
     AttentionPush push{};
-    push.widths = q.dim(0) | v.dim(0) << 16;
+    push.widths = q.dim(0) | y.dim(0) << 16;
     push.queries = q.dim(1);
-    push.keys = keys_of(params, k, pages);
+    push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond - 2] : k);
     push.kv_heads = k.dim(2);
     push.q_batch = packed ? operands[kAttentionBindingSequences].dim(1) : q.step(3);
     push.q_head = q.step(2);
@@ -100,8 +102,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     const auto span = std::max<std::int64_t>(push.keys, push.queries);  // a window this wide masks nothing
     push.window = o.scores.mask.window < span ? static_cast<uint>(o.scores.mask.window) : 0;
     push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
-    push.pages = k.dim(3);
-    push.table_width = params.pages >= 0 ? pages.dim(0) : 0;
+    push.pages = params.ring >= 0 ? operands[beyond - 1].dim(1) - 1 : k.dim(3);
+    push.table_width = params.ring >= 0 ? k.dim(1) : params.pages >= 0 ? pages.dim(0) : 0;
     push.threshold = dropout_threshold(o.dropout);
     push.seed = o.dropout_seed;
     push.keep_scale = dropout_scale(o.dropout);
@@ -112,7 +114,7 @@ void encode(const Operands& operands, Command& command) noexcept {
         ++kernel;
     }
     const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + (packed ? push.q_batch : 0);
-    const std::uint64_t slices = divide_up(v.dim(0), operands.words[kSliceColumns]);
+    const std::uint64_t slices = divide_up(y.dim(0), operands.words[kSliceColumns]);
     const std::uint64_t splits = push.split_keys == 0 ? 1 : divide_up(push.keys, push.split_keys);
     command.kernel(static_cast<uint>(kernel - kKernelRows));
     command.push(push);
@@ -120,9 +122,10 @@ void encode(const Operands& operands, Command& command) noexcept {
     const double heads = static_cast<double>(q.dim(2)) * q.size[1];
     const double causal = o.scores.mask.causal == Causal::none ? 1.0 : 0.5;
     const double scores = heads * push.queries * push.keys * causal;
-    command.cost(scores * (2.0 * (q.dim(0) + v.dim(0)) + 20),
-                 4.0 * (static_cast<double>(q.elements()) + static_cast<double>(k.elements()) +
-                        static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
+    const double there = params.ring >= 0 ? static_cast<double>(push.keys) / k.dim(1) : 1.0;  // share of the ring
+    command.cost(scores * (2.0 * (q.dim(0) + y.dim(0)) + 20),
+                 4.0 * (static_cast<double>(q.elements()) + there * static_cast<double>(k.elements()) +
+                        there * static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
 }
 
 void encode_merge(const Operands& operands, Command& command) noexcept {
@@ -132,7 +135,7 @@ void encode_merge(const Operands& operands, Command& command) noexcept {
     const View& pages = operands[4];
     AttentionMergePush push{};
     push.queries = y.dim(1);
-    const uint keys = keys_of(params, k, pages);
+    const uint keys = keys_of(params, k, pages, operands[5]);
     const uint split = split_keys(operands.words[0], push.queries, keys);
     push.count = static_cast<uint>(y.elements());
     push.splits = split == 0 ? 1 : static_cast<uint>(divide_up(keys, split));
@@ -254,7 +257,7 @@ void lower(Lowering& l) {
     const ValueId k = l.input(1);
     const ValueId v = l.input(2);
     const ValueId y = l.output(0);
-    const auto value_dim = static_cast<uint>(l.info(v).shape[3].constant());
+    const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());
     // splitting the keys takes a buffer more than the four that are always there
     const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
     Tiling tiling = choose(l.device(), params.full || room, params.most_queries * params.group);
@@ -264,7 +267,9 @@ void lower(Lowering& l) {
     }
     const uint blocks_wanted = static_cast<uint>(divide_up(value_dim, tiling.tile));
     const uint blocks = blocks_wanted > 2 ? kAttentionMaxBlocks : blocks_wanted;
-    const bool fours = in_fours(l.info(q)) && in_fours(l.info(k)) && in_fours(l.info(v)) && in_fours(l.info(y));
+    const bool packed_kv = o.kv_type != WeightType::f32;
+    const bool fours =
+        in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
     const uint wanted_split = full && params.queries < 0 ? (l.device().cpu() ? kCpuSplit : kGpuSplit) : 0;
     const uint most_splits = std::min<uint>(
         kMostSplits, wanted_split == 0
@@ -296,7 +301,8 @@ void lower(Lowering& l) {
                                     o.scores.softcap == 0.0f ? 0u : 1u,
                                     std::isinf(o.scores.mask.fill) ? 0u : 1u,
                                     params.group,
-                                    o.dropout == 0.0f ? 0u : 1u};
+                                    o.dropout == 0.0f ? 0u : 1u,
+                                    static_cast<uint>(o.kv_type)};
         if (full) {
             const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
             const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
@@ -307,18 +313,26 @@ void lower(Lowering& l) {
                 constants.push_back(c);
             }
         }
+        if (params.ring >= 0) {
+            constants.resize(kAttentionSpecRing, 0);
+            constants.push_back(1);
+        }
         kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
                            tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
-                               " keys" + (fours ? ", by fours" : ""),
+                               " keys" + (fours ? ", by fours" : "") +
+                               (packed_kv ? ", keys and values " + std::string(name_of(o.kv_type)) : ""),
                            modded});
         words.push_back(rows);
     }
+    const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
+    const std::vector<ValueId> ring =
+        params.ring < 0 ? std::vector<ValueId>{} : std::vector<ValueId>{input(params.ring), input(params.ring + 1)};
     if (!full) {
         l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
-                   encode, std::move(words));
+                   encode, std::move(words))
+            .sizes_of = ring;
         return;
     }
-    const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
     const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
     const ValueId sequences = params.keys < 0 ? q : make_table(l, params, tiling.rows.back());
     const ValueId lse = o.log_sum_exp ? l.output(1) : y;
@@ -339,12 +353,13 @@ void lower(Lowering& l) {
                 {input(params.pages), Access::read},
                 {lse, Access::write},
                 {partial, Access::write}},
-               encode, std::move(words));
+               encode, std::move(words))
+        .sizes_of = ring;
     if (may_split) {
         Dispatch& d = l.dispatch({{&kMerge, {64, o.log_sum_exp ? 1u : 0u}, "splits of the keys put together"}},
                                  {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge,
                                  {wanted_split});
-        d.sizes_of = {k, input(params.pages)};
+        d.sizes_of = {k, input(params.pages), input(params.ring)};
     }
 }
 

@@ -24,7 +24,7 @@ void encode(const Operands& operands, Command& command) noexcept {
     const View& out = operands[kEmbeddingBindingOut];
     EmbeddingPush push{};
     push.count = static_cast<uint>(out.elements());
-    push.width = table.dim(0);
+    push.width = out.dim(0);
     push.first_row = operands.words[0];
     push.rows = table.dim(1);
     push.all_rows = operands.words[1];
@@ -44,16 +44,18 @@ void encode(const Operands& operands, Command& command) noexcept {
 }
 
 void lower(Lowering& l) {
-    const ValueId table = l.input(1);
+    const WeightType type = l.weight_type(l.input(1));
+    const ValueId table = type == WeightType::f32 ? l.input(1) : l.words(l.input(1));
     const auto all_rows = static_cast<uint>(l.max_of(l.info(table).shape[0]));
     uint first = 0;
     const std::vector<ValueId> windows = l.chunks(table, 0);
     for (const ValueId window : windows) {
-        l.dispatch({{&kShader,
-                     {kLocalSize},
-                     windows.size() == 1
-                         ? ""
-                         : "one of " + std::to_string(windows.size()) + " windows on a table beyond one binding"}},
+        std::string why = type == WeightType::f32 ? "" : "table kept as " + std::string(name_of(type));
+        if (windows.size() != 1) {
+            why += (why.empty() ? "one of " : "; one of ") + std::to_string(windows.size()) +
+                   " windows on a table beyond one binding";
+        }
+        l.dispatch({{&kShader, {kLocalSize, static_cast<uint>(type)}, std::move(why)}},
                    {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, encode,
                    {first, all_rows});
         first += static_cast<uint>(l.info(window).shape[0].constant());

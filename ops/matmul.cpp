@@ -5,7 +5,11 @@
 #include "matmul_lanes8.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
+#include "ops/matmul_tiles.h"
 #include "ops/support.h"
+#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
+#include "matmul_coopmat.spv.h"
+#endif
 
 namespace vkf {
 
@@ -19,12 +23,22 @@ const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanes4Spirv};
 const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
+#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
+const Shader kCoopmat{"matmul_coopmat", spirv::kMatmulCoopmatSpirv};
+constexpr bool kHasCoopmat = true;
+#else
+const Shader kCoopmat{"matmul_coopmat", {}};
+constexpr bool kHasCoopmat = false;
+#endif
 constexpr const char* kName = "matmul";
 
 struct MatmulParams {
     Activation activation;
     float scale;
     bool bias, transpose_b, masked_weights;
+    uint third = kMatmulThirdBias;  // else the third input is of the result's shape
+
+    bool has_third() const { return bias || third != kMatmulThirdBias; }
 };
 
 // --- at record time ------------------------------------------------------------------------------------------------------
@@ -127,6 +141,9 @@ bool vectorizable(const ValueInfo& v, std::size_t dim) {
     return good;
 }
 
+static_assert(static_cast<uint>(WeightType::f16) == kPackedF16 && static_cast<uint>(WeightType::bf16) == kPackedBf16 &&
+              static_cast<uint>(WeightType::int8) == kPackedInt8 && static_cast<uint>(WeightType::int4) == kPackedInt4);
+
 struct Form {
     bool a_vec;
     uint b_load;
@@ -140,9 +157,12 @@ Form form_of(const Lowering& l, ValueId a, ValueId b, ValueId bias, ValueId c, c
     const std::size_t n = rank - 1 - b_axes(params.transpose_b).n;
     Form f;
     f.a_vec = vectorizable(l.info(a), l.info(a).shape.size() - 1);
-    f.b_load = vectorizable(bi, k) ? kMatmulBVecK : vectorizable(bi, n) ? kMatmulBVecN : kMatmulBScalar;
+    f.b_load = bi.words              ? kMatmulBPacked + static_cast<uint>(l.weight_type(b))
+               : vectorizable(bi, k) ? kMatmulBVecK
+               : vectorizable(bi, n) ? kMatmulBVecN
+                                     : kMatmulBScalar;
     f.c_vec = vectorizable(l.info(c), l.info(c).shape.size() - 1) &&
-              (!params.bias || vectorizable(l.info(bias), l.info(bias).shape.size() - 1));
+              (!params.has_third() || vectorizable(l.info(bias), l.info(bias).shape.size() - 1));
     return f;
 }
 
@@ -161,20 +181,38 @@ struct Choice {
 constexpr uint kAnyRows = ~0u;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr uint kSmallModelRows = 128;
+/// With fewer elements of b, a product is over before a further kernel has paid for being compiled.
+constexpr std::int64_t kLargeMatrix = 512 * 512;
+/// Of large ones, the most rows for which small tiles are faster: two of 8 take less than one of 24.
+constexpr std::int64_t kSmallTileRows = 16;
 
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size is certain. The more rows
 /// a tile has, the fewer loads a product needs, and the longer its code takes to compile: the smaller ones serve small models.
 void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
-                          std::int64_t most_rows) {
+                          std::int64_t most_rows, bool large) {
     const auto constants = [&](uint local, uint rows) {
         std::vector<uint> out{local, rows};
         out.insert(out.end(), form.begin(), form.end());
         return out;
     };
     const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
+    if (large) {  // few rows: each weight is read once, so it is loads that count
+        if (lanes == 8) {
+            choice.add(kLanes8, constants(8, 1), 1, 1, 32, "one row: 1x32 tiles");
+            if (most_rows > 1) {
+                choice.add(kLanes8, constants(8, 4), kMatmulFewRows, 4, 32, "few rows: 4x32 tiles");
+            }
+        } else {
+            choice.add(kPlain, constants(16, 1), 1, 1, 64, "one row: 1x64 tiles");
+        }
+        if (most_rows <= choice.words[choice.words.size() - 3]) {
+            return;
+        }
+    }
     if (lanes == 8) {
-        choice.add(kLanes8, constants(8, 8), kSmallModelRows, 8, 32, "processor, subgroups of 8: 8x32 tiles");
-        if (most_rows > kSmallModelRows) {
+        const std::int64_t small = large ? kSmallTileRows : kSmallModelRows;
+        choice.add(kLanes8, constants(8, 8), static_cast<uint>(small), 8, 32, "processor, subgroups of 8: 8x32 tiles");
+        if (most_rows > small) {
             choice.add(kLanes8, constants(8, 24), kAnyRows, 24, 32, "many rows: 24x32 tiles");
         }
     } else if (lanes == 4) {
@@ -184,9 +222,80 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
     }
 }
 
+/// Matrices of a subgroup, down and across, and how many subgroups of a work group lie below and beside each other.
+struct CoopmatPlan {
+    uint most_rows, mats_down, mats_across, down, across;
+};
+/// For few rows, some, many: tiles of 32x128, 64x64 and 128x128 where matrices are 16x16.
+constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {kAnyRows, 4, 2, 2, 4}};
+/// For processors, and devices too small for those.
+constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
+
+void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& form, uint most_rows) {
+    std::vector<uint> c{t.invocations(), t.subgroup_rows};
+    c.insert(c.end(), form.begin(), form.end());
+    c.resize(kMatmulSpecSubgroup + 1, 0);
+    c[kMatmulSpecTileRows] = t.rows;
+    c[kMatmulSpecTileColumns] = t.columns;
+    c[kMatmulSpecTileDepth] = t.depth;
+    c[kMatmulSpecMatRows] = t.mat.m;
+    c[kMatmulSpecMatColumns] = t.mat.n;
+    c[kMatmulSpecMatDepth] = t.mat.k;
+    c[kMatmulSpecSubgroupRows] = t.subgroup_rows;
+    c[kMatmulSpecSubgroupColumns] = t.subgroup_columns;
+    c[kMatmulSpecSubgroup] = t.subgroup;
+    choice.add(kCoopmat, std::move(c), most_rows, t.rows, t.columns, "f16 arithmetic, tiles of " + t.str());
+    choice.kernels.back().subgroup_size = t.subgroup;
+}
+
+void add_coopmat(Choice& choice, const Capabilities& device, const CoopmatPlan& plan, const std::vector<uint>& form) {
+    if (const auto tile = coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across)) {
+        add_coopmat(choice, *tile, form, plan.most_rows);
+    }
+}
+
+/// Kernels with cooperative matrices, behind those for fewer rows that are there already.
+void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows) {
+    const std::size_t before = choice.kernels.size();
+    for (const CoopmatPlan& plan : kCoopmatPlans) {
+        if (device.cpu()) {
+            break;
+        }
+        add_coopmat(choice, device, plan, form);
+        if (most_rows <= plan.most_rows) {
+            break;
+        }
+    }
+    if (choice.kernels.size() == before) {
+        add_coopmat(choice, device, kSmallCoopmatPlan, form);
+    }
+    choice.words[choice.words.size() - 3] = kAnyRows;  // the last serves what is left
+}
+
+bool some_tile_fits(const Capabilities& device) {
+    const CoopmatPlan& least = kSmallCoopmatPlan;
+    return coopmat_tile(device, least.mats_down, least.mats_across, least.down, least.across).has_value();
+}
+
+/// What keeps a product of a program for f16 from cooperative matrices; empty: nothing.
+std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
+    const bool forced = device.asks_for(kCoopmat.name);
+    const std::string lacking = !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
+                                : !device.cooperative_matrix ? "the device has none, or was not told of them"
+                                : !some_tile_fits(device)    ? "the device has none of a shape that fits"
+                                                             : "";
+    if (forced && !lacking.empty()) {
+        fail(kName, "VKFORMER_VARIANT asks for matmul_coopmat, which needs cooperative matrices: " + lacking);
+    }
+    return !lacking.empty()          ? "no cooperative matrices: " + lacking
+           : params.masked_weights   ? "masked weights are multiplied in fp32"
+           : device.cpu() && !forced ? "on a processor cooperative matrices are the slower way"
+                                     : "";
+}
+
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding step.
 void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
-                    const MatmulParams& params, std::int64_t most_rows) {
+                    const MatmulParams& params, std::int64_t most_rows, bool coopmat) {
     std::vector<uint> matvec{64, 4};
     matvec.insert(matvec.end(), form.begin(), form.end());
     matvec.resize(kMatmulSpecSplit + 1, 0);
@@ -195,6 +304,10 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
     choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
                "up to 4 rows: sums split over " + std::to_string(split) + " invocations");
     if (most_rows <= kMatvecMaxRows) {
+        return;
+    }
+    if (coopmat) {
+        choose_coopmat(choice, device, form, most_rows);
         return;
     }
     const bool large = device.max_invocations >= 256;
@@ -206,6 +319,15 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
     shared[kMatmulSpecTileColumns] = 64;
     shared[kMatmulSpecTileDepth] = 16;
     choice.add(kShared, shared, kAnyRows, rows, 64, "tiles of " + std::to_string(rows) + "x64x16 in shared memory");
+}
+
+std::string describe_load(const Lowering& l, ValueId b, uint load) {
+    switch (load) {
+        case kMatmulBScalar: return "scalar b";
+        case kMatmulBVecK: return "vec4 b along k";
+        case kMatmulBVecN: return "vec4 b along n";
+        default: return "b kept as " + std::string(name_of(l.weight_type(b)));
+    }
 }
 
 /// Rows of one product at the largest sizes; batches that share b may become rows.
@@ -220,22 +342,33 @@ std::int64_t rows_at_most(const Lowering& l, ValueId b, ValueId c) {
     return rows;
 }
 
+/// Of one of the matrices, at the largest sizes.
+std::int64_t most_elements(const Lowering& l, ValueId b) {
+    const Shape& s = l.info(b).shape;
+    return l.max_of(s[s.size() - 2]) * l.max_of(s.back());
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
-    const ValueId b = l.input(1);
+    const bool packed = l.weight_type(l.input(1)) != WeightType::f32 && params.transpose_b && !params.masked_weights;
+    const ValueId b = packed ? l.words(l.input(1)) : l.input(1);
     const ValueId c = l.output(0);
     const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
     const std::int64_t most_rows = rows_at_most(l, b, c);
+    const bool large = most_elements(l, l.input(1)) >= kLargeMatrix;
+    const bool f16 = l.arithmetic() == Arithmetic::f16;
+    const std::string no_f16 = f16 ? no_coopmat(l.device(), params) : "";
+    const bool coopmat = f16 && no_f16.empty();
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
         ValueId c_part = c;
-        ValueId bias = params.bias ? l.input(2) : a;
+        ValueId bias = params.has_third() ? l.input(2) : a;
         if (windows.size() > 1) {
             const std::int64_t columns = l.info(window).shape[b_n].constant();
             c_part = l.slice(c, l.info(c).shape.size() - 1, first, columns);
-            bias = params.bias ? l.slice(bias, 0, first, columns) : bias;
+            bias = params.has_third() ? l.slice(bias, l.info(bias).shape.size() - 1, first, columns) : bias;
             first += columns;
         }
         const Form f = form_of(l, a, window, bias, c_part, params);
@@ -244,18 +377,30 @@ void lower(Lowering& l) {
         const std::vector<uint> form{f.a_vec ? 1u : 0u, f.b_load, c_vec ? 1u : 0u, static_cast<uint>(params.activation),
                                      params.masked_weights ? 1u : 0u};
         Choice choice;
-        if (l.device().cpu()) {
-            choose_for_processor(choice, l.device(), form, most_rows);
+        if (coopmat && l.device().asks_for(kCoopmat.name)) {
+            choose_coopmat(choice, l.device(), form, most_rows);
+        } else if (l.device().cpu()) {
+            choose_for_processor(choice, l.device(), form, most_rows, large);
         } else {
-            choose_for_gpu(choice, l.device(), form, params, most_rows);
+            choose_for_gpu(choice, l.device(), form, params, most_rows, coopmat);
         }
-        choice.kernels.front().why +=
-            std::string(f.a_vec ? "; vec4 a, " : "; scalar a, ") + (f.b_load == kMatmulBVecK   ? "vec4 b along k"
-                                                                    : f.b_load == kMatmulBVecN ? "vec4 b along n"
-                                                                                               : "scalar b");
-        l.dispatch(std::move(choice.kernels),
-                   {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::read_write}},
-                   encode, std::move(choice.words));
+        choice.kernels.front().why += (f.a_vec ? "; vec4 a, " : "; scalar a, ") + describe_load(l, window, f.b_load);
+        choice.kernels.back().why += no_f16.empty() ? "" : "; fp32, though f16 was asked for: " + no_f16;
+        if (params.third != kMatmulThirdBias) {
+            for (Kernel& kernel : choice.kernels) {
+                kernel.constants.resize(kMatmulSpecThird + 1, 0);
+                kernel.constants[kMatmulSpecThird] = params.third;
+                kernel.why += params.third == kMatmulThirdTimes ? "; times a tensor" : "; plus a tensor";
+            }
+        }
+        Dispatch& d =
+            l.dispatch(std::move(choice.kernels),
+                       {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::read_write}},
+                       encode, std::move(choice.words));
+        if (params.third != kMatmulThirdBias && windows.size() == 1 && params.activation <= Activation::relu) {
+            d.in_place_input = kMatmulBindingBias;
+            d.in_place_output = kMatmulBindingC;
+        }
     }
 }
 
@@ -276,6 +421,12 @@ Shape broadcast_batches(const Value& a, const Value& b) {
         out[rank - 1 - i] = x == Dim(1) ? y : x;
     }
     return out;
+}
+
+/// With the strides of a fresh tensor, wherever it begins.
+bool lies_densely(const Value& v) {
+    const ValueInfo& info = v.graph().values()[v.id()];
+    return info.strides == contiguous_strides(info.shape);
 }
 
 }  // namespace
@@ -301,6 +452,20 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
                 "bias " + o.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
         inputs.push_back(o.bias);
     }
+    for (const Value& other : {o.times, o.plus}) {
+        if (other) {
+            require(other.shape() == shape && other.dtype() == DType::f32, kName,
+                    other.str() + " must be f32 of the result's shape");
+        }
+    }
+    MatmulParams params{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights};
+    const bool room = !o.bias && !o.masked_weights && !o.heads_last;
+    const bool times_fused = room && o.times && lies_densely(o.times);
+    const bool plus_fused = room && !o.times && o.plus && lies_densely(o.plus);
+    if (times_fused || plus_fused) {
+        params.third = times_fused ? kMatmulThirdTimes : kMatmulThirdAdded;
+        inputs.push_back(times_fused ? o.times : o.plus);
+    }
     std::vector<std::size_t> order;
     if (o.heads_last) {
         require(shape.size() >= 4, kName, a.str() + " has no batch and heads to store apart");
@@ -310,19 +475,23 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
         }
         order.push_back(shape.size() - 1);
     }
-    return add_op(kMatmul, inputs, MatmulParams{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights},
-                  shape, DType::f32, order);
+    Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
+    y = o.times && !times_fused ? mul(y, o.times) : y;
+    return o.plus && !plus_fused ? add(y, o.plus) : y;
 }
 
-Value linear(Value x, Value weight, Value bias, Activation activation) {
+Value linear(Value x, Value weight, Value bias, Activation activation, Value times, Value plus) {
     require(weight.rank() == 2, "linear", weight.str() + " must be (out, in)");
     if (x.rank() == 1) {
-        return reshape(linear(reshape(x, {1, x.size(0)}), weight, bias, activation), {weight.size(0)});
+        const auto row = [](const Value& v) { return v ? reshape(v, {1, v.size(-1)}) : v; };
+        return reshape(linear(row(x), weight, bias, activation, row(times), row(plus)), {weight.size(0)});
     }
     MatmulOptions o;
     o.bias = bias;
     o.activation = activation;
     o.transpose_b = true;
+    o.times = times;
+    o.plus = plus;
     return matmul(x, weight, o);
 }
 

@@ -69,12 +69,18 @@ struct MatmulOptions {
     bool masked_weights = false;
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
+    /// Of the result's shape: result = activation(scale * a b + bias) * times + plus, a gate's other half and a residual. One of them costs no
+    /// dispatch of its own where there is neither bias nor masked weights, and it lies as the result will; the numbers are the same.
+    Value times = {};
+    Value plus = {};
 };
 
 /// (..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast. Accumulates in fp32.
 VKF_API Value matmul(Value a, Value b, const MatmulOptions& options = {});
-/// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty. torch.nn.functional.linear.
-VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none);
+/// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty. torch.nn.functional.linear. `times` and `plus` as
+/// MatmulOptions has them.
+VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none, Value times = {},
+                     Value plus = {});
 
 // --- rows --------------------------------------------------------------------------------------------------------------
 
@@ -98,6 +104,11 @@ VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 
 // --- attention ---------------------------------------------------------------------------------------------------------
 
+/// Rows of a ring: `count` of them from row `first` on, of which `before_end` lie before the ring's end and the others from row 0 on.
+struct RingRows {
+    Dim first, before_end, count;
+};
+
 struct FusedAttentionOptions {
     SoftmaxOptions scores = {};  ///< here `scale` is what it says: 1 unless given
     float dropout = 0.0f;        ///< of the weights, see dropout()
@@ -113,6 +124,12 @@ struct FusedAttentionOptions {
     /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and row b names the pages of sequence b in
     /// order. A sequence that names a page outside the pool sees NaN there.
     Value pages = {};
+    /// What key and value are kept as: f32, or f16, bf16 or int8, then both are (B, Hk, S, words of a row) i32 as pack_into()
+    /// writes them, and not pages.
+    WeightType kv_type = WeightType::f32;
+    std::int64_t value_dim = 0;  ///< dv of packed values; 0: d
+    /// Key and value are rings of S rows, and only these rows of them are there, oldest first. Not with sequences or pages.
+    std::optional<RingRows> ring = {};
 };
 
 struct FusedAttention {
@@ -145,6 +162,14 @@ VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
 /// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax). A run where a
 /// symbolic N is 0 is an error, as in PyTorch.
 VKF_API Value argmax(Value x);
+
+/// The k largest of each row, the largest first; of equals the first index first, NaN before all.
+struct TopK {
+    Value values;   ///< (..., k), as they are in x
+    Value indices;  ///< (..., k) i32
+};
+/// (..., N) -> (..., k), k from 1 to 128 and not above N, which is fixed. torch.topk.
+VKF_API TopK top_k(Value x, std::int64_t k);
 
 struct CrossEntropyOptions {
     std::int64_t ignore_index = -100;  ///< rows with this label count for nothing
@@ -240,5 +265,32 @@ VKF_API Value contiguous(Value x);
 VKF_API Value concat(const std::vector<Value>& parts, int dim);
 /// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal.
 VKF_API Value copy_into(Value window, Value x);
+/// The same with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (..., packed_row_words(type, N)) i32. A row
+/// of int8 has the scale max|x| / 127; one that is not finite throughout reads as NaN. At most 4 dimensions.
+VKF_API Value pack_into(Value window, Value x, WeightType type);
+/// Packed rows (..., words) i32 -> (..., columns).
+VKF_API Value unpack_rows(Value words, WeightType type, std::int64_t columns);
+
+// --- images of a host ----------------------------------------------------------------------------------------------------
+
+enum class ImageFormat : std::uint8_t {
+    any,  ///< sampled inputs: whatever gives floats; outputs: where the device can (Capabilities::storage_image_any_format)
+    rgba8,
+    rgba16f,
+    r32f,
+    rgba32f,
+};
+
+struct ImageOptions {
+    ImageAccess access = ImageAccess::sampled;  ///< of an input; outputs are storage images
+    ImageFormat format = ImageFormat::any;      ///< of a storage image, as its view has it
+};
+
+/// A two-dimensional image that a host binds when it records (ImageView) -> (height, width, channels), channels 1 to 4: element
+/// (y, x, c) is component c of texel (x, y). Texels beyond the image are 0.
+VKF_API Value image_input(Graph& graph, const std::string& name, Dim height, Dim width, std::int64_t channels,
+                          const ImageOptions& options = {});
+/// x (height, width, channels) into such an image. Components that x lacks are 0, alpha 1; the format rounds and clamps.
+VKF_API void image_output(const std::string& name, Value x, const ImageOptions& options);
 
 }  // namespace vkf

@@ -27,6 +27,9 @@ inline void require_finite(const char* op, const char* parameter, double value) 
     require(std::isfinite(value), op, std::string(parameter) + " = " + std::to_string(value) + " is not finite");
 }
 
+/// Rows of words hold so many numbers as that type, one of those that are packed on the device.
+void check_packed(const char* op, const Value& words, WeightType type, const Dim& columns);
+
 /// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 

@@ -23,6 +23,8 @@ void Capabilities::clamp_to_minimum() {
     subgroup_shuffle = false;
     subgroup_arithmetic = false;
     storage_16bit = false;
+    cooperative_matrix = false;
+    matrix_shapes.clear();
     unified_memory = false;
     minimum_profile = true;
 }

@@ -6,12 +6,19 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "export.h"
 
 namespace vkf {
 
 enum class DeviceType : std::uint8_t { other, integrated, discrete, virtual_gpu, cpu };
+
+/// Matrices a subgroup multiplies at once: C (m, n) += A (m, k) B (k, n), A and B of f16, C of fp32.
+struct MatrixShape {
+    std::uint32_t m = 0, n = 0, k = 0;
+    bool operator==(const MatrixShape&) const = default;
+};
 
 struct VKF_API Capabilities {
     std::string name;    ///< VkPhysicalDeviceProperties::deviceName
@@ -30,17 +37,29 @@ struct VKF_API Capabilities {
     std::uint64_t storage_alignment = 256;     ///< of descriptor offsets, bytes
     std::uint64_t storage_range = 128u << 20;  ///< of one descriptor, bytes
     std::uint64_t max_allocation = 1u << 30;   ///< of one vkAllocateMemory, bytes
+    std::uint64_t device_memory = 0;           ///< of the largest heap of device-local memory, bytes
     std::uint32_t subgroup_size = 0;           ///< as reported; a hint only (some drivers run at another)
     std::uint32_t exact_subgroup_size =
         0;  ///< the only size subgroups can have (smallest = largest); 0: they vary or it is not told
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
-    bool unified_memory = false;       ///< device-local memory is the host's memory: no staging needed
-    float timestamp_period = 0;        ///< nanoseconds a tick; 0: no timestamps
-    std::uint32_t timestamp_bits = 0;  ///< of a timestamp that count; it begins again at 0 after that
-    bool minimum_profile = false;      ///< clamped by VKFORMER_PROFILE=minimum
-    std::string variants;              ///< kernel variants to be taken though others may be faster: VKFORMER_VARIANT
+    /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the nearest, Vulkan's memory model, full
+    /// subgroups of a required size. False too where this build's shader compiler could not compile such kernels.
+    bool cooperative_matrix = false;
+    std::vector<MatrixShape> matrix_shapes;  ///< of it, within a subgroup
+    std::uint32_t matrix_subgroup_size = 0;  ///< required of its pipelines
+    std::uint32_t max_subgroups = 0;         ///< in a work group of them
+    bool storage_image_any_format = false;   ///< image_output() of other formats than the four every device writes
+    bool external_memory_fd = false;         ///< VK_KHR_external_memory_fd, for storage buffers
+    bool external_memory_host = false;       ///< VK_EXT_external_memory_host, for storage buffers
+    bool external_memory_android = false;    ///< VK_ANDROID_external_memory_android_hardware_buffer
+    bool portability_subset = false;         ///< VK_KHR_portability_subset: must be enabled where it is offered
+    bool unified_memory = false;             ///< device-local memory is the host's memory: no staging needed
+    float timestamp_period = 0;              ///< nanoseconds a tick; 0: no timestamps
+    std::uint32_t timestamp_bits = 0;        ///< of a timestamp that count; it begins again at 0 after that
+    bool minimum_profile = false;            ///< clamped by VKFORMER_PROFILE=minimum
+    std::string variants;  ///< kernel variants to be taken though others may be faster: VKFORMER_VARIANT
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "runtime/cache_folder.h"
+#include "runtime/deferred.h"
 #include "runtime/device_core.h"
+#include "runtime/requirements.h"
 
 namespace vkf {
 
@@ -92,6 +94,7 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
 /// Common to owned and borrowed devices, once the handles are set.
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
+    core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";
     core->submit_budget = options.submit_budget.value_or(core->capabilities.cpu() ? 0 : kGpuSubmitBudget);
     core->capabilities.variants = environment("VKFORMER_VARIANT");
     if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
@@ -107,14 +110,9 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     return core;
 }
 
-VkPhysicalDevice16BitStorageFeatures storage_16bit_feature() {
-    VkPhysicalDevice16BitStorageFeatures f{};
-    f.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
-    f.storageBuffer16BitAccess = VK_TRUE;
-    return f;
-}
-
 }  // namespace
+
+DeviceCore::DeviceCore() = default;
 
 DeviceCore::~DeviceCore() {
     if (handle && api.vkDestroyDevice) {
@@ -171,6 +169,9 @@ void DeviceCore::wait(VkFence fence) {
 }
 
 void DeviceCore::wait_idle() noexcept {
+    if (!queue) {
+        return;
+    }
     const std::scoped_lock lock(queue_mutex);
     if (host.lock) {
         host.lock(host.user);
@@ -224,22 +225,15 @@ Device Device::create(const DeviceOptions& options) {
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue{
         VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, chosen.queue_family, 1, &priority};
-    VkPhysicalDevice16BitStorageFeatures storage16 = storage_16bit_feature();
+    DeviceRequirements wanted(core->capabilities);
+    const std::vector<const char*> extensions = wanted.extensions();
     VkDeviceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-    info.pNext = chosen.capabilities.storage_16bit ? &storage16 : nullptr;
+    info.pNext = wanted.features();
     info.queueCreateInfoCount = 1;
     info.pQueueCreateInfos = &queue;
-    const char* portability_subset = "VK_KHR_portability_subset";  // must be enabled where it is offered
-    std::uint32_t count = 0;
-    core->instance->api.vkEnumerateDeviceExtensionProperties(chosen.physical, nullptr, &count, nullptr);
-    std::vector<VkExtensionProperties> extensions(count);
-    core->instance->api.vkEnumerateDeviceExtensionProperties(chosen.physical, nullptr, &count, extensions.data());
-    if (std::any_of(extensions.begin(), extensions.end(),
-                    [&](const auto& e) { return std::string(e.extensionName) == portability_subset; })) {
-        info.enabledExtensionCount = 1;
-        info.ppEnabledExtensionNames = &portability_subset;
-    }
+    info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+    info.ppEnabledExtensionNames = extensions.data();
     VkDevice device = VK_NULL_HANDLE;
     const VkResult result = core->instance->api.vkCreateDevice(chosen.physical, &info, nullptr, &device);
     if (result != VK_SUCCESS) {
@@ -267,10 +261,7 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     }
     auto core = std::make_shared<DeviceCore>();
     core->instance = std::make_shared<InstanceCore>();
-    auto get = reinterpret_cast<PFN_vkGetInstanceProcAddr>(host.get_instance_proc_addr);
-    if (!get) {
-        get = make_instance(nullptr, false)->api.vkGetInstanceProcAddr;
-    }
+    const PFN_vkGetInstanceProcAddr get = entry_point(host.get_instance_proc_addr);
     core->instance->handle = host.instance;
     core->instance->api = load_instance_table(get, host.instance);
     core->physical = host.physical;
@@ -284,14 +275,44 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
                     "Device::borrow");
     }
     core->capabilities = std::move(*capabilities);
-    core->capabilities.storage_16bit = host.storage_16bit;
+    keep_enabled(core->capabilities, host.created_with);
     core->host = host;
+    core->host.created_with = nullptr;  // only good during this call
+    if (bool(host.memory.allocate) != bool(host.memory.release)) {
+        throw Error("memory hooks need both functions", "Device::borrow");
+    }
+    if (bool(host.lock) != bool(host.unlock)) {
+        throw Error("the queue's lock and unlock go together", "Device::borrow");
+    }
+    core->instance->debug_utils = host.debug_utils;
+    if (host.without_queue) {
+        core->deferred = std::make_unique<Deferred>();
+        return Device(finish(std::move(core), options));
+    }
     core->queue = host.queue;
     if (!core->queue) {
         core->api.vkGetDeviceQueue(host.device, host.queue_family, 0, &core->queue);
     }
     return Device(finish(std::move(core), options));
 }
+
+DeviceRequirements Device::requirements(VkInstance instance, VkPhysicalDevice physical, GetInstanceProcAddr get) {
+    if (!instance || !physical) {
+        throw Error("the host's instance and physical device are needed", "Device::requirements");
+    }
+    std::uint32_t family = kAnyFamily;
+    const auto supported = query_capabilities(load_instance_table(entry_point(get), instance), physical, family);
+    if (!supported) {
+        throw Error("the device offers no Vulkan 1.1, or no queue with compute", "Device::requirements");
+    }
+    return DeviceRequirements(*supported);
+}
+
+Status Device::record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept {
+    return core_->deferred ? core_->deferred->record(core_->api, commands, staging) : Status();
+}
+
+std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred ? core_->deferred->bytes() : 0; }
 
 const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }
 

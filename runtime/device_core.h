@@ -15,6 +15,8 @@
 
 namespace vkf {
 
+class Deferred;
+
 /// Validation messages, collected by the messenger of an instance.
 struct MessageLog {
     std::mutex mutex;
@@ -33,6 +35,8 @@ struct InstanceCore {
     ~InstanceCore();
 };
 
+/// The host's entry point, or that of the loader, which is opened. Throws when there is none.
+PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given);
 /// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is asked for.
 std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr get, bool validation);
 
@@ -52,7 +56,9 @@ struct DeviceCore {
     double submit_budget = 0;        ///< as DeviceOptions says, decided for this device
     std::atomic<bool> lost = false;  ///< sticky: every later call throws
     std::unique_ptr<PipelineStore> pipelines;
+    std::unique_ptr<Deferred> deferred;  ///< of a device without a queue of ours; else null
 
+    DeviceCore();
     ~DeviceCore();
 
     /// Submits and remembers a lost device. `fence` may be null.
@@ -78,6 +84,12 @@ constexpr std::uint32_t kAnyFamily = ~0u;
 /// family is unusable here.
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
                                                std::uint32_t& queue_family);
+
+/// True where the device offers the extension.
+bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name);
+
+/// Sets what Capabilities says of cooperative matrices; `c` has its subgroup_size already.
+void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c);
 
 template <class Handle>
 std::uint64_t handle_bits(Handle h) {

@@ -152,7 +152,7 @@ Value Graph::add_storage(StorageInfo info) {
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype) {
     check_new_name(name, "input");
-    return add_storage({StorageKind::input, name, dtype, std::move(shape), nullptr});
+    return add_storage({StorageKind::input, name, dtype, std::move(shape)});
 }
 
 Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype) {
@@ -169,7 +169,7 @@ Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape,
         }
     }
     check_new_name(name, kind_name(kind));
-    return add_storage({kind, name, dtype, std::move(shape), nullptr});
+    return add_storage({kind, name, dtype, std::move(shape)});
 }
 
 Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
@@ -215,6 +215,8 @@ Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& 
                       std::span<const std::int32_t> data) {
     return add_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
 }
+
+void Graph::as_image(const Value& value, ImageAccess image) { storages_[values_[value.id()].storage].image = image; }
 
 void Graph::output(const std::string& name, Value value) {
     check_new_name(name, "output");
@@ -271,7 +273,7 @@ std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, 
             for (std::size_t i = 0; i < spec.stored_order.size(); ++i) {
                 stored[i] = spec.shape[spec.stored_order[i]];
             }
-            out = add_storage({StorageKind::intermediate, {}, spec.dtype, stored, nullptr});
+            out = add_storage({StorageKind::intermediate, {}, spec.dtype, stored});
             if (!spec.stored_order.empty()) {
                 std::vector<std::size_t> inverse(spec.stored_order.size());
                 for (std::size_t i = 0; i < inverse.size(); ++i) {

@@ -15,6 +15,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "export.h"
+#include "packed.h"
 
 namespace vkf {
 
@@ -57,12 +58,18 @@ enum class StorageKind : std::uint8_t {
     output,        ///< an intermediate that was given a name; bound or downloaded after a run
 };
 
+/// An input or output that is an image: texelFetch from any format that gives floats, or a storage image.
+enum class ImageAccess : std::uint8_t { none, sampled, storage };
+
 struct StorageInfo {
     StorageKind kind = StorageKind::intermediate;
     std::string name;
     DType dtype = DType::f32;
-    Shape shape;                                         ///< as stored, row-major
-    std::shared_ptr<const std::vector<std::byte>> data;  ///< constants only
+    Shape shape;                                              ///< as stored, row-major
+    std::shared_ptr<const std::vector<std::byte>> data = {};  ///< constants only
+    ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
+    /// Weights in a plan only: where it is packed, the shape is (rows, words of a row).
+    WeightType type = WeightType::f32;
 };
 
 /// A value: a strided window on a storage.
@@ -71,6 +78,8 @@ struct ValueInfo {
     Shape shape;
     Shape strides;  ///< in elements; 0 broadcasts
     Dim offset;     ///< in elements
+    /// A window on the words of a packed weight, as Lowering::words() gives it. On such a storage nothing else can be bound.
+    bool words = false;
 };
 
 struct NodeInfo {
@@ -146,6 +155,8 @@ public:
     /// For ops: adds a node. Outputs get fresh storages unless `OutputSpec::into` says otherwise.
     std::vector<Value> add_node(const OpType& op, std::vector<Value> inputs, std::shared_ptr<const void> params,
                                 const std::vector<OutputSpec>& outputs);
+    /// For the image ops: an input or output of shape (height, width, channels) that is bound to an image instead of a buffer.
+    void as_image(const Value& value, ImageAccess image);
     /// For views: another window on the same storage.
     Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
     void constrain(Dim value, Dim limit, std::string what);

@@ -10,26 +10,6 @@ namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 
-PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
-    if (given) {
-        return reinterpret_cast<PFN_vkGetInstanceProcAddr>(given);
-    }
-    static const SharedLibrary loader {
-#if defined(_WIN32)
-        "vulkan-1.dll"
-#elif defined(__APPLE__)
-        "libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"
-#else
-        "libvulkan.so.1", "libvulkan.so"
-#endif
-    };
-    void* symbol = loader ? loader.symbol("vkGetInstanceProcAddr") : nullptr;
-    if (!symbol) {
-        throw Error("no Vulkan on this machine: the loader (libvulkan) could not be opened");
-    }
-    return reinterpret_cast<PFN_vkGetInstanceProcAddr>(symbol);
-}
-
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
                                           VkDebugUtilsMessageTypeFlagsEXT,
                                           const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) {
@@ -68,6 +48,26 @@ std::vector<Properties> enumerate(Enumerate call) {
 }
 
 }  // namespace
+
+PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
+    if (given) {
+        return reinterpret_cast<PFN_vkGetInstanceProcAddr>(given);
+    }
+    static const SharedLibrary loader {
+#if defined(_WIN32)
+        "vulkan-1.dll"
+#elif defined(__APPLE__)
+        "libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"
+#else
+        "libvulkan.so.1", "libvulkan.so"
+#endif
+    };
+    void* symbol = loader ? loader.symbol("vkGetInstanceProcAddr") : nullptr;
+    if (!symbol) {
+        throw Error("no Vulkan on this machine: the loader (libvulkan) could not be opened");
+    }
+    return reinterpret_cast<PFN_vkGetInstanceProcAddr>(symbol);
+}
 
 InstanceCore::~InstanceCore() {
     if (owned) {

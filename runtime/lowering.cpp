@@ -56,13 +56,37 @@ std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
 }
 
 ValueId Lowering::scratch(DType dtype, const Shape& shape) {
-    storages_.push_back({StorageKind::intermediate, node_->label + ".scratch", dtype, shape, nullptr});
+    storages_.push_back({StorageKind::intermediate, node_->label + ".scratch", dtype, shape});
     ValueInfo v;
     v.storage = static_cast<StorageId>(storages_.size() - 1);
     v.shape = shape;
     v.strides = contiguous_strides(shape);
     values_.push_back(std::move(v));
     return static_cast<ValueId>(values_.size() - 1);
+}
+
+ValueId Lowering::words(ValueId id) {
+    ValueInfo v = values_[id];
+    const Dim pitch = storages_[v.storage].shape[1];
+    Dim first;
+    if (v.shape.size() != 2 || !(v.strides == Shape{v.shape[1], Dim(1)}) ||
+        !(v.offset == Dim(0) || v.offset.divided_by(v.shape[1], first))) {
+        refuse_packed(id);
+    }
+    v.offset = first * pitch;
+    v.shape[1] = pitch;
+    v.strides[0] = pitch;
+    v.words = true;
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
+void Lowering::refuse_packed(ValueId id) const {
+    const StorageInfo& s = storages_[values_[id].storage];
+    throw Error("weight " + s.name + " is kept as " + std::string(name_of(s.type)) +
+                    ", which can be read as linear's weight and embedding's table alone, all of its columns in their "
+                    "order: load it as f32 (LoadOptions::choose)",
+                node_->label);
 }
 
 Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
@@ -72,10 +96,18 @@ Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<
             std::to_string(bindings.size()) + " buffers in one dispatch; the most is " + std::to_string(kMaxOperands),
             node_->label);
     }
-    if (bindings.size() > device_.storage_buffers) {
-        throw Error(std::to_string(bindings.size()) + " storage buffers are needed, the device has " +
+    const auto buffers = std::count_if(bindings.begin(), bindings.end(), [&](const Binding& b) {
+        return storages_[values_[b.value].storage].image == ImageAccess::none;
+    });
+    if (buffers > device_.storage_buffers) {
+        throw Error(std::to_string(buffers) + " storage buffers are needed, the device has " +
                         std::to_string(device_.storage_buffers) + " a stage",
                     node_->label);
+    }
+    for (const Binding& b : bindings) {
+        if (weight_type(b.value) != WeightType::f32 && !values_[b.value].words) {
+            refuse_packed(b.value);
+        }
     }
     Dispatch d;
     d.node = id_;

@@ -5,15 +5,20 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/deferred.h"
 #include "runtime/device_core.h"
 
 namespace vkf {
 
 namespace {
 
-constexpr std::uint32_t kNone = ~0u;
+std::string megabytes(std::uint64_t bytes) {
+    return bytes < (1u << 20) ? std::to_string(bytes) + " bytes"
+                              : std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB";
+}
 
-/// The first memory type with all of `need` and, if any has them, `wish`.
+}  // namespace
+
 std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
                           VkMemoryPropertyFlags wish) {
     for (const VkMemoryPropertyFlags flags : {need | wish, need}) {
@@ -23,15 +28,8 @@ std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemor
             }
         }
     }
-    return kNone;
+    return kNoMemoryType;
 }
-
-std::string megabytes(std::uint64_t bytes) {
-    return bytes < (1u << 20) ? std::to_string(bytes) + " bytes"
-                              : std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB";
-}
-
-}  // namespace
 
 Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose)
     : core_(std::move(core)), bytes_(bytes) {
@@ -57,36 +55,64 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     } else if (use == MemoryUse::readback) {
         wish = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     }
-    const std::uint32_t type = memory_type(*core_, needs.memoryTypeBits, need, wish);
-    const std::string asked = megabytes(needs.size) + " for " + purpose;
     try {
-        if (type == kNone) {
-            throw Error(asked + ": the device has no memory of a fitting type");
-        }
-        const std::uint64_t heap = core_->memory.memoryHeaps[core_->memory.memoryTypes[type].heapIndex].size;
-        if (needs.size > core_->capabilities.max_allocation || needs.size > heap) {
-            throw Error(asked + " were asked; the heap has " + megabytes(heap) + " and one allocation at most " +
-                            megabytes(core_->capabilities.max_allocation),
-                        {}, VK_ERROR_OUT_OF_DEVICE_MEMORY);
-        }
-        const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
-        const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
-        if (result != VK_SUCCESS) {
-            core_->lost = core_->lost || result == VK_ERROR_DEVICE_LOST;
-            throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {},
-                        result);
-        }
-        core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
-        if (host_side) {
-            void* pointer = nullptr;
-            core_->check_result(vk.vkMapMemory(core_->handle, memory_, 0, VK_WHOLE_SIZE, 0, &pointer), "vkMapMemory");
-            mapped_ = static_cast<std::byte*>(pointer);
+        if (core_->host.memory.allocate) {
+            take_from_host(needs, need, wish, purpose);
+        } else {
+            allocate(needs, need, wish, purpose);
         }
     } catch (...) {
         release();
         throw;
     }
     core_->name(VK_OBJECT_TYPE_BUFFER, handle_bits(buffer_), purpose);
+}
+
+void Block::allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                     const std::string& purpose) {
+    const DeviceTable& vk = core_->api;
+    const std::uint32_t type = memory_type(*core_, needs.memoryTypeBits, need, wish);
+    const std::string asked = megabytes(needs.size) + " for " + purpose;
+    if (type == kNoMemoryType) {
+        throw Error(asked + ": the device has no memory of a fitting type");
+    }
+    const std::uint64_t heap = core_->memory.memoryHeaps[core_->memory.memoryTypes[type].heapIndex].size;
+    if (needs.size > core_->capabilities.max_allocation || needs.size > heap) {
+        throw Error(asked + " were asked; the heap has " + megabytes(heap) + " and one allocation at most " +
+                        megabytes(core_->capabilities.max_allocation),
+                    {}, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+    }
+    const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
+    const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
+    if (result != VK_SUCCESS) {
+        core_->lost = core_->lost || result == VK_ERROR_DEVICE_LOST;
+        throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {}, result);
+    }
+    core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
+    if ((need & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0) {
+        void* pointer = nullptr;
+        core_->check_result(vk.vkMapMemory(core_->handle, memory_, 0, VK_WHOLE_SIZE, 0, &pointer), "vkMapMemory");
+        mapped_ = static_cast<std::byte*>(pointer);
+    }
+}
+
+void Block::take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                           const std::string& purpose) {
+    const MemoryHooks& hooks = core_->host.memory;
+    const std::string asked = megabytes(needs.size) + " for " + purpose + " of the host's allocator";
+    const int result = hooks.allocate(
+        hooks.user, {needs.size, needs.alignment, needs.memoryTypeBits, need, wish, purpose.c_str()}, &piece_);
+    if (result != VK_SUCCESS) {
+        piece_ = {};
+        throw Error(asked + ": " + result_name(static_cast<VkResult>(result)), {}, result);
+    }
+    const bool mapped = (need & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
+    if (!piece_.memory || piece_.offset % needs.alignment != 0 || (mapped && !piece_.mapped)) {
+        throw Error(asked + ": what it gave is without memory, mapping or alignment");
+    }
+    core_->check_result(core_->api.vkBindBufferMemory(core_->handle, buffer_, piece_.memory, piece_.offset),
+                        "vkBindBufferMemory");
+    mapped_ = mapped ? static_cast<std::byte*>(piece_.mapped) : nullptr;
 }
 
 Block::~Block() { release(); }
@@ -99,6 +125,7 @@ Block& Block::operator=(Block&& other) noexcept {
         core_ = std::move(other.core_);
         buffer_ = std::exchange(other.buffer_, VkBuffer(VK_NULL_HANDLE));
         memory_ = std::exchange(other.memory_, VkDeviceMemory(VK_NULL_HANDLE));
+        piece_ = std::exchange(other.piece_, {});
         bytes_ = std::exchange(other.bytes_, 0);
         mapped_ = std::exchange(other.mapped_, nullptr);
     }
@@ -107,8 +134,15 @@ Block& Block::operator=(Block&& other) noexcept {
 
 void Block::release() noexcept {
     if (core_) {
+        if (core_->deferred && buffer_) {
+            core_->deferred->forget(buffer_);
+        }
         core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
         core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
+        if (piece_.memory) {
+            core_->host.memory.release(core_->host.memory.user, piece_);
+            piece_ = {};
+        }
         buffer_ = VK_NULL_HANDLE;
         memory_ = VK_NULL_HANDLE;
         mapped_ = nullptr;
@@ -159,6 +193,10 @@ void Uploader::write(const Block& target, std::uint64_t offset, std::span<const 
         std::memcpy(target.mapped() + offset, bytes.data(), bytes.size());
         return;
     }
+    if (core_->deferred) {
+        core_->deferred->copy(target.buffer(), offset, bytes);
+        return;
+    }
     if (!staging_ && !bytes.empty()) {
         staging_ = Block(core_, staging_bytes_, MemoryUse::upload, "staging");
     }
@@ -179,6 +217,8 @@ void Uploader::write(const Block& target, std::uint64_t offset, std::span<const 
 void Uploader::zero(const Block& target, std::uint64_t offset, std::uint64_t bytes) {
     if (target.mapped()) {
         std::memset(target.mapped() + offset, 0, bytes);
+    } else if (core_->deferred) {
+        core_->deferred->zero(target.buffer(), offset, bytes);
     } else if (bytes != 0) {
         core_->api.vkCmdFillBuffer(commands(), target.buffer(), offset, bytes, 0);
     }

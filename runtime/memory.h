@@ -2,12 +2,14 @@
 // Device memory in few blocks, and the streaming upload.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/graph.h"
 #include "runtime/vulkan.h"
 #include "runtime/weights.h"
@@ -15,6 +17,12 @@
 namespace vkf {
 
 struct DeviceCore;
+
+inline constexpr std::uint32_t kNoMemoryType = ~0u;
+
+/// The first memory type with all of `need` and, if any has them, `wish`.
+std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                          VkMemoryPropertyFlags wish);
 
 enum class MemoryUse : std::uint8_t {
     device,    ///< kernels read and write; host-visible where memory is unified
@@ -38,17 +46,23 @@ public:
     explicit operator bool() const noexcept { return buffer_ != VK_NULL_HANDLE; }
 
 private:
+    void allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                  const std::string& purpose);
+    void take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                        const std::string& purpose);
     void release() noexcept;
 
     std::shared_ptr<DeviceCore> core_;
     VkBuffer buffer_ = VK_NULL_HANDLE;
     VkDeviceMemory memory_ = VK_NULL_HANDLE;
+    MemoryPiece piece_;  ///< where a host's hooks gave the memory
     std::uint64_t bytes_ = 0;
     std::byte* mapped_ = nullptr;
 };
 
 /// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging block, streaming what is
-/// larger. finish() waits for the last copy; destruction without it drops what was not submitted.
+/// larger. finish() waits for the last copy; destruction without it drops what was not submitted. On a device without a queue
+/// the copies are noted for record_upload().
 class Uploader {
 public:
     /// `bytes` will be written in all: the staging block is no larger.
@@ -80,6 +94,7 @@ struct TensorStore {
     std::shared_ptr<DeviceCore> core;
     std::vector<StoredTensor> tensors;  ///< sorted by name
     std::vector<Block> blocks;
+    std::atomic<std::uint64_t> uploads_before = 0;  ///< the number Deferred must have done before these are there
 
     const StoredTensor* find(std::string_view name) const;
     std::uint64_t bytes() const;

@@ -21,6 +21,12 @@
 
 namespace vkf {
 
+/// What matrix products may compute with.
+enum class Arithmetic : std::uint8_t {
+    f32,  ///< fp32, whatever weights are kept as
+    f16,  ///< operands may be rounded to f16, sums are fp32: docs/numerics.md
+};
+
 /// One SPIR-V module: embedded in the library, or compiled at run time.
 struct Shader {
     const char* name;
@@ -34,6 +40,8 @@ struct Kernel {
     std::string why;  ///< for explain(): what decided for this variant
     /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can be found by its address.
     std::shared_ptr<const Shader> owner = {};
+    /// Size that its subgroups must have, all of them full (Capabilities::matrix_subgroup_size); 0: whatever the device takes.
+    std::uint32_t subgroup_size = 0;
 
     bool operator==(const Kernel& other) const { return shader == other.shader && constants == other.constants; }
 };
@@ -130,7 +138,7 @@ struct Binding {
 };
 
 /// No dispatch binds, or looks at the sizes of, more values than this.
-inline constexpr std::size_t kMaxOperands = 13;
+inline constexpr std::size_t kMaxOperands = 14;
 
 /// One dispatch as lowered.
 struct Dispatch {
@@ -149,8 +157,13 @@ struct Dispatch {
 class VKF_API Lowering {
 public:
     Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,
-             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out)
-        : device_(device), values_(values), storages_(storages), symbols_(symbols), out_(out) {}
+             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out, Arithmetic arithmetic = Arithmetic::f32)
+        : device_(device),
+          values_(values),
+          storages_(storages),
+          symbols_(symbols),
+          out_(out),
+          arithmetic_(arithmetic) {}
 
     void begin(NodeId id, const NodeInfo& node) {
         id_ = id;
@@ -158,6 +171,8 @@ public:
     }
 
     const Capabilities& device() const noexcept { return device_; }
+    /// What the program was compiled for.
+    Arithmetic arithmetic() const noexcept { return arithmetic_; }
     const NodeInfo& node() const noexcept { return *node_; }
     template <class T>
     const T& params() const noexcept {
@@ -168,6 +183,11 @@ public:
     std::size_t inputs() const noexcept { return node_->inputs.size(); }
     const ValueInfo& info(ValueId id) const { return values_[id]; }
     DType dtype(ValueId id) const { return storages_[values_[id].storage].dtype; }
+    /// How the weight behind a value lies in memory; f32 for everything that is no weight.
+    WeightType weight_type(ValueId id) const { return storages_[values_[id].storage].type; }
+    /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some of its rows, whole. Throws for
+    /// any other view of it.
+    ValueId words(ValueId id);
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
     /// Bytes a binding of this value must cover.
@@ -185,11 +205,14 @@ public:
                        std::vector<std::uint32_t> words = {});
 
 private:
+    [[noreturn]] void refuse_packed(ValueId id) const;
+
     const Capabilities& device_;
     std::vector<ValueInfo>& values_;
     std::vector<StorageInfo>& storages_;
     std::span<const SymbolInfo> symbols_;
     std::vector<Dispatch>& out_;
+    Arithmetic arithmetic_;
     NodeId id_ = 0;
     const NodeInfo* node_ = nullptr;
 };

@@ -82,6 +82,12 @@ std::string cache_file_name(const Capabilities& device) {
 
 PipelineStore::PipelineStore(DeviceCore& core, std::filesystem::path cache_file)
     : core_(core), cache_file_(std::move(cache_file)) {
+    if (core.host.pipeline_cache) {
+        cache_ = core.host.pipeline_cache;
+        own_cache_ = false;
+        cache_file_.clear();
+        return;
+    }
     std::vector<std::byte> file;
     if (!cache_file_.empty()) {
         file = read_file(cache_file_);
@@ -111,24 +117,36 @@ PipelineStore::~PipelineStore() {
         core_.api.vkDestroyPipelineLayout(core_.handle, l.pipeline, nullptr);
         core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
     }
-    core_.api.vkDestroyPipelineCache(core_.handle, cache_, nullptr);
+    if (own_cache_) {
+        core_.api.vkDestroyPipelineCache(core_.handle, cache_, nullptr);
+    }
 }
 
-PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings) {
-    const auto found = layouts_.find(bindings);
+VkDescriptorType descriptor_type(ImageAccess image) {
+    switch (image) {
+        case ImageAccess::none: break;
+        case ImageAccess::sampled: return VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE;
+        case ImageAccess::storage: return VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
+    }
+    return VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+}
+
+PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess image) {
+    const auto found = layouts_.find({bindings, image});
     if (found != layouts_.end()) {
         return found->second;
     }
     std::vector<VkDescriptorSetLayoutBinding> slots(bindings);
     for (std::uint32_t i = 0; i < bindings; ++i) {
-        slots[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+        const VkDescriptorType type = descriptor_type(i == 0 ? image : ImageAccess::none);
+        slots[i] = {i, type, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     }
     const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0,
                                                    bindings, slots.data()};
     Layout l;
     check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set),
           "vkCreateDescriptorSetLayout");
-    // every pipeline has the whole guaranteed push-constant range, so layouts differ by the number of buffers alone
+    // every pipeline has the whole guaranteed push-constant range, so layouts differ by what is bound alone
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Command::kMaxPush};
     const VkPipelineLayoutCreateInfo info{
         VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &l.set, 1, &range};
@@ -137,12 +155,12 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings) {
         core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
         check(result, "vkCreatePipelineLayout");
     }
-    return layouts_.emplace(bindings, l).first->second;
+    return layouts_.emplace(std::pair{bindings, image}, l).first->second;
 }
 
-VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings) {
+VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings, ImageAccess image) {
     const std::scoped_lock lock(mutex_);
-    return layout(bindings).set;
+    return layout(bindings, image).set;
 }
 
 Pipeline PipelineStore::build(const Kernel& kernel) {
@@ -159,9 +177,10 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                         std::to_string(caps.max_invocations),
                     "shader " + name);
     }
-    if (face.push_constant_bytes > Command::kMaxPush || face.bindings > caps.storage_buffers) {
+    const std::uint32_t buffers = face.bindings - (face.image == ImageAccess::none ? 0 : 1);
+    if (face.push_constant_bytes > Command::kMaxPush || buffers > caps.storage_buffers) {
         throw Error("needs " + std::to_string(face.push_constant_bytes) + " bytes of push constants and " +
-                        std::to_string(face.bindings) + " storage buffers; the device has " +
+                        std::to_string(buffers) + " storage buffers; the device has " +
                         std::to_string(caps.push_constants) + " and " + std::to_string(caps.storage_buffers),
                     "shader " + name);
     }
@@ -172,12 +191,17 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         throw Error("needs 16-bit storage, which this device does not have or was not told of", "shader " + name);
     }
 
+    if (face.uses_cooperative_matrices && (!caps.cooperative_matrix || kernel.subgroup_size == 0)) {
+        throw Error("needs cooperative matrices, which this device does not have or was not told of", "shader " + name);
+    }
+
     Pipeline p;
     p.owner = kernel.owner;
     p.bindings = face.bindings;
+    p.image = face.image;
     {
         const std::scoped_lock lock(mutex_);
-        p.layout = layout(face.bindings).pipeline;
+        p.layout = layout(face.bindings, face.image).pipeline;
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
     const std::vector<std::uint32_t> code = prune(specialize(kernel.shader->code, kernel.constants));
@@ -186,14 +210,19 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     VkShaderModule module = VK_NULL_HANDLE;
     core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module),
                        "vkCreateShaderModule");
-    const VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-                                           nullptr,
-                                           0,
-                                           {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0,
-                                            VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
-                                           p.layout,
-                                           VK_NULL_HANDLE,
-                                           -1};
+    const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
+        VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, kernel.subgroup_size};
+    const bool sized = kernel.subgroup_size != 0;
+    const VkPipelineShaderStageCreateFlags full = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    const VkComputePipelineCreateInfo info{
+        VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+        nullptr,
+        0,
+        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, sized ? &size : nullptr, sized ? full : 0,
+         VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
+        p.layout,
+        VK_NULL_HANDLE,
+        -1};
     const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
     if (result != VK_SUCCESS) {

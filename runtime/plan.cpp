@@ -20,6 +20,9 @@ public:
     }
 
     std::uint64_t bytes_of_storage(const StorageInfo& s) const {
+        if (s.image != ImageAccess::none) {
+            return 0;
+        }
         std::uint64_t bytes = size_of(s.dtype);
         for (const Dim& d : s.shape) {
             bytes *= static_cast<std::uint64_t>(d.upper_bound(maxima_));
@@ -217,9 +220,21 @@ std::vector<bool> live_nodes(const Plan& plan) {
     return live;
 }
 
+/// Weights that the store has packed become matrices of words.
+void pack_weights(Plan& plan, const Weights& weights) {
+    for (StorageInfo& s : plan.storages) {
+        const StoredTensor* t = s.kind == StorageKind::weight ? weights.find(s.name) : nullptr;
+        if (t && t->type != WeightType::f32) {
+            const auto columns = static_cast<std::uint64_t>(t->shape[1]);
+            s.type = t->type;
+            s.shape[1] = Dim(static_cast<std::int64_t>(packed_row_words(t->type, columns)));
+        }
+    }
+}
+
 }  // namespace
 
-Plan make_plan(const Graph& graph, const Capabilities& device) {
+Plan make_plan(const Graph& graph, const Capabilities& device, const Weights& weights, Arithmetic arithmetic) {
     Plan plan;
     plan.symbols = graph.symbols();
     plan.storages.assign(graph.storages().begin(), graph.storages().end());
@@ -228,10 +243,11 @@ Plan make_plan(const Graph& graph, const Capabilities& device) {
     plan.constraints = graph.constraints();
     plan.content_checks = graph.content_checks();
 
+    pack_weights(plan, weights);
     choose_alternatives(plan, graph, device);
     const std::vector<bool> live = live_nodes(plan);
     std::vector<Dispatch> lowered;
-    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered);
+    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, arithmetic);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
         if (live[n]) {
             lowering.begin(n, plan.nodes[n]);

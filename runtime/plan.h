@@ -12,6 +12,7 @@
 #include "graph.h"
 #include "op.h"
 #include "planner.h"
+#include "weights.h"
 
 namespace vkf {
 
@@ -62,7 +63,8 @@ struct Plan {
     StorageId named(StorageKind kind, std::string_view name) const;
 };
 
-/// Throws vkf::Error from the ops' lowering, naming the node.
-VKF_API Plan make_plan(const Graph& graph, const Capabilities& device);
+/// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells which of the graph's are packed.
+VKF_API Plan make_plan(const Graph& graph, const Capabilities& device, const Weights& weights = {},
+                       Arithmetic arithmetic = Arithmetic::f32);
 
 }  // namespace vkf

@@ -17,10 +17,10 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
     return out + ")";
 }
 
-/// Every weight and state the plan names is in the store, with the plan's type and shape.
+/// Every weight and state the graph names is in the store, with the graph's type and shape.
 template <class Store>
-void check_tensors(const Plan& plan, StorageKind kind, const Store& store, const char* what) {
-    for (const StorageInfo& s : plan.storages) {
+void check_tensors(const Graph& graph, StorageKind kind, const Store& store, const char* what) {
+    for (const StorageInfo& s : graph.storages()) {
         if (s.kind != kind) {
             continue;
         }
@@ -54,15 +54,15 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
     core->options = options;
     core->weights = weights;
     core->state = options.state;
-    core->plan = make_plan(graph, core_->capabilities);
     if ((weights.store() && weights.store()->core != core_) ||
         (options.state && options.state.store()->core != core_)) {
         throw Error("weights or state of another device", options.name);
     }
-    check_tensors(core->plan, StorageKind::weight, weights, "weight");
+    check_tensors(graph, StorageKind::weight, weights, "weight");
     if (core->state) {
-        check_tensors(core->plan, StorageKind::state, core->state, "state");
+        check_tensors(graph, StorageKind::state, core->state, "state");
     }
+    core->plan = make_plan(graph, core_->capabilities, weights, options.arithmetic);
     std::vector<const Kernel*> kernels;
     for (const PlannedDispatch& d : core->plan.dispatches) {
         for (const Kernel& k : d.dispatch.kernels) {
@@ -87,6 +87,9 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
         core->sizes.push_back(s.max);
     }
     for (StorageId s = 0; s < core->plan.storages.size(); ++s) {
+        if (is_external(core->plan.storages[s].kind)) {
+            core->externals.push_back(s);
+        }
         if (core->plan.storages[s].kind == StorageKind::input) {
             core->inputs.push_back({.storage = s});
         }
@@ -119,6 +122,13 @@ std::size_t Program::submissions() const { return core_->submissions; }
 
 void Program::allocate() { core_->allocate(); }
 
+void Program::allocate(const BufferRange& scratch) {
+    if (!scratch.buffer) {
+        throw Error("scratch was given without a buffer", core_->options.name);
+    }
+    core_->allocate(scratch);
+}
+
 void Program::set(std::string_view symbol, std::int64_t value) {
     const std::size_t i = core_->plan.symbol(symbol);
     const SymbolInfo& s = core_->plan.symbols[i];
@@ -143,9 +153,17 @@ std::vector<std::int64_t> Program::shape(std::string_view name) const {
     return {};
 }
 
+void ProgramCore::refuse_image(const StorageInfo& info) const {
+    if (info.image != ImageAccess::none) {
+        throw Error("is an image, which only a host has: record() the program instead",
+                    options.name + ": " + info.name);
+    }
+}
+
 void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std::byte> data) {
     const StorageId id = plan.named(StorageKind::input, name);
     const StorageInfo& info = plan.storages[id];
+    refuse_image(info);
     const std::uint64_t count = elements_of(id, sizes);
     if (info.dtype != dtype || data.size() != count * size_of(dtype)) {
         std::vector<std::int64_t> shape;
@@ -189,6 +207,7 @@ void Program::upload(std::string_view input, std::span<const std::int32_t> data)
 std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtype) const {
     const StorageId id = plan.named(StorageKind::output, name);
     const StorageInfo& info = plan.storages[id];
+    refuse_image(info);
     if (info.dtype != dtype) {
         throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + std::string(name_of(dtype)),
                     options.name + ": output " + info.name);
@@ -212,6 +231,24 @@ std::vector<T> copy_out(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+void ProgramCore::download(std::string_view name, DType dtype, std::span<std::byte> to) const {
+    const std::span<const std::byte> from = output(name, dtype);
+    if (from.size() != to.size()) {
+        throw Error("has " + std::to_string(from.size() / size_of(dtype)) + " elements, there is room for " +
+                        std::to_string(to.size() / size_of(dtype)),
+                    options.name + ": output " + std::string(name));
+    }
+    std::copy(from.begin(), from.end(), to.begin());
+}
+
+void Program::download(std::string_view output, std::span<float> to) {
+    core_->download(output, DType::f32, std::as_writable_bytes(to));
+}
+
+void Program::download(std::string_view output, std::span<std::int32_t> to) {
+    core_->download(output, DType::i32, std::as_writable_bytes(to));
+}
 
 std::vector<float> Program::download(std::string_view output) {
     return copy_out<float>(core_->output(output, DType::f32));

@@ -28,16 +28,19 @@ struct CompileOptions {
     State state = {};
     /// How many recordings may be in flight at once (record()); run() uses slot 0.
     std::uint32_t slots = 1;
+    /// What matrix products compute with. f16 is taken where it is faster, on devices with cooperative matrices (tensor cores), by
+    /// products of more than four rows that have no masked weights; explain() says where, and why not. docs/numerics.md, 12.
+    Arithmetic arithmetic = Arithmetic::f32;
     /// Timestamps around every dispatch.
     bool profile = false;
+    /// Wrong use of record() that its arguments give away is refused: ranges beyond their buffer, usage flags that lack
+    /// STORAGE_BUFFER, another device's buffers, names that are unknown or come twice, an output that overlaps another range or
+    /// image, a slot recorded again before finished(slot), or while segments of another are left. Costs a comparison when off.
+    bool checked = false;
 };
 
-/// What record() says; no allocation, no exception.
-struct Status {
-    int result = 0;  ///< 0: done; otherwise a VkResult, or -1 for wrong use
-    std::array<char, 240> message{};
-    explicit operator bool() const noexcept { return result == 0; }
-};
+/// VK_QUEUE_FAMILY_IGNORED: no ownership changes.
+inline constexpr std::uint32_t kSameQueueFamily = ~0u;
 
 /// A host's buffer range for an input or output. `offset` is a multiple of Capabilities::storage_alignment; `bytes` covers the
 /// tensor at its largest; the buffer has VK_BUFFER_USAGE_STORAGE_BUFFER_BIT.
@@ -46,11 +49,52 @@ struct BufferRange {
     VkBuffer buffer{};
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
+
+    /// Queue family that released the range, of just this offset and size, to the device's, with the barrier Vulkan asks for:
+    /// the matching acquire is recorded first. And the family it is released to after the last access; the host records the
+    /// acquire there, of the same offset and size.
+    std::uint32_t acquire_from = kSameQueueFamily;
+    std::uint32_t release_to = kSameQueueFamily;
+
+    // What a checked program compares; 0 or null: not told.
+    std::uint64_t buffer_bytes = 0;  ///< VkBufferCreateInfo::size
+    std::uint32_t buffer_usage = 0;  ///< VkBufferCreateInfo::usage
+    VkDevice buffer_device{};        ///< whom it was made by
+};
+
+/// A host's image for an image_input() or image_output(): two-dimensional, one level and layer of a view of the color aspect.
+struct ImageView {
+    std::string_view name;
+    VkImageView view{};
+    /// VkImageLayout it is in, before and after: GENERAL, or for an input of ImageAccess::sampled SHADER_READ_ONLY_OPTIMAL too.
+    std::uint32_t layout = 1;
+    std::uint32_t width = 0, height = 0;  ///< texels; at least what the tensor has at the sizes given
 };
 
 struct SizeSetting {
     std::string_view name;
     std::int64_t value = 0;
+};
+
+/// What a recording works on. Every input and output is named in `buffers` or `images`.
+struct Recording {
+    std::span<const BufferRange> buffers = {};
+    std::span<const ImageView> images = {};
+    std::span<const SizeSetting> sizes = {};  ///< symbols that are not named have the value set() gave
+    std::uint32_t slot = 0;
+};
+
+/// Work, for dividing it among frames: measure what a segment takes, and set the budget of the next by it.
+struct Cost {
+    double flops = 0, bytes = 0;
+    double total() const noexcept { return flops + bytes; }
+};
+
+/// One piece of a recording.
+struct Segment {
+    Cost cost;          ///< of this piece
+    double done = 0;    ///< share of the whole recording that is recorded by now, by cost, 0 to 1
+    bool last = false;  ///< nothing is left
 };
 
 /// One dispatch of a profiled run.
@@ -85,17 +129,50 @@ public:
     /// An output of the last run, at the sizes of that run.
     std::vector<float> download(std::string_view output);
     std::vector<std::int32_t> download_i32(std::string_view output);
+    /// The same into memory of the caller's, of just that many elements: set(), upload(), run() and this allocate nothing on the host once
+    /// a first run has.
+    void download(std::string_view output, std::span<float> to);
+    void download(std::string_view output, std::span<std::int32_t> to);
     /// Current sizes of an input or output.
     std::vector<std::int64_t> shape(std::string_view name) const;
 
-    /// Records into the host's command buffer (begun, outside a render pass, of the device's queue family). Every input and
-    /// output is named in `bindings`. Nothing is submitted, waited for or allocated: allocate() must have come before.
-    /// Before: writes to the inputs are made available to COMPUTE_SHADER / SHADER_READ by the host. After: outputs are
-    /// written by COMPUTE_SHADER / SHADER_WRITE; the host makes them visible to its own use. Clobbers the bound compute
-    /// pipeline, descriptor set 0 and push constants of the compute bind point. A slot must not be recorded again while its
-    /// last recording is pending, and recording it again makes that one invalid.
-    Status record(VkCommandBuffer commands, std::span<const BufferRange> bindings, std::span<const SizeSetting> sizes,
-                  std::uint32_t slot = 0) noexcept;
+    /// The same with scratch of the host's: memory().scratch bytes at a multiple of Capabilities::storage_alignment, in a buffer
+    /// with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT that outlives the program. Between recordings it holds nothing of value, and what
+    /// the host did there before needs a dependency to COMPUTE_SHADER; until one has finished, segments included, nobody else
+    /// writes there. `name` is not looked at.
+    void allocate(const BufferRange& scratch);
+
+    /// Records the whole program into the host's command buffer: begun, outside a render pass, of the device's queue family.
+    ///
+    /// Nothing is submitted, waited for, allocated or locked, and nothing is thrown: allocate() must have come before, and an
+    /// error is told by the status. After an error the command buffer may hold a part of the program.
+    /// Before: what wrote the inputs is made available and visible to COMPUTE_SHADER / SHADER_READ by the host, or by the
+    ///   acquire of BufferRange::acquire_from. An output that is still read by earlier commands needs an execution dependency
+    ///   to COMPUTE_SHADER. Earlier recordings of this program, or of others with the same State, in order on the same queue
+    ///   need nothing: a barrier of ours stands in front. No output overlaps another range.
+    /// After: outputs are written by COMPUTE_SHADER / SHADER_WRITE (images: the same); the host makes them visible to its use.
+    /// Clobbers: the bound compute pipeline, descriptor set 0 and the push constants of the compute bind point.
+    /// In flight: as many recordings as CompileOptions::slots. A slot is free again when its last recording has finished, or
+    ///   was dropped with its command buffer; recording it again makes the last one invalid. All slots share scratch and
+    ///   state, so their recordings execute one after the other, in the order submitted, on one queue.
+    /// Threads: different slots may be recorded by different threads at once; everything else is externally synchronised.
+    Status record(VkCommandBuffer commands, const Recording& recording) noexcept;
+    Status record(VkCommandBuffer commands, std::span<const BufferRange> buffers, std::span<const SizeSetting> sizes,
+                  std::uint32_t slot = 0) noexcept {
+        return record(commands, {.buffers = buffers, .sizes = sizes, .slot = slot});
+    }
+
+    /// The same in pieces, each into a command buffer of its own or of one frame: begin() binds a slot, then record_segment()
+    /// records from where the last one stopped until `budget` (operations plus bytes, see cost()) is used up, and at least
+    /// one work group. Command buffers are submitted in order to one queue. The result is that of the whole, bit for bit. Until
+    /// `last` has finished, the bound ranges are in use; until it is recorded, no other slot of this program, nor another
+    /// program with its State or scratch, may be recorded between. A begin() or record() of the slot gives up what is left.
+    Status begin(const Recording& recording) noexcept;
+    Status record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot = 0) noexcept;
+    /// Of the whole program at these sizes.
+    Cost cost(std::span<const SizeSetting> sizes = {}) const;
+    /// Tells a checked program that the slot's last recording has finished or was dropped.
+    void finished(std::uint32_t slot) noexcept;
 
     /// A table: every dispatch with its kernel, constants, memory, and why this variant.
     std::string explain() const;

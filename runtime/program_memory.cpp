@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program's memory and descriptor sets.
 #include <algorithm>
+#include <map>
 
+#include "runtime/deferred.h"
 #include "runtime/program_core.h"
 
 namespace vkf {
@@ -10,11 +12,9 @@ namespace {
 
 std::uint64_t align_up(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
-bool is_external(StorageKind kind) { return kind == StorageKind::input || kind == StorageKind::output; }
-
 }  // namespace
 
-void ProgramCore::place_storages() {
+void ProgramCore::place_storages(const BufferRange& host_scratch) {
     arena = {};  // what an earlier attempt got before it failed must not stand in this one's way
     constants = {};
     io = {};
@@ -41,8 +41,10 @@ void ProgramCore::place_storages() {
             default: break;
         }
     }
-    if (plan.memory.scratch != 0) {
+    Place scratch{host_scratch.buffer, host_scratch.offset};
+    if (plan.memory.scratch != 0 && !scratch.buffer) {
         arena = Block(device, plan.memory.scratch, MemoryUse::device, options.name + " scratch");
+        scratch.buffer = arena.buffer();
     }
     if (constant_bytes != 0) {
         constants = Block(device, constant_bytes, MemoryUse::device, options.name + " constants");
@@ -60,7 +62,7 @@ void ProgramCore::place_storages() {
             case StorageKind::constant: places[s] = {constants.buffer(), constant_offset[s]}; break;
             case StorageKind::intermediate:
                 if (plan.arena_offset[s] != Plan::kNotInArena) {
-                    places[s] = {arena.buffer(), plan.arena_offset[s]};
+                    places[s] = {scratch.buffer, scratch.offset + plan.arena_offset[s]};
                 }
                 break;
             case StorageKind::weight: {
@@ -82,30 +84,36 @@ void ProgramCore::place_storages() {
 void ProgramCore::make_sets() {
     const DeviceTable& vk = device->api;
     const std::uint32_t slots = std::max(1u, options.slots);
-    external.assign(plan.dispatches.size(), false);
+    touches_external.assign(plan.dispatches.size(), false);
     std::uint32_t set_count = 0;
-    std::uint32_t descriptors = 0;
+    std::map<ImageAccess, std::uint32_t> descriptors;
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
         for (const Window& w : plan.dispatches[d].windows) {
-            external[d] = external[d] || is_external(plan.storages[w.storage].kind);
+            touches_external[d] = touches_external[d] || is_external(plan.storages[w.storage].kind);
         }
-        const std::uint32_t copies = external[d] ? slots : 1;
+        const std::uint32_t copies = touches_external[d] ? slots : 1;
         set_count += copies;
-        descriptors += copies * static_cast<std::uint32_t>(plan.dispatches[d].windows.size());
+        for (const Window& w : plan.dispatches[d].windows) {
+            descriptors[plan.storages[w.storage].image] += copies;
+        }
     }
     sets.assign(slots, std::vector<VkDescriptorSet>(plan.dispatches.size(), VK_NULL_HANDLE));
     if (set_count == 0) {
         return;
     }
-    const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptors};
-    const VkDescriptorPoolCreateInfo info{
-        VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, set_count, 1, &size};
+    std::vector<VkDescriptorPoolSize> pool_sizes;
+    for (const auto& [image, count] : descriptors) {
+        pool_sizes.push_back({descriptor_type(image), count});
+    }
+    const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,          0, set_count,
+                                          static_cast<std::uint32_t>(pool_sizes.size()), pool_sizes.data()};
     vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);  // of an attempt that failed half-way
     pool = VK_NULL_HANDLE;
     device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
     const auto make = [&](std::size_t d) {
-        const VkDescriptorSetLayout layout =
-            device->pipelines->set_layout(static_cast<std::uint32_t>(plan.dispatches[d].windows.size()));
+        const std::vector<Window>& windows = plan.dispatches[d].windows;
+        const VkDescriptorSetLayout layout = device->pipelines->set_layout(static_cast<std::uint32_t>(windows.size()),
+                                                                           plan.storages[windows[0].storage].image);
         const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool, 1,
                                                    &layout};
         VkDescriptorSet set = VK_NULL_HANDLE;
@@ -113,7 +121,7 @@ void ProgramCore::make_sets() {
         return set;
     };
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        if (external[d]) {
+        if (touches_external[d]) {
             for (std::uint32_t slot = 0; slot < slots; ++slot) {
                 sets[slot][d] = make(d);
             }
@@ -130,20 +138,22 @@ void ProgramCore::make_sets() {
 void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
                             const std::vector<Place>& external_places) noexcept {
     std::array<VkDescriptorBufferInfo, kMaxOperands> buffers;
+    std::array<VkDescriptorImageInfo, kMaxOperands> images;
     std::array<VkWriteDescriptorSet, kMaxOperands> writes;
     const std::size_t count = dispatch.windows.size();
     for (std::size_t i = 0; i < count; ++i) {
         const Window& w = dispatch.windows[i];
         const Place& at = is_external(plan.storages[w.storage].kind) ? external_places[w.storage] : places[w.storage];
         buffers[i] = {at.buffer, at.offset + w.base, w.bytes};
+        images[i] = {VK_NULL_HANDLE, at.view, at.layout};
         writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                      nullptr,
                      set,
                      static_cast<std::uint32_t>(i),
                      0,
                      1,
-                     VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                     nullptr,
+                     descriptor_type(plan.storages[w.storage].image),
+                     &images[i],
                      &buffers[i],
                      nullptr};
     }
@@ -152,23 +162,39 @@ void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch
 
 void ProgramCore::bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept {
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        if (external[d]) {
+        if (touches_external[d]) {
             write_set(sets[slot][d], plan.dispatches[d], external_places);
         }
     }
 }
 
-void ProgramCore::allocate() {
+void ProgramCore::allocate(const BufferRange& host_scratch) {
     if (allocated) {
+        if (host_scratch.buffer) {
+            throw Error("its memory is there already: scratch of the host's must come before", options.name);
+        }
         return;
+    }
+    BufferRange told = host_scratch;
+    told.name = "scratch";
+    if (Status wrong = check_range(told); !wrong) {
+        throw Error(wrong.message.data());
+    }
+    const std::uint64_t alignment = device->capabilities.storage_alignment;
+    if (host_scratch.buffer && (host_scratch.bytes < plan.memory.scratch || host_scratch.offset % alignment != 0)) {
+        throw Error("scratch needs " + std::to_string(plan.memory.scratch) + " bytes at a multiple of " +
+                        std::to_string(alignment) + "; " + std::to_string(host_scratch.bytes) + " at " +
+                        std::to_string(host_scratch.offset) + " were given",
+                    options.name);
     }
     device->check_alive();
     if (!state && plan.memory.state != 0) {
         state = make_state_of(device, plan.storages);
     }
-    place_storages();
+    place_storages(host_scratch);
     make_sets();
-    record_scratch.assign(sets.size(), {sizes, std::vector<Place>(plan.storages.size())});
+    record_scratch.assign(sets.size(), {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
+    uploads_before = device->deferred ? device->deferred->noted() : 0;
     allocated = true;
 }
 

@@ -44,6 +44,7 @@ enum : std::uint32_t {
     kOpSwitch = 251,
     kOpUnreachable = 255,
     kOpNoLine = 317,
+    kOpCooperativeMatrixStore = 4458,
 };
 
 std::uint32_t op_of(Words instruction) { return instruction[0] & 0xffff; }
@@ -61,6 +62,7 @@ std::uint32_t result_of(Words i) {
         case kOpCopyMemory:
         case kOpControlBarrier:
         case kOpMemoryBarrier:
+        case kOpCooperativeMatrixStore:
         case kOpAtomicStore: return 0;
         default: return op_of(i) >= kOpLoopMerge && op_of(i) <= kOpUnreachable ? 0 : i.size() > 2 ? i[2] : 0;
     }

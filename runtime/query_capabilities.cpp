@@ -23,6 +23,33 @@ DeviceType device_type(VkPhysicalDeviceType type) {
     }
 }
 
+std::uint64_t largest_device_heap(const InstanceTable& api, VkPhysicalDevice physical) {
+    VkPhysicalDeviceMemoryProperties memory{};
+    api.vkGetPhysicalDeviceMemoryProperties(physical, &memory);
+    std::uint64_t largest = 0;
+    for (std::uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+        const bool local = (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0;
+        largest = std::max<std::uint64_t>(largest, local ? memory.memoryHeaps[i].size : 0);
+    }
+    return largest;
+}
+
+/// Storage buffers can be made on such memory of others, and with `exported` be given to others.
+bool shares(const InstanceTable& api, VkPhysicalDevice physical, VkExternalMemoryHandleTypeFlagBits type,
+            bool exported) {
+    const VkPhysicalDeviceExternalBufferInfo info{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO, nullptr, 0,
+        VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT, type};
+    VkExternalBufferProperties properties{};
+    properties.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES;
+    api.vkGetPhysicalDeviceExternalBufferProperties(physical, &info, &properties);
+    const VkExternalMemoryFeatureFlags wanted =
+        VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT | (exported ? VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT : 0);
+    return (properties.externalMemoryProperties.externalMemoryFeatures & wanted) == wanted;
+}
+
+}  // namespace
+
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name) {
     std::uint32_t count = 0;
     api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
@@ -31,8 +58,6 @@ bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const ch
     return std::any_of(list.begin(), list.end(),
                        [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
-
-}  // namespace
 
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
                                                std::uint32_t& queue_family) {
@@ -103,13 +128,23 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.storage_alignment = std::max<std::uint64_t>(p.limits.minStorageBufferOffsetAlignment, 16);
     c.storage_range = p.limits.maxStorageBufferRange;
     c.max_allocation = maintenance.maxMemoryAllocationSize;
+    c.device_memory = largest_device_heap(api, physical);
     c.subgroup_size = subgroup.subgroupSize;
     c.subgroup_arithmetic = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                             (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
     c.subgroup_shuffle = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                          (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     c.exact_subgroup_size = sizes.minSubgroupSize == sizes.maxSubgroupSize ? sizes.minSubgroupSize : 0;
+    c.storage_image_any_format = features.features.shaderStorageImageWriteWithoutFormat == VK_TRUE;
+    c.external_memory_fd = has_extension(api, physical, "VK_KHR_external_memory_fd") &&
+                           shares(api, physical, VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, true);
+    c.external_memory_host = has_extension(api, physical, "VK_EXT_external_memory_host") &&
+                             shares(api, physical, VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT, false);
+    c.external_memory_android = has_extension(api, physical, "VK_ANDROID_external_memory_android_hardware_buffer") &&
+                                has_extension(api, physical, "VK_EXT_queue_family_foreign");
+    c.portability_subset = has_extension(api, physical, "VK_KHR_portability_subset");
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
+    query_matrices(api, physical, c);
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
     c.timestamp_bits = families[queue_family].timestampValidBits;
     c.timestamp_period = c.timestamp_bits > 0 ? p.limits.timestampPeriod : 0.0f;

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a plan and sizes to Vulkan commands. Nothing here allocates or throws.
 #include <algorithm>
-#include <cstdio>
 
+#include "runtime/barrier.h"
+#include "runtime/failure.h"
 #include "runtime/program_core.h"
 
 namespace vkf {
 
 namespace {
-
-template <class... Args>
-Status failure(int result, const char* format, Args... args) noexcept {
-    Status s;
-    s.result = result;
-    std::snprintf(s.message.data(), s.message.size(), format, args...);
-    return s;
-}
 
 /// False when a size came out negative.
 bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t element_bytes,
@@ -39,16 +32,64 @@ bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t elemen
     return good;
 }
 
-void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags from_stage, VkAccessFlags from,
-             VkPipelineStageFlags to_stage, VkAccessFlags to) noexcept {
-    const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, from, to};
-    vk.vkCmdPipelineBarrier(commands, from_stage, to_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
+void compute_barrier(const DeviceTable& vk, VkCommandBuffer commands) noexcept {
+    barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
 }
 
-void compute_barrier(const DeviceTable& vk, VkCommandBuffer commands) noexcept {
-    barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
-            VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+/// One half of moving a range between queue families.
+void transfer(const DeviceTable& vk, VkCommandBuffer commands, const Place& place, std::uint32_t from_family,
+              std::uint32_t to_family, bool release) noexcept {
+    const VkBufferMemoryBarrier range{VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
+                                      nullptr,
+                                      release ? kShaderAccess : VkAccessFlags{0},
+                                      release ? VkAccessFlags{0} : kShaderAccess,
+                                      from_family,
+                                      to_family,
+                                      place.buffer,
+                                      place.offset,
+                                      place.bytes};
+    // the acquire begins at the stage at which the host's semaphore was waited for
+    const VkPipelineStageFlags to_stage = release ? VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT : kCompute;
+    vk.vkCmdPipelineBarrier(commands, kCompute, to_stage, 0, 0, nullptr, 1, &range, 0, nullptr);
 }
+
+/// A label around a dispatch, for debuggers.
+class Label {
+public:
+    Label(const InstanceCore& instance, VkCommandBuffer commands, const char* text) noexcept
+        : end_(instance.debug_utils && instance.api.vkCmdBeginDebugUtilsLabelEXT
+                   ? instance.api.vkCmdEndDebugUtilsLabelEXT
+                   : nullptr),
+          commands_(commands) {
+        if (end_) {
+            const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT, nullptr, text, {0, 0, 0, 0}};
+            instance.api.vkCmdBeginDebugUtilsLabelEXT(commands, &label);
+        }
+    }
+    ~Label() {
+        if (end_) {
+            end_(commands_);
+        }
+    }
+    Label(const Label&) = delete;
+    Label& operator=(const Label&) = delete;
+
+private:
+    PFN_vkCmdEndDebugUtilsLabelEXT end_;
+    VkCommandBuffer commands_;
+};
+
+/// Groups from `first` on as one vkCmdDispatch, `most` of them or fewer.
+struct Grid {
+    std::uint64_t x, y, z, covered;
+
+    Grid(const Capabilities& caps, std::uint64_t most) noexcept {
+        x = std::min<std::uint64_t>(most, caps.max_groups[0]);
+        y = std::min<std::uint64_t>((most + x - 1) / x, caps.max_groups[1]);
+        z = std::min<std::uint64_t>((most + x * y - 1) / (x * y), caps.max_groups[2]);
+        covered = std::min(most, x * y * z);
+    }
+};
 
 }  // namespace
 
@@ -60,9 +101,7 @@ std::uint64_t ProgramCore::elements_of(StorageId storage, std::span<const std::i
     return count;
 }
 
-Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values) noexcept {
-    const DeviceTable& vk = device->api;
-    const Capabilities& caps = device->capabilities;
+Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noexcept {
     for (const Constraint& c : plan.constraints) {
         const std::int64_t value = c.value.eval(values);
         const std::int64_t limit = c.limit.eval(values);
@@ -71,79 +110,94 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                            static_cast<long long>(value), static_cast<long long>(limit));
         }
     }
-    const bool labels = device->instance->debug_utils && device->instance->api.vkCmdBeginDebugUtilsLabelEXT != nullptr;
-    const Pipeline* current = nullptr;
-    std::uint32_t step = 0;
-    bool written = false;  // something was dispatched since the last barrier
-    double spent = 0;
+    return {};
+}
+
+Status ProgramCore::prepare(std::size_t d, std::span<const std::int64_t> values, Command& command) const noexcept {
+    const PlannedDispatch& planned = plan.dispatches[d];
+    const Dispatch& dispatch = planned.dispatch;
     std::array<View, kMaxOperands> views;
-
-    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        const PlannedDispatch& planned = plan.dispatches[d];
-        const Dispatch& dispatch = planned.dispatch;
-        const std::size_t bound = dispatch.bindings.size();
-        const std::size_t count = bound + dispatch.sizes_of.size();
-        for (std::size_t i = 0; i < count; ++i) {
-            const ValueInfo& value = plan.values[i < bound ? dispatch.bindings[i].value : dispatch.sizes_of[i - bound]];
-            const Window& window = planned.windows[std::min(i, bound - 1)];  // of one not bound only the sizes count
-            if (!evaluate(value, window, size_of(plan.storages[value.storage].dtype), values, views[i])) {
-                return failure(-1, "%s: a size is negative at the sizes given",
-                               plan.nodes[dispatch.node].label.c_str());
-            }
+    const std::size_t bound = dispatch.bindings.size();
+    const std::size_t count = bound + dispatch.sizes_of.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        const ValueInfo& value = plan.values[i < bound ? dispatch.bindings[i].value : dispatch.sizes_of[i - bound]];
+        const Window& window = planned.windows[std::min(i, bound - 1)];  // of one not bound only the sizes count
+        if (!evaluate(value, window, size_of(plan.storages[value.storage].dtype), values, views[i])) {
+            return failure(-1, "%s: a size is negative at the sizes given", plan.nodes[dispatch.node].label.c_str());
         }
-        Command command;
-        dispatch.encode({{views.data(), count}, plan.nodes[dispatch.node].params.get(), dispatch.words}, command);
+    }
+    dispatch.encode({{views.data(), count}, plan.nodes[dispatch.node].params.get(), dispatch.words}, command);
+    return {};
+}
 
+Cost ProgramCore::cost(std::span<const std::int64_t> values) const noexcept {
+    Cost sum;
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        Command command;
+        if (prepare(d, values, command)) {
+            sum.flops += command.flops();
+            sum.bytes += command.bytes();
+        }
+    }
+    return sum;
+}
+
+Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
+                           Cost& all) noexcept {
+    const DeviceTable& vk = device->api;
+    if (Status wrong = check_sizes(values); !wrong) {
+        return wrong;
+    }
+    const Pipeline* current = nullptr;
+    std::uint32_t step = at.dispatch < plan.dispatches.size() ? plan.dispatches[at.dispatch].step : 0;
+    bool written = false;  // something was dispatched since the last barrier
+    double spent = 0;      // since the last submission or segment
+
+    for (; at.dispatch < plan.dispatches.size(); at = {at.dispatch + 1, 0}) {
+        const std::size_t d = at.dispatch;
+        const PlannedDispatch& planned = plan.dispatches[d];
+        const char* label = plan.nodes[planned.dispatch.node].label.c_str();
+        Command command;
+        if (Status wrong = prepare(d, values, command); !wrong) {
+            return wrong;
+        }
         if (planned.step != step && written) {
             compute_barrier(vk, sink.commands);
             written = false;
         }
         step = planned.step;
         if (sink.queries) {
-            vk.vkCmdWriteTimestamp(sink.commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, sink.queries,
-                                   static_cast<std::uint32_t>(2 * d));
+            vk.vkCmdWriteTimestamp(sink.commands, kCompute, sink.queries, static_cast<std::uint32_t>(2 * d));
         }
-        if (labels) {
-            const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT,
-                                             nullptr,
-                                             plan.nodes[dispatch.node].label.c_str(),
-                                             {0, 0, 0, 0}};
-            device->instance->api.vkCmdBeginDebugUtilsLabelEXT(sink.commands, &label);
-        }
-        const double work = command.flops() + command.bytes();
+        const Cost whole{command.flops(), command.bytes()};
         std::uint64_t most = command.groups();  // groups in one vkCmdDispatch
-        if (sink.budget > 0 && work > sink.budget) {
+        if (sink.budget > 0 && whole.total() > sink.budget) {
             most = std::max<std::uint64_t>(
-                1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink.budget / work)));
+                1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink.budget / whole.total())));
         }
-        for (std::uint64_t first = 0; first < command.groups();) {
-            const std::uint64_t left = std::min(most, command.groups() - first);
-            const std::uint64_t x = std::min<std::uint64_t>(left, caps.max_groups[0]);
-            const std::uint64_t y = std::min<std::uint64_t>((left + x - 1) / x, caps.max_groups[1]);
-            const std::uint64_t z = std::min<std::uint64_t>((left + x * y - 1) / (x * y), caps.max_groups[2]);
-            const std::uint64_t covered = std::min(left, x * y * z);
-            const double share = work * static_cast<double>(covered) / static_cast<double>(command.groups());
-            if (sink.budget > 0 && sink.next && spent > 0 && spent + share > sink.budget) {
-                if (labels) {
-                    device->instance->api.vkCmdEndDebugUtilsLabelEXT(sink.commands);
+        while (at.group < command.groups()) {
+            const Grid grid(device->capabilities, std::min(most, command.groups() - at.group));
+            const double part = static_cast<double>(grid.covered) / static_cast<double>(command.groups());
+            const double share = whole.total() * part;
+            if (sink.budget > 0 && spent > 0 && spent + share > sink.budget) {
+                if (sink.pause) {
+                    return {};
                 }
-                sink.commands = sink.next(sink.user, sink.commands);
-                if (!sink.commands) {
-                    return failure(-1, "%s: no command buffer for a further submission", options.name.c_str());
+                if (sink.next) {
+                    sink.commands = sink.next(sink.user, sink.commands);
+                    if (!sink.commands) {
+                        return failure(-1, "%s: no command buffer for a further submission", options.name.c_str());
+                    }
+                    compute_barrier(vk, sink.commands);  // submissions overlap unless told otherwise
+                    written = false;
+                    current = nullptr;
+                    spent = 0;
                 }
-                compute_barrier(vk, sink.commands);  // submissions overlap unless told otherwise
-                if (labels) {
-                    const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT,
-                                                     nullptr,
-                                                     plan.nodes[dispatch.node].label.c_str(),
-                                                     {0, 0, 0, 0}};
-                    device->instance->api.vkCmdBeginDebugUtilsLabelEXT(sink.commands, &label);
-                }
-                written = false;
-                current = nullptr;
-                spent = 0;
             }
             spent += share;
+            all.flops += whole.flops * part;
+            all.bytes += whole.bytes * part;
+            const Label named(*device->instance, sink.commands, label);
             const Pipeline* pipeline = pipelines[d][command.kernel()];
             if (pipeline != current) {
                 vk.vkCmdBindPipeline(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
@@ -153,82 +207,134 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
             vk.vkCmdBindDescriptorSets(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0,
                                        nullptr);
             const std::span<std::byte> push = command.push_bytes();
-            const std::uint32_t range[2] = {static_cast<std::uint32_t>(first),
-                                            static_cast<std::uint32_t>(first + covered)};
+            const std::uint32_t range[2] = {static_cast<std::uint32_t>(at.group),
+                                            static_cast<std::uint32_t>(at.group + grid.covered)};
             std::memcpy(push.data(), range, sizeof(range));
             vk.vkCmdPushConstants(sink.commands, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                                   static_cast<std::uint32_t>(push.size()), push.data());
-            vk.vkCmdDispatch(sink.commands, static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y),
-                             static_cast<std::uint32_t>(z));
-            first += covered;
+            vk.vkCmdDispatch(sink.commands, static_cast<std::uint32_t>(grid.x), static_cast<std::uint32_t>(grid.y),
+                             static_cast<std::uint32_t>(grid.z));
+            at.group += grid.covered;
             written = true;
         }
-        if (labels) {
-            device->instance->api.vkCmdEndDebugUtilsLabelEXT(sink.commands);
-        }
         if (sink.queries) {
-            vk.vkCmdWriteTimestamp(sink.commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, sink.queries,
-                                   static_cast<std::uint32_t>(2 * d + 1));
-            times[d].flops = command.flops();
-            times[d].bytes = command.bytes();
-            times[d].kernel.assign(dispatch.kernels[command.kernel()].shader->name);
+            vk.vkCmdWriteTimestamp(sink.commands, kCompute, sink.queries, static_cast<std::uint32_t>(2 * d + 1));
+            times[d].flops = whole.flops;
+            times[d].bytes = whole.bytes;
+            times[d].kernel.assign(planned.dispatch.kernels[command.kernel()].shader->name);
         }
     }
     return {};
 }
 
-Status Program::record(VkCommandBuffer commands, std::span<const BufferRange> bindings,
-                       std::span<const SizeSetting> settings, std::uint32_t slot) noexcept {
+void ProgramCore::open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept {
+    // scratch and state may have been used by an earlier recording on this queue
+    barrier(device->api, commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+            kCompute, kShaderAccess);
+    for (std::size_t i = 0; first && i < externals.size(); ++i) {
+        const Place& place = scratch.places[externals[i]];
+        if (place.acquire_from != kSameQueueFamily && place.acquire_from != device->queue_family) {
+            transfer(device->api, commands, place, place.acquire_from, device->queue_family, false);
+        }
+    }
+}
+
+void ProgramCore::close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept {
+    for (const StorageId id : externals) {
+        const Place& place = scratch.places[id];
+        if (place.release_to != kSameQueueFamily && place.release_to != device->queue_family) {
+            transfer(device->api, commands, place, device->queue_family, place.release_to, true);
+        }
+    }
+}
+
+Status Program::record(VkCommandBuffer commands, const Recording& recording) noexcept {
     if (!core_) {
         return failure(-1, "%s", "a program was used that had been moved from");
     }
     ProgramCore& core = *core_;
-    if (!core.allocated) {
-        return failure(-1, "%s: allocate() must come before record()", core.options.name.c_str());
+    if (Status wrong = core.accept(recording); !wrong) {
+        return wrong;
     }
-    if (slot >= core.sets.size()) {
-        return failure(-1, "%s: slot %u of %zu", core.options.name.c_str(), slot, core.sets.size());
-    }
-    RecordScratch& scratch = core.record_scratch[slot];
-    for (std::size_t i = 0; i < scratch.sizes.size(); ++i) {
-        scratch.sizes[i] = core.sizes[i];
-    }
-    for (const SizeSetting& s : settings) {
-        const auto at = std::find_if(core.plan.symbols.begin(), core.plan.symbols.end(),
-                                     [&](const SymbolInfo& info) { return info.name == s.name; });
-        if (at == core.plan.symbols.end() || s.value < 0 || s.value > at->max) {
-            return failure(-1, "%s: size %.*s = %lld is unknown or outside 0..max", core.options.name.c_str(),
-                           static_cast<int>(s.name.size()), s.name.data(), static_cast<long long>(s.value));
-        }
-        scratch.sizes[static_cast<std::size_t>(at - core.plan.symbols.begin())] = s.value;
-    }
-    for (StorageId id = 0; id < core.plan.storages.size(); ++id) {
-        const StorageInfo& info = core.plan.storages[id];
-        if (info.kind != StorageKind::input && info.kind != StorageKind::output) {
-            continue;
-        }
-        const auto at =
-            std::find_if(bindings.begin(), bindings.end(), [&](const BufferRange& b) { return b.name == info.name; });
-        if (at == bindings.end()) {
-            return failure(-1, "%s: %s is not bound", core.options.name.c_str(), info.name.c_str());
-        }
-        if (at->offset % core.device->capabilities.storage_alignment != 0 || at->bytes < core.plan.storage_bytes[id]) {
-            return failure(-1, "%s: %s needs %llu bytes at a multiple of %llu; %llu at %llu were given",
-                           core.options.name.c_str(), info.name.c_str(),
-                           static_cast<unsigned long long>(core.plan.storage_bytes[id]),
-                           static_cast<unsigned long long>(core.device->capabilities.storage_alignment),
-                           static_cast<unsigned long long>(at->bytes), static_cast<unsigned long long>(at->offset));
-        }
-        scratch.places[id] = {at->buffer, at->offset};
-    }
-    core.bind(slot, scratch.places);  // always: a buffer made anew may have the handle of one that is gone
+    RecordScratch& scratch = core.record_scratch[recording.slot];
     Sink sink;
     sink.commands = commands;
-    // scratch and state may have been used by an earlier recording on this queue
-    barrier(core.device->api, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-            VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-            VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
-    return core.encode(sink, slot, scratch.sizes);
+    Position at;
+    Cost spent;
+    core.open(commands, scratch, true);
+    const Status status = core.encode(sink, recording.slot, scratch.sizes, at, spent);
+    core.close(commands, scratch);
+    scratch.in_use = core.checked() && bool(status);
+    return status;
+}
+
+Status Program::begin(const Recording& recording) noexcept {
+    if (!core_) {
+        return failure(-1, "%s", "a program was used that had been moved from");
+    }
+    if (Status wrong = core_->accept(recording); !wrong) {
+        return wrong;
+    }
+    RecordScratch& scratch = core_->record_scratch[recording.slot];
+    scratch.at = {};
+    scratch.spent = {};
+    scratch.total = core_->cost(scratch.sizes);
+    scratch.bound = true;
+    scratch.in_use = core_->checked();
+    core_->segmented = recording.slot;
+    return {};
+}
+
+Status Program::record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot) noexcept {
+    if (!core_) {
+        return failure(-1, "%s", "a program was used that had been moved from");
+    }
+    ProgramCore& core = *core_;
+    if (slot >= core.record_scratch.size() || !core.record_scratch[slot].bound) {
+        return failure(-1, "%s: slot %u has nothing left to record; begin() must come first", core.options.name.c_str(),
+                       slot);
+    }
+    if (!(budget > 0)) {
+        return failure(-1, "%s: a segment's budget of %g is not above 0", core.options.name.c_str(), budget);
+    }
+    RecordScratch& scratch = core.record_scratch[slot];
+    Sink sink;
+    sink.commands = commands;
+    sink.budget = budget;
+    sink.pause = true;
+    segment = {};
+    core.open(commands, scratch, scratch.at.dispatch == 0 && scratch.at.group == 0);
+    if (Status wrong = core.encode(sink, slot, scratch.sizes, scratch.at, segment.cost); !wrong) {
+        scratch.bound = false;
+        core.segmented = ProgramCore::kNoSlot;
+        return wrong;
+    }
+    scratch.spent.flops += segment.cost.flops;
+    scratch.spent.bytes += segment.cost.bytes;
+    segment.last = scratch.at.dispatch == core.plan.dispatches.size();
+    segment.done = segment.last ? 1.0 : scratch.spent.total() / scratch.total.total();
+    if (segment.last) {
+        core.close(commands, scratch);
+        scratch.bound = false;
+        core.segmented = ProgramCore::kNoSlot;
+    }
+    return {};
+}
+
+void Program::finished(std::uint32_t slot) noexcept {
+    if (core_ && slot < core_->record_scratch.size()) {
+        core_->record_scratch[slot].in_use = false;
+    }
+}
+
+Cost Program::cost(std::span<const SizeSetting> settings) const {
+    std::vector<std::int64_t> values = core_->sizes;
+    for (Status wrong : {core_->settle(settings, values), core_->check_sizes(values)}) {
+        if (!wrong) {
+            throw Error(wrong.message.data(), core_->options.name, wrong.error_result());
+        }
+    }
+    return core_->cost(values);
 }
 
 }  // namespace vkf

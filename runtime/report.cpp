@@ -42,6 +42,26 @@ std::string constants_text(const Kernel& kernel) {
     return out;
 }
 
+/// What the program's packed weights take, a line a type.
+std::string packed_weights(const Plan& plan) {
+    std::string out;
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+        std::uint64_t count = 0;
+        std::uint64_t bytes = 0;
+        for (StorageId s = 0; s < plan.storages.size(); ++s) {
+            if (plan.storages[s].type == type) {
+                ++count;
+                bytes += plan.storage_bytes[s];
+            }
+        }
+        if (count != 0) {
+            out += std::to_string(count) + " weights kept as " + std::string(name_of(type)) + ", " +
+                   std::to_string(bytes) + " bytes\n";
+        }
+    }
+    return out;
+}
+
 /// As JSON and Graphviz want text between double quotes.
 std::string escape(const std::string& text) {
     std::string out;
@@ -71,6 +91,7 @@ std::string Program::explain() const {
         static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
         static_cast<unsigned long long>(plan.memory.mirrors));
+    out += packed_weights(plan);
     for (const PlannedDispatch& d : plan.dispatches) {
         const NodeInfo& node = plan.nodes[d.dispatch.node];
         const ValueInfo& result = plan.values[d.dispatch.bindings.back().value];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "runtime/barrier.h"
 #include "runtime/program_core.h"
 
 namespace vkf {
@@ -56,19 +57,20 @@ private:
     std::size_t used_ = 0;
 };
 
-void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags from_stage, VkAccessFlags from,
-             VkPipelineStageFlags to_stage, VkAccessFlags to) {
-    const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, from, to};
-    vk.vkCmdPipelineBarrier(commands, from_stage, to_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
-}
-
-constexpr VkPipelineStageFlags kCompute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
-constexpr VkPipelineStageFlags kTransfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
-constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
-
 }  // namespace
 
 void ProgramCore::run() {
+    if (device->deferred) {
+        throw Error("the device was borrowed without a queue: record() the program instead", options.name);
+    }
+    for (const StorageInfo& s : plan.storages) {
+        refuse_image(s);
+    }
+    if (!record_scratch.empty() && (record_scratch[0].bound || record_scratch[0].in_use)) {
+        throw Error(record_scratch[0].bound ? "run() takes slot 0, of which segments are left to record"
+                                            : "run() takes slot 0, whose recording was not told to have finished",
+                    options.name);
+    }
     for (const InputState& input : inputs) {
         const StorageInfo& info = plan.storages[input.storage];
         const auto where = [&] { return options.name + ": input " + info.name; };
@@ -137,7 +139,9 @@ void ProgramCore::run() {
     }
     barrier(vk, sink.commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
             kCompute, kShaderAccess);
-    const Status status = encode(sink, 0, sizes);
+    Position at;
+    Cost spent;
+    const Status status = encode(sink, 0, sizes, at, spent);
     if (submissions_of_run.error) {
         device->wait_idle();
         std::rethrow_exception(submissions_of_run.error);
@@ -147,7 +151,7 @@ void ProgramCore::run() {
         if (submissions_of_run.used() > 1) {
             device->wait_idle();
         }
-        throw Error(status.message.data(), options.name, status.result);
+        throw Error(status.message.data(), options.name, status.error_result());
     }
     if (!io.mapped()) {
         barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_READ_BIT);

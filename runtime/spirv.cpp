@@ -18,6 +18,7 @@ enum : std::uint32_t {
     kOpTypeInt = 21,
     kOpTypeFloat = 22,
     kOpTypeVector = 23,
+    kOpTypeImage = 25,
     kOpTypeArray = 28,
     kOpTypeStruct = 30,
     kOpTypePointer = 32,
@@ -42,6 +43,7 @@ enum : std::uint32_t {
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityGroupNonUniform = 61,
     kCapabilityGroupNonUniformQuad = 68,
+    kCapabilityCooperativeMatrix = 6022,
 };
 
 struct Type {
@@ -115,6 +117,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             case kOpCapability:
                 need(1);
                 out.uses_16bit_storage |= w[0] == kCapabilityStorageBuffer16;
+                out.uses_cooperative_matrices |= w[0] == kCapabilityCooperativeMatrix;
                 out.uses_subgroups |= w[0] >= kCapabilityGroupNonUniform && w[0] <= kCapabilityGroupNonUniformQuad;
                 break;
             case kOpExecutionMode:
@@ -123,6 +126,10 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                     need(5);
                     std::copy(w.begin() + 2, w.begin() + 5, out.local_size);
                 }
+                break;
+            case kOpTypeImage:
+                need(8);
+                m.types[w[0]] = {op, {w.begin() + 1, w.end()}, static_cast<std::uint32_t>(at)};
                 break;
             case kOpTypeInt:
             case kOpTypeFloat:
@@ -185,7 +192,17 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
         if (storage == kStoragePushConstant) {
             out.push_constant_bytes = m.bytes(found->second.operands[1]);
         } else if (storage == kStorageUniformConstant) {
-            fail("uses an image or sampler, which the runtime does not bind");
+            const auto type = m.types.find(found->second.operands[1]);
+            const auto set = m.sets.find(id);
+            const auto binding = m.bindings.find(id);
+            if (type == m.types.end() || type->second.op != kOpTypeImage || set == m.sets.end() || set->second != 0 ||
+                binding == m.bindings.end() || binding->second != 0) {
+                fail("uses a sampler, or an image elsewhere than at binding 0, which the runtime does not bind");
+            }
+            constexpr std::size_t kSampled = 5;  // operand: 1 is used with samplers or fetches, 2 is a storage image
+            out.image = type->second.operands[kSampled] == 1 ? ImageAccess::sampled : ImageAccess::storage;
+            used |= 1;
+            out.bindings = std::max(out.bindings, 1u);
         } else if (storage == kStorageStorageBuffer || storage == kStorageUniform) {
             const auto set = m.sets.find(id);
             const auto binding = m.bindings.find(id);

@@ -7,20 +7,24 @@
 #include <string>
 #include <vector>
 
+#include "runtime/graph.h"
+
 namespace vkf {
 
 struct ShaderInterface {
-    std::uint32_t bindings = 0;  ///< storage buffers, set 0, bindings 0..bindings-1
+    std::uint32_t bindings = 0;             ///< storage buffers, set 0, bindings 0..bindings-1
+    ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a buffer
     std::uint32_t push_constant_bytes = 0;
     std::uint32_t local_size[3] = {1, 1, 1};  ///< literal sizes; where a specialization constant gives it, its default
     int local_size_id = -1;                   ///< specialization constant id of the x size, -1: literal
     std::vector<std::uint32_t> constant_ids;  ///< specialization constants the module declares
     bool uses_16bit_storage = false;
     bool uses_subgroups = false;
+    bool uses_cooperative_matrices = false;
 };
 
 /// Reads a compute module. Throws vkf::Error naming `name` for what is not SPIR-V, or uses what the runtime does not bind
-/// (other sets, images, gaps between bindings).
+/// (other sets, samplers, an image elsewhere than at binding 0, gaps between bindings).
 ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& name);
 
 }  // namespace vkf

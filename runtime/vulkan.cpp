@@ -28,6 +28,9 @@ DeviceTable load_device_table(const InstanceTable& instance, VkDevice device) {
     }
     VKF_DEVICE_FUNCTIONS(VKF_LOAD)
 #undef VKF_LOAD
+#define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name));
+    VKF_DEVICE_FUNCTIONS_OPTIONAL(VKF_LOAD)
+#undef VKF_LOAD
     return table;
 }
 

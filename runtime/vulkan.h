@@ -13,18 +13,26 @@
 namespace vkf {
 
 // Required functions. Optional ones may be null: they belong to extensions.
-#define VKF_INSTANCE_FUNCTIONS(X)               \
-    X(vkDestroyInstance)                        \
-    X(vkEnumeratePhysicalDevices)               \
-    X(vkGetPhysicalDeviceProperties2)           \
-    X(vkGetPhysicalDeviceFeatures2)             \
-    X(vkGetPhysicalDeviceMemoryProperties)      \
-    X(vkGetPhysicalDeviceQueueFamilyProperties) \
-    X(vkEnumerateDeviceExtensionProperties)     \
-    X(vkCreateDevice)                           \
+#define VKF_INSTANCE_FUNCTIONS(X)                  \
+    X(vkDestroyInstance)                           \
+    X(vkEnumeratePhysicalDevices)                  \
+    X(vkGetPhysicalDeviceProperties2)              \
+    X(vkGetPhysicalDeviceFeatures2)                \
+    X(vkGetPhysicalDeviceMemoryProperties)         \
+    X(vkGetPhysicalDeviceExternalBufferProperties) \
+    X(vkGetPhysicalDeviceQueueFamilyProperties)    \
+    X(vkEnumerateDeviceExtensionProperties)        \
+    X(vkCreateDevice)                              \
     X(vkGetDeviceProcAddr)
 
+#ifdef VK_KHR_cooperative_matrix
+#define VKF_MATRIX_FUNCTIONS(X) X(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)
+#else  // headers before 1.3.255
+#define VKF_MATRIX_FUNCTIONS(X)
+#endif
+
 #define VKF_INSTANCE_FUNCTIONS_OPTIONAL(X) \
+    VKF_MATRIX_FUNCTIONS(X)                \
     X(vkCreateDebugUtilsMessengerEXT)      \
     X(vkDestroyDebugUtilsMessengerEXT)     \
     X(vkCmdBeginDebugUtilsLabelEXT)        \
@@ -80,6 +88,10 @@ namespace vkf {
     X(vkResetFences)                 \
     X(vkWaitForFences)
 
+#define VKF_DEVICE_FUNCTIONS_OPTIONAL(X) \
+    X(vkGetMemoryFdKHR)                  \
+    X(vkGetMemoryHostPointerPropertiesEXT)
+
 #define VKF_MEMBER(name) PFN_##name name = nullptr;
 
 struct InstanceTable {
@@ -90,6 +102,7 @@ struct InstanceTable {
 
 struct DeviceTable {
     VKF_DEVICE_FUNCTIONS(VKF_MEMBER)
+    VKF_DEVICE_FUNCTIONS_OPTIONAL(VKF_MEMBER)
 };
 
 #undef VKF_MEMBER

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/deferred.h"
 #include "runtime/device_core.h"
 #include "runtime/memory.h"
 
@@ -28,6 +29,102 @@ std::shared_ptr<TensorStore> make_store(const std::shared_ptr<DeviceCore>& core,
     return store;
 }
 
+WeightType as_in_file(DType dtype) {
+    return dtype == DType::f16 ? WeightType::f16 : dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
+}
+
+WeightType type_of(const HostTensor& t, const LoadOptions& options) {
+    if (!packable(t)) {
+        return WeightType::f32;
+    }
+    std::optional<WeightType> type = options.choose ? options.choose(t) : std::nullopt;
+    type = type ? type : options.matrices;
+    return type ? *type : as_in_file(t.dtype);
+}
+
+/// Name, shape and how much the tensor will take, which has `bytes` now.
+StoredTensor place_of(const HostTensor& t, std::uint64_t bytes, const LoadOptions& options) {
+    StoredTensor out{t.name, t.dtype, t.shape, 0, 0, bytes, type_of(t, options)};
+    if (out.type != WeightType::f32) {
+        out.dtype = DType::f32;
+        out.bytes = static_cast<std::uint64_t>(t.shape[0]) *
+                    packed_row_words(out.type, static_cast<std::uint64_t>(t.shape[1])) * sizeof(std::uint32_t);
+    } else if (t.dtype == DType::f16 || t.dtype == DType::bf16) {
+        out.dtype = DType::f32;
+        out.bytes = bytes * 2;
+    }
+    return out;
+}
+
+constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted on its way
+
+/// Writes tensors into a store, part by part, converting them on their way.
+class Loader {
+public:
+    Loader(const std::shared_ptr<DeviceCore>& core, const TensorStore& store, std::uint64_t bytes,
+           const LoadOptions& options)
+        : store_(store), uploader_(core, bytes), all_(bytes), options_(options) {}
+
+    void load(const HostTensor& t) {
+        const StoredTensor& at = *store_.find(t.name);
+        if (at.type != WeightType::f32) {
+            load_packed(t, at);
+        } else if (at.dtype != t.dtype) {
+            load_widened(t, at);
+        } else {
+            write(at, 0, t.data);
+        }
+    }
+    void finish() { uploader_.finish(); }
+
+private:
+    void write(const StoredTensor& at, std::uint64_t offset, std::span<const std::byte> bytes) {
+        uploader_.write(store_.blocks[at.block], at.offset + offset, bytes);
+        done_ += bytes.size();
+        if (options_.progress) {
+            options_.progress(done_, all_);
+        }
+    }
+
+    void load_widened(const HostTensor& t, const StoredTensor& at) {
+        const std::uint64_t count = at.bytes / sizeof(float);
+        std::vector<float> part(std::min(count, kPartBytes / sizeof(float)));
+        for (std::uint64_t first = 0; first < count; first += part.size()) {
+            part.resize(std::min<std::uint64_t>(part.size(), count - first));
+            widen(t, static_cast<std::int64_t>(first), part);
+            write(at, first * sizeof(float), std::as_bytes(std::span(part)));
+        }
+    }
+
+    void load_packed(const HostTensor& t, const StoredTensor& at) {
+        const auto rows = static_cast<std::uint64_t>(t.shape[0]);
+        const std::uint64_t pitch = packed_row_words(at.type, static_cast<std::uint64_t>(t.shape[1]));
+        const std::uint64_t row_bytes = pitch * sizeof(std::uint32_t);
+        const std::uint64_t step = std::clamp<std::uint64_t>(kPartBytes / row_bytes, 1, rows);
+        std::vector<std::uint32_t> part(step * pitch);
+        for (std::uint64_t first = 0; first < rows; first += step) {
+            part.resize(std::min(step, rows - first) * pitch);
+            pack_rows(t, at.type, static_cast<std::int64_t>(first), part);
+            write(at, first * row_bytes, std::as_bytes(std::span(part)));
+        }
+    }
+
+    const TensorStore& store_;
+    Uploader uploader_;
+    std::uint64_t done_ = 0;
+    std::uint64_t all_;
+    const LoadOptions& options_;
+};
+
+/// At once where the host sees the memory.
+void zero(TensorStore& store) {
+    Uploader uploader(store.core, 0);
+    for (const Block& b : store.blocks) {
+        uploader.zero(b, 0, b.bytes());
+    }
+    uploader.finish();
+}
+
 }  // namespace
 
 const StoredTensor* Weights::find(std::string_view name) const { return store_ ? store_->find(name) : nullptr; }
@@ -44,21 +141,35 @@ std::vector<std::string> Weights::names() const {
 
 std::uint64_t Weights::bytes() const { return store_ ? store_->bytes() : 0; }
 
+std::uint64_t Weights::bytes(WeightType type) const {
+    std::uint64_t sum = 0;
+    if (store_) {
+        for (const StoredTensor& t : store_->tensors) {
+            sum += t.dtype == DType::f32 && t.type == type ? t.bytes : 0;
+        }
+    }
+    return sum;
+}
+
 const StoredTensor* State::find(std::string_view name) const { return store_ ? store_->find(name) : nullptr; }
 
 std::uint64_t State::bytes() const { return store_ ? store_->bytes() : 0; }
 
 void State::clear() {
-    if (store_) {
-        Uploader uploader(store_->core, 0);
-        for (const Block& b : store_->blocks) {
-            uploader.zero(b, 0, b.bytes());
-        }
-        uploader.finish();
+    if (!store_) {
+        return;
     }
+    if (const auto& deferred = store_->core->deferred) {  // in order with what the host records, wherever the memory is
+        for (const Block& b : store_->blocks) {
+            deferred->zero(b.buffer(), 0, b.bytes());
+        }
+        store_->uploads_before = deferred->noted();
+        return;
+    }
+    zero(*store_);
 }
 
-Weights Device::load(std::span<const HostTensor> tensors) const {
+Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
     std::vector<StoredTensor> stored;
     std::uint64_t bytes_in_all = 0;
     for (const HostTensor& t : tensors) {
@@ -68,8 +179,8 @@ Weights Device::load(std::span<const HostTensor> tensors) const {
                             (bytes ? std::to_string(*bytes) : "more than can be counted"),
                         "weight " + t.name);
         }
-        bytes_in_all += *bytes;
-        stored.push_back({t.name, t.dtype, t.shape, 0, 0, *bytes});
+        stored.push_back(place_of(t, *bytes, options));
+        bytes_in_all += stored.back().bytes;
     }
     auto store = make_store(core_, stored, "weights");
     for (std::size_t i = 1; i < store->tensors.size(); ++i) {
@@ -77,12 +188,11 @@ Weights Device::load(std::span<const HostTensor> tensors) const {
             throw Error("is given twice", "weight " + store->tensors[i].name);
         }
     }
-    Uploader uploader(core_, bytes_in_all);
+    Loader loader(core_, *store, bytes_in_all, options);
     for (const HostTensor& t : tensors) {
-        const StoredTensor& at = *store->find(t.name);
-        uploader.write(store->blocks[at.block], at.offset, t.data);
+        loader.load(t);
     }
-    uploader.finish();
+    loader.finish();
     return Weights(std::move(store));
 }
 
@@ -105,12 +215,17 @@ State make_state_of(const std::shared_ptr<DeviceCore>& core, std::span<const Sto
             throw Error("two graphs name it with different shapes or types", "state " + t.name);
         }
     }
-    State state(make_store(core, std::move(stored), "state"));
-    state.clear();
-    return state;
+    auto store = make_store(core, std::move(stored), "state");
+    zero(*store);  // new: nobody uses it yet
+    store->uploads_before = core->deferred ? core->deferred->noted() : 0;
+    return State(std::move(store));
 }
 
 State Device::make_state(std::initializer_list<const Graph*> graphs) const {
+    return make_state(std::span(graphs.begin(), graphs.size()));
+}
+
+State Device::make_state(std::span<const Graph* const> graphs) const {
     std::vector<StorageInfo> storages;
     for (const Graph* g : graphs) {
         storages.insert(storages.end(), g->storages().begin(), g->storages().end());

@@ -3,26 +3,41 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dtype.h"
 #include "export.h"
+#include "host_tensor.h"
+#include "packed.h"
 
 namespace vkf {
 
 struct TensorStore;
 
+/// What Device::load() makes of tensors on their way.
+struct LoadOptions {
+    /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16.
+    std::optional<WeightType> matrices = {};
+    /// Asked for each matrix in turn, when set: `matrices` for those it answers nothing for.
+    std::function<std::optional<WeightType>(const HostTensor&)> choose = {};
+    /// Told now and then how many of all bytes are on the device, when set; at the end they are equal.
+    std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
+};
+
 /// One tensor of a store.
 struct StoredTensor {
     std::string name;
-    DType dtype = DType::f32;
+    DType dtype = DType::f32;  ///< of its numbers to graphs
     std::vector<std::int64_t> shape;
     std::uint32_t block = 0;
     std::uint64_t offset = 0;  ///< in the block, bytes
     std::uint64_t bytes = 0;
+    WeightType type = WeightType::f32;  ///< of weights that are F32 to graphs: how they lie in memory
 };
 
 /// Immutable once loaded; copies share the memory.
@@ -36,6 +51,8 @@ public:
     std::vector<std::string> names() const;
     /// Device memory held, bytes.
     std::uint64_t bytes() const;
+    /// Of that, what floating tensors kept as this type take.
+    std::uint64_t bytes(WeightType type) const;
     const std::shared_ptr<const TensorStore>& store() const noexcept { return store_; }
 
 private:
@@ -51,7 +68,7 @@ public:
     explicit operator bool() const noexcept { return store_ != nullptr; }
     const StoredTensor* find(std::string_view name) const;
     std::uint64_t bytes() const;
-    /// Sets every byte to zero; waits until it is done.
+    /// Sets every byte to zero; waits until it is done, or on a device without a queue notes it for record_upload().
     void clear();
     const std::shared_ptr<TensorStore>& store() const noexcept { return store_; }
 

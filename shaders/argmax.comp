@@ -1,7 +1,6 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Floats are ordered by integers: flipped bits order negatives below positives, and a NaN above all, without a floating
-// comparison that might drop it. Of equals the lowest index wins.
+// Of equals the lowest index wins.
 #extension GL_GOOGLE_include_directive : require
 #include "argmax.h"
 
@@ -14,19 +13,11 @@ layout(set = 0, binding = kArgmaxBindingIndex) writeonly buffer Index { int inde
 
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
+#include "common/order.glsl"
 
 const uint kMaxGroup = 128;
 shared uint best_key[kMaxGroup];
 shared uint best_at[kMaxGroup];
-
-uint order_key(float v) {
-    uint bits = floatBitsToUint(v);
-    if ((bits & kMagnitudeBits) > kInfinityBits) {
-        return ~0u;
-    }
-    bits = bits == kSignBit ? 0u : bits;  // -0 equals +0
-    return (bits & kSignBit) != 0u ? ~bits : bits | kSignBit;
-}
 
 void main() {
     uint group = group_index();

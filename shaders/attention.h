@@ -8,7 +8,7 @@
 #ifndef VKF_SHADERS_ATTENTION_H
 #define VKF_SHADERS_ATTENTION_H
 
-#include "common/types.h"
+#include "common/packed.h"
 
 VKF_CONSTANT(kAttentionBindingQuery, 0)
 VKF_CONSTANT(kAttentionBindingKey, 1)
@@ -33,17 +33,20 @@ VKF_CONSTANT(kAttentionSpecSoftcap, 5)     // 1: p.softcap applies
 VKF_CONSTANT(kAttentionSpecFiniteFill, 6)  // 1: a masked score is p.fill, which is finite, and nothing may be skipped
 VKF_CONSTANT(kAttentionSpecGroup, 7)       // query heads a kv head
 VKF_CONSTANT(kAttentionSpecDropout, 8)
+VKF_CONSTANT(kAttentionSpecKv, 9)  // what K and V are kept as, a kPacked... of common/packed.h; packed, their strides are words
 // What the others are for exists only in the `full` variants. Masks and biases: 0: none; else 16 and a bit for each dimension
 // that is present: 8 batch, 4 head, 2 query, 1 key.
-VKF_CONSTANT(kAttentionSpecMask, 9)
-VKF_CONSTANT(kAttentionSpecBias, 10)
-VKF_CONSTANT(kAttentionSpecSlopes, 11)     // 0: none; else 16 and bits 8 and 4 as above
-VKF_CONSTANT(kAttentionSpecSinks, 12)      // the same
-VKF_CONSTANT(kAttentionSpecSequences, 13)  // 1: each batch has its own number of keys; 2: and of queries, packed behind each other
-VKF_CONSTANT(kAttentionSpecPageSize, 14)   // 0: keys lie behind each other; else they lie in pages of so many
-VKF_CONSTANT(kAttentionSpecLse, 15)        // 1: write the log-sum-exp
-VKF_CONSTANT(kAttentionSpecBiasFours, 16)  // 1: the bias can be read by vec4
-VKF_CONSTANT(kAttentionSpecSplit, 17)      // 1: p.split_keys may be set
+VKF_CONSTANT(kAttentionSpecMask, 10)
+VKF_CONSTANT(kAttentionSpecBias, 11)
+VKF_CONSTANT(kAttentionSpecSlopes, 12)     // 0: none; else 16 and bits 8 and 4 as above
+VKF_CONSTANT(kAttentionSpecSinks, 13)      // the same
+VKF_CONSTANT(kAttentionSpecSequences, 14)  // 1: each batch has its own number of keys; 2: and of queries, packed behind each other
+VKF_CONSTANT(kAttentionSpecPageSize, 15)   // 0: keys lie behind each other; else they lie in pages of so many
+VKF_CONSTANT(kAttentionSpecLse, 16)        // 1: write the log-sum-exp
+VKF_CONSTANT(kAttentionSpecBiasFours, 17)  // 1: the bias can be read by vec4
+VKF_CONSTANT(kAttentionSpecSplit, 18)      // 1: p.split_keys may be set
+// Of all variants again.
+VKF_CONSTANT(kAttentionSpecRing, 19)       // 1: K and V are rings of p.table_width rows, of which key 0 is row p.pages
 
 // A sequence's words in the table: its first query, number of queries, first key, number of keys, and where sequences are packed
 // the first of the row tiles that are its own.
@@ -83,8 +86,8 @@ VKF_PUSH_BEGIN(AttentionPush)
     float fill;
     uint window;       // causal: a query sees itself and the window - 1 keys before it; 0: all before it
     uint split_keys;   // keys one split takes, a multiple of the tile; 0: not split
-    uint pages;        // in the pool
-    uint table_width;  // pages a batch has room for
+    uint pages;        // in the pool; of a ring: the row of the first key
+    uint table_width;  // pages a batch has room for; of a ring: its rows
     uint threshold;    // dropout: a weight goes when its random bits are below
     uint seed;
     float keep_scale;  // 1 / (1 - p)

@@ -212,7 +212,7 @@ void main() {
     if (!find_work(kTile)) {
         return;
     }
-    uint column0 = work.slice * kBlocks * kTile + LANE * 4u;
+    uint column0 = value_column(work.slice, kBlocks, 0u, kTile, LANE);
 
     uint query_rows[LOADS];
 #define DO(i) \

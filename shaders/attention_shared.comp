@@ -38,7 +38,7 @@ void main() {
     }
     uint self = gl_LocalInvocationID.x;
     uint lane = self % kLane;
-    uint pair = self / kLane * 2u;  // the first of this invocation's two rows within the group
+    uint pair = pair_row(self, kLane);  // the first of this invocation's two rows within the group
     uint column0 = work.slice * kBlocks * kTile;
 
     vec4 sums[2 * kAttentionMaxBlocks];
@@ -202,7 +202,7 @@ void main() {
         }
 #endif
         for (uint b = 0u; b < kBlocks; ++b) {
-            store(to, column0 + b * kTile + lane * 4u, sums[i * kAttentionMaxBlocks + b] * factor);
+            store(to, value_column(work.slice, kBlocks, b, kTile, lane), sums[i * kAttentionMaxBlocks + b] * factor);
         }
     }
 }

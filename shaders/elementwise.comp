@@ -78,14 +78,14 @@ void main() {
         return;
     }
     if (kFours != 0u) {
-        uint first_four = (group * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * kFours;
+        uint first_four = first_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kFours);
         uint end = min(first_four + kFours, p.count / 4u);
         for (uint four = first_four; four < end; ++four) {
             four_elements(four);
         }
         return;
     }
-    uint first = group * gl_WorkGroupSize.x * kElementwisePerInvocation + gl_LocalInvocationID.x;
+    uint first = first_item_apart(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kElementwisePerInvocation);
     for (uint i = 0; i < kElementwisePerInvocation; ++i) {
         uint index = first + i * gl_WorkGroupSize.x;
         if (index < p.count) {

@@ -6,14 +6,38 @@
 #include "embedding.h"
 
 layout(local_size_x_id = 0) in;
+layout(constant_id = kEmbeddingSpecPacked) const uint kPacked = kPackedF32;
 
 layout(push_constant) uniform Push { EmbeddingPush p; };
 layout(set = 0, binding = kEmbeddingBindingIds) readonly buffer Ids { uint ids[]; };
 layout(set = 0, binding = kEmbeddingBindingTable) readonly buffer Table { float table[]; };
+layout(set = 0, binding = kEmbeddingBindingTable) readonly buffer TableWords { uint words[]; };
 layout(set = 0, binding = kEmbeddingBindingOut) writeonly buffer Out { float result[]; };
 
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
+#include "common/packed.glsl"
+
+float number_at(uint row, uint column) {
+    if (kPacked == kPackedF32) {
+        return table[row + column * p.table_column];
+    }
+    if (kPacked == kPackedF16) {
+        vec2 pair = unpackHalf2x16(words[row + column / 2]);
+        return column % 2 == 0 ? pair.x : pair.y;
+    }
+    if (kPacked == kPackedBf16) {
+        return uintBitsToFloat(words[row + column / 2] >> (column % 2 * 16) << 16);
+    }
+    uint scale_at = row + packed_code_words(kPacked, p.width);
+    if (kPacked == kPackedInt8) {
+        int code = bitfieldExtract(int(words[row + column / 4]), int(column % 4 * 8), 8);
+        return float(code) * uintBitsToFloat(words[scale_at]);
+    }
+    uint scale = words[scale_at + column / kPackedGroup];
+    uint code = words[row + column / 8] >> (column % 8 * 4);
+    return less_zero(uvec4(code), vec4(group_zero(scale))).x * group_scale(scale);
+}
 
 void main() {
     uint group = group_index();
@@ -25,7 +49,7 @@ void main() {
     uint column = index - which * p.width;
     uint id = ids[p.ids_offset + strided_offset(which, p.ids_size, p.ids_stride)];  // negative ids are large here
     if (id >= p.first_row && id - p.first_row < p.rows) {
-        result[p.out_offset + index] = p.scale * table[p.table_offset + (id - p.first_row) * p.table_row + column * p.table_column];
+        result[p.out_offset + index] = p.scale * number_at(p.table_offset + (id - p.first_row) * p.table_row, column);
     } else if (id >= p.all_rows && p.first_row == 0u) {
         result[p.out_offset + index] = quiet_nan();
     }

@@ -3,11 +3,15 @@
 #ifndef VKF_SHADERS_EMBEDDING_H
 #define VKF_SHADERS_EMBEDDING_H
 
+#include "common/packed.h"
 #include "common/types.h"
 
 VKF_CONSTANT(kEmbeddingBindingIds, 0)
 VKF_CONSTANT(kEmbeddingBindingTable, 1)
 VKF_CONSTANT(kEmbeddingBindingOut, 2)
+
+// A kPacked... of common/packed.h. Packed, table_row and table_offset are words, and table_column is not looked at.
+VKF_CONSTANT(kEmbeddingSpecPacked, 1)
 
 VKF_PUSH_BEGIN(EmbeddingPush)
     uint count;         // ids x width

@@ -14,7 +14,9 @@
 // with a bounds check, whether or not the lanes load the same. So the LANES variants let each lane load the vec4 of
 // another row of A, and hand them round by shuffles (a single instruction): 16 rows by 32 columns then take 6 loads
 // instead of 20. They need a local size of LANES, subgroups of exactly that size (smallest and largest, or required),
-// and shuffles in compute. The plain variant needs nothing.
+// and shuffles in compute. The plain variant needs nothing. For up to kMatmulFewRows rows with 8 lanes, a lane loads each
+// row's vec4 of another k instead, so that a load of A serves 8 steps, and packed weights 16 bytes at a time: a wide load costs
+// little more than a narrow one.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
 #extension GL_GOOGLE_include_directive : require
@@ -33,11 +35,15 @@ layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BQuads { uvec4 b_quads[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
 layout(set = 0, binding = kMatmulBindingC) buffer C { float c[]; };
@@ -47,18 +53,32 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/packed_b.glsl"
+#include "common/third.glsl"
 
 // The rows are written out by the preprocessor, with constant array indices and conditions that specialization
 // settles: loops over them would leave the sums in memory wherever a compiler does not unroll.
 #define EACH_8(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#if LANES == 8
 #define EACH_ROW(DO) \
     EACH_8(DO) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
     DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23)
+#else
+#define EACH_ROW EACH_8
+#endif
+
+#define EACH_FEW(DO) DO(0) DO(1) DO(2) DO(3)
+
+#if LANES == 8
+const bool kFew = kRows <= kMatmulFewRows;
+#else
+const bool kFew = false;
+#endif
 
 #ifdef LANES
 #define LANE gl_SubgroupInvocationID
 #if LANES == 4
-#define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#define EACH_LOAD(DO) DO(0) DO(1)
 #else
 #define EACH_LOAD(DO) DO(0) DO(1) DO(2)
 #endif
@@ -78,6 +98,10 @@ bool wild = false;
 
 vec4 load_a(uint row, uint k) {
     if (kAVec != 0) {
+        if (kFew || kPacked == kPackedInt4) {  // k may have passed the end
+            vec4 values = a_vec[(row + min(k, p.k - 4)) >> 2];
+            return mix(values, vec4(0.0), bvec4(k >= p.k));
+        }
         return a_vec[(row + k) >> 2];
     }
     uvec4 ks = k + uvec4(0, 1, 2, 3);
@@ -108,15 +132,95 @@ vec4 load_b_row(uvec4 columns, uint k) {
     return k < p.k ? tame(values) : vec4(0.0);
 }
 
+uvec4 load_words(uvec4 at) {
+    return uvec4(b_words[at.x], b_words[at.y], b_words[at.z], b_words[at.w]);
+}
+
+// int4: of each column the scale and zero point of the group, and eight codes; of these the bits that earlier steps took.
+vec4 group_scales, group_zeros;
+uvec4 codes;
+uint codes_used;
+
+void load_group(uvec4 columns, uint k) {
+    uvec4 words = load_words(columns + packed_code_words(kPackedInt4, p.k) + (k >> 5));
+    group_scales = uintBitsToFloat(words & ~15u);
+    group_zeros = uintBitsToFloat((words & 15u) | kWholeBits);
+}
+
+void load_codes(uvec4 columns, uint k) {
+    codes = load_words(columns + (k >> 3));
+}
+
+mat4 load_b_packed(uvec4 columns, uint k) {
+    if (kPacked == kPackedInt4) {
+        uvec4 four = codes >> codes_used;
+        return mat4(less_zero(four, group_zeros) * group_scales, less_zero(four >> 4, group_zeros) * group_scales,
+                    less_zero(four >> 8, group_zeros) * group_scales,
+                    less_zero(four >> 12, group_zeros) * group_scales);
+    }
+    return transpose(mat4(load_packed(columns.x, k), load_packed(columns.y, k), load_packed(columns.z, k),
+                          load_packed(columns.w, k)));
+}
+
 // Four rows of B, from k on, as the columns of the result.
 mat4 load_b(uvec4 columns, uint k) {
-    if (kBLoad == kMatmulBVecK) {
-        return transpose(mat4(tame(b_vec[(columns.x + k) >> 2]), tame(b_vec[(columns.y + k) >> 2]),
-                              tame(b_vec[(columns.z + k) >> 2]), tame(b_vec[(columns.w + k) >> 2])));
+    if (kBLoad != kMatmulBVecK && kPacked == kPackedF32) {
+        return mat4(load_b_row(columns, k), load_b_row(columns, k + 1), load_b_row(columns, k + 2),
+                    load_b_row(columns, k + 3));
     }
-    return mat4(load_b_row(columns, k), load_b_row(columns, k + 1), load_b_row(columns, k + 2),
-                load_b_row(columns, k + 3));
+    uint inside = kFew ? min(k, (p.k - 1) & ~3u) : k;
+    mat4 rows;
+    if (kPacked != kPackedF32) {
+        rows = load_b_packed(columns, inside);
+    } else {
+        rows = transpose(mat4(tame(b_vec[(columns.x + inside) >> 2]), tame(b_vec[(columns.y + inside) >> 2]),
+                              tame(b_vec[(columns.z + inside) >> 2]), tame(b_vec[(columns.w + inside) >> 2])));
+    }
+    if (kFew && kPacked < kPackedInt8) {  // what stands for those past the end may not be finite
+        bvec4 past = bvec4(k >= p.k);
+        rows = mat4(mix(rows[0], vec4(0.0), past), mix(rows[1], vec4(0.0), past), mix(rows[2], vec4(0.0), past),
+                    mix(rows[3], vec4(0.0), past));
+    }
+    return rows;
 }
+
+#if LANES == 8
+// Few rows: of each column 16 bytes of a packed row, loaded at once and unpacked over the next steps.
+const uint kStepsHeld = kPacked == kPackedInt4 ? 8 : kPacked == kPackedInt8 ? 4 : 2;
+uvec4 held[4];
+
+void hold(uvec4 columns, uint k) {
+    uvec4 at = (columns + (kPacked == kPackedInt4 ? k >> 3 : kPacked == kPackedInt8 ? k >> 2 : k >> 1)) >> 2;
+    held[0] = b_quads[at.x];
+    held[1] = b_quads[at.y];
+    held[2] = b_quads[at.z];
+    held[3] = b_quads[at.w];
+}
+
+// Of what is held the rows of B of one step, k onwards.
+mat4 unpack_held(uint step, uint k) {
+    if (kPacked == kPackedInt4) {
+        uint word = step / 2;
+        uvec4 four = uvec4(held[0][word], held[1][word], held[2][word], held[3][word]) >> (step % 2 * 16);
+        return mat4(less_zero(four, group_zeros) * group_scales, less_zero(four >> 4, group_zeros) * group_scales,
+                    less_zero(four >> 8, group_zeros) * group_scales,
+                    less_zero(four >> 12, group_zeros) * group_scales);
+    }
+    if (kPacked == kPackedInt8) {
+        return transpose(mat4(unpack_int8(held[0][step]), unpack_int8(held[1][step]), unpack_int8(held[2][step]),
+                              unpack_int8(held[3][step])));
+    }
+    mat4 rows;
+    for (uint i = 0; i < 4; ++i) {
+        uvec2 pair = step == 0 ? held[i].xy : held[i].zw;
+        rows[i] = kPacked == kPackedF16 ? unpack_f16(pair) : unpack_bf16(pair);
+    }
+    rows = transpose(rows);
+    bvec4 past = bvec4(k >= p.k);  // what stands for those past the end may not be finite
+    return mat4(mix(rows[0], vec4(0.0), past), mix(rows[1], vec4(0.0), past), mix(rows[2], vec4(0.0), past),
+                mix(rows[3], vec4(0.0), past));
+}
+#endif
 
 vec4 relu_if_asked(vec4 x) {
     if (kAct != kActRelu) {
@@ -135,9 +239,9 @@ void main() {
     if (rest >= p.group_count) {
         return;
     }
-    uint m0 = take_dimension(rest, (p.m + kRows - 1) / kRows) * kRows;
+    uint m0 = take_dimension(rest, tiles_over(p.m, kRows)) * kRows;
     uint tile_columns = gl_WorkGroupSize.x * 4;
-    uint n0 = take_dimension(rest, (p.n + tile_columns - 1) / tile_columns) * tile_columns + LANE * 4;
+    uint n0 = lane_column(take_dimension(rest, tiles_over(p.n, tile_columns)), gl_WorkGroupSize.x, LANE);
     uvec3 batch;
     batch.z = take_dimension(rest, p.batch2);
     batch.y = take_dimension(rest, p.batch1);
@@ -148,10 +252,16 @@ void main() {
 
     uint rows[kMatmulMaxRows];
 #define DO(i) \
-    if (i * ROWS_PER_LOAD < kRows) { \
+    if (!kFew && i * ROWS_PER_LOAD < kRows) { \
         rows[i] = a_base + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
     }
     EACH_LOAD(DO)
+#undef DO
+#define DO(i) \
+    if (kFew && i < kRows) { \
+        rows[i] = a_base + min(m0 + i, p.m - 1) * p.a_row; \
+    }
+    EACH_FEW(DO)
 #undef DO
     uvec4 columns = b_base + min(n0 + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
     if (kBLoad == kMatmulBVecN) {
@@ -165,19 +275,78 @@ void main() {
     }
     EACH_ROW(DO)
 #undef DO
-    for (uint k = 0; k < p.k; k += 4) {
-        mat4 b_rows = load_b(columns, k);
-        vec4 a_rows[kMatmulMaxRows];
-#define DO(i) \
+#define ADD(i, row) sums[i] += row.x * b_rows[0] + row.y * b_rows[1] + row.z * b_rows[2] + row.w * b_rows[3];
+#define LOAD_ROW(i) \
     if (i * ROWS_PER_LOAD < kRows) { \
         a_rows[i] = load_a(rows[i], k); \
     }
-        EACH_LOAD(DO)
-#undef DO
-#define DO(i) \
+#define ADD_ROW(i) \
     if (i < kRows) { \
         vec4 row = ROW_OF_A(i); \
-        sums[i] += row.x * b_rows[0] + row.y * b_rows[1] + row.z * b_rows[2] + row.w * b_rows[3]; \
+        ADD(i, row) \
+    }
+#define STEP \
+    { \
+        mat4 b_rows = load_b(columns, k); \
+        vec4 a_rows[kMatmulMaxRows]; \
+        EACH_LOAD(LOAD_ROW) \
+        EACH_ROW(ADD_ROW) \
+    }
+    if (kFew) {
+#if LANES == 8
+        for (uint first = 0; first < p.k; first += 32) {
+            vec4 a_rows[kMatmulFewRows];
+#define DO(i) \
+    if (i < kRows) { \
+        a_rows[i] = load_a(rows[i], first + 4 * LANE); \
+    }
+            EACH_FEW(DO)
+#undef DO
+            if (kPacked == kPackedInt4) {
+                load_group(columns, first);
+            }
+#define ADD_FEW(i) \
+    if (i < kRows) { \
+        vec4 row = subgroupShuffle(a_rows[i], lane); \
+        ADD(i, row) \
+    }
+#define DO(i) \
+    { \
+        const uint lane = i; \
+        uint k = first + 4 * lane; \
+        if (kPacked != kPackedF32 && lane % kStepsHeld == 0) { \
+            hold(columns, min(k, p.k - 1)); \
+        } \
+        mat4 b_rows = kPacked == kPackedF32 ? load_b(columns, k) : unpack_held(lane % kStepsHeld, k); \
+        EACH_FEW(ADD_FEW) \
+    }
+            EACH_8(DO)
+#undef DO
+        }
+#endif
+    } else if (kPacked == kPackedInt4) {
+        for (uint group = 0; group < p.k; group += 32) {
+            load_group(columns, group);
+            uint end = min(group + 32, p.k);
+            for (uint k = group; k < end; k += 4) {
+                load_codes(columns, k);
+                codes_used = 0;
+                STEP
+                k += 4;
+                codes_used = 16;
+                STEP
+            }
+        }
+    } else {
+        for (uint k = 0; k < p.k; k += 4) {
+            STEP
+        }
+    }
+    if (kPacked == kPackedInt8) {
+        vec4 scales = uintBitsToFloat(load_words(columns + packed_code_words(kPackedInt8, p.k)));
+#define DO(i) \
+    if (i < kRows) { \
+        sums[i] *= scales; \
     }
         EACH_ROW(DO)
 #undef DO
@@ -192,7 +361,8 @@ void main() {
     if (i < kRows) { \
         vec4 value = relu_if_asked(sums[i] * p.alpha + shift); \
         if (i < rows_left) { \
-            c_vec[(c_first + i * p.c_row) >> 2] = value; \
+            uint at = c_first + i * p.c_row; \
+            c_vec[at >> 2] = kAct > kActRelu ? value : with_third(value, at); \
         } \
     }
             EACH_ROW(DO)
@@ -207,7 +377,8 @@ void main() {
         float sum = j < 2 ? (j == 0 ? sums[i].x : sums[i].y) : (j == 2 ? sums[i].z : sums[i].w); \
         float value = relu_if_asked(vec4(sum * p.alpha + shift)).x; \
         if (i < rows_left) { \
-            c[c_column + i * p.c_row] = value; \
+            uint at = c_column + i * p.c_row; \
+            c[at] = kAct > kActRelu ? value : with_third(value, at); \
         } \
     }
             EACH_ROW(DO)
@@ -244,7 +415,7 @@ void main() {
         [[dont_unroll]] for (uint i = 0; i < rows_end; ++i) {
             [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
                 uint at = c_first + i * p.c_row + j * p.c_column;
-                c[at] = activate(kAct, c[at]);
+                c[at] = with_third(activate(kAct, c[at]), at);
             }
         }
     }

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product, fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
-// dimensions b. Three kernels take the same parameters: matmul.comp (tiles in registers alone), matmul_shared.comp
-// (tiles in shared memory) and matvec.comp (few rows of A).
+// Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
+// dimensions b; or act(alpha * sum) + R[b, m, n], or act(alpha * sum) * R[b, m, n]. Four kernels take the same parameters: matmul.comp (tiles in registers alone), matmul_shared.comp
+// (tiles in shared memory), matvec.comp (few rows of A) and matmul_coopmat.comp (cooperative matrices: A and B rounded to f16).
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch dimensions (sequence, kv head,
 // head within its group), with 0 as B's last batch stride. Sizes are all > 0; an element offset plus its strides stays
-// below 2^32. C may not overlap the other operands, nor itself.
+// below 2^32. C may not overlap the other operands, nor itself; but it may be R, where Act is none or relu.
 #ifndef VKF_SHADERS_MATMUL_H
 #define VKF_SHADERS_MATMUL_H
 
 #include "common/activation.h"
+#include "common/packed.h"
 #include "common/types.h"
 
 VKF_CONSTANT(kMatmulBindingA, 0)
 VKF_CONSTANT(kMatmulBindingB, 1)
-VKF_CONSTANT(kMatmulBindingBias, 2)  // any buffer where there is no bias; never read then
+VKF_CONSTANT(kMatmulBindingBias, 2)  // or R; any buffer where there is neither: never read then
 VKF_CONSTANT(kMatmulBindingC, 3)
 
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
-// Rows: rows of C per group in matmul (1 to 24) and matvec (1 to 4).
+// Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 24) and matvec (1 to 4). matmul's LANES variants load A another way for up to
+//   kMatmulFewRows.
 // AVec: 1 reads A by vec4 along k. Needs a_k == 1 and k, a_row, a_batch[] and a_offset multiples of 4.
 // BLoad: how B is read, a kMatmulB... below.
 // CVec: 1 writes C, and reads the bias, by vec4 (not in matvec). Needs c_column == 1, bias_stride 0 or 1, and n, c_row,
@@ -27,8 +29,14 @@ VKF_CONSTANT(kMatmulBindingC, 3)
 // Act: a kAct... of common/activation.h.
 // AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there contributes nothing,
 //   be it NaN or infinite.
-// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared. Multiples of 4; the local size is
+// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared and matmul_coopmat. Multiples of 4; the local size is
 //   TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes.
+//   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
+//   CoopmatTile of ops/matmul_tiles.h.
+// MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and MatDepth multiples of 8.
+// SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of MatRows and MatColumns.
+// Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as the tile has such parts.
+// Third: what the third binding is, a kMatmulThird... below.
 // Split: invocations that share the sum of one output in matvec; a power of two that divides the local size.
 //
 // Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
@@ -42,6 +50,13 @@ VKF_CONSTANT(kMatmulSpecTileRows, 7)
 VKF_CONSTANT(kMatmulSpecTileColumns, 8)
 VKF_CONSTANT(kMatmulSpecTileDepth, 9)
 VKF_CONSTANT(kMatmulSpecSplit, 10)
+VKF_CONSTANT(kMatmulSpecMatRows, 11)
+VKF_CONSTANT(kMatmulSpecMatColumns, 12)
+VKF_CONSTANT(kMatmulSpecMatDepth, 13)
+VKF_CONSTANT(kMatmulSpecSubgroupRows, 14)
+VKF_CONSTANT(kMatmulSpecSubgroupColumns, 15)
+VKF_CONSTANT(kMatmulSpecSubgroup, 16)
+VKF_CONSTANT(kMatmulSpecThird, 17)
 
 // Any strides.
 VKF_CONSTANT(kMatmulBScalar, 0)
@@ -49,10 +64,20 @@ VKF_CONSTANT(kMatmulBScalar, 0)
 VKF_CONSTANT(kMatmulBVecK, 1)
 // vec4 along n, as values are: b_column == 1 and n, b_k, b_batch[], b_offset multiples of 4.
 VKF_CONSTANT(kMatmulBVecN, 2)
+// Packed weights, rows of common/packed.h: 2 plus the kPacked... they are. B is addressed in words: b_k is not looked at,
+// b_column is a row's words, b_offset and b_batch[] are words too.
+VKF_CONSTANT(kMatmulBPacked, 2)
+
+// The bias, where bias_stride says that there is one.
+VKF_CONSTANT(kMatmulThirdBias, 0)
+// R, which is added to or multiplied with what the activation gives: bias_stride is 0, bias_offset is R's own, its strides are C's.
+VKF_CONSTANT(kMatmulThirdAdded, 1)
+VKF_CONSTANT(kMatmulThirdTimes, 2)
 
 // Rows of C per group that the kernels have code for.
 VKF_CONSTANT(kMatmulMaxRows, 24)
 VKF_CONSTANT(kMatvecMaxRows, 4)
+VKF_CONSTANT(kMatmulFewRows, 4)
 
 // clang-format off
 VKF_PUSH_BEGIN(MatmulPush)
@@ -73,7 +98,7 @@ VKF_PUSH_BEGIN(MatmulPush)
     uint c_row;
     uint c_column;
     uint c_offset;
-    uint bias_stride; // 0: no bias
+    uint bias_stride; // 0: no bias, or R
     uint bias_offset;
     float alpha;
 VKF_PUSH_END(MatmulPush)

@@ -17,6 +17,7 @@ layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
 layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 16;
@@ -25,7 +26,10 @@ layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
 layout(set = 0, binding = kMatmulBindingC) writeonly buffer C { float c[]; };
 layout(set = 0, binding = kMatmulBindingC) writeonly buffer CVec { vec4 c_vec[]; };
 
@@ -33,6 +37,8 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/packed_b.glsl"
+#include "common/third.glsl"
 
 const uint kRowQuads = kTileRows / 4;
 const uint kColumnQuads = kTileColumns / 4;
@@ -82,13 +88,14 @@ void stage_a(uint a_base, uint m0, uint k0) {
 
 void stage_b(uint b_base, uint n0, uint k0) {
     for (uint i = gl_LocalInvocationID.x; i < kTileColumns * kDepthQuads; i += kThreads) {
-        if (kBLoad == kMatmulBVecK) {
+        if (kBLoad == kMatmulBVecK || kPacked != kPackedF32) {
             uint column = i / kDepthQuads;
             uint depth = (i - column * kDepthQuads) * 4;
             uint k = k0 + depth;
             vec4 values = vec4(0.0);
             if (k < p.k) {
-                values = tame(b_vec[(b_base + min(n0 + column, p.n - 1) * p.b_column + k) >> 2]);
+                uint row = b_base + min(n0 + column, p.n - 1) * p.b_column;
+                values = kPacked != kPackedF32 ? load_packed(row, k) : tame(b_vec[(row + k) >> 2]);
             }
             for (uint j = 0; j < 4; ++j) {
                 b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = values[j];
@@ -118,8 +125,8 @@ void main() {
     if (rest >= p.group_count) {
         return;
     }
-    uint m0 = take_dimension(rest, (p.m + kTileRows - 1) / kTileRows) * kTileRows;
-    uint n0 = take_dimension(rest, (p.n + kTileColumns - 1) / kTileColumns) * kTileColumns;
+    uint m0 = take_dimension(rest, tiles_over(p.m, kTileRows)) * kTileRows;
+    uint n0 = take_dimension(rest, tiles_over(p.n, kTileColumns)) * kTileColumns;
     uvec3 batch;
     batch.z = take_dimension(rest, p.batch2);
     batch.y = take_dimension(rest, p.batch1);
@@ -127,8 +134,8 @@ void main() {
     uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
     uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
     uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
-    uint row_quad = gl_LocalInvocationID.x / kColumnQuads;
-    uint column_quad = gl_LocalInvocationID.x - row_quad * kColumnQuads;
+    uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
+    uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
 
     if (kAMasked != 0) {
         if (gl_LocalInvocationID.x == 0) {
@@ -170,6 +177,15 @@ void main() {
             }
         }
     }
+    if (kPacked == kPackedInt8) {
+        vec4 scales;
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            scales[j] = column_scale(b_base + min(n + j, p.n - 1) * p.b_column);
+        }
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+            sums[i] *= scales;
+        }
+    }
     vec4 shift = vec4(0.0);
     if (p.bias_stride != 0) {
         uvec4 at = p.bias_offset + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.bias_stride;
@@ -184,12 +200,12 @@ void main() {
             uint at = c_base + (m + i) * p.c_row + n * p.c_column;
             if (kCVec != 0) {
                 if (n < p.n) {
-                    c_vec[at >> 2] = value;
+                    c_vec[at >> 2] = with_third(value, at);
                 }
             } else {
                 [[unroll]] for (uint j = 0; j < 4; ++j) {
                     if (n + j < p.n) {
-                        c[at + j * p.c_column] = value[j];
+                        c[at + j * p.c_column] = with_third(value[j], at + j * p.c_column);
                     }
                 }
             }

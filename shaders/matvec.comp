@@ -18,19 +18,25 @@ layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
 layout(constant_id = kMatmulSpecSplit) const uint kSplit = 32;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
 layout(set = 0, binding = kMatmulBindingC) writeonly buffer C { float c[]; };
 
 layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/packed_b.glsl"
+#include "common/third.glsl"
 
 // Sums of the group's columns so far, a row per component.
 shared vec4 partials[gl_WorkGroupSize.x];
@@ -50,6 +56,13 @@ vec4 load_a(uint row, uint k) {
         return a_vec[(row + k) >> 2];
     }
     uint at = row + k * p.a_k;
+    if (kPacked != kPackedF32) {  // whose p.k need not be a multiple of 4
+        vec4 values = vec4(0.0);
+        for (uint j = 0; j < 4 && k + j < p.k; ++j) {
+            values[j] = a[at + j * p.a_k];
+        }
+        return values;
+    }
     return vec4(a[at], a[at + p.a_k], a[at + 2 * p.a_k], a[at + 3 * p.a_k]);
 }
 
@@ -58,9 +71,9 @@ void main() {
     if (rest >= p.group_count) {
         return;
     }
-    uint m0 = take_dimension(rest, (p.m + kRows - 1) / kRows) * kRows;
+    uint m0 = take_dimension(rest, tiles_over(p.m, kRows)) * kRows;
     uint tile_columns = gl_WorkGroupSize.x / kSplit;
-    uint tile_n = take_dimension(rest, (p.n + tile_columns - 1) / tile_columns);
+    uint tile_n = take_dimension(rest, tiles_over(p.n, tile_columns));
     uvec3 batch;
     batch.z = take_dimension(rest, p.batch2);
     batch.y = take_dimension(rest, p.batch1);
@@ -71,14 +84,14 @@ void main() {
 
     uint lane = gl_LocalInvocationID.x;
     uint part = lane % kSplit;
-    uint n = tile_n * tile_columns + lane / kSplit;
+    uint n = split_column(tile_n, gl_WorkGroupSize.x, kSplit, lane);
     uint column = b_base + min(n, p.n - 1) * p.b_column;
     uvec4 rows = a_base + min(m0 + uvec4(0, 1, 2, 3), uvec4(p.m - 1)) * p.a_row;
 
     vec4 sums = vec4(0.0);
-    if (kBLoad == kMatmulBVecK) {
+    if (kBLoad == kMatmulBVecK || kPacked != kPackedF32) {
         for (uint k = part * 4; k < p.k; k += kSplit * 4) {
-            vec4 values = b_vec[(column + k) >> 2];
+            vec4 values = kPacked != kPackedF32 ? load_packed(column, k) : b_vec[(column + k) >> 2];
             sums.x += dot_product(load_a(rows.x, k), values);
             if (kRows > 1) {
                 sums.y += dot_product(load_a(rows.y, k), values);
@@ -121,10 +134,11 @@ void main() {
     if (part == 0 && n < p.n) {
         float shift = p.bias_stride != 0 ? bias[p.bias_offset + n * p.bias_stride] : 0.0;
         uint at = c_base + m0 * p.c_row + n * p.c_column;
-        sums = sums * p.alpha + shift;
+        sums = sums * column_scale(column) * p.alpha + shift;
         [[dont_unroll]] for (uint i = 0; i < min(kRows, p.m - m0); ++i) {
             float sum = i < 2 ? (i == 0 ? sums.x : sums.y) : (i == 2 ? sums.z : sums.w);
-            c[at + i * p.c_row] = activate(kAct, sum);
+            uint to = at + i * p.c_row;
+            c[to] = with_third(activate(kAct, sum), to);
         }
     }
 }

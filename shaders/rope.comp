@@ -98,7 +98,7 @@ void main() {
         return;
     }
     uint items = max(kFours, 1u);
-    uint first = (group * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * items;
+    uint first = first_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, items);
     uint end = min(first + items, p.count);
     for (uint index = first; index < end; ++index) {
         work_item(index);

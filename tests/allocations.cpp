@@ -5,6 +5,22 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define ALLOCATIONS_OF_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ALLOCATIONS_OF_SANITIZER
+#endif
+#endif
+
+#if defined(ALLOCATIONS_OF_SANITIZER)
+#include <sanitizer/allocator_interface.h>
+#elif defined(__linux__)
+#include <unistd.h>
+
+#include <fstream>
+#endif
+
 namespace {
 
 thread_local bool counting = false;
@@ -27,15 +43,20 @@ Pause::Pause() : before_(counting) { counting = false; }
 
 Pause::~Pause() { counting = before_; }
 
-}  // namespace allocations
+std::uint64_t bytes_in_use() {
+#if defined(ALLOCATIONS_OF_SANITIZER)
+    return __sanitizer_get_current_allocated_bytes();
+#elif defined(__linux__)
+    std::ifstream file("/proc/self/statm");
+    std::uint64_t all = 0, pages = 0;
+    file >> all >> pages;
+    return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+#else
+    return 0;
+#endif
+}
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ALLOCATIONS_OF_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ALLOCATIONS_OF_SANITIZER
-#endif
-#endif
+}  // namespace allocations
 
 #if !defined(ALLOCATIONS_OF_SANITIZER)  // AddressSanitizer has forms of its own, all of which would have to go
 

@@ -172,7 +172,8 @@ void run_golden_case(const Device& device, GoldenCase& c) {
     if (c.system().ends_with("_backward")) {
         throw NotYet{c.system()};
     }
-    for (const GoldenSystems* systems : {&attention_systems(), &module_systems(), &transformers_systems()}) {
+    for (const GoldenSystems* systems :
+         {&attention_systems(), &module_systems(), &transformers_systems(), &sequence_systems()}) {
         const auto at = systems->find(c.system());
         if (at != systems->end()) {
             return at->second(device, c);

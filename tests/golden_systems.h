@@ -16,6 +16,8 @@ const GoldenSystems& attention_systems();
 const GoldenSystems& module_systems();
 /// Modules of Hugging Face's transformers.
 const GoldenSystems& transformers_systems();
+/// Packed and paged sequences, score mods.
+const GoldenSystems& sequence_systems();
 
 /// "interleaved" or "half".
 RopeLayout rope_layout_of(const std::string& name);

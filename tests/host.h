@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,14 +16,22 @@ namespace vkf::test {
 
 class Host {
 public:
-    /// Of the devices there are the first.
-    Host();
+    /// Of the devices there are the first, with what Device::requirements() wishes for when `enable` is set.
+    explicit Host(bool enable = false);
     ~Host();
     Host(const Host&) = delete;
     Host& operator=(const Host&) = delete;
 
     /// What Device::borrow() wants.
     BorrowedDevice handles() const;
+    const DeviceTable& api() const { return api_; }
+    VkDevice device() const { return device_; }
+    std::uint32_t family() const { return family_; }
+    /// A device function that the library itself has no use for.
+    template <class Function>
+    Function function(const char* name) const {
+        return reinterpret_cast<Function>(instance_api_.vkGetDeviceProcAddr(device_, name));
+    }
 
     /// A mapped storage buffer; gone with the host or with destroy().
     struct Buffer {
@@ -30,10 +39,24 @@ public:
         VkDeviceMemory memory = VK_NULL_HANDLE;
         std::byte* mapped = nullptr;
     };
-    Buffer make_buffer(std::uint64_t bytes);
+    Buffer make_buffer(std::uint64_t bytes, VkBufferUsageFlags more_usage = 0);
     void destroy(const Buffer& buffer);
 
+    /// A two-dimensional image in layout GENERAL; gone with the host.
+    struct Image {
+        VkImage image = VK_NULL_HANDLE;
+        VkDeviceMemory memory = VK_NULL_HANDLE;
+        VkImageView view = VK_NULL_HANDLE;
+        std::uint32_t width = 0, height = 0;
+    };
+    Image make_image(VkFormat format, std::uint32_t width, std::uint32_t height);
+    /// Texels, packed as the format has them.
+    void write_image(const Image& image, std::span<const std::byte> texels);
+    std::vector<std::byte> read_image(const Image& image, std::size_t bytes);
+
     VkCommandBuffer begin();
+    /// The same into one that has finished, instead of a new one.
+    VkCommandBuffer begin_again(VkCommandBuffer commands);
     /// Makes what kernels wrote visible to the host, ends and submits, and does not wait.
     void submit(VkCommandBuffer commands);
     void wait_idle();
@@ -42,6 +65,11 @@ public:
     const std::vector<std::string>& messages() const { return messages_; }
 
 private:
+    VkDeviceMemory memory_for(const VkMemoryRequirements& needs, VkMemoryPropertyFlags flags);
+    /// Records with `f` and waits until it is done.
+    template <class F>
+    void once(F f);
+
     InstanceTable instance_api_;
     DeviceTable api_;
     VkInstance instance_ = VK_NULL_HANDLE;
@@ -52,6 +80,10 @@ private:
     VkQueue queue_ = VK_NULL_HANDLE;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     std::vector<Buffer> buffers_;
+    std::vector<Image> images_;
+    std::optional<DeviceRequirements> requirements_;
+    std::vector<const char*> extensions_;
+    VkDeviceCreateInfo created_with_{};
     std::vector<std::string> messages_;
 };
 

@@ -52,18 +52,7 @@ TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by to
     const Tensor x = random_tensor({2, kTokens, 32}, 5);
     const auto in_chunks = [&](const std::vector<std::int64_t>& chunks) {
         Program p = device().compile(g, weights);
-        Tensor y({2, kTokens, 32});
-        std::int64_t at = 0;
-        for (const std::int64_t count : chunks) {
-            p.set("tokens", count);
-            p.set("start", at);
-            upload(p, "x", slice(x, 1, at, count));
-            p.run();
-            const Tensor part = download(p, "y");
-            for_each_index(part.shape, [&](const Sizes& i) { y.at({i[0], i[1] + at, i[2]}) = part.at(i); });
-            at += count;
-        }
-        return y;
+        return run_in_chunks(p, x, chunks);
     };
     const Tensor whole = in_chunks({kTokens});
     CHECK(difference(in_chunks({4, 5}), whole) == "");

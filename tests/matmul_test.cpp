@@ -7,6 +7,7 @@
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
+#include "tests/reference_packed.h"
 
 using namespace vkf;
 using namespace vkf::test;
@@ -15,6 +16,27 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Under VKFORMER_VARIANT=matmul_coopmat the same products are asked for in f16.
+bool in_f16() {
+    const Capabilities& c = device().capabilities();
+    if (c.asks_for("matmul_coopmat") && !c.cooperative_matrix) {
+        cannot_run("cooperative matrices");
+        return false;
+    }
+    return c.asks_for("matmul_coopmat");
+}
+
+struct ProductCheck : OpCheck {
+    ProductCheck() { arithmetic = in_f16() ? Arithmetic::f16 : Arithmetic::f32; }
+};
+
+/// What such a product makes of an operand.
+Tensor taken(const Tensor& x) { return in_f16() ? reference::as_f16(x) : x; }
+
+Tensor twin(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
+    return o.masked_weights ? reference::matmul(a, b, o) : reference::matmul(taken(a), taken(b), o);
+}
 
 MatmulOptions on_device(OpCheck& check, const reference::MatmulOptions& o) {
     MatmulOptions out;
@@ -31,9 +53,9 @@ Tolerance tolerance(const Tensor& a, const Tensor& b, const reference::MatmulOpt
 }
 
 std::string mismatch(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
-    OpCheck check;
+    ProductCheck check;
     const Value y = matmul(check.input("a", a), check.input("b", b), on_device(check, o));
-    return check.difference(y, reference::matmul(a, b, o), tolerance(a, b, o));
+    return check.difference(y, twin(a, b, o), tolerance(taken(a), taken(b), o));
 }
 
 }  // namespace
@@ -58,6 +80,29 @@ TEST_CASE("matmul: sizes around every tile's edge, b as it is and transposed") {
 TEST_CASE("matmul: long sums") {
     CHECK(mismatch(random_tensor({3, 4096}, 1), random_tensor({4096, 8}, 2)) == "");
     CHECK(mismatch(random_tensor({9, 4099}, 1), random_tensor({5, 4099}, 2), {.transpose_b = true}) == "");
+}
+
+TEST_CASE("matmul: few rows of large matrices, which have kernels of their own") {
+    const std::int64_t sizes[][3] = {{1, 516, 520}, {1, 513, 515}, {3, 512, 516}, {4, 521, 513}, {9, 520, 512}};
+    for (const auto& size : sizes) {
+        const std::int64_t m = size[0], n = size[1], k = size[2];
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(k);
+        Tensor a = random_tensor({m, k}, 1);
+        Tensor b = random_tensor({k, n}, 2);
+        CHECK(mismatch(a, b, {.bias = random_tensor({n}, 3), .activation = Activation::silu}) == "");
+        CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
+        b.at({k - 1, n - 1}) = kInf;  // in the last row: what pads the sum must not multiply with it
+        b.at({0, 0}) = kNan;          // in the first: nor what stands for rows past the end
+        CHECK(mismatch(a, b) == "");
+        CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
+        for (std::int64_t row = 0; row < m; ++row) {
+            a.at({row, 0}) = -0.0;
+            a.at({row, k - 1}) = -0.0;
+        }
+        CHECK(mismatch(a, b, {.masked_weights = true}) == "");
+    }
 }
 
 TEST_CASE("matmul: batches broadcast") {
@@ -92,62 +137,133 @@ TEST_CASE("matmul: scale, bias and every activation in the epilogue") {
     }
 }
 
+TEST_CASE("matmul: a gate's other half and a residual in the epilogue, bit for bit as ops of their own") {
+    const std::int64_t sizes[][3] = {{5, 7, 6},     {19, 36, 8},  {1, 516, 520}, {3, 513, 516},
+                                     {9, 520, 512}, {70, 72, 20}, {130, 41, 12}, {2, 64, 64}};
+    for (const auto& size : sizes) {
+        const std::int64_t m = size[0], n = size[1], k = size[2];
+        CAPTURE(m);
+        CAPTURE(n);
+        const Tensor a = random_tensor({m, k}, 1);
+        const Tensor w = random_tensor({n, k}, 2);
+        const Tensor other = random_tensor({m, n}, 3);
+        for (const Activation act : {Activation::none, Activation::relu, Activation::silu}) {
+            CAPTURE(static_cast<int>(act));
+            ProductCheck check;
+            const Value va = check.input("a", a), vw = check.input("w", w), vo = check.input("other", other);
+            MatmulOptions o{.activation = act, .transpose_b = true};
+            const Value plain = matmul(va, vw, o);
+            const Tensor product = twin(a, w, {.activation = act, .transpose_b = true});
+            Tensor times = product, plus = product;
+            for (std::size_t i = 0; i < product.data.size(); ++i) {
+                times.data[i] *= other.data[i];
+                plus.data[i] += other.data[i];
+            }
+            const Tolerance near = tolerance(taken(a), taken(w), {.transpose_b = true});
+            o.times = vo;
+            const Value gated = matmul(va, vw, o);
+            CHECK(check.difference(gated, times, near) == "");
+            CHECK(same_bits(check.run(gated), check.run(mul(plain, vo))));
+            o.times = {};
+            o.plus = vo;
+            const Value summed = matmul(va, vw, o);
+            CHECK(check.difference(summed, plus, near) == "");
+            CHECK(same_bits(check.run(summed), check.run(plain + vo)));
+        }
+    }
+}
+
+TEST_CASE("matmul: what has no room in the epilogue is added and multiplied by ops of its own") {
+    const Tensor a = random_tensor({2, 6, 8}, 1), w = random_tensor({5, 8}, 2), bias = random_tensor({5}, 3);
+    const Tensor wide = random_tensor({2, 5, 6}, 4), r = random_tensor({2, 6, 5}, 5);
+    OpCheck check;
+    const Value va = check.input("a", a), vw = check.input("w", w), vr = check.input("r", r);
+    const Value turned = transpose(check.input("wide", wide), 1, 2);
+    const Value vbias = check.input("bias", bias);
+    const auto dispatches = [&](const MatmulOptions& o) {
+        Graph g;
+        const Value x = g.input("a", {2, 6, 8}), y = g.input("w", {5, 8}), z = g.input("r", {2, 6, 5});
+        MatmulOptions own{.transpose_b = true};
+        own.times = o.times ? z : Value();
+        own.plus = o.plus ? z : Value();
+        g.output("y", matmul(x, y, own));
+        return device().compile(g).plan().dispatches.size();
+    };
+    CHECK(dispatches({.times = vr}) == 1);
+    CHECK(dispatches({.plus = vr}) == 1);
+    CHECK(dispatches({.times = vr, .plus = vr}) == 2);
+    Tensor want = reference::matmul(a, w, {.bias = bias, .transpose_b = true});
+    const Tensor plain = reference::matmul(a, w, {.transpose_b = true});
+    const Tensor across = transpose(wide, 1, 2);
+    Tensor both = plain, turned_sum = plain;
+    for (std::size_t i = 0; i < want.data.size(); ++i) {
+        want.data[i] += r.data[i];
+        both.data[i] = plain.data[i] * r.data[i] + r.data[i];
+        turned_sum.data[i] += across.data[i];
+    }
+    CHECK(check.difference(matmul(va, vw, {.bias = vbias, .transpose_b = true, .plus = vr}), want) == "");
+    CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .times = vr, .plus = vr}), both) == "");
+    CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .plus = turned}), turned_sum) == "");
+    CHECK(contains(error_of([&] {
+                       matmul(va, vw, {.transpose_b = true, .plus = turned.graph().input("s", {6, 5})});
+                   }),
+                   "must be f32 of the result's shape"));
+}
+
 TEST_CASE("matmul: linear is x W^T + b on any rank") {
     const Tensor w = random_tensor({6, 10}, 2);
     const Tensor bias = random_tensor({6}, 3);
     for (const Sizes& shape : {Sizes{4, 10}, Sizes{2, 3, 10}, Sizes{2, 1, 5, 10}}) {
         const Tensor x = random_tensor(shape);
-        OpCheck check;
+        ProductCheck check;
         const Value y = linear(check.input("x", x), check.input("w", w), check.input("bias", bias), Activation::relu);
-        CHECK(check.difference(
-                  y, reference::matmul(x, w, {.bias = bias, .activation = Activation::relu, .transpose_b = true})) ==
+        CHECK(check.difference(y, twin(x, w, {.bias = bias, .activation = Activation::relu, .transpose_b = true})) ==
               "");
     }
-    OpCheck check;
+    ProductCheck check;
     const Tensor x = random_tensor({10});
-    const Tensor row = reference::matmul(reshape(x, {1, 10}), w, {.transpose_b = true});
+    const Tensor row = twin(reshape(x, {1, 10}), w, {.transpose_b = true});
     CHECK(check.difference(linear(check.input("x", x), check.input("w", w)), reshape(row, {6})) == "");
 }
 
 TEST_CASE("matmul: operands that are views") {
     const Tensor a = random_tensor({3, 6, 9}, 1);
     const Tensor b = random_tensor({3, 11, 10}, 2);
-    OpCheck check;
+    ProductCheck check;
     const Value va = check.input("a", a);
     const Value vb = check.input("b", b);
     const Tensor at = transpose(a, 1, 2);                 // (3, 9, 6)
     const Tensor bs = slice(slice(b, 1, 2, 6), 2, 3, 5);  // (3, 6, 5)
-    CHECK(check.difference(matmul(transpose(va, 1, 2), slice(slice(vb, 1, 2, 6), 2, 3, 5)),
-                           reference::matmul(at, bs)) == "");
+    CHECK(check.difference(matmul(transpose(va, 1, 2), slice(slice(vb, 1, 2, 6), 2, 3, 5)), twin(at, bs)) == "");
     const Tensor bt = transpose(slice(b, 2, 1, 9), 1, 2);  // (3, 9, 11)
-    CHECK(check.difference(matmul(va, transpose(slice(vb, 2, 1, 9), 1, 2)), reference::matmul(a, bt)) == "");
+    CHECK(check.difference(matmul(va, transpose(slice(vb, 2, 1, 9), 1, 2)), twin(a, bt)) == "");
     const Tensor one_row = broadcast_to(slice(a, 1, 2, 1), {3, 4, 9});  // (3, 4, 9), the rows all one
     CHECK(check.difference(matmul(broadcast_to(slice(va, 1, 2, 1), {3, 4, 9}), transpose(slice(vb, 2, 1, 9), 1, 2)),
-                           reference::matmul(one_row, bt)) == "");
+                           twin(one_row, bt)) == "");
 }
 
 TEST_CASE("matmul: batches that share b, in every order of storage") {
     const Tensor a = random_tensor({3, 6, 8}, 1);
     const Tensor w = random_tensor({8, 5}, 2);
-    OpCheck check;
+    ProductCheck check;
     const Value va = check.input("a", a);
     const Value vw = check.input("w", w);
-    CHECK(check.difference(matmul(va, vw), reference::matmul(a, w)) == "");
-    CHECK(check.difference(matmul(slice(va, 1, 1, 4), vw), reference::matmul(slice(a, 1, 1, 4), w)) == "");
-    CHECK(check.difference(matmul(transpose(va, 0, 1), vw), reference::matmul(transpose(a, 0, 1), w)) == "");
+    CHECK(check.difference(matmul(va, vw), twin(a, w)) == "");
+    CHECK(check.difference(matmul(slice(va, 1, 1, 4), vw), twin(slice(a, 1, 1, 4), w)) == "");
+    CHECK(check.difference(matmul(transpose(va, 0, 1), vw), twin(transpose(a, 0, 1), w)) == "");
     CHECK(check.difference(matmul(broadcast_to(slice(va, 0, 1, 1), {4, 6, 8}), vw),
-                           reference::matmul(broadcast_to(slice(a, 0, 1, 1), {4, 6, 8}), w)) == "");
+                           twin(broadcast_to(slice(a, 0, 1, 1), {4, 6, 8}), w)) == "");
     const Tensor deep = random_tensor({2, 3, 4, 8}, 3);
-    OpCheck more;
+    ProductCheck more;
     const Value vd = more.input("deep", deep);
     const Value vm = more.input("w", w);
-    CHECK(more.difference(matmul(transpose(vd, 1, 2), vm), reference::matmul(transpose(deep, 1, 2), w)) == "");
-    CHECK(more.difference(contiguous(matmul(vd, vm, {.heads_last = true})), reference::matmul(deep, w)) == "");
+    CHECK(more.difference(matmul(transpose(vd, 1, 2), vm), twin(transpose(deep, 1, 2), w)) == "");
+    CHECK(more.difference(contiguous(matmul(vd, vm, {.heads_last = true})), twin(deep, w)) == "");
     const Tensor groups = random_tensor({2, 3, 2, 4, 8}, 4);
     CHECK(more.difference(contiguous(matmul(more.input("groups", groups), vm, {.heads_last = true})),
-                          reference::matmul(groups, w)) == "");
+                          twin(groups, w)) == "");
     CHECK(more.difference(contiguous(matmul(transpose(vd, 0, 1), vm, {.heads_last = true})),
-                          reference::matmul(transpose(deep, 0, 1), w)) == "");
+                          twin(transpose(deep, 0, 1), w)) == "");
 }
 
 TEST_CASE("matmul: split and merged heads, stored with heads last") {
@@ -172,23 +288,23 @@ TEST_CASE("matmul: split and merged heads, stored with heads last") {
 TEST_CASE("matmul: grouped heads share keys by a stride of 0") {
     const Tensor q = random_tensor({2, 6, 4, 8}, 1);
     const Tensor k = random_tensor({2, 2, 5, 8}, 2);
-    OpCheck check;
+    ProductCheck check;
     const Value grouped = reshape(check.input("q", q), {2, 2, 3, 4, 8});
     const Value keys = broadcast_to(reshape(check.input("k", k), {2, 2, 1, 5, 8}), {2, 2, 3, 5, 8});
     const Value y = matmul(grouped, keys, {.transpose_b = true});
-    CHECK(check.difference(y, reference::matmul(reshape(q, {2, 2, 3, 4, 8}), reshape(k, {2, 2, 1, 5, 8}),
-                                                {.transpose_b = true})) == "");
+    CHECK(check.difference(y, twin(reshape(q, {2, 2, 3, 4, 8}), reshape(k, {2, 2, 1, 5, 8}), {.transpose_b = true})) ==
+          "");
 }
 
 TEST_CASE("matmul: no rows, no columns, nothing to sum") {
-    OpCheck check;
+    ProductCheck check;
     const Dim n = check.graph.symbol("n", 6);
     const Value empty_rows = check.input("x", Tensor({0, 4}), {n, 4});
     const Value full = check.input("w", random_tensor({4, 5}));
     check.set("n", 0);
     CHECK(check.difference(matmul(empty_rows, full), Tensor({0, 5})) == "");
     CHECK(check.difference(matmul(transpose(full, 0, 1), transpose(empty_rows, 0, 1)), Tensor({5, 0})) == "");
-    OpCheck sum;
+    ProductCheck sum;
     const Dim k = sum.graph.symbol("k", 6);
     const Tensor shift = random_tensor({5});
     sum.set("k", 0);
@@ -283,7 +399,7 @@ TEST_CASE("matmul: one program at every length") {
     const Value b = g.input("b", {2, m, k});
     g.output("scores", matmul(a, b, {.transpose_b = true}));
     g.output("gram", matmul(transpose(a, 1, 2), b));
-    Program program = device().compile(g);
+    Program program = device().compile(g, {}, {.arithmetic = in_f16() ? Arithmetic::f16 : Arithmetic::f32});
     const std::size_t pipelines = device().pipelines();
     for (const auto& size : {std::pair{70, 40}, {1, 1}, {3, 7}, {4, 8}, {0, 5}, {33, 0}, {17, 40}, {64, 39}}) {
         const int rows = size.first, width = size.second;
@@ -296,8 +412,8 @@ TEST_CASE("matmul: one program at every length") {
         upload(program, "a", x);
         upload(program, "b", y);
         program.run();
-        CHECK(difference(download(program, "scores"), reference::matmul(x, y, {.transpose_b = true})) == "");
-        CHECK(difference(download(program, "gram"), reference::matmul(transpose(x, 1, 2), y)) == "");
+        CHECK(difference(download(program, "scores"), twin(x, y, {.transpose_b = true})) == "");
+        CHECK(difference(download(program, "gram"), twin(transpose(x, 1, 2), y)) == "");
     }
     CHECK(device().pipelines() == pipelines);
 }

@@ -30,7 +30,7 @@ std::string OpCheck::output(Value y) {
 }
 
 Tensor OpCheck::run_output(const std::string& name, DType dtype) {
-    Program program = device().compile(graph);
+    Program program = device().compile(graph, {}, {.arithmetic = arithmetic});
     for (const auto& [symbol, value] : sizes_) {
         program.set(symbol, value);
     }
@@ -75,6 +75,21 @@ Tensor download(Program& program, std::string_view output, DType dtype) {
         out.data.assign(data.begin(), data.end());
     }
     return out;
+}
+
+Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::int64_t>& chunks) {
+    Tensor y(x.shape);
+    std::int64_t at = 0;
+    for (const std::int64_t count : chunks) {
+        program.set("tokens", count);
+        program.set("start", at);
+        upload(program, "x", slice(x, 1, at, count));
+        program.run();
+        const Tensor part = download(program, "y");
+        for_each_index(part.shape, [&](const Sizes& i) { y.at({i[0], i[1] + at, i[2]}) = part.at(i); });
+        at += count;
+    }
+    return y;
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {

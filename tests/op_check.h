@@ -34,6 +34,7 @@ public:
     std::string difference(Value y, const Tensor& want, const Tolerance& tolerance = {});
 
     Graph graph;
+    Arithmetic arithmetic = Arithmetic::f32;
 
 private:
     struct Input {
@@ -52,6 +53,9 @@ private:
 /// For programs that a test compiles itself.
 void upload(Program& program, std::string_view input, const Tensor& data, DType dtype = DType::f32);
 Tensor download(Program& program, std::string_view output, DType dtype = DType::f32);
+
+/// A program with a cache, inputs "x" (B, tokens, E) and symbols "tokens" and "start", run over x in chunks; its "y" put together.
+Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::int64_t>& chunks);
 
 /// True when every element has the same bits, as float.
 bool same_bits(const Tensor& a, const Tensor& b);

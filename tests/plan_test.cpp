@@ -104,6 +104,22 @@ TEST_CASE("plan: independent projections share a step") {
     CHECK(plan.steps == 4);
 }
 
+TEST_CASE("plan: a product takes over the residual that dies in its epilogue") {
+    Graph g;
+    const Value x = g.input("x", {8, 8});
+    const Value w = g.weight("w", {8, 8});
+    const Value h = scale(x, 2.0f);
+    const Value y = matmul(x, w, {.plus = h});
+    const Value kept =
+        matmul(y, w, {.activation = Activation::silu, .times = y});  // read once more after it was written
+    g.output("y", contiguous(transpose(kept, 0, 1)));
+    const Plan plan = make_plan(g, processor());
+    const auto offset = [&](const Value& v) { return plan.arena_offset[g.values()[v.id()].storage]; };
+    CHECK(offset(y) == offset(h));
+    CHECK(offset(kept) != offset(y));
+    check_no_overlap(plan);
+}
+
 TEST_CASE("plan: element-wise results take over an operand that dies, and no other") {
     Graph g;
     const Value x = g.input("x", {8, 8});

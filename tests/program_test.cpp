@@ -206,6 +206,11 @@ TEST_SUITE("program") {
         CHECK(SmallModel::check(program, 3) == "");
         CHECK(contains(message_of([&] { program.download("x"); }), "no output \"x\"; it has: y"));
         CHECK(contains(message_of([&] { program.download_i32("y"); }), "holds F32, not I32"));
+        const std::vector<float> y = program.download("y");
+        std::vector<float> again(y.size());
+        program.download("y", std::span(again));
+        CHECK(again == y);
+        CHECK(contains(message_of([&] { program.download("y", std::span(again).first(1)); }), "there is room for 1"));
         CHECK(contains(message_of([&] { program.shape("w"); }), "no output \"w\""));
         program.set("tokens", 5);
         CHECK(program.download("y").size() == 3 * 24);  // of the last run, not of the sizes set since

@@ -89,7 +89,24 @@ TEST_SUITE("spirv") {
         CHECK(contains(refusal(module_with_buffers({{0, 0}, {0, 2}})), "gaps"));
         CHECK(contains(refusal(module_with_buffers({{1, 0}})), "outside set 0"));
         CHECK(contains(refusal(module_with_buffers({{0, 64}})), "outside set 0"));
-        CHECK(contains(refusal(module_of({{op(4, 32), 5, 0, 4}, {op(4, 59), 5, 6, 0}})), "image or sampler"));
+        CHECK(contains(refusal(module_of({{op(4, 32), 5, 0, 4}, {op(4, 59), 5, 6, 0}})),
+                       "a sampler, or an image elsewhere"));
+    }
+
+    TEST_CASE("spirv: an image at binding 0") {
+        const auto image = [](std::uint32_t sampled, std::uint32_t set, std::uint32_t binding) {
+            return module_of({{op(9, 25), 4, 2, 1, 0, 0, 0, sampled, 0},
+                              {op(4, 32), 5, 0, 4},
+                              {op(4, 71), 6, 34, set},
+                              {op(4, 71), 6, 33, binding},
+                              {op(4, 59), 5, 6, 0}});
+        };
+        CHECK(reflect(image(1, 0, 0), "t").image == ImageAccess::sampled);
+        CHECK(reflect(image(2, 0, 0), "t").image == ImageAccess::storage);
+        CHECK(reflect(image(2, 0, 0), "t").bindings == 1);
+        for (const Words& elsewhere : {image(1, 0, 1), image(1, 1, 0)}) {
+            CHECK(contains(message_of([&] { reflect(elsewhere, "odd"); }), "shader odd: uses a sampler, or"));
+        }
     }
 
     TEST_CASE("spirv: a type that contains itself ends") {

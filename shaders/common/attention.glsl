@@ -16,6 +16,8 @@ layout(constant_id = kAttentionSpecSoftcap) const uint kSoftcap = 0;
 layout(constant_id = kAttentionSpecFiniteFill) const uint kFiniteFill = 0;
 layout(constant_id = kAttentionSpecGroup) const uint kGroup = 1;
 layout(constant_id = kAttentionSpecDropout) const uint kDropout = 0;
+layout(constant_id = kAttentionSpecKv) const uint kKv = kPackedF32;
+layout(constant_id = kAttentionSpecRing) const uint kRing = 0;
 #ifdef FULL
 layout(constant_id = kAttentionSpecMask) const uint kMask = 0;
 layout(constant_id = kAttentionSpecBias) const uint kBias = 0;
@@ -32,8 +34,12 @@ layout(set = 0, binding = kAttentionBindingQuery) readonly buffer Query { float 
 layout(set = 0, binding = kAttentionBindingQuery) readonly buffer QueryFours { vec4 query_fours[]; };
 layout(set = 0, binding = kAttentionBindingKey) readonly buffer Key { float key[]; };
 layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyFours { vec4 key_fours[]; };
+layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyWords { uint key_words[]; };
+layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyPairs { uvec2 key_pairs[]; };
 layout(set = 0, binding = kAttentionBindingValue) readonly buffer Value { float value[]; };
 layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValueFours { vec4 value_fours[]; };
+layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValueWords { uint value_words[]; };
+layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValuePairs { uvec2 value_pairs[]; };
 layout(set = 0, binding = kAttentionBindingOut) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = kAttentionBindingOut) writeonly buffer OutFours { vec4 result_fours[]; };
 #ifdef FULL
@@ -52,6 +58,7 @@ layout(push_constant) uniform Push { AttentionPush p; };
 
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
+#include "common/packed.glsl"
 #include "common/random.glsl"
 
 #ifdef SCORE_MOD
@@ -93,12 +100,12 @@ bool find_work(uint tile_keys) {
         return false;
     }
     uint slice_columns = kBlocks * tile_keys;
-    uint tiles = (p.queries * kGroup + kRows - 1u) / kRows;
+    uint tiles = tiles_over(p.queries * kGroup, kRows);
 #ifdef FULL
     tiles += kSequences == 2u ? p.q_batch : 0u;
 #endif
     uint tile = take_dimension(rest, tiles);
-    work.slice = take_dimension(rest, (value_dim() + slice_columns - 1u) / slice_columns);
+    work.slice = take_dimension(rest, tiles_over(value_dim(), slice_columns));
     work.splits = p.split_keys != 0u ? (p.keys + p.split_keys - 1u) / p.split_keys : 1u;
     work.split = take_dimension(rest, work.splits);
     work.head = take_dimension(rest, p.kv_heads);
@@ -193,6 +200,10 @@ uvec3 key_offsets(uint index) {
     }
 #endif
     index += work.first_key;
+    if (kRing != 0u) {
+        index += p.pages;
+        index -= index >= p.table_width ? p.table_width : 0u;
+    }
     return uvec3(p.k_offset + work.batch * p.k_batch + work.head * p.k_head + index * p.k_row,
                  p.v_offset + work.batch * p.v_batch + work.head * p.v_head + index * p.v_row, 1u);
 }
@@ -209,11 +220,37 @@ uvec3 key_offsets(uint index) {
         return mix(vec4(0.0), found, lessThan(columns, uvec4(width))); \
     }
 DEFINE_LOAD(load_query, query, query_fours, head_dim())
-DEFINE_LOAD(load_key, key, key_fours, head_dim())
+DEFINE_LOAD(load_plain_key, key, key_fours, head_dim())
 #undef DEFINE_LOAD
+
+// The same of a packed row, `at` a multiple of four; what fills up the last four is 0.
+#define DEFINE_PACKED_LOAD(name, words, pairs, width) \
+    vec4 name(uint offset, uint at) { \
+        if (kKv == kPackedF16) { \
+            return unpack_f16(pairs[(offset >> 1) + (at >> 2)]); \
+        } \
+        if (kKv == kPackedBf16) { \
+            return unpack_bf16(pairs[(offset >> 1) + (at >> 2)]); \
+        } \
+        float scale = uintBitsToFloat(words[offset + packed_code_words(kPackedInt8, width)]); \
+        return unpack_int8(words[offset + (at >> 2)]) * scale; \
+    }
+DEFINE_PACKED_LOAD(load_packed_key, key_words, key_pairs, head_dim())
+DEFINE_PACKED_LOAD(load_packed_value, value_words, value_pairs, value_dim())
+#undef DEFINE_PACKED_LOAD
+
+vec4 load_key(uint offset, uint at) {
+    if (kKv != kPackedF32) {
+        return load_packed_key(offset, at);
+    }
+    return load_plain_key(offset, at);
+}
 
 // The same of V, past the width the last ones again: what they give is not stored.
 vec4 load_value(uint offset, uint at) {
+    if (kKv != kPackedF32) {
+        return load_packed_value(offset, min(at, (value_dim() - 1u) & ~3u));
+    }
     if (kFours != 0u) {
         return value_fours[(offset + min(at, value_dim() - 4u)) >> 2];
     }

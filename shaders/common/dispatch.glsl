@@ -4,20 +4,14 @@
 #ifndef VKF_SHADERS_COMMON_DISPATCH_GLSL
 #define VKF_SHADERS_COMMON_DISPATCH_GLSL
 
+#include "tiles.h"
+
 // A fold may start more groups than there is work: the caller returns when the result is >= p.group_count, which
 // all invocations of a group do together, so barriers after that are legal. first_group is where a long dispatch
 // that was split goes on; group_count counts from zero, over all parts.
 uint group_index() {
     return p.first_group + gl_WorkGroupID.x +
            gl_NumWorkGroups.x * (gl_WorkGroupID.y + gl_NumWorkGroups.y * gl_WorkGroupID.z);
-}
-
-// The index along the innermost remaining dimension; `rest` becomes the index over the outer ones. size > 0.
-uint take_dimension(inout uint rest, uint size) {
-    uint outer = rest / size;
-    uint index = rest - outer * size;
-    rest = outer;
-    return index;
 }
 
 // The element offset of the row-major `index` into a tensor of these sizes (all > 0). Dimensions that a tensor lacks

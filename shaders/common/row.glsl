@@ -5,6 +5,7 @@
 #define VKF_SHADERS_COMMON_ROW_GLSL
 
 #include "common/numeric.glsl"
+#include "common/tiles.h"
 
 const uint kMaxRowGroup = 128;
 shared float row_scratch[kMaxRowGroup];
@@ -15,7 +16,7 @@ uint row_lane() {
 
 // The row of this invocation, when groups take gl_WorkGroupSize.x / kLanes rows each.
 uint row_of(uint group) {
-    return group * (gl_WorkGroupSize.x / kLanes) + gl_LocalInvocationID.x / kLanes;
+    return shared_row(group, gl_WorkGroupSize.x, kLanes, gl_LocalInvocationID.x);
 }
 
 // Sum over the lanes of a row, the same bits in every lane: a tree in a fixed order. All invocations of the group call it.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shaders/packed_rows.h"
+#include "ops/support.h"
+#include "packed_rows.spv.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+constexpr const char* kPackName = "pack_into";
+constexpr const char* kUnpackName = "unpack_rows";
+constexpr uint kLocalSize = 64;
+
+const Shader kShader{"packed_rows", spirv::kPackedRowsSpirv};
+
+struct PackedRowsParams {
+    WeightType type;
+};
+
+void describe(PackedRowsPush& push, const View& numbers, const View& words) {
+    push.rows = static_cast<uint>(numbers.rows());
+    push.columns = numbers.dim(0);
+    push.size[0] = numbers.dim(2);
+    push.size[1] = numbers.dim(1);
+    for (std::size_t i = 0; i < 4; ++i) {
+        push.numbers_stride[i] = numbers.step(3 - i);
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+        push.words_stride[i] = words.step(3 - i);
+    }
+    push.numbers_offset = numbers.offset;
+    push.words_offset = words.offset;
+}
+
+void encode_pack(const Operands& operands, Command& command) noexcept {
+    const View& x = operands[kPackedRowsBindingFrom];
+    const View& words = operands[kPackedRowsBindingTo];
+    PackedRowsPush push{};
+    describe(push, x, words);
+    command.push(push);
+    command.groups(divide_up(push.rows, kLocalSize));
+    command.cost(static_cast<double>(x.elements()) * 4,
+                 4.0 * (static_cast<double>(x.elements()) + static_cast<double>(words.elements())));
+}
+
+void encode_unpack(const Operands& operands, Command& command) noexcept {
+    const View& words = operands[kPackedRowsBindingFrom];
+    const View& y = operands[kPackedRowsBindingTo];
+    PackedRowsPush push{};
+    describe(push, y, words);
+    command.push(push);
+    command.groups(divide_up(push.rows * divide_up(push.columns, 4), kLocalSize));
+    command.cost(static_cast<double>(y.elements()),
+                 4.0 * (static_cast<double>(y.elements()) + static_cast<double>(words.elements())));
+}
+
+void lower_pack(Lowering& l) {
+    const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
+    l.dispatch({{&kShader, {kLocalSize, type, 0}, "a row an invocation"}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_pack);
+}
+
+void lower_unpack(Lowering& l) {
+    const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
+    l.dispatch({{&kShader, {kLocalSize, type, 1}, ""}}, {{l.input(0), Access::read}, {l.output(0), Access::write}},
+               encode_unpack);
+}
+
+constexpr OpType kPack{kPackName, lower_pack};
+constexpr OpType kUnpack{kUnpackName, lower_unpack};
+
+}  // namespace
+
+void support::check_packed(const char* op, const Value& words, WeightType type, const Dim& columns) {
+    require(type == WeightType::f16 || type == WeightType::bf16 || type == WeightType::int8, op,
+            "rows are packed as f16, bf16 or int8 on the device, not as " + std::string(name_of(type)));
+    require_dtype(op, words, DType::i32);
+    require(columns.is_constant() && columns.constant() > 0, op, "rows must be of a fixed size");
+    const auto width =
+        static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(columns.constant())));
+    require(words.rank() >= 1 && words.rank() <= 4 && words.size(-1) == Dim(width), op,
+            words.str() + " must have rows of " + std::to_string(width) + " words for " +
+                std::to_string(columns.constant()) + " numbers as " + std::string(name_of(type)));
+}
+
+Value pack_into(Value window, Value x, WeightType type) {
+    require_dtype(kPackName, x, DType::f32);
+    require(x.rank() >= 1, kPackName, x.str() + " has no rows");
+    check_packed(kPackName, window, type, x.size(-1));
+    Shape rows = window.shape();
+    rows.back() = x.size(-1);
+    require(rows == x.shape(), kPackName, x.str() + " does not fit into " + window.str());
+    return x.graph().add_node(kPack, {x}, params(PackedRowsParams{type}), {{DType::i32, {}, {}, window}}).front();
+}
+
+Value unpack_rows(Value words, WeightType type, std::int64_t columns) {
+    check_packed(kUnpackName, words, type, columns);
+    Shape shape = words.shape();
+    shape.back() = columns;
+    return add_op(kUnpack, {words}, PackedRowsParams{type}, shape);
+}
+
+}  // namespace vkf

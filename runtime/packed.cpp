@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/packed.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "runtime/error.h"
+#include "shaders/common/packed.h"
+
+namespace vkf {
+
+namespace {
+
+using shader::kPackedGroup;
+
+constexpr std::uint32_t kSign = 0x80000000u;
+constexpr std::uint32_t kInfinity = 0x7f800000u;
+constexpr std::uint32_t kQuietHalf = 0x7e00u;
+constexpr std::uint32_t kHalfInfinity = 0x7c00u;
+constexpr float kQuantizable = 0x1p127f;  // magnitudes below, so that no code stands for an infinity
+constexpr float kRounder =
+    0x1.8p23f;  // added to a number below 2^22 it leaves its nearest whole one in the lowest bits
+
+std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+float from_half(std::uint16_t half) {
+    const std::uint32_t sign = (half & 0x8000u) << 16;
+    const std::uint32_t magnitude = half & 0x7fffu;
+    if (magnitude >= kHalfInfinity) {
+        return std::bit_cast<float>(sign | kInfinity | magnitude << 13);
+    }
+    if (magnitude < 0x0400u) {
+        const float small = static_cast<float>(magnitude) * 0x1p-24f;
+        return std::bit_cast<float>(sign | bits_of(small));
+    }
+    return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
+}
+
+/// To the nearest, ties to even; infinite where the magnitude is 65520 or more.
+std::uint16_t to_half(float x) {
+    const std::uint32_t sign = bits_of(x) >> 16 & 0x8000u;
+    std::uint32_t magnitude = bits_of(x) & ~kSign;
+    if (magnitude > kInfinity) {
+        return static_cast<std::uint16_t>(sign | kQuietHalf);
+    }
+    if (magnitude >= bits_of(65520.0f)) {
+        return static_cast<std::uint16_t>(sign | kHalfInfinity);
+    }
+    if (magnitude < bits_of(0x1p-14f)) {  // a multiple of 2^-24, which is what the last bit of 0.5 stands for
+        return static_cast<std::uint16_t>(sign | (bits_of(std::bit_cast<float>(magnitude) + 0.5f) - bits_of(0.5f)));
+    }
+    magnitude += 0xfffu + (magnitude >> 13 & 1u);
+    return static_cast<std::uint16_t>(sign | (magnitude - (112u << 23)) >> 13);
+}
+
+/// To the nearest, ties to even.
+std::uint16_t to_bf16(float x) {
+    std::uint32_t bits = bits_of(x);
+    if ((bits & ~kSign) > kInfinity) {
+        return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
+    }
+    bits += 0x7fffu + (bits >> 16 & 1u);
+    return static_cast<std::uint16_t>(bits >> 16);
+}
+
+[[noreturn]] void refuse(const HostTensor& tensor, std::int64_t row, std::size_t column, float number,
+                         WeightType type) {
+    throw Error("holds " + std::to_string(number) + " at (" + std::to_string(row) + ", " + std::to_string(column) +
+                    "), which " + std::string(name_of(type)) + " cannot hold",
+                "weight " + tensor.name);
+}
+
+/// True when finite numbers stayed finite.
+bool kept(float number, std::uint32_t packed, std::uint32_t infinity) {
+    return !std::isfinite(number) || (packed & 0x7fffu) < infinity;
+}
+
+struct RowPlace {
+    const HostTensor& tensor;
+    std::int64_t row;
+};
+
+void pack_sixteen(const RowPlace& at, WeightType type, std::span<const float> numbers, std::span<std::uint32_t> words) {
+    const bool half = type == WeightType::f16;
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+        const std::uint32_t packed = half ? to_half(numbers[k]) : to_bf16(numbers[k]);
+        if (!kept(numbers[k], packed, half ? kHalfInfinity : kInfinity >> 16)) {
+            refuse(at.tensor, at.row, k, numbers[k], type);
+        }
+        words[k / 2] |= packed << 16 * (k % 2);
+    }
+}
+
+/// The largest magnitude as bits, of which those of finite numbers are ordered as the numbers.
+std::uint32_t largest_bits(std::span<const float> numbers) {
+    std::uint32_t largest = 0;
+    for (const float x : numbers) {
+        largest = std::max(largest, bits_of(x) & ~kSign);
+    }
+    return largest;
+}
+
+void require_quantizable(const RowPlace& at, WeightType type, std::span<const float> numbers) {
+    if (largest_bits(numbers) < bits_of(kQuantizable)) {
+        return;
+    }
+    const auto bad =
+        std::find_if(numbers.begin(), numbers.end(), [](float x) { return !(std::abs(x) < kQuantizable); });
+    refuse(at.tensor, at.row, static_cast<std::size_t>(bad - numbers.begin()), *bad, type);
+}
+
+/// Scales below the smallest normal number are 0: devices may take them for it.
+float normal_or_zero(float scale) { return scale < std::numeric_limits<float>::min() ? 0.0f : scale; }
+
+void pack_int8(std::span<const float> numbers, std::span<std::uint32_t> words) {
+    const float scale = normal_or_zero(std::bit_cast<float>(largest_bits(numbers)) / 127.0f);
+    words[(numbers.size() + 15) / 16 * 4] = bits_of(scale);
+    if (scale == 0.0f) {
+        return;
+    }
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+        words[k / 4] |= (bits_of(numbers[k] / scale + kRounder) & 0xffu) << 8 * (k % 4);
+    }
+}
+
+/// Up to kPackedGroup numbers.
+void pack_group(std::span<const float> numbers, std::span<std::uint32_t, 4> codes, std::uint32_t& scale_word) {
+    float low = 0.0f;
+    float high = 0.0f;
+    for (const float x : numbers) {
+        low = std::min(low, x);
+        high = std::max(high, x);
+    }
+    const double range = (static_cast<double>(high) - static_cast<double>(low)) / 15.0;
+    float scale = static_cast<float>(range);
+    scale = normal_or_zero(static_cast<double>(scale) < range ? std::nextafter(scale, std::numeric_limits<float>::max())
+                                                              : scale);
+    const std::uint32_t bits = (bits_of(scale) + 15u) & ~15u;  // upwards, so that 15 steps reach
+    scale = std::bit_cast<float>(bits);
+    if (bits == 0) {
+        scale_word = 0;
+        return;
+    }
+    const auto zero = static_cast<std::int32_t>(bits_of(-low / scale + kRounder) & 0xffu);
+    scale_word = bits | static_cast<std::uint32_t>(zero);
+    for (std::size_t k = 0; k < kPackedGroup; ++k) {
+        const float steps = k < numbers.size() ? numbers[k] / scale : 0.0f;
+        const auto whole =
+            std::bit_cast<std::int32_t>(bits_of(steps + kRounder)) - std::bit_cast<std::int32_t>(bits_of(kRounder));
+        codes[k / 8] |= static_cast<std::uint32_t>(std::clamp(whole + zero, 0, 15)) << 4 * (k % 8);
+    }
+}
+
+void pack_int4(std::span<const float> numbers, std::span<std::uint32_t> words) {
+    const std::size_t groups = (numbers.size() + kPackedGroup - 1) / kPackedGroup;
+    for (std::size_t g = 0; g < groups; ++g) {
+        const std::size_t first = g * kPackedGroup;
+        pack_group(numbers.subspan(first, std::min<std::size_t>(kPackedGroup, numbers.size() - first)),
+                   words.subspan(g * 4).first<4>(), words[groups * 4 + g]);
+    }
+}
+
+bool floating(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+
+bool same_format(DType from, WeightType to) {
+    return (from == DType::f16 && to == WeightType::f16) || (from == DType::bf16 && to == WeightType::bf16);
+}
+
+}  // namespace
+
+std::uint64_t packed_row_words(WeightType type, std::uint64_t columns) {
+    switch (type) {
+        case WeightType::f16:
+        case WeightType::bf16: return (columns + 7) / 8 * 4;
+        case WeightType::int8: return (columns + 15) / 16 * 4 + 4;
+        case WeightType::int4: {
+            const std::uint64_t groups = (columns + kPackedGroup - 1) / kPackedGroup;
+            return groups * 4 + (groups + 3) / 4 * 4;
+        }
+        case WeightType::f32: break;
+    }
+    throw Error("rows of f32 are not packed");
+}
+
+bool packable(const HostTensor& tensor) {
+    return floating(tensor.dtype) && tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0;
+}
+
+void widen(const HostTensor& tensor, std::int64_t first, std::span<float> numbers) {
+    const std::byte* from = tensor.data.data() + static_cast<std::uint64_t>(first) * size_of(tensor.dtype);
+    if (tensor.dtype == DType::f32) {
+        std::memcpy(numbers.data(), from, numbers.size_bytes());
+        return;
+    }
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, from + 2 * i, sizeof(bits));
+        numbers[i] = tensor.dtype == DType::f16 ? from_half(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
+    }
+}
+
+void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, std::span<std::uint32_t> words) {
+    const auto columns = static_cast<std::uint64_t>(tensor.shape[1]);
+    const std::uint64_t pitch = packed_row_words(type, columns);
+    std::fill(words.begin(), words.end(), 0u);
+    std::vector<float> numbers(same_format(tensor.dtype, type) ? 0 : columns);
+    for (std::int64_t row = first; !words.empty(); ++row, words = words.subspan(pitch)) {
+        if (same_format(tensor.dtype, type)) {
+            std::memcpy(words.data(), tensor.data.data() + static_cast<std::uint64_t>(row) * columns * 2, columns * 2);
+            continue;
+        }
+        const RowPlace at{tensor, row};
+        widen(tensor, row * tensor.shape[1], numbers);
+        if (type == WeightType::f16 || type == WeightType::bf16) {
+            pack_sixteen(at, type, numbers, words);
+            continue;
+        }
+        require_quantizable(at, type, numbers);
+        if (type == WeightType::int8) {
+            pack_int8(numbers, words);
+        } else {
+            pack_int4(numbers, words);
+        }
+    }
+}
+
+}  // namespace vkf

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cooperative matrices: whether the device has them, with all that our kernels need beside, and in which shapes.
+#include <algorithm>
+
+#include "runtime/device_core.h"
+
+namespace vkf {
+
+#if defined(VKFORMER_GL_KHR_COOPERATIVE_MATRIX) && defined(VK_KHR_cooperative_matrix)
+
+namespace {
+
+bool has_extensions(const InstanceTable& api, VkPhysicalDevice physical) {
+    const char* const wanted[] = {
+        VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,  VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
+        VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME,
+        VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
+    };
+    return std::all_of(std::begin(wanted), std::end(wanted),
+                       [&](const char* name) { return has_extension(api, physical, name); });
+}
+
+bool has_features(const InstanceTable& api, VkPhysicalDevice physical) {
+    VkPhysicalDeviceVulkanMemoryModelFeatures model{};
+    model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
+    VkPhysicalDeviceShaderFloat16Int8Features small{};
+    small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+    small.pNext = &model;
+    VkPhysicalDeviceSubgroupSizeControlFeatures sizes{};
+    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+    sizes.pNext = &small;
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
+    matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+    matrices.pNext = &sizes;
+    VkPhysicalDeviceFeatures2 features{};
+    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features.pNext = &matrices;
+    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    return matrices.cooperativeMatrix && sizes.subgroupSizeControl && sizes.computeFullSubgroups &&
+           small.shaderFloat16 && model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope;
+}
+
+/// Reads what the kernels rely on into `c`; false where it does not suffice.
+bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    VkPhysicalDeviceFloatControlsProperties floats{};
+    floats.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
+    VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
+    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
+    sizes.pNext = &floats;
+    VkPhysicalDeviceCooperativeMatrixPropertiesKHR matrices{};
+    matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    matrices.pNext = &sizes;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &matrices;
+    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    c.matrix_subgroup_size = std::clamp(c.subgroup_size, sizes.minSubgroupSize, sizes.maxSubgroupSize);
+    c.max_subgroups = sizes.maxComputeWorkgroupSubgroups;
+    return c.matrix_subgroup_size != 0 && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+           (matrices.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+           floats.shaderRoundingModeRTEFloat16;
+}
+
+std::vector<MatrixShape> shapes(const InstanceTable& api, VkPhysicalDevice physical) {
+    std::uint32_t count = 0;
+    if (!api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
+        api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, nullptr) != VK_SUCCESS) {
+        return {};
+    }
+    VkCooperativeMatrixPropertiesKHR blank{};
+    blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    std::vector<VkCooperativeMatrixPropertiesKHR> list(count, blank);
+    if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, list.data()) != VK_SUCCESS) {
+        return {};
+    }
+    std::vector<MatrixShape> out;
+    for (const VkCooperativeMatrixPropertiesKHR& p : list) {
+        if (p.AType == VK_COMPONENT_TYPE_FLOAT16_KHR && p.BType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+            p.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && p.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+            p.scope == VK_SCOPE_SUBGROUP_KHR) {
+            out.push_back({p.MSize, p.NSize, p.KSize});
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    if (!has_extensions(api, physical) || !has_features(api, physical) || !has_properties(api, physical, c)) {
+        return;
+    }
+    c.matrix_shapes = shapes(api, physical);
+    c.cooperative_matrix = !c.matrix_shapes.empty();
+}
+
+#else
+
+void query_matrices(const InstanceTable&, VkPhysicalDevice, Capabilities&) {}
+
+#endif
+
+}  // namespace vkf

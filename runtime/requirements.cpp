@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/requirements.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace vkf {
+
+namespace {
+
+struct OptionalPart {
+    const char* name;
+    bool Capabilities::*supported;
+    bool required;
+    const char* buys;
+};
+
+constexpr const char* kMatricesBuy = "CompileOptions::arithmetic f16: matrix products on matrix units (tensor cores)";
+constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
+
+constexpr OptionalPart kExtensions[] = {
+    {"VK_KHR_portability_subset", &Capabilities::portability_subset, true,
+     "Vulkan asks for it wherever it is offered (devices on top of Metal)"},
+    {"VK_KHR_external_memory_fd", &Capabilities::external_memory_fd, false,
+     "Device::make_shared_buffer() and import_fd(): buffers shared with other devices and processes"},
+    {"VK_EXT_external_memory_host", &Capabilities::external_memory_host, false,
+     "Device::import_host(): the host's own memory as a buffer, without a copy"},
+    {"VK_ANDROID_external_memory_android_hardware_buffer", &Capabilities::external_memory_android, false,
+     "Device::import_hardware_buffer()"},
+    {"VK_KHR_cooperative_matrix", &Capabilities::cooperative_matrix, false, kMatricesBuy},
+    {"VK_EXT_subgroup_size_control", &Capabilities::cooperative_matrix, false, kMatricesNeed},
+    {"VK_KHR_shader_float16_int8", &Capabilities::cooperative_matrix, false, kMatricesNeed},
+    {"VK_KHR_shader_float_controls", &Capabilities::cooperative_matrix, false, kMatricesNeed},
+    {"VK_KHR_vulkan_memory_model", &Capabilities::cooperative_matrix, false, kMatricesNeed},
+    {"VK_EXT_queue_family_foreign", &Capabilities::external_memory_android, false,
+     "VK_ANDROID_external_memory_android_hardware_buffer asks for it"},
+};
+
+constexpr OptionalPart kFeatures[] = {
+    {"VkPhysicalDeviceFeatures::shaderStorageImageWriteWithoutFormat", &Capabilities::storage_image_any_format, false,
+     "image_output() to images of any float format, not only rgba8, rgba16f, r32f and rgba32f"},
+    {"VkPhysicalDevice16BitStorageFeatures::storageBuffer16BitAccess", &Capabilities::storage_16bit, false,
+     "kernels that read and write 16-bit numbers without unpacking words"},
+    {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,
+     kMatricesBuy},
+    {"VkPhysicalDeviceSubgroupSizeControlFeatures::subgroupSizeControl", &Capabilities::cooperative_matrix, false,
+     kMatricesNeed},
+    {"VkPhysicalDeviceSubgroupSizeControlFeatures::computeFullSubgroups", &Capabilities::cooperative_matrix, false,
+     kMatricesNeed},
+    {"VkPhysicalDeviceShaderFloat16Int8Features::shaderFloat16", &Capabilities::cooperative_matrix, false,
+     kMatricesNeed},
+    {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModel", &Capabilities::cooperative_matrix, false,
+     kMatricesNeed},
+    {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModelDeviceScope", &Capabilities::cooperative_matrix,
+     false, "with vulkanMemoryModel, all kernels with atomics need it"},
+};
+
+/// What a host's chain turns on, of that.
+struct Enabled {
+    bool any_format = false, storage_16bit = false;
+    bool matrices = false, subgroup_size = false, full_subgroups = false, float16 = false, memory_model = false;
+
+    void add(const VkBaseInStructure* s) {
+        switch (s->sType) {
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2:
+                any_format |= as<VkPhysicalDeviceFeatures2>(s).features.shaderStorageImageWriteWithoutFormat == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES:
+                storage_16bit |= as<VkPhysicalDevice16BitStorageFeatures>(s).storageBuffer16BitAccess == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES:
+                storage_16bit |= as<VkPhysicalDeviceVulkan11Features>(s).storageBuffer16BitAccess == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES:
+                float16 |= as<VkPhysicalDeviceVulkan12Features>(s).shaderFloat16 == VK_TRUE;
+                memory_model |= whole(as<VkPhysicalDeviceVulkan12Features>(s));
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
+                subgroup_size |= as<VkPhysicalDeviceVulkan13Features>(s).subgroupSizeControl == VK_TRUE;
+                full_subgroups |= as<VkPhysicalDeviceVulkan13Features>(s).computeFullSubgroups == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
+                float16 |= as<VkPhysicalDeviceShaderFloat16Int8Features>(s).shaderFloat16 == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES:
+                memory_model |= whole(as<VkPhysicalDeviceVulkanMemoryModelFeatures>(s));
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES:
+                subgroup_size |= as<VkPhysicalDeviceSubgroupSizeControlFeatures>(s).subgroupSizeControl == VK_TRUE;
+                full_subgroups |= as<VkPhysicalDeviceSubgroupSizeControlFeatures>(s).computeFullSubgroups == VK_TRUE;
+                break;
+#ifdef VK_KHR_cooperative_matrix
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR:
+                matrices |= as<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(s).cooperativeMatrix == VK_TRUE;
+                break;
+#endif
+            default: break;
+        }
+    }
+
+private:
+    template <class T>
+    static bool whole(const T& model) {
+        return model.vulkanMemoryModel == VK_TRUE && model.vulkanMemoryModelDeviceScope == VK_TRUE;
+    }
+    template <class T>
+    static const T& as(const VkBaseInStructure* s) {
+        return *reinterpret_cast<const T*>(s);
+    }
+};
+
+}  // namespace
+
+struct DeviceRequirements::Features {
+    VkPhysicalDeviceFeatures2 core{};
+    VkPhysicalDevice16BitStorageFeatures storage_16bit{};
+    VkPhysicalDeviceVulkanMemoryModelFeatures memory_model{};
+    VkPhysicalDeviceShaderFloat16Int8Features float16{};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{};
+#ifdef VK_KHR_cooperative_matrix
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
+#endif
+    bool wants_16bit = false, wants_matrices = false;
+
+    /// The structs that are wanted, the first of them `core`, and then `next`.
+    const void* chain(void* next) {
+        const auto put = [&](auto& s) {
+            s.pNext = next;
+            next = &s;
+        };
+        if (wants_16bit) {
+            put(storage_16bit);
+        }
+#ifdef VK_KHR_cooperative_matrix
+        if (wants_matrices) {
+            put(memory_model);
+            put(float16);
+            put(subgroup_size);
+            put(matrices);
+        }
+#endif
+        put(core);
+        return next;
+    }
+};
+
+DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features_(std::make_unique<Features>()) {
+    for (const OptionalPart& e : kExtensions) {
+        if (supported.*e.supported) {
+            list_.push_back({e.name, e.required, e.buys, true});
+        }
+    }
+    for (const OptionalPart& f : kFeatures) {
+        if (supported.*f.supported) {
+            list_.push_back({f.name, f.required, f.buys, false});
+        }
+    }
+    features_->core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features_->core.features.shaderStorageImageWriteWithoutFormat =
+        supported.storage_image_any_format ? VK_TRUE : VK_FALSE;
+    features_->storage_16bit.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+    features_->storage_16bit.storageBuffer16BitAccess = VK_TRUE;
+    features_->wants_16bit = supported.storage_16bit;
+    features_->memory_model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
+    features_->memory_model.vulkanMemoryModel = VK_TRUE;
+    features_->memory_model.vulkanMemoryModelDeviceScope = VK_TRUE;
+    features_->float16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+    features_->float16.shaderFloat16 = VK_TRUE;
+    features_->subgroup_size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+    features_->subgroup_size.subgroupSizeControl = VK_TRUE;
+    features_->subgroup_size.computeFullSubgroups = VK_TRUE;
+#ifdef VK_KHR_cooperative_matrix
+    features_->matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+    features_->matrices.cooperativeMatrix = VK_TRUE;
+#endif
+    features_->wants_matrices = supported.cooperative_matrix;
+}
+
+DeviceRequirements::DeviceRequirements(DeviceRequirements&&) noexcept = default;
+DeviceRequirements& DeviceRequirements::operator=(DeviceRequirements&&) noexcept = default;
+DeviceRequirements::~DeviceRequirements() = default;
+
+std::vector<const char*> DeviceRequirements::extensions(bool wished) const {
+    std::vector<const char*> out;
+    for (const DeviceRequirement& r : list_) {
+        if (r.extension && (r.required || wished)) {
+            out.push_back(r.name.c_str());
+        }
+    }
+    return out;
+}
+
+const void* DeviceRequirements::features(const void* next) { return features_->chain(const_cast<void*>(next)); }
+
+std::string DeviceRequirements::str() const {
+    std::string out;
+    for (const DeviceRequirement& r : list_) {
+        out += std::string(r.required ? "required " : "of use   ") + r.name + ": " + r.buys + "\n";
+    }
+    return out;
+}
+
+void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_with) {
+    const auto extension = [&](const char* name) {
+        return created_with && std::any_of(created_with->ppEnabledExtensionNames,
+                                           created_with->ppEnabledExtensionNames + created_with->enabledExtensionCount,
+                                           [&](const char* e) { return std::strcmp(e, name) == 0; });
+    };
+    for (const OptionalPart& e : kExtensions) {
+        capabilities.*e.supported = capabilities.*e.supported && extension(e.name);
+    }
+    Enabled on;
+    on.any_format = created_with && created_with->pEnabledFeatures &&
+                    created_with->pEnabledFeatures->shaderStorageImageWriteWithoutFormat == VK_TRUE;
+    for (auto* s = static_cast<const VkBaseInStructure*>(created_with ? created_with->pNext : nullptr); s;
+         s = s->pNext) {
+        on.add(s);
+    }
+    capabilities.storage_image_any_format = capabilities.storage_image_any_format && on.any_format;
+    capabilities.storage_16bit = capabilities.storage_16bit && on.storage_16bit;
+    capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
+                                      on.full_subgroups && on.float16 && on.memory_model;
+}
+
+}  // namespace vkf

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers out of the words of packed.h.
+#ifndef VKF_SHADERS_COMMON_PACKED_GLSL
+#define VKF_SHADERS_COMMON_PACKED_GLSL
+
+#include "packed.h"
+
+// The bits of 2^23: with them, a whole number below 2^23 in the bits of the fraction is 2^23 more than itself.
+const uint kWholeBits = 0x4B000000u;
+const float kWholeBase = 8388608.0;
+
+// Words before a row's scales.
+uint packed_code_words(uint type, uint columns) {
+    return (type == kPackedInt4 ? (columns + 31) >> 5 : (columns + 15) >> 4) << 2;
+}
+
+// Four numbers next to each other.
+vec4 unpack_f16(uvec2 words) {
+    return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+}
+
+vec4 unpack_bf16(uvec2 words) {
+    const uint kUpper = 0xFFFF0000u;
+    return uintBitsToFloat(uvec4(words.x << 16, words.x & kUpper, words.y << 16, words.y & kUpper));
+}
+
+// Codes of int8, without the scale.
+vec4 unpack_int8(uint word) {
+    return vec4(ivec4(uvec4(word) << uvec4(24, 16, 8, 0)) >> 24);
+}
+
+// The scale of a group of int4.
+float group_scale(uint word) {
+    return uintBitsToFloat(word & ~15u);
+}
+
+// The zero point of a group of int4, as less_zero() takes it.
+float group_zero(uint word) {
+    return uintBitsToFloat(kWholeBits | (word & 15u));
+}
+
+// Code - zero, exactly; the code in the lowest four bits.
+vec4 less_zero(uvec4 codes, vec4 zero) {
+    return uintBitsToFloat((codes & 15u) | kWholeBits) - zero;
+}
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings in pieces, spread over frames.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/bound_recording.h"
+#include "tests/fake_vulkan.h"
+
+namespace vkf::test {
+
+TEST_SUITE("segments") {
+    TEST_CASE("segments: recorded in segments, frame by frame, it gives the bits of the whole") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::borrow(through(host, vulkan));
+            Program program = compile_small(device, {.name = "layer", .slots = 2});
+            program.allocate();
+            const Bound bound(host, 33);
+            const std::vector<float> want = whole(host, program, bound);
+            CHECK(bound.wrong() == "");
+            const Cost cost = program.cost(bound.sizes);
+            CHECK(cost.flops > 0);
+            CHECK(cost.bytes > 0);
+            CHECK(program.cost(std::vector<SizeSetting>{{"tokens", 1}}).total() < cost.total());
+            std::size_t most = 0;
+            for (const double budget : {1.0, cost.total() / 7, cost.total() / 2, 2 * cost.total()}) {
+                CAPTURE(budget);
+                std::memset(bound.y.mapped, 0, kBytes);
+                Segment segment;
+                CHECK(text(program.begin(bound.recording(1))) == "");
+                std::size_t count = 0;
+                Cost sum;
+                for (double done = 0; !segment.last; ++count) {
+                    VkCommandBuffer commands = host.begin();
+                    {
+                        const allocations::Counter counter;
+                        REQUIRE(text(program.record_segment(commands, budget, segment, 1)) == "");
+                        CHECK(counter.count() == 0);
+                    }
+                    host.submit(commands);
+                    CHECK(segment.done > done);
+                    done = segment.done;
+                    sum.flops += segment.cost.flops;
+                    sum.bytes += segment.cost.bytes;
+                }
+                CHECK(segment.done == 1.0);
+                CHECK(sum.total() == doctest::Approx(cost.total()));
+                host.wait_idle();
+                CHECK(bound.result() == want);
+                CHECK((budget > cost.total()) == (count == 1));
+                most = std::max(most, count);
+                Segment none;
+                CHECK(contains(text(program.record_segment(host.begin(), budget, none, 1)), "nothing left to record"));
+            }
+            CHECK(most > program.plan().dispatches.size());  // also within a dispatch
+
+            Segment segment;
+            CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 0)), "begin() must come first"));
+            CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 2)), "slot 2"));
+            CHECK(text(program.begin(bound.recording(0))) == "");
+            CHECK(contains(text(program.record_segment(host.begin(), 0, segment, 0)), "budget of 0"));
+            CHECK(contains(text(program.record_segment(host.begin(), -1, segment, 0)), "budget of -1"));
+            program.set("tokens", 33);
+            program.upload("x", SmallModel::input(33).floats());
+            CHECK(text(program.begin(bound.recording(0))) == "");
+            CHECK(text(program.record_segment(host.begin(), 1, segment, 0)) == "");
+            CHECK(contains(message_of([&] { program.run(); }), "slot 0, of which segments are left"));
+            Recording bad = bound.recording(0);
+            bad.buffers = bad.buffers.first(1);
+            CHECK(text(program.begin(bad)) == "layer: y is not bound");  // and what was left is given up
+            CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 0)), "nothing left to record"));
+            program.run();
+            CHECK(contains(message_of([&] { program.cost(std::vector<SizeSetting>{{"tokens", 41}}); }), "tokens = 41"));
+        }
+        CHECK(host.messages().empty());
+    }
+}
+
+}  // namespace vkf::test

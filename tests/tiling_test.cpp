@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles cover a result exactly once: what ops choose and encode for devices that are not there, counted by the functions of
+// shaders/common/tiles.h, by which the kernels compute where they stand.
+#include "shaders/common/tiles.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "ops/matmul_tiles.h"
+#include "ops/ops.h"
+#include "runtime/plan.h"
+#include "shaders/attention.h"
+#include "shaders/elementwise.h"
+#include "shaders/layer_norm.h"
+#include "shaders/matmul.h"
+#include "shaders/rope.h"
+#include "shaders/softmax.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+using namespace shader;
+
+/// How often each output of a result was computed.
+class Cover {
+public:
+    Cover(std::size_t rows, std::size_t columns) : rows_(rows), columns_(columns), times_(rows * columns, 0) {}
+
+    /// Outputs outside are not stored by kernels, and not counted.
+    void add(std::uint64_t row, std::uint64_t column) {
+        if (row < rows_ && column < columns_) {
+            ++times_[row * columns_ + column];
+        }
+    }
+    void block(std::uint64_t row, std::uint64_t column, std::uint64_t rows, std::uint64_t columns) {
+        for (std::uint64_t i = 0; i < rows * columns; ++i) {
+            add(row + i / columns, column + i % columns);
+        }
+    }
+    /// Empty, or the first output that was not computed once.
+    std::string mismatch() const {
+        for (std::size_t i = 0; i < times_.size(); ++i) {
+            if (times_[i] != 1) {
+                return "row " + std::to_string(i / columns_) + ", column " + std::to_string(i % columns_) + ": " +
+                       std::to_string(times_[i]) + " times";
+            }
+        }
+        return {};
+    }
+
+private:
+    std::size_t rows_, columns_;
+    std::vector<int> times_;
+};
+
+View view_of(const Plan& plan, ValueId id) {
+    const ValueInfo& info = plan.values[id];
+    View v;
+    v.size.fill(1);
+    v.rank = static_cast<std::uint32_t>(info.shape.size());
+    for (std::size_t i = 0; i < info.shape.size(); ++i) {
+        const std::size_t at = kMaxRank - info.shape.size() + i;
+        v.size[at] = static_cast<std::uint32_t>(info.shape[i].constant());
+        v.stride[at] = static_cast<std::uint32_t>(info.strides[i].constant());
+    }
+    v.offset = static_cast<std::uint32_t>(info.offset.constant());
+    return v;
+}
+
+/// A dispatch as it would be recorded, its sizes being constants.
+struct Encoded {
+    const Kernel* kernel = nullptr;
+    Command command;
+
+    template <class Push>
+    Push push() {
+        Push p;
+        const auto bytes = command.push_bytes();
+        REQUIRE(bytes.size() == sizeof(Push));
+        std::memcpy(&p, bytes.data(), sizeof(Push));
+        return p;
+    }
+    /// 0 where the kernel was not given that constant.
+    uint constant(uint id) const { return id < kernel->constants.size() ? kernel->constants[id] : 0; }
+    uint local_size() const { return kernel->constants[0]; }
+    std::string name() const { return kernel->shader->name; }
+    uint groups() const { return static_cast<uint>(command.groups()); }
+};
+
+Encoded encode(const Plan& plan, const Dispatch& d) {
+    std::vector<View> views;
+    for (const Binding& b : d.bindings) {
+        views.push_back(view_of(plan, b.value));
+    }
+    for (const ValueId v : d.sizes_of) {
+        views.push_back(view_of(plan, v));
+    }
+    Encoded e;
+    d.encode({views, plan.nodes[d.node].params.get(), d.words}, e.command);
+    e.kernel = &d.kernels[e.command.kernel()];
+    return e;
+}
+
+/// One output's node, lowered for the device.
+Plan plan_of(Graph& g, const Value& y, const Capabilities& device, Arithmetic arithmetic = Arithmetic::f32) {
+    g.output("y", y);
+    return make_plan(g, device, {}, arithmetic);
+}
+
+/// Devices whose subgroups have a size from 1 to 128: processors and GPUs, those that say so and those that do not.
+std::vector<Capabilities> devices() {
+    std::vector<Capabilities> out;
+    for (uint size = 1; size <= 128; ++size) {
+        for (const DeviceType type : {DeviceType::cpu, DeviceType::discrete}) {
+            Capabilities c;
+            c.type = type;
+            c.subgroup_size = c.exact_subgroup_size = c.matrix_subgroup_size = size;
+            c.subgroup_shuffle = true;
+            c.storage_buffers = 16;
+            c.max_invocations = c.max_group_size[0] = 1024;
+            c.shared_memory = 49152;
+            c.max_subgroups = 64;
+            c.cooperative_matrix = true;
+            c.matrix_shapes = {{16, 16, 16}};
+            out.push_back(c);
+        }
+    }
+    Capabilities least;  // the minimum profile
+    out.push_back(least);
+    least.type = DeviceType::cpu;
+    out.push_back(least);
+    return out;
+}
+
+// --- products ----------------------------------------------------------------------------------------------------------
+
+/// What one group of a product's kernel computes of C, its tile's row and column being those.
+void cover_tile(const Encoded& e, uint tile_m, uint tile_n, Cover& cover) {
+    const uint rows = e.constant(kMatmulSpecRows);
+    const uint tile_rows = e.constant(kMatmulSpecTileRows), tile_columns = e.constant(kMatmulSpecTileColumns);
+    for (uint i = 0; i < e.local_size(); ++i) {
+        if (e.name() == "matmul_shared") {
+            cover.block(tile_m * tile_rows + quad_row(i, tile_columns),
+                        tile_n * tile_columns + quad_column(i, tile_columns), 4, 4);
+        } else if (e.name() == "matvec") {
+            const uint split = e.constant(kMatmulSpecSplit);
+            if (i % split == 0) {  // where the parts come together
+                cover.block(tile_m * rows, split_column(tile_n, e.local_size(), split, i), rows, 1);
+            }
+        } else if (e.name() != "matmul_coopmat") {
+            cover.block(tile_m * rows, lane_column(tile_n, e.local_size(), i), rows, 4);
+        }
+    }
+    if (e.name() == "matmul_coopmat") {
+        const uint lanes = e.constant(kMatmulSpecSubgroup), mat_rows = e.constant(kMatmulSpecMatRows);
+        const uint part_rows = e.constant(kMatmulSpecSubgroupRows);
+        const uint part_columns = e.constant(kMatmulSpecSubgroupColumns);
+        for (uint i = 0; i < e.local_size(); ++i) {
+            const uint subgroup = i / lanes,
+                       m = tile_m * tile_rows + part_row(subgroup, tile_columns, part_rows, part_columns);
+            const uint n = tile_n * tile_columns + part_column(subgroup, tile_columns, part_columns);
+            for (uint strip = 0; strip < part_rows / mat_rows; ++strip) {
+                for (uint item = i % lanes; item < mat_rows * part_columns / 4; item += lanes) {
+                    cover.block(m + strip * mat_rows + strip_row(item, part_columns),
+                                n + strip_column(item, part_columns), 1, 4);
+                }
+            }
+        }
+    }
+}
+
+std::string product_mismatch(Encoded e, std::size_t rows, std::size_t columns) {
+    const auto p = e.push<MatmulPush>();
+    const bool tiled = e.name() == "matmul_shared" || e.name() == "matmul_coopmat";
+    const uint tile_rows = tiled ? e.constant(kMatmulSpecTileRows) : e.constant(kMatmulSpecRows);
+    const uint tile_columns = tiled                  ? e.constant(kMatmulSpecTileColumns)
+                              : e.name() == "matvec" ? e.local_size() / e.constant(kMatmulSpecSplit)
+                                                     : e.local_size() * 4;
+    Cover cover(rows, columns);
+    for (uint group = 0; group < e.groups(); ++group) {
+        uint rest = group;
+        const uint m = take_dimension(rest, tiles_over(p.m, tile_rows));
+        const uint n = take_dimension(rest, tiles_over(p.n, tile_columns));
+        if (rest != 0) {
+            return "group " + std::to_string(group) + " is of no batch";
+        }
+        cover_tile(e, m, n, cover);
+    }
+    return cover.mismatch();
+}
+
+std::string product_mismatch(const Capabilities& device, std::int64_t m, std::int64_t n, Arithmetic arithmetic) {
+    Graph g;
+    const Plan plan =
+        plan_of(g, matmul(g.input("a", {m, 48}), g.input("b", {n, 48}), {.transpose_b = true}), device, arithmetic);
+    const Encoded e = encode(plan, plan.dispatches.front().dispatch);
+    const std::string found = product_mismatch(e, static_cast<std::size_t>(m), static_cast<std::size_t>(n));
+    return found.empty() ? found : e.name() + ": " + found;
+}
+
+// --- rows and elements -------------------------------------------------------------------------------------------------
+
+/// Rows that `lanes` invocations share, column by column.
+std::string rows_mismatch(const Encoded& e, uint lanes, std::size_t rows, std::size_t columns) {
+    Cover cover(rows, columns);
+    for (uint group = 0; group < e.groups(); ++group) {
+        for (uint i = 0; i < e.local_size(); ++i) {
+            for (std::size_t column = i % lanes; column < columns; column += lanes) {
+                cover.add(shared_row(group, e.local_size(), lanes, i), column);
+            }
+        }
+    }
+    return cover.mismatch();
+}
+
+/// `count` items, an invocation's behind each other or a group apart.
+std::string items_mismatch(const Encoded& e, uint each, bool apart, std::size_t count) {
+    Cover cover(1, count);
+    for (uint group = 0; group < e.groups(); ++group) {
+        for (uint i = 0; i < e.local_size(); ++i) {
+            const uint first =
+                apart ? first_item_apart(group, e.local_size(), i, each) : first_item(group, e.local_size(), i, each);
+            for (uint item = 0; item < each; ++item) {
+                cover.add(0, first + item * (apart ? e.local_size() : 1));
+            }
+        }
+    }
+    return cover.mismatch();
+}
+
+// --- attention ---------------------------------------------------------------------------------------------------------
+
+std::string attention_mismatch(const Capabilities& device, std::int64_t queries, std::int64_t heads,
+                               std::int64_t width) {
+    Graph g;
+    const Value q = g.input("q", {1, heads, queries, 16}), k = g.input("k", {1, 1, 40, 16}),
+                v = g.input("v", {1, 1, 40, width});
+    const Plan plan = plan_of(g, contiguous(fused_attention(q, k, v).y), device);
+    Encoded e = encode(plan, plan.dispatches.front().dispatch);
+    const auto p = e.push<AttentionPush>();
+    const bool in_shared = contains(e.name(), "attention_shared");
+    const uint lanes = in_shared ? 8 : e.local_size();
+    const uint tile = 4 * lanes, rows = e.constant(kAttentionSpecRows), blocks = e.constant(kAttentionSpecBlocks);
+    const uint all_rows = static_cast<uint>(queries * heads), columns = static_cast<uint>(width);
+    Cover cover(all_rows, columns);
+    for (uint group = 0; group < e.groups(); ++group) {
+        uint rest = group;
+        const uint first_row = take_dimension(rest, tiles_over(all_rows, rows)) * rows;
+        const uint slice = take_dimension(rest, tiles_over(columns, blocks * tile));
+        if (rest != 0 || p.split_keys != 0) {
+            return "a group beyond the batches, or a split";
+        }
+        for (uint i = 0; i < e.local_size(); ++i) {
+            for (uint block = 0; block < blocks; ++block) {
+                const uint column = value_column(slice, blocks, block, tile, i % lanes);
+                const uint row = in_shared ? pair_row(i, lanes) : 0;
+                cover.block(first_row + row, column, in_shared ? 2 : rows, 4);
+            }
+        }
+    }
+    const std::string found = cover.mismatch();
+    return found.empty() ? found : e.name() + ": " + found;
+}
+
+}  // namespace
+
+TEST_SUITE("tiling") {
+    TEST_CASE("tiling: products") {
+        for (const Capabilities& device : devices()) {
+            CAPTURE(device.matrix_subgroup_size);
+            CAPTURE(device.cpu());
+            for (const std::int64_t m : {1, 3, 5, 17, 40, 130, 515}) {
+                for (const std::int64_t n : {1, 31, 65, 130, 516}) {
+                    CAPTURE(m);
+                    CAPTURE(n);
+                    CHECK(product_mismatch(device, m, n, Arithmetic::f32) == "");
+                }
+            }
+        }
+    }
+
+    TEST_CASE("tiling: products of several batches") {
+        for (const Capabilities& device : devices()) {
+            Graph g;
+            const Value y = matmul(g.input("a", {2, 3, 9, 8}), g.input("b", {2, 3, 8, 37}));
+            const Plan plan = plan_of(g, y, device);
+            Encoded e = encode(plan, plan.dispatches.front().dispatch);
+            const auto p = e.push<MatmulPush>();
+            CHECK(e.groups() % 6 == 0);
+            CHECK(p.batch1 * p.batch2 == 6);
+        }
+    }
+
+    TEST_CASE("tiling: cooperative matrices of every shape and subgroup size") {
+        const MatrixShape shapes[] = {{16, 16, 16}, {8, 8, 8},    {8, 16, 16}, {16, 8, 16},
+                                      {32, 32, 16}, {16, 16, 32}, {8, 4, 8}};
+        int tiles = 0;
+        for (const Capabilities& any : devices()) {
+            for (const MatrixShape& shape : shapes) {
+                for (const auto& part :
+                     {std::array{2u, 1u, 1u, 2u}, {2u, 2u, 1u, 4u}, {2u, 2u, 2u, 2u}, {4u, 2u, 2u, 4u}}) {
+                    Capabilities device = any;
+                    device.matrix_shapes = {shape};
+                    const auto tile = coopmat_tile(device, part[0], part[1], part[2], part[3]);
+                    if (!tile) {
+                        continue;
+                    }
+                    ++tiles;
+                    CAPTURE(tile->str());
+                    CHECK(tile->fits(device));
+                    const uint part_rows = part[0] * shape.m, part_columns = part[1] * shape.n;
+                    CHECK(tile->invocations() == tile->subgroups() * device.matrix_subgroup_size);
+                    Cover cover(tile->rows, tile->columns);
+                    for (uint i = 0; i < tile->invocations(); ++i) {
+                        const uint subgroup = i / tile->subgroup;
+                        const uint m = part_row(subgroup, tile->columns, part_rows, part_columns);
+                        const uint n = part_column(subgroup, tile->columns, part_columns);
+                        for (uint strip = 0; strip < part[0]; ++strip) {
+                            for (uint item = i % tile->subgroup; item < shape.m * part_columns / 4;
+                                 item += tile->subgroup) {
+                                cover.block(m + strip * shape.m + strip_row(item, part_columns),
+                                            n + strip_column(item, part_columns), 1, 4);
+                            }
+                        }
+                    }
+                    CHECK(cover.mismatch() == "");
+                }
+            }
+        }
+        CHECK(tiles > 1000);
+    }
+
+    TEST_CASE("tiling: attention") {
+        for (const Capabilities& device : devices()) {
+            if (device.storage_buffers < 12 && device.cpu()) {
+                continue;  // composed there
+            }
+            CAPTURE(device.exact_subgroup_size);
+            for (const std::int64_t queries : {1, 7, 33, 70}) {
+                for (const std::int64_t width : {4, 30, 64, 200}) {
+                    CAPTURE(queries);
+                    CAPTURE(width);
+                    CHECK(attention_mismatch(device, queries, 3, width) == "");
+                }
+            }
+        }
+    }
+
+    TEST_CASE("tiling: row kernels") {
+        for (const Capabilities& device : devices()) {
+            for (const std::int64_t rows : {1, 5, 130}) {
+                for (const std::int64_t columns : {1, 40, 300}) {
+                    CAPTURE(rows);
+                    CAPTURE(columns);
+                    const auto r = static_cast<std::size_t>(rows), c = static_cast<std::size_t>(columns);
+                    Graph g;
+                    const Value x = g.input("x", {rows, columns});
+                    const Plan soft = plan_of(g, softmax(x), device);
+                    const Encoded s = encode(soft, soft.dispatches.front().dispatch);
+                    CHECK(rows_mismatch(s, s.constant(kSoftmaxSpecLanes), r, c) == "");
+                    Graph h;
+                    const Plan norm = plan_of(h, layer_norm(h.input("x", {rows, columns}), {}, {}), device);
+                    const Encoded n = encode(norm, norm.dispatches.front().dispatch);
+                    CHECK(rows_mismatch(n, n.constant(kNormSpecLanes), r, c) == "");
+                }
+            }
+        }
+    }
+
+    TEST_CASE("tiling: element by element") {
+        for (const Capabilities& device : devices()) {
+            for (const std::int64_t width : {1, 7, 64, 1001, 2048}) {
+                CAPTURE(width);
+                Graph g;
+                const Plan plan = plan_of(g, scale(g.input("x", {3, width}), 2.0f), device);
+                const Encoded e = encode(plan, plan.dispatches.front().dispatch);
+                const uint fours = e.constant(kElementwiseSpecFours);
+                const auto count = static_cast<std::size_t>(3 * width);
+                CHECK(items_mismatch(e, fours != 0 ? fours : kElementwisePerInvocation, fours == 0,
+                                     fours != 0 ? count / 4 : count) == "");
+            }
+        }
+    }
+}
+
+}  // namespace vkf::test
