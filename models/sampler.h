@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the next token among a decoder's candidates.
+#pragma once
+
+#include <cstdint>
+
+#include "decoder.h"
+
+namespace vkf {
+
+struct SamplerOptions {
+    float temperature = 1.0f;  ///< 0: always the likeliest
+    std::int64_t top_k = 50;   ///< among so many of the candidates
+    float top_p = 1.0f;        ///< among the fewest whose probabilities, of those top_k, reach this sum
+    std::uint64_t seed = 0;
+};
+
+/// Temperature, then top-k, then top-p (Holtzman et al. 2020), as Hugging Face's warpers follow each other. The same seed gives the same
+/// choices everywhere.
+class VKF_API Sampler {
+public:
+    /// Throws Error for options out of range.
+    explicit Sampler(const SamplerOptions& options);
+    /// `candidates` are best first, at least top_k of them unless the vocabulary has fewer.
+    std::int32_t choose(const Candidates& candidates);
+
+private:
+    double uniform();
+
+    SamplerOptions options_;
+    std::uint64_t state_;
+};
+
+}  // namespace vkf

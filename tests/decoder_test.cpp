@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoders against `transformers` (tests/make_decoder_cases.py): logits, greedy continuations, chunks, batches; and what is refused.
+#include "models/decoder.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "models/sampler.h"
+#include "runtime/device_core.h"
+#include "tests/allocations.h"
+#include "tests/device.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModels = VKFORMER_SOURCE_DIR "/tests/decoders";
+const fs::path kSpell = VKFORMER_SOURCE_DIR "/samples/generate";
+
+template <class T>
+std::vector<T> values_of(const HostTensor& t) {
+    std::vector<T> out(t.data.size() / sizeof(T));
+    std::memcpy(out.data(), t.data.data(), t.data.size());
+    return out;
+}
+
+struct Model {
+    Checkpoint checkpoint;
+    DecoderConfig config;
+    Weights weights;
+
+    explicit Model(const fs::path& folder)
+        : checkpoint(folder),
+          config(read_decoder_config(checkpoint)),
+          weights(load_decoder(device(), checkpoint, config)) {}
+
+    Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, config, options); }
+};
+
+struct Expected {
+    std::vector<std::int32_t> ids, prompt, greedy;
+    std::vector<float> logits;
+
+    explicit Expected(const fs::path& folder) {
+        const Safetensors file(folder / "expected.safetensors");
+        ids = values_of<std::int32_t>(file.at("ids"));
+        logits = values_of<float>(file.at("logits"));
+        if (file.find("greedy") != nullptr) {
+            prompt = values_of<std::int32_t>(file.at("prompt"));
+            greedy = values_of<std::int32_t>(file.at("greedy"));
+        }
+    }
+};
+
+/// The worst error in units of 1e-4 + 1e-4 |want|; NaN is worse than any.
+double worst_error(const std::vector<float>& got, const std::vector<float>& want) {
+    REQUIRE(got.size() == want.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const double error = std::abs(double(got[i]) - want[i]) / (1e-4 + 1e-4 * std::abs(double(want[i])));
+        worst = !(error <= worst) ? error : worst;
+    }
+    return worst;
+}
+
+double mean_square_error(const std::vector<float>& got, const std::vector<float>& want) {
+    REQUIRE(got.size() == want.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const double d = double(got[i]) - want[i];
+        sum += d * d;
+    }
+    return sum / static_cast<double>(got.size());
+}
+
+double variance(const std::vector<float>& x) {
+    double mean = 0;
+    for (const float v : x) {
+        mean += v / static_cast<double>(x.size());
+    }
+    return mean_square_error(x, std::vector<float>(x.size(), static_cast<float>(mean)));
+}
+
+/// After prompt(): this many greedy tokens of each sequence.
+std::vector<std::vector<std::int32_t>> continued(Decoder& decoder, std::size_t count) {
+    std::vector<std::vector<std::int32_t>> all(decoder.next().size());
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::vector<std::int32_t> next(decoder.next().begin(), decoder.next().end());
+        for (std::size_t b = 0; b < all.size(); ++b) {
+            all[b].push_back(next[b]);
+        }
+        if (i + 1 < count) {
+            decoder.step(next);
+        }
+    }
+    return all;
+}
+
+std::vector<std::int32_t> greedy(Decoder& decoder, const std::vector<std::int32_t>& prompt, std::size_t count) {
+    decoder.prompt(prompt);
+    return continued(decoder, count).front();
+}
+
+std::string refusal(const nlohmann::json& config) {
+    return error_of([&] { read_decoder_config(config.dump(), "config.json"); });
+}
+
+nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_text(kModels / name / "config.json")); }
+
+/// Of caches for the model's positions, in rings where there are windows; `row`: of one head of one token.
+std::uint64_t cache_bytes(const DecoderConfig& config, std::int64_t chunk, std::uint64_t row) {
+    const std::uint64_t alignment = device().capabilities().storage_alignment;
+    std::uint64_t bytes = 0;
+    for (const std::int64_t window : config.windows) {
+        const std::int64_t tokens = window == 0 ? config.max_positions : window - 1 + chunk;
+        const std::uint64_t one = row * static_cast<std::uint64_t>(config.kv_heads * tokens);
+        bytes += 2 * ((one + alignment - 1) / alignment * alignment);
+    }
+    return bytes;
+}
+
+/// A copy of a checkpoint that a test may damage; gone at its end.
+struct Copy {
+    fs::path folder;
+    explicit Copy(const char* name) : folder(fs::temp_directory_path() / ("vkformer-decoder-" + std::string(name))) {
+        fs::remove_all(folder);
+        fs::copy(kModels / name, folder);
+    }
+    ~Copy() { fs::remove_all(folder); }
+    std::string load() const {
+        return error_of([&] { Model model(folder); });
+    }
+    void cut(const std::string& file, std::uintmax_t bytes) const { fs::resize_file(folder / file, bytes); }
+    void write(const std::string& file, const nlohmann::json& text) const { std::ofstream(folder / file) << text; }
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("decoder");
+
+TEST_CASE("decoder: every architecture's logits and 64 greedy tokens are transformers'") {
+    int models = 0;
+    for (const auto& entry : fs::directory_iterator(kModels)) {
+        const std::string name = entry.path().filename().string();
+        CAPTURE(name);
+        const Expected expected(entry.path());
+        Decoder decoder = Model(entry.path()).decoder({.score = true});
+        const double worst = worst_error(decoder.score(expected.ids), expected.logits);
+        CHECK_MESSAGE(worst <= 1.0, name << ": " << worst << " of the tolerance");
+        CHECK(greedy(decoder, expected.prompt, expected.greedy.size()) == expected.greedy);
+        ++models;
+    }
+    CHECK(models == 11);
+}
+
+TEST_CASE("decoder: a prompt in chunks gives the same as whole, and a step the same as a prompt") {
+    for (const char* name : {"llama", "mistral", "gemma2", "gpt2"}) {
+        CAPTURE(name);
+        const Model model(kModels / name);
+        const Expected expected(kModels / name);
+        for (const std::int64_t chunk : {1, 7, 13, 40}) {
+            CAPTURE(chunk);
+            Decoder decoder = model.decoder({.max_tokens = 110, .chunk = chunk, .score = true});
+            CHECK(worst_error(decoder.score(expected.ids), expected.logits) <= 1.0);
+            CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);
+        }
+    }
+}
+
+TEST_CASE("decoder: sequences of a batch answer as they do alone") {
+    for (const char* name : {"llama3", "mistral", "qwen3", "gemma2", "gpt2"}) {
+        CAPTURE(name);
+        const Model model(kModels / name);
+        const Expected expected(kModels / name);
+        std::vector<std::vector<std::int32_t>> prompts;
+        for (const std::size_t length : {11u, 3u, 1u, 26u}) {
+            prompts.emplace_back(expected.ids.begin(), expected.ids.begin() + static_cast<std::ptrdiff_t>(length));
+        }
+        Decoder alone = model.decoder({.max_tokens = 100});
+        Decoder together = model.decoder({.max_batch = 5, .max_tokens = 100, .chunk = 8, .candidates = 3});
+        together.prompt(prompts);
+        const auto answers = continued(together, 40);
+        for (std::size_t b = 0; b < prompts.size(); ++b) {
+            CHECK(answers[b] == greedy(alone, prompts[b], 40));
+            CHECK(together.candidates(b).tokens[0] == together.next()[b]);
+        }
+    }
+}
+
+TEST_CASE("decoder: the spell model writes numbers as PyTorch does") {
+    const Model model(kSpell);
+    Decoder decoder = model.decoder({.max_batch = 1, .score = true});
+    const Expected expected(kSpell);
+    CHECK(worst_error(decoder.score(expected.ids), expected.logits) <= 1.0);
+    Decoder many = model.decoder({.max_batch = 8, .max_tokens = 96});
+    const nlohmann::json examples = nlohmann::json::parse(read_text(kSpell / "expected.json"));
+    std::size_t wrong = 0;
+    for (std::size_t first = 0; first < examples.size(); first += 8) {
+        std::vector<std::vector<std::int32_t>> prompts;
+        for (std::size_t i = first; i < std::min(first + 8, examples.size()); ++i) {
+            prompts.push_back(examples[i].at("prompt_ids"));
+        }
+        many.prompt(prompts);
+        const auto answers = continued(many, 45);
+        for (std::size_t b = 0; b < prompts.size(); ++b) {
+            const std::vector<std::int32_t> want = examples[first + b].at("output_ids");
+            const bool same = std::equal(want.begin(), want.end(), answers[b].begin());
+            wrong += same ? 0 : 1;
+            if (b == 0) {  // and alone
+                CHECK(greedy(decoder, prompts[b], want.size()) == want);
+            }
+        }
+    }
+    CHECK(examples.size() == 200);
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits") {
+    struct Kind {
+        WeightType weights, kv;
+    };
+    using enum WeightType;
+    const Checkpoint checkpoint(kSpell);
+    const DecoderConfig config = read_decoder_config(checkpoint);
+    const auto vocabulary = static_cast<std::size_t>(config.vocab_size);
+    const nlohmann::json examples = nlohmann::json::parse(read_text(kSpell / "expected.json"));
+    for (const Kind& kind : {Kind{f16, f32}, Kind{bf16, f32}, Kind{int8, f32}, Kind{int4, f32}, Kind{f32, f16},
+                             Kind{f32, int8}, Kind{int8, int8}}) {
+        const std::string types = std::string(name_of(kind.weights)) + ", " + std::string(name_of(kind.kv));
+        CAPTURE(types);
+        Decoder decoder(device(), load_decoder(device(), checkpoint, config, kind.weights), config,
+                        {.max_tokens = 96, .kv = kind.kv, .score = true});
+        std::size_t wrong = 0, judged = 0;
+        for (std::size_t i = 0; i < examples.size(); i += 5) {
+            const std::vector<std::int32_t> answer = examples[i].at("output_ids");
+            std::vector<std::int32_t> ids = examples[i].at("prompt_ids");
+            const std::size_t known = ids.size();
+            ids.insert(ids.end(), answer.begin(), answer.end());
+            const std::vector<float> logits = decoder.score(ids);
+            for (std::size_t t = known; t < ids.size(); ++t) {  // greedy, as long as all before were right
+                const auto row = logits.begin() + static_cast<std::ptrdiff_t>((t - 1) * vocabulary);
+                wrong += std::max_element(row, row + config.vocab_size) - row == ids[t] ? 0 : 1;
+                ++judged;
+            }
+        }
+        CHECK(judged > 400);
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("decoder: matrices kept in fewer bytes give nearly the same") {
+    struct Kind {
+        WeightType type;
+        double most;  // of the logits' own spread
+    };
+    for (const char* name : {"llama", "gemma2", "gpt2"}) {
+        CAPTURE(name);
+        const Expected expected(kModels / name);
+        const double spread = variance(expected.logits);
+        const Checkpoint checkpoint(kModels / name);
+        const DecoderConfig config = read_decoder_config(checkpoint);
+        std::uint64_t bytes = ~std::uint64_t{0};
+        for (const Kind& kind : {Kind{WeightType::f16, 1e-5}, Kind{WeightType::bf16, 1e-3},
+                                 Kind{WeightType::int8, 1e-2}, Kind{WeightType::int4, 0.5}}) {
+            const std::string kind_name(name_of(kind.type));
+            CAPTURE(kind_name);
+            const Weights weights = load_decoder(device(), checkpoint, config, kind.type);
+            Decoder decoder(device(), weights, config, {.score = true});
+            const std::vector<float> got = decoder.score(expected.ids);
+            CHECK(mean_square_error(got, expected.logits) / spread < kind.most);
+            const std::uint64_t planned = decoder_weight_bytes(device(), checkpoint, config, kind.type);
+            CHECK(planned <= bytes);
+            bytes = planned;
+        }
+    }
+}
+
+TEST_CASE("decoder: caches kept in other types give nearly the same") {
+    struct Kind {
+        WeightType type;
+        double most;  // of the logits' own spread
+    };
+    for (const char* name : {"llama3", "mistral", "gemma2", "gpt2"}) {
+        CAPTURE(name);
+        const Model model(kModels / name);
+        const Expected expected(kModels / name);
+        const double spread = variance(expected.logits);
+        for (const Kind& kind :
+             {Kind{WeightType::f16, 1e-6}, Kind{WeightType::bf16, 1e-4}, Kind{WeightType::int8, 1e-3}}) {
+            const std::string kind_name(name_of(kind.type));
+            CAPTURE(kind_name);
+            Decoder decoder = model.decoder({.chunk = 9, .kv = kind.type, .score = true});
+            CHECK(mean_square_error(decoder.score(expected.ids), expected.logits) / spread < kind.most);
+            const DecoderConfig& c = model.config;
+            const std::uint64_t row = 4 * packed_row_words(kind.type, static_cast<std::uint64_t>(c.head_dim));
+            CHECK(decoder.memory().cache == cache_bytes(c, 9, row));
+            const std::vector<std::int32_t> near = greedy(decoder, expected.prompt, 3);
+            CHECK(std::equal(near.begin(), near.end(), expected.greedy.begin()));
+        }
+    }
+    const Model model(kModels / "llama");
+    CHECK(contains(error_of([&] { model.decoder({.kv = WeightType::int4}); }), "not int4"));
+}
+
+TEST_CASE("decoder: a step allocates nothing anywhere, submits once and waits once") {
+    struct Kind {
+        const char* name;
+        DecoderOptions options;
+    };
+    fake::Vulkan vulkan;
+    {
+        const Device own = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        for (const Kind& kind :
+             {Kind{"gemma2", {.max_tokens = 60, .chunk = 4, .candidates = 5, .kv = WeightType::int8}},
+              Kind{"gpt2", {.max_batch = 3, .max_tokens = 60}}, Kind{"llama", {.max_tokens = 60}}}) {
+            const std::string model_name = kind.name;
+            CAPTURE(model_name);
+            const Checkpoint checkpoint(kModels / kind.name);
+            const DecoderConfig config = read_decoder_config(checkpoint);
+            Decoder decoder(own, load_decoder(own, checkpoint, config, WeightType::f16), config, kind.options);
+            std::vector<std::vector<std::int32_t>> prompts{{1, 5, 9, 4, 4, 7}};
+            for (std::int64_t b = 1; b < kind.options.max_batch; ++b) {
+                prompts.push_back({3, 4});
+            }
+            decoder.prompt(prompts);
+            std::vector<std::int32_t> tokens(prompts.size(), 7);
+            decoder.step(tokens);  // which makes what the later ones use
+            const auto forbidden = [&] {
+                return vulkan.vkAllocateMemory.calls + vulkan.vkCreateBuffer.calls +
+                       vulkan.vkCreateComputePipelines.calls + vulkan.vkCreateShaderModule.calls +
+                       vulkan.vkCreateDescriptorPool.calls + vulkan.vkAllocateDescriptorSets.calls +
+                       vulkan.vkAllocateCommandBuffers.calls + vulkan.vkCreateCommandPool.calls +
+                       vulkan.vkCreateFence.calls + vulkan.vkQueueWaitIdle.calls;
+            };
+            const std::uint64_t calls = forbidden();
+            const std::uint64_t submits = vulkan.vkQueueSubmit.calls, waits = vulkan.vkWaitForFences.calls;
+            std::uint64_t allocated = 0;
+            for (int i = 0; i < 40; ++i) {
+                const allocations::Counter counter;
+                decoder.step(tokens);
+                std::copy(decoder.next().begin(), decoder.next().end(), tokens.begin());
+                allocated += counter.count();
+            }
+            CHECK(allocated == 0);
+            CHECK(forbidden() == calls);
+            CHECK(vulkan.vkQueueSubmit.calls == submits + 40);
+            CHECK(vulkan.vkWaitForFences.calls == waits + 40);
+            CHECK(decoder.room() == 60 - 6 - 41);
+        }
+        for (const std::string& message : own.messages()) {
+            FAIL_CHECK(message);
+        }
+    }
+    CHECK(vulkan.live_objects() == 0);
+}
+
+TEST_CASE("decoder: layers with a window keep it in a ring, and answer the same") {
+    struct Kind {
+        const char* name;
+        WeightType kv;
+    };
+    for (const Kind& kind :
+         {Kind{"mistral", WeightType::f32}, Kind{"qwen2_window", WeightType::f32}, Kind{"gemma2", WeightType::f32},
+          Kind{"mistral", WeightType::f16}, Kind{"gemma2", WeightType::int8}}) {
+        const std::string model_name = kind.name;
+        CAPTURE(model_name);
+        const Model model(kModels / kind.name);
+        const Expected expected(kModels / kind.name);
+        const DecoderConfig& c = model.config;
+        const std::uint64_t row = kind.kv == WeightType::f32
+                                      ? 4 * static_cast<std::uint64_t>(c.head_dim)
+                                      : 4 * packed_row_words(kind.kv, static_cast<std::uint64_t>(c.head_dim));
+        Decoder whole = model.decoder({.chunk = 128, .kv = kind.kv, .score = true});
+        const std::vector<float> logits = whole.score(expected.ids);
+        const std::vector<std::int32_t> answer = greedy(whole, expected.ids, 80);
+        for (const std::int64_t chunk : {1, 2, 5, 16, 33}) {
+            CAPTURE(chunk);
+            Decoder ring = model.decoder({.chunk = chunk, .kv = kind.kv, .score = true});
+            CHECK(ring.memory().cache == cache_bytes(c, chunk, row));
+            CHECK(worst_error(ring.score(expected.ids), logits) <= 1.0);
+            CHECK(greedy(ring, expected.ids, 80) == answer);  // goes round many times
+            CHECK(greedy(ring, expected.prompt, 3) ==
+                  std::vector<std::int32_t>(greedy(whole, expected.prompt, 3)));  // begins again
+        }
+        if (kind.kv != WeightType::f32) {
+            continue;  // where a text is padded, keys turn by other angles, and round to others
+        }
+        std::vector<std::vector<std::int32_t>> prompts;
+        for (const std::size_t length : {40u, 3u, 21u}) {
+            prompts.emplace_back(expected.ids.begin(), expected.ids.begin() + static_cast<std::ptrdiff_t>(length));
+        }
+        Decoder together = model.decoder({.max_batch = 3, .chunk = 6, .kv = kind.kv});
+        together.prompt(prompts);
+        const auto answers = continued(together, 60);
+        for (std::size_t b = 0; b < prompts.size(); ++b) {
+            CHECK(answers[b] == greedy(whole, prompts[b], 60));
+        }
+    }
+}
+
+TEST_CASE("decoder: memory is known before, and refused where it is not there") {
+    const Model model(kModels / "llama");
+    const DecoderMemory small = plan_decoder(device(), model.config, {.max_tokens = 16, .chunk = 4});
+    const DecoderMemory large = plan_decoder(device(), model.config, {.max_batch = 2, .max_tokens = 32, .chunk = 4});
+    CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);  // layers, keys and values, tokens, heads, head_dim, bytes
+    CHECK(large.cache == 4 * small.cache);
+    CHECK(small.weights == model.weights.bytes());
+    std::uint64_t& there = device().core().capabilities.device_memory;
+    const std::uint64_t kept = there;
+    there = model.weights.bytes() + small.cache;
+    const std::string said = error_of([&] { model.decoder({.max_tokens = 16, .chunk = 4}); });
+    there = kept;
+    CAPTURE(said);
+    CHECK(contains(said, "Decoder: needs 1 MiB (weights 1 MiB"));
+    CHECK(decoder_weight_bytes(device(), model.checkpoint, model.config) == small.weights);
+}
+
+TEST_CASE("decoder: prompts and tokens that cannot be are refused") {
+    Decoder decoder = Model(kModels / "llama").decoder({.max_batch = 2, .max_tokens = 8});
+    using Ids = std::vector<std::int32_t>;
+    CHECK(contains(error_of([&] { decoder.prompt(Ids{}); }), "Decoder: the prompt is empty"));
+    CHECK(contains(error_of([&] { decoder.prompt(Ids(9, 1)); }), "a prompt of 9 tokens; at most 8 fit"));
+    CHECK(contains(error_of([&] { decoder.prompt(Ids{1, 97}); }), "token 97 is outside the vocabulary of 97"));
+    CHECK(contains(error_of([&] { decoder.prompt(Ids{-1}); }), "token -1"));
+    CHECK(contains(error_of([&] { decoder.prompt(std::vector<Ids>(3, Ids{1})); }), "a batch of 3"));
+    CHECK(contains(error_of([&] { decoder.prompt(std::vector<Ids>{}); }), "a batch of 0"));
+    CHECK(contains(error_of([&] { decoder.score({1}); }), "score was not asked for"));
+    decoder.prompt(Ids(7, 1));
+    CHECK(contains(error_of([&] { decoder.candidates(0); }), "no candidates"));
+    CHECK(contains(error_of([&] { decoder.step(Ids{1, 2}); }), "2 tokens for 1 sequences"));
+    decoder.step(Ids{3});
+    CHECK(contains(error_of([&] { decoder.step(Ids{3}); }), "the cache is full"));
+    const Model model(kModels / "llama");
+    CHECK(contains(error_of([&] { model.decoder({.max_tokens = 129}); }), "max_tokens = 129 is outside 1..128"));
+    CHECK(contains(error_of([&] { model.decoder({.candidates = 98}); }), "candidates = 98"));
+}
+
+TEST_CASE("decoder: a config.json that would give other numbers is refused by name") {
+    const nlohmann::json good = config_of("llama");
+    CHECK(refusal(good) == "");
+    const auto with = [](nlohmann::json config, const char* field, const nlohmann::json& value) {
+        config[field] = value;
+        return refusal(config);
+    };
+    CHECK(contains(with(good, "model_type", "mamba"), "model_type = \"mamba\": is not an architecture that is known"));
+    CHECK(contains(with(good, "quantization_config", {{"bits", 4}}), "quantization_config"));
+    CHECK(contains(with(good, "residual_multiplier", 0.2), "residual_multiplier = 0.2: is not known"));
+    CHECK(with(good, "residual_multiplier", nullptr) == "");
+    CHECK(contains(with(good, "hidden_act", "mish"), "hidden_act"));
+    CHECK(contains(with(good, "num_attention_heads", 0), "num_attention_heads = 0"));
+    CHECK(contains(with(good, "num_key_value_heads", 3), "does not divide the 4 heads"));
+    CHECK(contains(with(good, "hidden_size", "big"), "hidden_size"));
+    CHECK(contains(with(good, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), ""));
+    nlohmann::json older = config_of("llama_linear");
+    CHECK(contains(with(older, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), "dynamic"));
+    CHECK(contains(with(older, "rope_scaling", {{"type", "linear"}, {"factor", 2}, {"mscale", 1}}),
+                   "rope_scaling.mscale"));
+    CHECK(contains(with(config_of("mistral"), "layer_types", {"full_attention"}), "layer_types"));
+    CHECK(contains(with(config_of("gpt2"), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse"));
+    CHECK(contains(refusal(nlohmann::json::array()), "is not an object"));
+    CHECK(error_of([] { read_decoder_config("{", "config.json"); }).starts_with("config.json: "));
+}
+
+TEST_CASE("decoder: files that are missing, cut or do not fit are refused by name") {
+    CHECK(contains(error_of([] { Checkpoint(kModels / "none"); }), "none: is not a folder"));
+    {
+        const Copy copy("llama");
+        fs::remove(copy.folder / "config.json");
+        CHECK(contains(copy.load(), "config.json"));
+    }
+    {
+        const Copy copy("llama");
+        copy.cut("model.safetensors", 3000);
+        CHECK(contains(copy.load(), "model.safetensors"));
+    }
+    {
+        const Copy copy("llama3");
+        fs::remove(copy.folder / "model-00002-of-00003.safetensors");
+        CHECK(contains(copy.load(), "model-00002-of-00003.safetensors"));
+    }
+    {
+        const Copy copy("llama3");
+        nlohmann::json index = nlohmann::json::parse(read_text(copy.folder / "model.safetensors.index.json"));
+        index["weight_map"]["model.norm.weight"] = "../elsewhere.safetensors";
+        copy.write("model.safetensors.index.json", index);
+        CHECK(contains(copy.load(), "\"../elsewhere.safetensors\" for tensor model.norm.weight is not a file's name"));
+    }
+    const auto with = [](const char* field, const nlohmann::json& value) {
+        const Copy copy("llama");
+        nlohmann::json config = config_of("llama");
+        config[field] = value;
+        copy.write("config.json", config);
+        return copy.load();
+    };
+    CHECK(contains(with("intermediate_size", 48),
+                   "tensor model.layers.0.mlp.up_proj.weight: is (40, 24), by config.json it "
+                   "should be (48, 24)"));
+    CHECK(contains(with("num_hidden_layers", 3), "tensor model.layers.2"));
+    CHECK(contains(with("num_hidden_layers", 1), "is not a parameter that llama with this config.json has"));
+    CHECK(contains(with("attention_bias", true), "bias: is missing"));
+}
+
+TEST_CASE("sampler: greedy, seeds, top-k and top-p") {
+    const std::vector<std::int32_t> tokens{7, 3, 9, 1};
+    const std::vector<float> logits{2.0f, 1.0f, 0.0f, -1.0f};
+    const Candidates candidates{tokens, logits};
+    const auto draws = [&](const SamplerOptions& o) {
+        Sampler sampler(o);
+        std::vector<std::int32_t> out;
+        for (int i = 0; i < 4000; ++i) {
+            out.push_back(sampler.choose(candidates));
+        }
+        return out;
+    };
+    const auto share = [](const std::vector<std::int32_t>& d, std::int32_t id) {
+        return static_cast<double>(std::count(d.begin(), d.end(), id)) / static_cast<double>(d.size());
+    };
+    CHECK(share(draws({.temperature = 0}), 7) == 1.0);
+    CHECK(share(draws({.top_k = 1}), 7) == 1.0);
+    CHECK(draws({.seed = 4}) == draws({.seed = 4}));
+    CHECK(draws({.seed = 4}) != draws({.seed = 5}));
+    const double all = 1 + std::exp(-1.0) + std::exp(-2.0) + std::exp(-3.0);
+    CHECK(share(draws({}), 7) == doctest::Approx(1 / all).epsilon(0.03));
+    CHECK(share(draws({}), 1) == doctest::Approx(std::exp(-3.0) / all).epsilon(0.3));
+    CHECK(share(draws({.top_k = 2}), 7) == doctest::Approx(1 / (1 + std::exp(-1.0))).epsilon(0.03));
+    CHECK(share(draws({.top_p = 0.7f}), 9) == 0.0);  // 0.644 and 0.237 reach it
+    CHECK(share(draws({.top_p = 0.7f}), 3) > 0.2);
+    CHECK(share(draws({.top_p = 0.6f}), 7) == 1.0);
+    CHECK(share(draws({.temperature = 0.25f}), 7) > 0.97);
+    CHECK(contains(error_of([] { Sampler({.temperature = -1}); }), "temperature"));
+    CHECK(contains(error_of([] { Sampler({.top_k = 0}); }), "top_k"));
+    CHECK(contains(error_of([] { Sampler({.top_p = 0}); }), "top_p"));
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encoders of the BERT family against `transformers` (tests/make_encoder_cases.py).
+#include "models/text_encoder.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/device.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModels = VKFORMER_SOURCE_DIR "/tests/encoders";
+
+template <class T>
+std::vector<T> values_of(const HostTensor& t) {
+    std::vector<T> out(t.data.size() / sizeof(T));
+    std::memcpy(out.data(), t.data.data(), t.data.size());
+    return out;
+}
+
+struct Case {
+    Checkpoint checkpoint;
+    TextEncoderConfig config;
+    Weights weights;
+    std::vector<std::vector<std::int32_t>> texts;
+    std::vector<float> hidden, embedding;
+    std::size_t longest;
+
+    explicit Case(const fs::path& folder)
+        : checkpoint(folder),
+          config(read_text_encoder_config(checkpoint)),
+          weights(load_text_encoder(device(), checkpoint, config)) {
+        const Safetensors file(folder / "expected.safetensors");
+        const auto ids = values_of<std::int32_t>(file.at("ids"));
+        const auto lengths = values_of<std::int32_t>(file.at("lengths"));
+        hidden = values_of<float>(file.at("hidden"));
+        embedding = values_of<float>(file.at("embedding"));
+        longest = ids.size() / lengths.size();
+        for (std::size_t b = 0; b < lengths.size(); ++b) {
+            const auto at = ids.begin() + static_cast<std::ptrdiff_t>(b * longest);
+            texts.emplace_back(at, at + lengths[b]);
+        }
+    }
+};
+
+/// In units of 1e-4 + 1e-4 |want|; NaN is worse than any.
+double error_of_one(float got, float want) {
+    const double error = std::abs(double(got) - want) / (1e-4 + 1e-4 * std::abs(double(want)));
+    return std::isnan(error) ? INFINITY : error;
+}
+
+double worst_embedding(const Case& c, const std::vector<std::vector<float>>& got) {
+    REQUIRE(got.size() == c.texts.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < c.embedding.size(); ++i) {
+        const std::size_t width = got[0].size();
+        worst = std::max(worst, error_of_one(got[i / width][i % width], c.embedding[i]));
+    }
+    return worst;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("text encoder");
+
+TEST_CASE("text encoder: hidden states and embeddings are transformers', padded or alone") {
+    int models = 0;
+    for (const auto& entry : fs::directory_iterator(kModels)) {
+        const std::string name = entry.path().filename().string();
+        CAPTURE(name);
+        const Case c(entry.path());
+        TextEncoder together(device(), c.weights, c.config, {.max_batch = 4});
+        CHECK(worst_embedding(c, together.embed(c.texts)) <= 1.0);
+        const std::vector<float> hidden = together.program().download("hidden");
+        REQUIRE(hidden.size() == c.hidden.size());
+        double worst = 0;
+        const std::size_t width = hidden.size() / c.texts.size() / c.longest;
+        for (std::size_t i = 0; i < hidden.size(); ++i) {
+            const std::size_t row = i / width % c.longest;
+            const bool padded = row >= c.texts[i / width / c.longest].size();
+            worst = padded ? worst : std::max(worst, error_of_one(hidden[i], c.hidden[i]));
+        }
+        CHECK(worst <= 1.0);
+        TextEncoder alone(device(), c.weights, c.config, {.max_batch = 1, .max_tokens = 20});
+        CHECK(worst_embedding(c, alone.embed(c.texts)) <= 1.0);
+        ++models;
+    }
+    CHECK(models == 4);
+}
+
+TEST_CASE("text encoder: what cannot be is refused by name") {
+    const Case c(kModels / "bert");
+    TextEncoder encoder(device(), c.weights, c.config, {.max_tokens = 9});
+    using Texts = std::vector<std::vector<std::int32_t>>;
+    CHECK(contains(error_of([&] { encoder.embed(Texts{{}}); }), "a text of 0 tokens; 1 to 9"));
+    CHECK(contains(error_of([&] { encoder.embed(Texts{std::vector<std::int32_t>(10, 5)}); }), "a text of 10 tokens"));
+    CHECK(contains(error_of([&] { encoder.embed(Texts{{4}, {83}}); }), "token 83 is outside the vocabulary of 83"));
+    CHECK(encoder.embed(Texts{}).empty());
+    CHECK(contains(error_of([&] { TextEncoder(device(), c.weights, c.config, {.max_tokens = 33}); }), "takes 32"));
+    const TemporaryFolder folder;
+    const auto with = [&](const char* field, const nlohmann::json& value) {
+        nlohmann::json config = nlohmann::json::parse(c.checkpoint.config());
+        config[field] = value;
+        fs::copy(kModels / "bert", folder.path(), fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+        std::ofstream(folder.path() / "config.json") << config;
+        return error_of([&] { Case other(folder.path()); });
+    };
+    CHECK(with("vocab_size", 83) == "");
+    CHECK(contains(with("model_type", "t5"), "model_type = \"t5\": is not an encoder that is known"));
+    CHECK(contains(with("position_embedding_type", "relative_key"), "position_embedding_type"));
+    CHECK(contains(with("embedding_size", 12), "embedding_size = 12: is not known"));
+    CHECK(contains(with("num_attention_heads", 5), "the heads do not divide the width"));
+    CHECK(contains(with("type_vocab_size", 3), "token_type_embeddings.weight: is (2, 24)"));
+}
