@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/border.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <new>
+
+#include "vkformer/vkformer.h"
+
+namespace vkf::c {
+
+namespace {
+
+thread_local char last_error[1024];
+
+constexpr std::array kDTypes = {DType::f32, DType::i32, DType::f64, DType::f16, DType::bf16,
+                                DType::i64, DType::i16, DType::i8,  DType::u8,  DType::boolean};
+constexpr std::array kActivations = {Activation::none, Activation::relu, Activation::gelu,    Activation::gelu_tanh,
+                                     Activation::silu, Activation::tanh, Activation::sigmoid, Activation::rsqrt};
+constexpr std::array kWeightTypes = {WeightType::f32,  // as given, which is not looked up
+                                     WeightType::f32,  WeightType::f16, WeightType::bf16,
+                                     WeightType::int8, WeightType::int4};
+static_assert(kDTypes.size() == VKF_BOOL + 1 && kActivations.size() == VKF_RSQRT + 1);
+static_assert(kWeightTypes.size() == VKF_WEIGHT_INT4 + 1);
+static_assert(VKF_MAX_RANK == kMaxRank);
+
+/// Nothing but members, so that one more makes every struct larger.
+#define VKF_ENDS_WITH(type, member) \
+    static_assert(sizeof(type) == offsetof(type, member) + sizeof(type::member), "padding at the end of " #type)
+#if defined(__LP64__) || defined(_WIN64)
+VKF_ENDS_WITH(vkf_mask, window);
+VKF_ENDS_WITH(vkf_matmul_options, plus);
+VKF_ENDS_WITH(vkf_softmax_options, sinks);
+VKF_ENDS_WITH(vkf_rope_options, original_max_positions);
+VKF_ENDS_WITH(vkf_attention, log_sum_exp);
+VKF_ENDS_WITH(vkf_kv_cache, reserved);
+VKF_ENDS_WITH(vkf_attention_options, value_dim);
+VKF_ENDS_WITH(vkf_multi_head_attention_options, mask);
+VKF_ENDS_WITH(vkf_grouped_query_attention_options, names);
+VKF_ENDS_WITH(vkf_torch_attention_options, memory);
+VKF_ENDS_WITH(vkf_transformer_layer_options, reserved);
+VKF_ENDS_WITH(vkf_decoder_inputs, projected_memory);
+VKF_ENDS_WITH(vkf_capabilities, reserved);
+VKF_ENDS_WITH(vkf_device_options, get_instance_proc_addr);
+VKF_ENDS_WITH(vkf_borrowed_device, memory_user);
+VKF_ENDS_WITH(vkf_requirement, buys);
+VKF_ENDS_WITH(vkf_staging_range, mapped);
+VKF_ENDS_WITH(vkf_load_options, user);
+VKF_ENDS_WITH(vkf_compile_options, reserved);
+VKF_ENDS_WITH(vkf_memory_sizes, mirrors);
+VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
+VKF_ENDS_WITH(vkf_image_view, height);
+VKF_ENDS_WITH(vkf_recording, sizes);
+VKF_ENDS_WITH(vkf_segment, done);
+#endif
+#undef VKF_ENDS_WITH
+
+}  // namespace
+
+vkf_result fail(vkf_result result, const char* format, ...) noexcept {
+    std::va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(last_error, sizeof(last_error), format, arguments);
+    va_end(arguments);
+    return result;
+}
+
+vkf_result fail_by_exception(const char* function) noexcept {
+    try {
+        throw;
+    } catch (const Missing& m) {
+        return fail(VKF_ERROR, "%s: %s is null", function, m.what);
+    } catch (const Error& e) {
+        return fail(or_default<vkf_result>(e.result(), VKF_ERROR), "%s: %s", function, e.what());
+    } catch (const std::bad_alloc&) {
+        return fail(VKF_ERROR_OUT_OF_HOST_MEMORY, "%s: host memory does not suffice", function);
+    } catch (const std::exception& e) {
+        return fail(VKF_ERROR, "%s: %s", function, e.what());
+    } catch (...) {
+        return fail(VKF_ERROR, "%s: an exception of unknown type", function);
+    }
+}
+
+vkf_result result_of(const Status& status) noexcept {
+    if (status) {
+        return VKF_OK;
+    }
+    return fail(status.result == -1 ? VKF_ERROR : status.result, "%s", status.message.data());
+}
+
+void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed) {
+    if (needed) {
+        *needed = from.size();
+    }
+    if (capacity != 0) {
+        const std::size_t length = std::min(from.size(), capacity - 1);
+        std::memcpy(&need(to, "the text"), from.data(), length);
+        to[length] = 0;
+    }
+}
+
+DType dtype_of(vkf_dtype dtype) { return pick(kDTypes, dtype, "dtype"); }
+vkf_dtype dtype_to_c(DType dtype) {
+    return static_cast<vkf_dtype>(std::find(kDTypes.begin(), kDTypes.end(), dtype) - kDTypes.begin());
+}
+Activation activation_of(vkf_activation activation) { return pick(kActivations, activation, "activation"); }
+std::optional<WeightType> weight_type_of(vkf_weight_type type) {
+    if (type == VKF_WEIGHT_AS_GIVEN) {
+        return std::nullopt;
+    }
+    return pick(kWeightTypes, type, "weight type");
+}
+
+}  // namespace vkf::c
+
+using namespace vkf::c;
+
+std::uint32_t vkf_c_api_version(void) { return VKF_C_API_VERSION; }
+const char* vkf_version(void) { return VKFORMER_VERSION; }
+const char* vkf_last_error(void) { return last_error; }

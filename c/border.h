@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where C ends and C++ begins: exceptions become results, C's structs become ours.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "c/vkformer_c.h"
+#include "ops/ops.h"
+#include "runtime/program.h"
+
+struct vkf_graph : vkf::Graph {
+    std::size_t scopes = 0;  // open ones
+};
+struct vkf_weights : vkf::Weights {};
+struct vkf_state : vkf::State {};
+
+namespace vkf::c {
+
+/// An argument that is null and must not be.
+struct Missing {
+    const char* what;
+};
+
+/// Writes the last error, and gives `result` back. Does not allocate.
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+vkf_result
+fail(vkf_result result, const char* format, ...) noexcept;
+/// The same with the exception that is being handled.
+vkf_result fail_by_exception(const char* function) noexcept;
+vkf_result result_of(const Status& status) noexcept;
+
+/// Every function that may throw is the body of one of these.
+template <class Body>
+vkf_result guard(const char* function, Body&& body) noexcept {
+    try {
+        body();
+        return VKF_OK;
+    } catch (...) {
+        return fail_by_exception(function);
+    }
+}
+
+template <class T>
+T& need(T* pointer, const char* what) {
+    if (!pointer) {
+        throw Missing{what};
+    }
+    return *pointer;
+}
+
+/// Gives what the body returns to `out`, which may be one of the body's inputs and stays as it is when the body fails.
+template <class T, class Body>
+vkf_result give(const char* function, T* out, Body&& body) noexcept {
+    return guard(function, [&] {
+        T& result = need(out, "the output");
+        result = body();
+    });
+}
+
+/// The same with a handle that is made: null when the body fails.
+template <class T, class Body>
+vkf_result make(const char* function, T** out, Body&& body) noexcept {
+    return guard(function, [&] {
+        T*& result = need(out, "the output");
+        result = nullptr;
+        result = std::unique_ptr<T>(body()).release();
+    });
+}
+
+// --- structs that grow -------------------------------------------------------------------------------------------------
+
+/// No struct of any version is larger.
+inline constexpr std::uint32_t kLargestStruct = 4096;
+
+/// Null, or what is wrong with what a T says its size is.
+template <class T>
+const char* check_size(std::uint32_t size) noexcept {
+    if (size < sizeof(size)) {
+        return "struct_size is not set";
+    }
+    return size > kLargestStruct || size % alignof(T) != 0 ? "struct_size is not the size of a struct" : nullptr;
+}
+
+/// As much of `from` as both sides know, the rest 0. Null, or what is wrong with it. Does not allocate.
+template <class T>
+const char* copy_struct(const void* from, T& to) noexcept {
+    to = {};
+    std::uint32_t size = 0;
+    std::memcpy(&size, from, sizeof(size));
+    if (const char* wrong = check_size<T>(size)) {
+        return wrong;
+    }
+    for (std::size_t i = sizeof(T); i < size; ++i) {
+        if (static_cast<const std::byte*>(from)[i] != std::byte{0}) {
+            return "a struct asks for what is newer than this library";
+        }
+    }
+    std::memcpy(&to, from, size < sizeof(T) ? size : sizeof(T));
+    return nullptr;
+}
+
+/// Element i of an array whose stride is what its first element says.
+template <class T>
+const char* copy_element(const T* array, std::uint32_t i, T& to) noexcept {
+    if constexpr (requires { array->struct_size; }) {
+        return copy_struct(reinterpret_cast<const std::byte*>(array) + std::size_t{i} * array->struct_size, to);
+    } else {
+        to = array[i];
+        return nullptr;
+    }
+}
+
+/// Options: null stands for all defaults.
+template <class T>
+T read(const T* from) {
+    T to{};
+    if (from) {
+        if (const char* wrong = copy_struct(from, to)) {
+            throw Error(wrong);
+        }
+    }
+    return to;
+}
+
+template <class T>
+T read_needed(const T* from, const char* what) {
+    return read(&need(from, what));
+}
+
+/// A caller's struct that will be filled.
+template <class T>
+T& need_struct(T* to, const char* what) {
+    if (const char* wrong = check_size<T>(need(to, what).struct_size)) {
+        throw Error(std::string("of the output, ") + wrong);
+    }
+    return *to;
+}
+
+/// Fills a caller's struct as far as the caller knows it, and with 0 what only the caller knows.
+template <class T>
+void fill(T& to, T from) {
+    const std::uint32_t size = need_struct(&to, "the output").struct_size;
+    from.struct_size = size;
+    std::memcpy(&to, &from, size < sizeof(T) ? size : sizeof(T));
+    if (size > sizeof(T)) {
+        std::memset(reinterpret_cast<std::byte*>(&to) + sizeof(T), 0, size - sizeof(T));
+    }
+}
+
+// --- numbers and texts -------------------------------------------------------------------------------------------------
+
+/// C's enumerators count through a table of ours.
+template <class E, std::size_t N>
+E pick(const std::array<E, N>& table, std::uint32_t i, const char* what) {
+    if (i >= N) {
+        throw Error(std::string(what) + " " + std::to_string(i) + " is unknown, the last is " + std::to_string(N - 1));
+    }
+    return table[i];
+}
+
+template <class T>
+T or_default(T value, T otherwise) {
+    return value != T{} ? value : otherwise;
+}
+
+inline std::string text_or(const char* text, const char* otherwise = "") { return text ? text : otherwise; }
+inline std::string text(const char* t, const char* what) { return &need(t, what); }
+
+/// As vkformer_c.h says of texts.
+void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed);
+
+DType dtype_of(vkf_dtype dtype);
+vkf_dtype dtype_to_c(DType dtype);
+/// Nothing for VKF_WEIGHT_AS_GIVEN.
+std::optional<WeightType> weight_type_of(vkf_weight_type type);
+Activation activation_of(vkf_activation activation);
+
+// --- graphs ------------------------------------------------------------------------------------------------------------
+
+Dim dim_of(const vkf_dim& dim, const Graph& graph);
+/// The other way; throws for what has more terms.
+vkf_dim dim_to_c(const Dim& dim, const Graph& graph);
+Shape shape_of(std::uint32_t rank, const vkf_dim* shape, const Graph& graph);
+
+/// Where there may be none.
+Value value_or_none(vkf_value value);
+Value value_of(vkf_value value, const char* what);
+vkf_value to_c(const Value& value);
+
+Mask mask_of(const vkf_mask* mask);
+Rope rope_of(const vkf_rope_options* options);
+
+template <class Body>
+vkf_result give_value(const char* function, vkf_value* out, Body&& body) noexcept {
+    return give(function, out, [&] { return to_c(body()); });
+}
+
+}  // namespace vkf::c

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+
+#include "c/border.h"
+
+namespace vkf::c {
+
+/// Handles of destroyed programs, which a checked host may still use by mistake. Guarded by the mutex; the list goes through the handles, so
+/// that burying one allocates nothing.
+struct Graveyard {
+    std::mutex mutex;
+    vkf_program* first = nullptr;
+
+    Graveyard() = default;
+    ~Graveyard();
+    Graveyard(const Graveyard&) = delete;
+    Graveyard& operator=(const Graveyard&) = delete;
+};
+
+std::filesystem::path path_of(const std::string& utf8);
+
+}  // namespace vkf::c
+
+struct vkf_device {
+    vkf::Device device;
+    std::shared_ptr<vkf::c::Graveyard> graveyard = std::make_shared<vkf::c::Graveyard>();
+    std::mutex messages_mutex = {};
+    std::string messages = {};  // not yet taken
+};

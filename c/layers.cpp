@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/border.h"
+#include "layers/feed_forward.h"
+#include "layers/torch.h"
+
+namespace {
+
+using namespace vkf;
+using namespace vkf::c;
+
+/// x's graph knows the symbols of `start`.
+std::optional<KvCache> cache_of(const vkf_kv_cache* cache) {
+    if (!cache) {
+        return std::nullopt;
+    }
+    const vkf_kv_cache c = read(cache);
+    const Value key = value_of(c.key, "the cache's key");
+    return KvCache{key, value_of(c.value, "the cache's value"), dim_of(c.start, key.graph()),
+                   weight_type_of(c.type).value_or(WeightType::f32)};
+}
+
+std::optional<CachedKv> projected_of(const vkf_kv_cache* memory) {
+    if (!memory) {
+        return std::nullopt;
+    }
+    const vkf_kv_cache m = read(memory);
+    return CachedKv{value_of(m.key, "the memory's key"), value_of(m.value, "the memory's value")};
+}
+
+template <class Body>
+vkf_result give_attention(const char* function, vkf_attention* out, Body&& body) noexcept {
+    return guard(function, [&] {
+        vkf_attention& result = need_struct(out, "the result");
+        const AttentionResult a = body();
+        fill(result, {0, to_c(a.y), to_c(a.weights), to_c(a.log_sum_exp)});
+    });
+}
+
+template <class Body>
+vkf_result give_keys_values(const char* function, vkf_kv_cache* out, Body&& body) noexcept {
+    return guard(function, [&] {
+        vkf_kv_cache& result = need_struct(out, "the output");
+        const CachedKv kv = body();
+        fill(result, {0, to_c(kv.key), to_c(kv.value), {}, 0, 0});
+    });
+}
+
+AttentionOptions attention_of(const vkf_attention_options* options) {
+    const vkf_attention_options o = read(options);
+    AttentionOptions out;
+    out.mask = mask_of(o.mask);
+    out.scale = o.scale;
+    out.softcap = o.softcap;
+    out.sinks = value_or_none(o.sinks);
+    out.dropout = o.dropout;
+    out.dropout_seed = o.dropout_seed;
+    out.log_sum_exp = o.log_sum_exp;
+    out.repeat_kv = o.repeat_kv;
+    out.kv_type = weight_type_of(o.kv_type).value_or(WeightType::f32);
+    out.value_dim = o.value_dim;
+    if (o.score_mod) {
+        std::vector<float> parameters;
+        if (o.score_mod_parameter_count != 0) {
+            parameters.assign(&need(o.score_mod_parameters, "score_mod_parameters"),
+                              o.score_mod_parameters + o.score_mod_parameter_count);
+        }
+        out.score_mod = ScoreMod::glsl(o.score_mod, std::move(parameters));
+    }
+    return out;
+}
+
+torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* options) {
+    const vkf_transformer_layer_options o = read(options);
+    torch::TransformerLayerOptions out;
+    out.name = text_or(o.name);
+    out.nhead = or_default(o.nhead, out.nhead);
+    out.dim_feedforward = or_default(o.dim_feedforward, out.dim_feedforward);
+    out.activation = or_default(activation_of(o.activation), out.activation);
+    out.norm_first = o.norm_first;
+    out.layer_norm_eps = or_default(o.layer_norm_eps, out.layer_norm_eps);
+    out.bias = !o.no_bias;
+    return out;
+}
+
+}  // namespace
+
+vkf_result vkf_linear_layer(vkf_value x, const char* name, int64_t out, bool bias, vkf_activation activation,
+                            vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return linear_layer(value_of(x, "x"), text_or(name), out, bias, activation_of(activation));
+    });
+}
+
+vkf_result vkf_layer_norm_layer(vkf_value x, const char* name, float eps, bool bias, vkf_value* y) {
+    return give_value(__func__, y, [&] { return torch::layer_norm_layer(value_of(x, "x"), text_or(name), eps, bias); });
+}
+
+vkf_result vkf_scaled_dot_product_attention(vkf_value query, vkf_value key, vkf_value value,
+                                            const vkf_attention_options* options, vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        return scaled_dot_product_attention(value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
+                                            attention_of(options));
+    });
+}
+
+vkf_result vkf_multi_head_attention(vkf_value query, vkf_value key, vkf_value value,
+                                    const vkf_multi_head_attention_options* options, vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        const vkf_multi_head_attention_options o = read(options);
+        return multi_head_attention(
+            value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
+            {text_or(o.name), or_default<std::int64_t>(o.heads, 1), !o.no_bias, mask_of(o.mask)});
+    });
+}
+
+vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_attention_options* options,
+                                       vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        const vkf_grouped_query_attention_options o = read(options);
+        GroupedQueryAttentionOptions out;
+        out.name = text_or(o.name);
+        out.heads = or_default(o.heads, out.heads);
+        out.kv_heads = or_default(o.kv_heads, out.kv_heads);
+        out.head_dim = o.head_dim;
+        if (o.rope) {
+            out.rope = rope_of(o.rope);
+        }
+        out.causal = !o.not_causal;
+        out.window = o.window;
+        out.bias = o.bias;
+        out.qkv_bias = o.qkv_bias;
+        out.scale = o.scale;
+        out.softcap = o.softcap;
+        out.sinks = value_or_none(o.sinks);
+        out.repeat_kv = o.repeat_kv;
+        out.cache = cache_of(o.cache);
+        for (std::size_t i = 0; i < std::size(o.names); ++i) {
+            out.names[i] = o.names[i] ? o.names[i] : out.names[i];
+        }
+        return grouped_query_attention(value_of(x, "x"), out);
+    });
+}
+
+vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_t batch, int64_t capacity, int64_t kv_heads,
+                              int64_t head_dim, vkf_dim start, vkf_weight_type type, vkf_kv_cache* cache) {
+    return guard(__func__, [&] {
+        vkf_kv_cache& result = need_struct(cache, "cache");
+        vkf_graph& g = need(graph, "graph");
+        const KvCache made = kv_cache(g, text(name, "name"), batch, capacity, kv_heads, head_dim, dim_of(start, g),
+                                      weight_type_of(type).value_or(WeightType::f32));
+        fill(result, {0, to_c(made.key), to_c(made.value), start, type, 0});
+    });
+}
+
+vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_kv_cache* all) {
+    return give_keys_values(__func__, all, [&] {
+        return append(*cache_of(&need(cache, "cache")), value_of(key, "key"), value_of(value, "value"));
+    });
+}
+
+vkf_result vkf_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name, bool bias,
+                            vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return feed_forward(value_of(x, "x"), hidden, activation_of(activation), text_or(name), bias);
+    });
+}
+
+vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name,
+                                  vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return gated_feed_forward(value_of(x, "x"), hidden, activation_of(activation), text_or(name));
+    });
+}
+
+vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_value value,
+                                         const vkf_torch_attention_options* options, vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        const vkf_torch_attention_options o = read(options);
+        torch::MultiheadAttentionOptions out;
+        out.name = text_or(o.name);
+        out.num_heads = or_default(o.num_heads, out.num_heads);
+        out.bias = !o.no_bias;
+        out.add_bias_kv = o.add_bias_kv;
+        out.add_zero_attn = o.add_zero_attn;
+        out.batch_first = !o.tokens_first;
+        out.average_attn_weights = o.average_attn_weights;
+        out.attn_mask = value_or_none(o.attn_mask);
+        out.key_padding_mask = value_or_none(o.key_padding_mask);
+        out.is_causal = o.is_causal;
+        out.dropout = o.dropout;
+        out.dropout_seed = o.dropout_seed;
+        out.cache = cache_of(o.cache);
+        out.memory = projected_of(o.memory);
+        const bool own = !out.memory;
+        return torch::multihead_attention(value_of(query, "query"), own ? value_of(key, "key") : value_or_none(key),
+                                          own ? value_of(value, "value") : value_or_none(value), out);
+    });
+}
+
+vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t num_heads, bool bias,
+                                    vkf_kv_cache* projected) {
+    return give_keys_values(__func__, projected, [&] {
+        return torch::project_memory(value_of(memory, "memory"), text_or(name), num_heads, bias);
+    });
+}
+
+vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_layer_options* options,
+                                         vkf_value src_mask, vkf_value src_key_padding_mask, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return torch::transformer_encoder_layer(value_of(src, "src"), layer_of(options), value_or_none(src_mask),
+                                                value_or_none(src_key_padding_mask));
+    });
+}
+
+vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transformer_layer_options* options,
+                                         const vkf_decoder_inputs* inputs, vkf_value* y, vkf_value* cross_weights) {
+    return give_value(__func__, y, [&] {
+        const vkf_decoder_inputs i = read_needed(inputs, "inputs");
+        torch::DecoderInputs in;
+        in.projected_memory = projected_of(i.projected_memory);
+        in.memory = in.projected_memory ? value_or_none(i.memory) : value_of(i.memory, "inputs.memory");
+        in.tgt_mask = value_or_none(i.tgt_mask);
+        in.tgt_key_padding_mask = value_or_none(i.tgt_key_padding_mask);
+        in.memory_mask = value_or_none(i.memory_mask);
+        in.memory_key_padding_mask = value_or_none(i.memory_key_padding_mask);
+        in.tgt_is_causal = i.tgt_is_causal;
+        in.cache = cache_of(i.cache);
+        const torch::DecoderResult result =
+            torch::transformer_decoder_layer(value_of(tgt, "tgt"), layer_of(options), in);
+        if (cross_weights) {
+            *cross_weights = to_c(result.cross_weights);
+        }
+        return result.y;
+    });
+}

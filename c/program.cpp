@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
+#include "c/device.h"
+#include "runtime/device_core.h"
+
+namespace {
+
+using namespace vkf;
+using namespace vkf::c;
+
+/// Where a slot's recording is translated, made ahead so that recording allocates nothing.
+struct Slot {
+    std::vector<BufferRange> buffers;
+    std::vector<ImageView> images;
+    std::vector<SizeSetting> sizes;
+};
+
+}  // namespace
+
+struct vkf_program {
+    std::optional<Program> program;  // empty: destroyed, see Graveyard
+    std::string name;
+    std::vector<Slot> slots;
+    std::weak_ptr<Graveyard> graveyard = {};  // of a checked program's device
+    vkf_program* next = nullptr;              // in the graveyard
+};
+
+vkf::c::Graveyard::~Graveyard() {
+    while (first) {
+        delete std::exchange(first, first->next);
+    }
+}
+
+namespace {
+
+/// The program of a handle; throws for one that is null or destroyed.
+template <class Handle>
+auto& alive(Handle* handle) {
+    if (!need(handle, "program").program) {
+        throw Error("the program was destroyed before", handle->name);
+    }
+    return *handle->program;
+}
+
+/// The same for functions that do not throw: VKF_OK or the failure.
+vkf_result check_alive(const char* function, const vkf_program* handle) noexcept {
+    if (!handle) {
+        return fail(VKF_ERROR, "%s: program is null", function);
+    }
+    if (!handle->program) {
+        return fail(VKF_ERROR, "%s: %s: the program was destroyed before", function, handle->name.c_str());
+    }
+    return VKF_OK;
+}
+
+BufferRange range_of(const vkf_buffer_range& r) noexcept {
+    BufferRange out;
+    out.name = r.name ? r.name : "";
+    out.buffer = r.buffer;
+    out.offset = r.offset;
+    out.bytes = r.bytes;
+    out.acquire_from = r.acquires ? r.acquire_from : kSameQueueFamily;
+    out.release_to = r.releases ? r.release_to : kSameQueueFamily;
+    out.buffer_bytes = r.buffer_bytes;
+    out.buffer_usage = r.buffer_usage;
+    out.buffer_device = r.buffer_device;
+    return out;
+}
+
+SizeSetting setting_of(const vkf_size_setting& s) noexcept { return {s.name ? s.name : "", s.value}; }
+
+ImageView view_of(const vkf_image_view& v) noexcept {
+    constexpr std::uint32_t kGeneral = 1;
+    return {v.name ? v.name : "", v.view, v.layout == 0 ? kGeneral : v.layout, v.width, v.height};
+}
+
+/// Null, or what is wrong.
+template <class From, class To, class Convert>
+const char* translate(const From* from, std::uint32_t count, Convert convert, std::vector<To>& to) noexcept {
+    to.clear();
+    if (count != 0 && !from) {
+        return "an array is null";
+    }
+    if (count > to.capacity()) {
+        return "more buffers, images or sizes are given than recording has room for";
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+        From element;
+        if (const char* wrong = copy_element(from, i, element)) {
+            return wrong;
+        }
+        to.push_back(convert(element));
+    }
+    return nullptr;
+}
+
+const char* translate(const vkf_recording& r, Slot& slot) noexcept {
+    if (const char* wrong = translate(r.buffers, r.buffer_count, range_of, slot.buffers)) {
+        return wrong;
+    }
+    if (const char* wrong = translate(r.images, r.image_count, view_of, slot.images)) {
+        return wrong;
+    }
+    return translate(r.sizes, r.size_count, setting_of, slot.sizes);
+}
+
+/// Calls `record(program, recording)` with the recording in C++'s terms.
+template <class Record>
+vkf_result with_recording(const char* function, vkf_program* handle, const vkf_recording* recording,
+                          Record record) noexcept {
+    if (const vkf_result wrong = check_alive(function, handle); wrong != VKF_OK) {
+        return wrong;
+    }
+    if (!recording) {
+        return fail(VKF_ERROR, "%s: recording is null", function);
+    }
+    vkf_recording r;
+    const char* wrong = copy_struct(recording, r);
+    if (!wrong && r.slot < handle->slots.size()) {
+        wrong = translate(r, handle->slots[r.slot]);
+    }
+    if (wrong) {
+        return fail(VKF_ERROR, "%s: %s: %s", function, handle->name.c_str(), wrong);
+    }
+    Recording out;
+    out.slot = r.slot;
+    if (r.slot < handle->slots.size()) {  // else record() says that there is no such slot
+        const Slot& slot = handle->slots[r.slot];
+        out.buffers = slot.buffers;
+        out.images = slot.images;
+        out.sizes = slot.sizes;
+    }
+    return result_of(record(*handle->program, out));
+}
+
+CompileOptions options_of(const vkf_compile_options* options) {
+    const vkf_compile_options o = read(options);
+    CompileOptions out;
+    out.name = text_or(o.name, out.name.c_str());
+    if (o.state) {
+        out.state = *o.state;
+    }
+    out.slots = or_default(o.slots, out.slots);
+    out.profile = o.profile;
+    out.checked = o.checked;
+    out.arithmetic = pick(std::array{Arithmetic::f32, Arithmetic::f16}, o.arithmetic, "arithmetic");
+    return out;
+}
+
+void make_slots(vkf_program& p, std::uint32_t slots) {
+    const Plan& plan = p.program->plan();
+    const auto bound = std::count_if(plan.storages.begin(), plan.storages.end(), [](const StorageInfo& s) {
+        return s.kind == StorageKind::input || s.kind == StorageKind::output;
+    });
+    const std::size_t room = static_cast<std::size_t>(bound) + VKF_MORE_THAN_NEEDED;
+    p.slots.resize(slots);
+    for (Slot& slot : p.slots) {
+        slot.buffers.reserve(room);
+        slot.images.reserve(room);
+        slot.sizes.reserve(plan.symbols.size() + VKF_MORE_THAN_NEEDED);
+    }
+}
+
+template <class T>
+std::span<const T> numbers(const T* data, std::uint64_t count) {
+    if (count == 0) {
+        return {};
+    }
+    return {&need(data, "data"), static_cast<std::size_t>(count)};
+}
+
+template <class T>
+void give_numbers(const std::string& name, const std::vector<T>& from, T* to, std::uint64_t capacity,
+                  std::uint64_t* count) {
+    if (count) {
+        *count = from.size();
+    }
+    if (from.size() > capacity) {
+        throw Error("has " + std::to_string(from.size()) + " elements; there is room for " + std::to_string(capacity),
+                    "output " + name);
+    }
+    if (!from.empty()) {
+        std::memcpy(&need(to, "data"), from.data(), from.size() * sizeof(T));
+    }
+}
+
+}  // namespace
+
+vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
+                       const vkf_compile_options* options, vkf_program** program) {
+    return make(__func__, program, [&] {
+        const CompileOptions o = options_of(options);
+        vkf_device& d = need(device, "device");
+        auto handle = std::make_unique<vkf_program>(vkf_program{
+            d.device.compile(need(graph, "graph"), weights ? Weights(*weights) : Weights(), o), o.name, {}});
+        make_slots(*handle, o.slots);
+        if (o.checked || d.device.core().options.checked) {
+            handle->graveyard = d.graveyard;
+        }
+        return handle.release();
+    });
+}
+
+void vkf_program_destroy(vkf_program* program) {
+    if (!program) {
+        return;
+    }
+    const std::shared_ptr<Graveyard> graveyard = program->graveyard.lock();
+    if (!graveyard) {
+        delete program;
+        return;
+    }
+    if (!program->program) {
+        fail(VKF_ERROR, "%s: %s: the program was destroyed before", __func__, program->name.c_str());
+        return;
+    }
+    program->program.reset();  // waits, and calls hooks of the host's: not under the lock
+    decltype(program->slots)().swap(program->slots);
+    const std::lock_guard lock(graveyard->mutex);
+    program->next = std::exchange(graveyard->first, program);
+}
+
+vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes) {
+    return guard(__func__, [&] {
+        const MemorySizes& m = alive(program).memory();
+        fill(need(sizes, "sizes"), {0, m.weights, m.state, m.constants, m.scratch, m.inputs, m.outputs, m.mirrors});
+    });
+}
+
+vkf_result vkf_program_allocate(vkf_program* program, const vkf_buffer_range* scratch) {
+    return guard(__func__, [&] {
+        Program& p = alive(program);
+        if (scratch) {
+            p.allocate(range_of(read(scratch)));
+        } else {
+            p.allocate();
+        }
+    });
+}
+
+vkf_result vkf_program_set(vkf_program* program, const char* symbol, int64_t value) {
+    return guard(__func__, [&] { alive(program).set(text(symbol, "symbol"), value); });
+}
+
+vkf_result vkf_program_upload(vkf_program* program, const char* input, const float* data, uint64_t count) {
+    return guard(__func__, [&] { alive(program).upload(text(input, "input"), numbers(data, count)); });
+}
+
+vkf_result vkf_program_upload_i32(vkf_program* program, const char* input, const int32_t* data, uint64_t count) {
+    return guard(__func__, [&] { alive(program).upload(text(input, "input"), numbers(data, count)); });
+}
+
+vkf_result vkf_program_run(vkf_program* program) {
+    return guard(__func__, [&] { alive(program).run(); });
+}
+
+vkf_result vkf_program_download(vkf_program* program, const char* output, float* data, uint64_t capacity,
+                                uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::string name = text(output, "output");
+        give_numbers(name, alive(program).download(name), data, capacity, count);
+    });
+}
+
+vkf_result vkf_program_download_i32(vkf_program* program, const char* output, int32_t* data, uint64_t capacity,
+                                    uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::string name = text(output, "output");
+        give_numbers(name, alive(program).download_i32(name), data, capacity, count);
+    });
+}
+
+vkf_result vkf_program_shape(const vkf_program* program, const char* name, int64_t shape[VKF_MAX_RANK],
+                             uint32_t* rank) {
+    return guard(__func__, [&] {
+        const std::vector<std::int64_t> sizes = alive(program).shape(text(name, "name"));
+        need(rank, "rank") = static_cast<std::uint32_t>(sizes.size());
+        for (std::size_t i = 0; shape && i < sizes.size(); ++i) {
+            shape[i] = sizes[i];
+        }
+    });
+}
+
+vkf_result vkf_program_record(vkf_program* program, VkCommandBuffer commands, const vkf_recording* recording) {
+    if (!commands) {
+        return fail(VKF_ERROR, "%s: commands is null", __func__);
+    }
+    return with_recording(__func__, program, recording,
+                          [commands](Program& p, const Recording& r) noexcept { return p.record(commands, r); });
+}
+
+vkf_result vkf_program_begin(vkf_program* program, const vkf_recording* recording) {
+    return with_recording(__func__, program, recording,
+                          [](Program& p, const Recording& r) noexcept { return p.begin(r); });
+}
+
+vkf_result vkf_program_record_segment(vkf_program* program, VkCommandBuffer commands, double budget, uint32_t slot,
+                                      vkf_segment* segment) {
+    if (const vkf_result wrong = check_alive(__func__, program); wrong != VKF_OK) {
+        return wrong;
+    }
+    if (!commands || !segment || segment->struct_size < sizeof(uint32_t)) {
+        return fail(VKF_ERROR, "%s: commands or segment is null, or its struct_size is not set", __func__);
+    }
+    Segment s;
+    const vkf_result result = result_of(program->program->record_segment(commands, budget, s, slot));
+    if (result == VKF_OK) {
+        fill(*segment, {0, s.last, s.cost.flops, s.cost.bytes, s.done});
+    }
+    return result;
+}
+
+vkf_result vkf_program_finished(vkf_program* program, uint32_t slot) {
+    if (const vkf_result wrong = check_alive(__func__, program); wrong != VKF_OK) {
+        return wrong;
+    }
+    if (slot >= program->slots.size()) {
+        return fail(VKF_ERROR, "%s: %s: slot %u of %u", __func__, program->name.c_str(), slot,
+                    static_cast<std::uint32_t>(program->slots.size()));
+    }
+    program->program->finished(slot);
+    return VKF_OK;
+}
+
+vkf_result vkf_program_cost(const vkf_program* program, uint32_t count, const vkf_size_setting* sizes, double* flops,
+                            double* bytes) {
+    return guard(__func__, [&] {
+        std::vector<SizeSetting> settings;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const vkf_size_setting& s = (&need(sizes, "sizes"))[i];
+            settings.push_back({&need(s.name, "a size's name"), s.value});
+        }
+        const Cost cost = alive(program).cost(settings);
+        need(flops, "flops") = cost.flops;
+        need(bytes, "bytes") = cost.bytes;
+    });
+}
+
+vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t capacity, size_t* needed) {
+    return guard(__func__, [&] { give_text(alive(program).explain(), text, capacity, needed); });
+}
+
+vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed) {
+    return guard(__func__, [&] { give_text(alive(program).dot(), text, capacity, needed); });
+}
+
+vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed) {
+    return guard(__func__, [&] { give_text(alive(program).time_table(), text, capacity, needed); });
+}
+
+vkf_result vkf_program_write_trace(const vkf_program* program, const char* path) {
+    return guard(__func__, [&] { alive(program).write_trace(path_of(text(path, "path"))); });
+}

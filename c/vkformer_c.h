@@ -1,0 +1,644 @@
+// SPDX-License-Identifier: Apache-2.0
+// vkformer for C (C99 and later), and for whatever calls C. The nouns are those of the C++ interface, whose headers hold the contracts
+// in full: what is named beside a declaration here says which.
+//
+// Results. A function that can fail returns a vkf_result; what went wrong is vkf_last_error()'s text. No exception comes out.
+// Outputs come through pointers, the last arguments; a handle that could not be made is null.
+//
+// Handles belong to the caller: each ..._create, ..._load, vkf_compile and so on has its ..._destroy, which takes null too. Nothing is
+// to be freed by free(). A handle may be destroyed before others that were made with it; a borrowed VkDevice outlives them all.
+//
+// Structs whose first member is struct_size grow: set it to sizeof the struct, also where the struct is filled by a function and in every
+// element of an array. Everything else may be 0, which is the default that stands beside each member; a null pointer to options means all
+// defaults. A struct that is newer than the library is taken as long as what the library does not know is 0.
+//
+// An output is written when all went well, and may be one of the inputs; where it is not, a handle is null and everything else as it was.
+// A device may be used by several threads at once, as weights may; a graph belongs to one; state, requirements, shared buffers and programs
+// to one at a time, but for what vkf_program_record() says. Functions that a host gives (locks, memory, choices, progress) do not throw;
+// those of a device are called until the last object that was made from it is gone.
+//
+// Texts are UTF-8, and looked at only during the call. Texts that are returned into memory of the caller are cut to fit it and always
+// end in a 0; `needed`, where it is not null, is given the whole length without that 0.
+//
+// Vulkan's header, where it is wanted, comes before this one; C11 does not mind the order.
+#ifndef VKFORMER_C_H
+#define VKFORMER_C_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/export.h"
+#include "runtime/vulkan_handles.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Grows when something is added. Before version 1 of the library a new minor version may break the interface.
+#define VKF_C_API_VERSION 1
+
+/// 0, or what went wrong. Of Vulkan's: its VkResult.
+typedef int32_t vkf_result;
+enum {
+    VKF_OK = 0,
+    VKF_ERROR_OUT_OF_HOST_MEMORY = -1,  ///< VK_ERROR_OUT_OF_HOST_MEMORY
+    VKF_ERROR = -100,  ///< wrong use, a file that is not what it should be: what Vulkan was not asked about
+};
+
+/// VKF_C_API_VERSION of the library that runs.
+VKF_API uint32_t vkf_c_api_version(void);
+/// "0.1.0"
+VKF_API const char* vkf_version(void);
+/// What the last call that failed on this thread has to say, at most 1023 bytes. Calls that succeed leave it as it is. Good until the next
+/// failure, and the thread's end. In a library opened at run time the first use on a thread may allocate the text's place: call this once.
+VKF_API const char* vkf_last_error(void);
+
+typedef struct vkf_graph vkf_graph;
+typedef struct vkf_requirements vkf_requirements;
+typedef struct vkf_device vkf_device;
+typedef struct vkf_weights vkf_weights;
+typedef struct vkf_state vkf_state;
+typedef struct vkf_program vkf_program;
+typedef struct vkf_shared_buffer vkf_shared_buffer;
+
+typedef uint32_t vkf_dtype;
+enum { VKF_F32, VKF_I32, VKF_F64, VKF_F16, VKF_BF16, VKF_I64, VKF_I16, VKF_I8, VKF_U8, VKF_BOOL };
+
+/// What numbers are kept as on the device, see runtime/packed.h. AS_GIVEN: weights as the file or the host has them, caches in f32.
+typedef uint32_t vkf_weight_type;
+enum { VKF_WEIGHT_AS_GIVEN, VKF_WEIGHT_F32, VKF_WEIGHT_F16, VKF_WEIGHT_BF16, VKF_WEIGHT_INT8, VKF_WEIGHT_INT4 };
+
+// --- graph: runtime/graph.h, runtime/views.h ---------------------------------------------------------------------------------
+
+#define VKF_MAX_RANK 5
+
+/// A size: constant + coefficient * symbol. Zero-initialized but for `constant` it is a number.
+typedef struct vkf_dim {
+    int64_t constant, coefficient;
+    uint32_t symbol;
+} vkf_dim;
+
+static inline vkf_dim vkf_size(int64_t constant) {
+    const vkf_dim d = {constant, 0, 0};
+    return d;
+}
+
+/// A tensor of a graph, valid as long as the graph; all 0: no tensor, where an argument may be missing.
+typedef struct vkf_value {
+    vkf_graph* graph;
+    uint32_t id;
+} vkf_value;
+
+static inline vkf_value vkf_no_value(void) {
+    const vkf_value v = {NULL, 0};
+    return v;
+}
+
+/// Belongs to one thread. Not needed any more once it is compiled.
+VKF_API vkf_result vkf_graph_create(vkf_graph** graph);
+VKF_API void vkf_graph_destroy(vkf_graph* graph);
+VKF_API vkf_result vkf_graph_symbol(vkf_graph* graph, const char* name, int64_t max, vkf_dim* symbol);
+/// VKF_F32 or VKF_I32, as the next two.
+VKF_API vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
+                                   const vkf_dim* shape, vkf_value* value);
+VKF_API vkf_result vkf_graph_weight(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
+                                    const vkf_dim* shape, vkf_value* value);
+VKF_API vkf_result vkf_graph_state(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
+                                   const vkf_dim* shape, vkf_value* value);
+/// `data` is copied.
+VKF_API vkf_result vkf_graph_constant(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
+                                      const int64_t* shape, const void* data, vkf_value* value);
+VKF_API vkf_result vkf_graph_output(const char* name, vkf_value value);
+/// Weights' names are prefixed "NAME." between the two.
+VKF_API vkf_result vkf_graph_push_scope(vkf_graph* graph, const char* name);
+VKF_API vkf_result vkf_graph_pop_scope(vkf_graph* graph);
+
+typedef uint32_t vkf_image_access;
+enum { VKF_IMAGE_SAMPLED, VKF_IMAGE_STORAGE };
+typedef uint32_t vkf_image_format;
+enum { VKF_FORMAT_ANY, VKF_FORMAT_RGBA8, VKF_FORMAT_RGBA16F, VKF_FORMAT_R32F, VKF_FORMAT_RGBA32F };
+
+VKF_API vkf_result vkf_image_input(vkf_graph* graph, const char* name, vkf_dim height, vkf_dim width, int64_t channels,
+                                   vkf_image_access access, vkf_image_format format, vkf_value* value);
+VKF_API vkf_result vkf_image_output(const char* name, vkf_value x, vkf_image_format format);
+
+/// `shape` may be null. Fails for a size that is more than one symbol, which vkf_value_text() prints.
+VKF_API vkf_result vkf_value_shape(vkf_value value, vkf_dim shape[VKF_MAX_RANK], uint32_t* rank);
+/// "name (2, tokens, 64) F32"
+VKF_API vkf_result vkf_value_text(vkf_value value, char* text, size_t capacity, size_t* needed);
+
+/// Views. Dimensions count from 0, or from the innermost with -1, -2, ... In vkf_reshape one size may be -1.
+VKF_API vkf_result vkf_reshape(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
+VKF_API vkf_result vkf_transpose(vkf_value x, int32_t a, int32_t b, vkf_value* y);
+VKF_API vkf_result vkf_permute(vkf_value x, uint32_t rank, const uint32_t* order, vkf_value* y);
+VKF_API vkf_result vkf_slice(vkf_value x, int32_t dim, vkf_dim start, vkf_dim length, vkf_value* y);
+VKF_API vkf_result vkf_broadcast_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
+VKF_API vkf_result vkf_split_heads(vkf_value x, int64_t heads, vkf_value* y);
+VKF_API vkf_result vkf_merge_heads(vkf_value x, vkf_value* y);
+
+// --- ops: ops/ops.h ------------------------------------------------------------------------------------------------------------
+
+typedef uint32_t vkf_activation;
+enum {
+    VKF_ACTIVATION_NONE,
+    VKF_RELU,
+    VKF_GELU,
+    VKF_GELU_TANH,
+    VKF_SILU,
+    VKF_TANH,
+    VKF_SIGMOID,
+    VKF_RSQRT,
+};
+
+typedef uint32_t vkf_causal;
+enum { VKF_CAUSAL_NONE, VKF_CAUSAL_TOP_LEFT, VKF_CAUSAL_BOTTOM_RIGHT };
+typedef uint32_t vkf_polarity;
+enum { VKF_ATTEND, VKF_IGNORE };
+
+/// Mask
+typedef struct vkf_mask {
+    uint32_t struct_size;
+    vkf_polarity polarity;  ///< what a 1 in `keys` means: may attend
+    vkf_value keys;
+    vkf_value bias;
+    vkf_value alibi_slopes;
+    vkf_causal causal;
+    bool has_fill;  ///< masked scores become `fill`, not -infinity
+    float fill;
+    int64_t window;
+} vkf_mask;
+
+/// MatmulOptions
+typedef struct vkf_matmul_options {
+    uint32_t struct_size;
+    vkf_activation activation;
+    vkf_value bias;
+    float scale;  ///< 0: 1
+    bool transpose_b, masked_weights, heads_last, reserved;
+    vkf_value times, plus;
+} vkf_matmul_options;
+
+/// SoftmaxOptions
+typedef struct vkf_softmax_options {
+    uint32_t struct_size;
+    float scale;  ///< 0: 1
+    float softcap;
+    const vkf_mask* mask;
+    vkf_value sinks;
+} vkf_softmax_options;
+
+typedef uint32_t vkf_rope_layout;
+enum { VKF_ROPE_INTERLEAVED, VKF_ROPE_HALF };
+typedef uint32_t vkf_rope_scaling;
+enum { VKF_ROPE_UNSCALED, VKF_ROPE_LINEAR, VKF_ROPE_NTK, VKF_ROPE_LLAMA3, VKF_ROPE_YARN };
+
+/// Rope and RopeScaling. max_positions is needed.
+typedef struct vkf_rope_options {
+    uint32_t struct_size;
+    vkf_rope_layout layout;
+    double theta;  ///< 0: 10000
+    int64_t rotary_dim, max_positions;
+    vkf_rope_scaling scaling;
+    bool no_truncate;
+    double factor, low_freq_factor, high_freq_factor;  ///< 0: 1, 1, 4
+    double beta_fast, beta_slow;                       ///< 0: 32, 1
+    double attention_factor;
+    int64_t original_max_positions;
+} vkf_rope_options;
+
+VKF_API vkf_result vkf_matmul(vkf_value a, vkf_value b, const vkf_matmul_options* options, vkf_value* y);
+/// `bias` may be no tensor.
+VKF_API vkf_result vkf_linear(vkf_value x, vkf_value weight, vkf_value bias, vkf_activation activation, vkf_value* y);
+VKF_API vkf_result vkf_softmax(vkf_value scores, const vkf_softmax_options* options, vkf_value* weights);
+VKF_API vkf_result vkf_log_sum_exp(vkf_value scores, const vkf_softmax_options* options, vkf_value* y);
+VKF_API vkf_result vkf_hard_max(vkf_value scores, const vkf_softmax_options* options, vkf_value* weights);
+/// `weight` and `bias` may be no tensor.
+VKF_API vkf_result vkf_layer_norm(vkf_value x, vkf_value weight, vkf_value bias, float eps, vkf_value* y);
+VKF_API vkf_result vkf_rms_norm(vkf_value x, vkf_value weight, float eps, vkf_value* y);
+VKF_API vkf_result vkf_argmax(vkf_value x, vkf_value* index);
+VKF_API vkf_result vkf_add(vkf_value a, vkf_value b, vkf_value* y);
+VKF_API vkf_result vkf_mul(vkf_value a, vkf_value b, vkf_value* y);
+VKF_API vkf_result vkf_scale(vkf_value x, float factor, vkf_value* y);
+VKF_API vkf_result vkf_activate(vkf_value x, vkf_activation activation, vkf_value* y);
+VKF_API vkf_result vkf_gated(vkf_value gate, vkf_value up, vkf_activation activation, vkf_value* y);
+VKF_API vkf_result vkf_rope(vkf_value x, const vkf_rope_options* options, vkf_dim start, vkf_value* y);
+VKF_API vkf_result vkf_rope_at(vkf_value x, vkf_value positions, const vkf_rope_options* options, vkf_value* y);
+VKF_API vkf_result vkf_sinusoidal_positions(vkf_graph* graph, int64_t length, int64_t dim, vkf_value* y);
+VKF_API vkf_result vkf_embedding(vkf_value ids, vkf_value table, float scale, vkf_value* y);
+VKF_API vkf_result vkf_repeat_kv(vkf_value x, int64_t n, vkf_value* y);
+VKF_API vkf_result vkf_contiguous(vkf_value x, vkf_value* y);
+VKF_API vkf_result vkf_concat(uint32_t count, const vkf_value* parts, int32_t dim, vkf_value* y);
+VKF_API vkf_result vkf_copy_into(vkf_value window, vkf_value x, vkf_value* written);
+
+// --- layers: layers/attention.h, layers/feed_forward.h, layers/torch.h -----------------------------------------------------
+
+/// AttentionResult; what there is not is no tensor.
+typedef struct vkf_attention {
+    uint32_t struct_size;
+    vkf_value y, weights, log_sum_exp;
+} vkf_attention;
+
+/// KvCache, CachedKv
+typedef struct vkf_kv_cache {
+    uint32_t struct_size;
+    vkf_value key, value;
+    vkf_dim start;         ///< not looked at where keys and values are all there are
+    vkf_weight_type type;  ///< the same
+    uint32_t reserved;
+} vkf_kv_cache;
+
+/// AttentionOptions
+typedef struct vkf_attention_options {
+    uint32_t struct_size;
+    float scale;  ///< 0: 1 / sqrt(d)
+    float softcap;
+    float dropout;
+    uint32_t dropout_seed;
+    bool log_sum_exp, repeat_kv;
+    const vkf_mask* mask;
+    vkf_value sinks;
+    const char* score_mod;  ///< GLSL, see ops/score_mod.h; null: none
+    const float* score_mod_parameters;
+    uint32_t score_mod_parameter_count;
+    vkf_weight_type kv_type;  ///< of key and value; packed as vkf_append() gives them
+    int64_t value_dim;        ///< of packed values; 0: d
+} vkf_attention_options;
+
+/// MultiHeadAttentionOptions
+typedef struct vkf_multi_head_attention_options {
+    uint32_t struct_size;
+    bool no_bias;
+    const char* name;  ///< null: none
+    int64_t heads;     ///< 0: 1
+    const vkf_mask* mask;
+} vkf_multi_head_attention_options;
+
+/// GroupedQueryAttentionOptions
+typedef struct vkf_grouped_query_attention_options {
+    uint32_t struct_size;
+    bool not_causal, bias, qkv_bias, repeat_kv;
+    const char* name;
+    int64_t heads, kv_heads;  ///< 0: 1
+    int64_t head_dim;         ///< 0: E / heads
+    int64_t window;
+    float scale, softcap;
+    vkf_value sinks;
+    const vkf_rope_options* rope;  ///< null: none
+    const vkf_kv_cache* cache;     ///< null: none
+    const char* names[4];          ///< null: q_proj, k_proj, v_proj, o_proj
+} vkf_grouped_query_attention_options;
+
+/// torch::MultiheadAttentionOptions
+typedef struct vkf_torch_attention_options {
+    uint32_t struct_size;
+    bool no_bias, add_bias_kv, add_zero_attn, tokens_first, average_attn_weights, is_causal;
+    const char* name;
+    int64_t num_heads;  ///< 0: 1
+    vkf_value attn_mask, key_padding_mask;
+    float dropout;
+    uint32_t dropout_seed;
+    const vkf_kv_cache* cache;   ///< null: none
+    const vkf_kv_cache* memory;  ///< null: none; then key and value are not looked at
+} vkf_torch_attention_options;
+
+/// torch::TransformerLayerOptions
+typedef struct vkf_transformer_layer_options {
+    uint32_t struct_size;
+    vkf_activation activation;  ///< 0: relu
+    bool norm_first, no_bias;
+    const char* name;
+    int64_t nhead;            ///< 0: 1
+    int64_t dim_feedforward;  ///< 0: 2048
+    float layer_norm_eps;     ///< 0: 1e-5
+    uint32_t reserved;
+} vkf_transformer_layer_options;
+
+/// torch::DecoderInputs
+typedef struct vkf_decoder_inputs {
+    uint32_t struct_size;
+    bool tgt_is_causal;
+    vkf_value memory;
+    vkf_value tgt_mask, tgt_key_padding_mask, memory_mask, memory_key_padding_mask;
+    const vkf_kv_cache* cache;             ///< null: none
+    const vkf_kv_cache* projected_memory;  ///< null: none
+} vkf_decoder_inputs;
+
+VKF_API vkf_result vkf_linear_layer(vkf_value x, const char* name, int64_t out, bool bias, vkf_activation activation,
+                                    vkf_value* y);
+VKF_API vkf_result vkf_layer_norm_layer(vkf_value x, const char* name, float eps, bool bias, vkf_value* y);
+VKF_API vkf_result vkf_scaled_dot_product_attention(vkf_value query, vkf_value key, vkf_value value,
+                                                    const vkf_attention_options* options, vkf_attention* result);
+VKF_API vkf_result vkf_multi_head_attention(vkf_value query, vkf_value key, vkf_value value,
+                                            const vkf_multi_head_attention_options* options, vkf_attention* result);
+VKF_API vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_attention_options* options,
+                                               vkf_attention* result);
+/// The states NAME.key and NAME.value of a cache, for vkf_append() and the options that have a cache.
+VKF_API vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_t batch, int64_t capacity,
+                                      int64_t kv_heads, int64_t head_dim, vkf_dim start, vkf_weight_type type,
+                                      vkf_kv_cache* cache);
+/// Behind what the cache holds; `all` is given all keys and values, heads first.
+VKF_API vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_kv_cache* all);
+VKF_API vkf_result vkf_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name, bool bias,
+                                    vkf_value* y);
+VKF_API vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name,
+                                          vkf_value* y);
+VKF_API vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_value value,
+                                                 const vkf_torch_attention_options* options, vkf_attention* result);
+/// (B, S, H, d) each. vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory take (B, H, S, d).
+VKF_API vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t num_heads, bool bias,
+                                            vkf_kv_cache* projected);
+VKF_API vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_layer_options* options,
+                                                 vkf_value src_mask, vkf_value src_key_padding_mask, vkf_value* y);
+/// `cross_weights` may be null.
+VKF_API vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transformer_layer_options* options,
+                                                 const vkf_decoder_inputs* inputs, vkf_value* y,
+                                                 vkf_value* cross_weights);
+
+// --- device: runtime/device.h ---------------------------------------------------------------------------------------------------
+
+/// As vkGetInstanceProcAddr; cast yours to it. Null: libvulkan is opened.
+typedef void (*(*vkf_get_instance_proc_addr)(VkInstance, const char*))(void);
+
+typedef uint32_t vkf_device_type;
+enum { VKF_DEVICE_OTHER, VKF_DEVICE_INTEGRATED, VKF_DEVICE_DISCRETE, VKF_DEVICE_VIRTUAL, VKF_DEVICE_CPU };
+
+/// Capabilities, those a host asks for.
+typedef struct vkf_capabilities {
+    uint32_t struct_size;
+    vkf_device_type type;
+    char name[256], driver[256];
+    uint32_t api_version, vendor_id, device_id, driver_version;
+    uint64_t storage_alignment;  ///< of vkf_buffer_range::offset
+    uint64_t storage_range, max_allocation;
+    uint32_t storage_buffers, max_invocations, shared_memory;
+    bool storage_16bit, storage_image_any_format;
+    bool external_memory_fd, external_memory_host, external_memory_android;
+    bool unified_memory, minimum_profile;
+    uint8_t reserved[5];
+} vkf_capabilities;
+
+/// DeviceOptions
+typedef struct vkf_device_options {
+    uint32_t struct_size;
+    bool validation, minimum_profile, checked;
+    const char* select;        ///< null: VKFORMER_DEVICE, or the best there is
+    const char* cache_folder;  ///< null: the user's
+    uint64_t staging_bytes;    ///< 0: 16 MiB
+    double submit_budget;      ///< 0: what suits the device; below 0: no bound
+    vkf_get_instance_proc_addr get_instance_proc_addr;
+} vkf_device_options;
+
+/// MemoryRequest
+typedef struct vkf_memory_request {
+    uint64_t bytes, alignment;
+    uint32_t type_bits, need, wish;
+    const char* purpose;
+} vkf_memory_request;
+
+/// MemoryPiece
+typedef struct vkf_memory_piece {
+    VkDeviceMemory memory;
+    uint64_t offset;
+    void* mapped;
+    void* tag;
+} vkf_memory_piece;
+
+/// BorrowedDevice and MemoryHooks
+typedef struct vkf_borrowed_device {
+    uint32_t struct_size;
+    uint32_t queue_family;
+    VkInstance instance;
+    VkPhysicalDevice physical;
+    VkDevice device;
+    VkQueue queue;  ///< null: queue 0 of the family
+    bool without_queue;
+    bool debug_utils;  ///< VK_EXT_debug_utils is enabled
+    void (*lock)(void* user);
+    void (*unlock)(void* user);
+    void* user;  ///< of lock and unlock
+    const VkDeviceCreateInfo* created_with;
+    vkf_get_instance_proc_addr get_instance_proc_addr;
+    VkPipelineCache pipeline_cache;
+    /// Returns a VkResult; called by several threads at once, never by recording. Null: vkAllocateMemory.
+    int32_t (*allocate)(void* memory_user, const vkf_memory_request* request, vkf_memory_piece* piece);
+    void (*release)(void* memory_user, const vkf_memory_piece* piece);
+    void* memory_user;
+} vkf_borrowed_device;
+
+/// DeviceRequirement; the texts live as long as the handle.
+typedef struct vkf_requirement {
+    uint32_t struct_size;
+    bool required, extension;
+    const char* name;
+    const char* buys;
+} vkf_requirement;
+
+VKF_API vkf_result vkf_requirements_create(VkInstance instance, VkPhysicalDevice physical,
+                                           vkf_get_instance_proc_addr get_instance_proc_addr,
+                                           vkf_requirements** requirements);
+VKF_API void vkf_requirements_destroy(vkf_requirements* requirements);
+VKF_API vkf_result vkf_requirements_count(const vkf_requirements* requirements, uint32_t* count);
+VKF_API vkf_result vkf_requirements_get(const vkf_requirements* requirements, uint32_t index,
+                                        vkf_requirement* requirement);
+/// For ppEnabledExtensionNames; the names live as long as the handle.
+VKF_API vkf_result vkf_requirements_extensions(const vkf_requirements* requirements, bool wished,
+                                               const char* const** names, uint32_t* count);
+/// For VkDeviceCreateInfo::pNext, ending in `next`; lives as long as the handle.
+VKF_API vkf_result vkf_requirements_features(vkf_requirements* requirements, const void* next, const void** chain);
+
+/// The devices there are: *count of them at most into `list`, where it is not null; *count becomes how many there are.
+VKF_API vkf_result vkf_device_list(vkf_get_instance_proc_addr get_instance_proc_addr, vkf_capabilities* list,
+                                   uint32_t* count);
+VKF_API vkf_result vkf_device_create(const vkf_device_options* options, vkf_device** device);
+VKF_API vkf_result vkf_device_borrow(const vkf_borrowed_device* host, const vkf_device_options* options,
+                                     vkf_device** device);
+VKF_API void vkf_device_destroy(vkf_device* device);
+VKF_API vkf_result vkf_device_capabilities(const vkf_device* device, vkf_capabilities* capabilities);
+/// Validation messages, a line each; those that were given whole are forgotten.
+VKF_API vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capacity, size_t* needed);
+VKF_API vkf_result vkf_device_save_pipeline_cache(vkf_device* device);
+
+/// StagingRange
+typedef struct vkf_staging_range {
+    uint32_t struct_size;
+    VkBuffer buffer;
+    uint64_t offset, bytes;
+    void* mapped;
+} vkf_staging_range;
+
+/// Does not allocate.
+VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer commands,
+                                            const vkf_staging_range* staging);
+VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
+
+// --- tensors on the device: runtime/weights.h, runtime/packed.h, runtime/shared_buffer.h -----------------------------------
+
+/// HostTensor
+typedef struct vkf_tensor {
+    const char* name;
+    const void* data;
+    uint64_t bytes;
+    const int64_t* shape;
+    uint32_t rank;
+    vkf_dtype dtype;
+} vkf_tensor;
+
+/// LoadOptions
+typedef struct vkf_load_options {
+    uint32_t struct_size;
+    vkf_weight_type matrices;
+    /// Asked for each matrix, when set: VKF_WEIGHT_AS_GIVEN leaves it to `matrices`.
+    vkf_weight_type (*choose)(void* user, const vkf_tensor* matrix);
+    /// Told now and then how many of all bytes are on the device, when set.
+    void (*progress)(void* user, uint64_t done, uint64_t all);
+    void* user;
+} vkf_load_options;
+
+/// The tensors' data is copied before it returns.
+VKF_API vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                    const vkf_load_options* options, vkf_weights** weights);
+/// A safetensors file.
+VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
+                                         vkf_weights** weights);
+VKF_API void vkf_weights_destroy(vkf_weights* weights);
+VKF_API vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes);
+
+/// Zeroed, for every state that the graphs name.
+VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs,
+                                    vkf_state** state);
+VKF_API void vkf_state_destroy(vkf_state* state);
+VKF_API vkf_result vkf_state_clear(vkf_state* state);
+
+struct AHardwareBuffer;
+VKF_API vkf_result vkf_shared_buffer_create(vkf_device* device, uint64_t bytes, vkf_shared_buffer** shared);
+/// The descriptor is the library's when there is no error, else still the caller's.
+VKF_API vkf_result vkf_shared_buffer_import_fd(vkf_device* device, int descriptor, uint64_t bytes,
+                                               vkf_shared_buffer** shared);
+/// The memory outlives the buffer.
+VKF_API vkf_result vkf_shared_buffer_import_host(vkf_device* device, void* memory, uint64_t bytes,
+                                                 vkf_shared_buffer** shared);
+VKF_API vkf_result vkf_shared_buffer_import_hardware_buffer(vkf_device* device, struct AHardwareBuffer* buffer,
+                                                            vkf_shared_buffer** shared);
+VKF_API void vkf_shared_buffer_destroy(vkf_shared_buffer* shared);
+VKF_API vkf_result vkf_shared_buffer_get(const vkf_shared_buffer* shared, VkBuffer* buffer, uint64_t* bytes);
+/// The descriptor is the caller's to close.
+VKF_API vkf_result vkf_shared_buffer_export_fd(const vkf_shared_buffer* shared, int* descriptor);
+VKF_API vkf_result vkf_shared_host_alignment(const vkf_device* device, uint64_t* bytes);
+
+// --- program: runtime/program.h -------------------------------------------------------------------------------------------------
+
+/// Arithmetic
+enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16 };
+
+/// CompileOptions
+typedef struct vkf_compile_options {
+    uint32_t struct_size;
+    uint32_t slots;          ///< 0: 1
+    const char* name;        ///< null: "program"
+    const vkf_state* state;  ///< null: one of its own
+    bool profile, checked;
+    uint8_t arithmetic;  ///< VKF_ARITHMETIC_...
+    uint8_t reserved[5];
+} vkf_compile_options;
+
+/// MemorySizes
+typedef struct vkf_memory_sizes {
+    uint32_t struct_size;
+    uint64_t weights, state, constants, scratch, inputs, outputs, mirrors;
+} vkf_memory_sizes;
+
+/// BufferRange
+typedef struct vkf_buffer_range {
+    uint32_t struct_size;
+    bool acquires, releases;  ///< the queue family changes: acquire_from, release_to count
+    const char* name;
+    VkBuffer buffer;
+    uint64_t offset, bytes;
+    uint32_t acquire_from, release_to;
+    uint64_t buffer_bytes;
+    uint32_t buffer_usage;
+    VkDevice buffer_device;
+} vkf_buffer_range;
+
+/// ImageView
+typedef struct vkf_image_view {
+    uint32_t struct_size;
+    uint32_t layout;  ///< VkImageLayout; 0: GENERAL
+    const char* name;
+    VkImageView view;
+    uint32_t width, height;
+} vkf_image_view;
+
+/// SizeSetting
+typedef struct vkf_size_setting {
+    const char* name;
+    int64_t value;
+} vkf_size_setting;
+
+/// So many buffers and images may be given beyond those a program has. They are ignored; a checked program refuses them.
+#define VKF_MORE_THAN_NEEDED 32
+
+/// Recording
+typedef struct vkf_recording {
+    uint32_t struct_size;
+    uint32_t slot;
+    uint32_t buffer_count, image_count, size_count;
+    const vkf_buffer_range* buffers;
+    const vkf_image_view* images;
+    const vkf_size_setting* sizes;
+} vkf_recording;
+
+/// Cost and Segment
+typedef struct vkf_segment {
+    uint32_t struct_size;
+    bool last;
+    double flops, bytes;
+    double done;
+} vkf_segment;
+
+/// `weights` may be null.
+VKF_API vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
+                               const vkf_compile_options* options, vkf_program** program);
+/// Waits for its own runs; recordings of a host must have finished. Where the program or its device is checked, the handle goes on to exist,
+/// empty, until vkf_device_destroy(): using the program after its end is then an error like others.
+VKF_API void vkf_program_destroy(vkf_program* program);
+VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
+/// `scratch` null: memory of ours; else vkf_memory_sizes::scratch bytes of the host's.
+VKF_API vkf_result vkf_program_allocate(vkf_program* program, const vkf_buffer_range* scratch);
+
+VKF_API vkf_result vkf_program_set(vkf_program* program, const char* symbol, int64_t value);
+/// `count` elements.
+VKF_API vkf_result vkf_program_upload(vkf_program* program, const char* input, const float* data, uint64_t count);
+VKF_API vkf_result vkf_program_upload_i32(vkf_program* program, const char* input, const int32_t* data, uint64_t count);
+VKF_API vkf_result vkf_program_run(vkf_program* program);
+/// `data` has room for `capacity` elements; `count`, where it is not null, is given how many there are, also when they do not fit,
+/// which is an error.
+VKF_API vkf_result vkf_program_download(vkf_program* program, const char* output, float* data, uint64_t capacity,
+                                        uint64_t* count);
+VKF_API vkf_result vkf_program_download_i32(vkf_program* program, const char* output, int32_t* data, uint64_t capacity,
+                                            uint64_t* count);
+VKF_API vkf_result vkf_program_shape(const vkf_program* program, const char* name, int64_t shape[VKF_MAX_RANK],
+                                     uint32_t* rank);
+
+/// Program::record(), begin() and record_segment(), whose contracts hold to the letter: these and vkf_program_finished() allocate nothing and
+/// lock nothing, also when they fail (but see vkf_last_error()), and different slots may be recorded by different threads.
+VKF_API vkf_result vkf_program_record(vkf_program* program, VkCommandBuffer commands, const vkf_recording* recording);
+VKF_API vkf_result vkf_program_begin(vkf_program* program, const vkf_recording* recording);
+VKF_API vkf_result vkf_program_record_segment(vkf_program* program, VkCommandBuffer commands, double budget,
+                                              uint32_t slot, vkf_segment* segment);
+VKF_API vkf_result vkf_program_finished(vkf_program* program, uint32_t slot);
+/// Operations and bytes of the whole program at these sizes.
+VKF_API vkf_result vkf_program_cost(const vkf_program* program, uint32_t count, const vkf_size_setting* sizes,
+                                    double* flops, double* bytes);
+
+VKF_API vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t capacity, size_t* needed);
+VKF_API vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed);
+VKF_API vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed);
+VKF_API vkf_result vkf_program_write_trace(const vkf_program* program, const char* path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
