@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chat templates against what `transformers` makes of them (tests/text/make_chat_cases.py).
+#include "text/chat_template.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runtime/error.h"
+
+using namespace vkf;
+using nlohmann::json;
+
+TEST_SUITE_BEGIN("tokenizer");
+
+TEST_CASE("tokenizer: chat templates that are recognised give the reference's text, others are refused") {
+    const char* elsewhere = std::getenv("VKFORMER_CHAT_CASES");  // another file of make_chat_cases.py's
+    std::ifstream file(elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/chat.json");
+    std::map<std::string, int> families;
+    for (const json& c : json::parse(file)) {
+        const std::string name = c[0];
+        CAPTURE(name);
+        try {
+            const ChatTemplate chat = ChatTemplate::parse(c[1].get<std::string>(), "<s>", name);
+            ++families[chat.family()];
+            for (const json& one : c[2]) {
+                const std::string user = one[0], system = one[1];
+                CAPTURE(user);
+                CAPTURE(system);
+                if (one[2].is_null()) {
+                    CHECK_THROWS_AS(chat.prompt(user, system), Error);
+                    continue;
+                }
+                std::string got;
+                try {
+                    got = chat.prompt(user, system);
+                } catch (const Error& error) {  // only a system message may be refused
+                    CHECK_MESSAGE(!system.empty(), error.what());
+                    continue;
+                }
+                CHECK(got == one[2].get<std::string>());
+            }
+        } catch (const Error& error) {
+            ++families["refused"];
+            const std::string what = error.what();
+            CHECK(what.find(name + ": the chat template is not supported: ") == 0);
+            if (elsewhere != nullptr) {
+                MESSAGE(what);
+            }
+        }
+    }
+    if (elsewhere == nullptr) {
+        CHECK(families ==
+              std::map<std::string, int>{
+                  {"ChatML", 3}, {"Gemma", 1}, {"Llama 2", 1}, {"Llama 3", 2}, {"Mistral", 2}, {"refused", 2}});
+    } else {
+        for (const auto& [family, count] : families) {
+            MESSAGE(family << ": " << count);
+        }
+    }
+}
+
+TEST_CASE("tokenizer: a folder's chat template is found, or missed by name") {
+    namespace fs = std::filesystem;
+    const fs::path folder = fs::temp_directory_path() / ("vkformer-" + std::to_string(std::random_device{}()));
+    fs::create_directories(folder);
+    const auto refusal = [&] {
+        try {
+            return ChatTemplate(folder).prompt("hi");
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    CHECK(refusal().find("tokenizer_config.json: it has no chat template") != std::string::npos);
+    const auto configure = [&](const json& config) { std::ofstream(folder / "tokenizer_config.json") << config; };
+    configure(json::array());
+    CHECK(refusal().find("it is not a JSON object") != std::string::npos);
+    configure({{"chat_template", {{{"name", "default"}, {"template", "x"}}}}});
+    CHECK(refusal().find("several with names") != std::string::npos);
+    const std::string mistral = "{{ bos_token }}{{ '[INST] ' + messages[0]['content'] + ' [/INST]' }}";
+    configure({{"chat_template", mistral}, {"bos_token", {{"content", "<bos>"}}}});
+    CHECK(refusal() == "<bos>[INST] hi [/INST]");
+    std::ofstream(folder / "chat_template.jinja") << "{{ '[INST]' + messages[0]['content'] + '[/INST]' }}";
+    CHECK(refusal() == "[INST]hi[/INST]");
+    fs::remove_all(folder);
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokenizers against Hugging Face's, case by case (tests/text/make_cases.py), and what is refused.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runtime/error.h"
+#include "text/pattern.h"
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+
+using namespace vkf;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+json read(const fs::path& path) {
+    std::ifstream file(path);
+    return json::parse(file);
+}
+
+/// Of one case: what differs first; empty: nothing.
+std::string mismatch(const Tokenizer& tokenizer, const json& c) {
+    const std::string text = c[0];
+    const std::vector<std::int32_t> ids = c[1];
+    const std::vector<std::int32_t> plain = c[2].is_null() ? ids : c[2].get<std::vector<std::int32_t>>();
+    const std::string decoded = c[3].is_null() ? text : c[3].get<std::string>();
+    const std::string raw = c[4].is_null() ? decoded : c[4].get<std::string>();
+    const auto differs = [&](const char* what, const json& got, const json& want) {
+        return got == want ? std::string()
+                           : json(text).dump() + " " + what + " " + got.dump() + ", want " + want.dump();
+    };
+    for (const std::string& found :
+         {differs("ids", tokenizer.encode(text), ids), differs("plain", tokenizer.encode(text, false), plain),
+          differs("decoded", tokenizer.decode(ids), decoded), differs("raw", tokenizer.decode(ids, false), raw)}) {
+        if (!found.empty()) {
+            return found;
+        }
+    }
+    return {};
+}
+
+/// The text as it comes token by token, each part well-formed.
+std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+    TokenStream stream(tokenizer);
+    std::string text;
+    for (const std::int32_t id : ids) {
+        const std::string part = stream.push(id);
+        CHECK(text::malformed_at(part) == std::string::npos);
+        text += part;
+    }
+    return text + stream.finish();
+}
+
+/// A folder of its own, gone at the end.
+struct Folder {
+    fs::path path = fs::temp_directory_path() / ("vkformer-" + std::to_string(std::random_device{}()));
+    Folder() { fs::create_directories(path); }
+    ~Folder() { fs::remove_all(path); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+};
+
+std::string refusal(const std::string& text) {
+    try {
+        Tokenizer::parse(text, "tokenizer.json");
+        return "accepted";
+    } catch (const Error& error) {
+        return error.what();
+    }
+}
+
+json small_bpe() {
+    return {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}}}, {"merges", {"a b"}}}}};
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("tokenizer");
+
+TEST_CASE("tokenizer: every case of the reference") {
+    const char* elsewhere = std::getenv("VKFORMER_TOKENIZER_CASES");  // another folder of make_cases.py's
+    const fs::path folder = elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/cases";
+    int files = 0, cases = 0, wrong = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const json file = read(entry.path());
+        const Tokenizer tokenizer = Tokenizer::parse(file.at("tokenizer").dump(), entry.path().filename().string());
+        ++files;
+        int wrong_here = 0;
+        for (const json& c : file.at("cases")) {
+            ++cases;
+            if (const std::string found = mismatch(tokenizer, c); !found.empty() && wrong_here++ < 3) {
+                FAIL_CHECK(entry.path().filename().string() << ": " << found);
+            }
+        }
+        wrong += wrong_here;
+    }
+    CHECK(files >= 20);
+    CHECK(wrong == 0);
+    MESSAGE(cases << " cases of " << files << " tokenizers, " << wrong << " wrong");
+}
+
+#ifdef VKFORMER_SENTENCEPIECE
+
+TEST_CASE("tokenizer: every case of SentencePiece models, whole and token by token") {
+    const char* elsewhere =
+        std::getenv("VKFORMER_SENTENCEPIECE_CASES");  // another folder of make_sentencepiece_cases.py's
+    const fs::path folder = elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/sentencepiece";
+    int models = 0, cases = 0, wrong = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const Tokenizer tokenizer(entry.path());
+        ++models;
+        for (const json& c : read(entry.path() / "cases.json")) {
+            ++cases;
+            const std::vector<std::int32_t> ids = c[1];
+            std::string found = mismatch(tokenizer, c);
+            found = found.empty() && streamed(tokenizer, ids) != tokenizer.decode(ids) ? "streamed otherwise" : found;
+            if (!found.empty() && wrong++ < 10) {
+                FAIL_CHECK(entry.path().filename().string() << ": " << found);
+            }
+        }
+    }
+    CHECK(models >= 5);
+    CHECK(wrong == 0);
+    MESSAGE(cases << " cases of " << models << " models, " << wrong << " wrong");
+}
+
+TEST_CASE("tokenizer: a SentencePiece model that is cut or damaged is refused, or read as another") {
+    const fs::path folder = fs::path(VKFORMER_SOURCE_DIR) / "tests/text/sentencepiece";
+    const Folder made;
+    const fs::path& work = made.path;
+    const fs::path file = work / "tokenizer.model";
+    std::mt19937 random(1);
+    int refused = 0;
+    for (const char* name : {"unigram", "llama"}) {
+        std::ifstream in(folder / name / "tokenizer.model", std::ios::binary);
+        const std::string whole((std::istreambuf_iterator<char>(in)), {});
+        for (int i = 0; i < 300; ++i) {
+            std::string bytes = whole;
+            if (i % 3 == 0) {
+                bytes.resize(random() % bytes.size());
+            } else {
+                bytes[random() % bytes.size()] = static_cast<char>(random());
+            }
+            std::ofstream(file, std::ios::binary) << bytes;
+            try {
+                const Tokenizer tokenizer(work);
+                tokenizer.decode(tokenizer.encode("the of \xEF\xBC\x91 e\xCC\x81 thousand"));
+            } catch (const Error& error) {
+                ++refused;
+                CHECK(std::string(error.what()).find("tokenizer") != std::string::npos);
+            }
+        }
+    }
+    CHECK(refused > 200);
+}
+
+TEST_CASE("tokenizer: what a SentencePiece folder says and cannot be is refused by name") {
+    const Folder made;
+    const fs::path& work = made.path;
+    fs::copy_file(VKFORMER_SOURCE_DIR "/tests/text/sentencepiece/llama/tokenizer.model", work / "tokenizer.model");
+    const auto with = [&](const std::string& config) {
+        std::ofstream(work / "tokenizer_config.json") << config;
+        try {
+            const Tokenizer tokenizer(work);
+            return std::string("accepted");
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    CHECK(with("{}") == "accepted");
+    CHECK(with("{").find("tokenizer_config.json: ") != std::string::npos);
+    CHECK(with("[]").find("tokenizer_config.json: it is not a JSON object") != std::string::npos);
+    CHECK(with(R"({"tokenizer_class": "XLMRobertaTokenizer"})").find("tokenizer_class XLMRobertaTokenizer") !=
+          std::string::npos);
+    CHECK(with(R"({"eos_token": "<end>", "add_eos_token": true})").find("the token \"<end>\" is not in") !=
+          std::string::npos);
+    CHECK(with(R"({"added_tokens_decoder": {"x": {"content": "y"}}})").find("\"x\" is not a token's id") !=
+          std::string::npos);
+    CHECK(with(R"({"added_tokens_decoder": {"5": {"content": "<s>"}}})").find("contradicts the vocabulary") !=
+          std::string::npos);
+}
+
+#else
+
+TEST_CASE("tokenizer: a SentencePiece model is refused by a build that cannot read it") {
+    CHECK_THROWS_WITH(Tokenizer(VKFORMER_SOURCE_DIR "/tests/text/sentencepiece/llama"),
+                      doctest::Contains("this build has no libsentencepiece"));
+}
+
+#endif
+
+TEST_CASE("tokenizer: a damaged table of replacements is refused") {
+    json file = read(VKFORMER_SOURCE_DIR "/tests/text/cases/unigram_xlmr.json").at("tokenizer");
+    std::string& table = file["normalizer"]["normalizers"][0]["precompiled_charsmap"].get_ref<std::string&>();
+    const std::string whole = table;
+    std::mt19937 random(1);
+    int refused = 0;
+    for (int i = 0; i < 300; ++i) {
+        table = whole;
+        if (i % 3 == 0) {
+            table.resize(random() % table.size());
+        } else {
+            table[random() % table.size()] = "ABCabc012+/="[random() % 12];
+        }
+        try {
+            Tokenizer::parse(file.dump(), "tokenizer.json").encode("the of \xEF\xBC\x91 e\xCC\x81 thousand");
+        } catch (const Error& error) {
+            ++refused;
+            CHECK(std::string(error.what()).find("precompiled_charsmap") != std::string::npos);
+        }
+    }
+    CHECK(refused > 100);
+}
+
+TEST_CASE("tokenizer: text that comes token by token is the text") {
+    for (const char* name : {"gpt2", "llama2", "gemma", "mistral", "bert_uncased", "unigram_xlmr", "unigram_bytes"}) {
+        const json file = read(fs::path(VKFORMER_SOURCE_DIR "/tests/text/cases") / (std::string(name) + ".json"));
+        const Tokenizer tokenizer = Tokenizer::parse(file.at("tokenizer").dump(), name);
+        for (const json& c : file.at("cases")) {
+            const std::vector<std::int32_t> ids = c[1];
+            CHECK(streamed(tokenizer, ids) == tokenizer.decode(ids));
+        }
+    }
+}
+
+TEST_CASE("tokenizer: what is not known or contradicts itself is refused by name") {
+    const auto with = [](const char* part, const json& value) {
+        json file = small_bpe();
+        file[part] = value;
+        return refusal(file.dump());
+    };
+    CHECK(refusal(small_bpe().dump()) == "accepted");
+    CHECK(refusal("{").starts_with("tokenizer.json: "));
+    CHECK(refusal("{}").starts_with("tokenizer.json: "));
+    CHECK(with("normalizer", {{"type", "Other"}}).find("normalizer Other is not supported") != std::string::npos);
+    CHECK(with("pre_tokenizer", {{"type", "UnicodeScripts"}}).find("UnicodeScripts") != std::string::npos);
+    CHECK(with("post_processor", {{"type", "Other"}}).find("post-processor Other") != std::string::npos);
+    CHECK(with("decoder", {{"type", "CTC"}}).find("decoder CTC") != std::string::npos);
+    CHECK(with("model", {{"type", "Other"}}).find("model Other") != std::string::npos);
+    CHECK(with("added_tokens", {{{"id", 7}, {"content", "a"}}}).find("\"a\"") != std::string::npos);
+    json deep = {{"type", "Lowercase"}};
+    for (int i = 0; i < 100; ++i) {
+        deep = {{"type", "Sequence"}, {"normalizers", json::array({deep})}};
+    }
+    CHECK(with("normalizer", deep).find("a Sequence inside more than 32 others") != std::string::npos);
+    json file = small_bpe();
+    file["model"]["merges"] = {"a c"};
+    CHECK(refusal(file.dump()).find("\"c\" is not in the vocabulary") != std::string::npos);
+    file["model"]["merges"] = {"a b c"};
+    CHECK(refusal(file.dump()).find("is not two tokens") != std::string::npos);
+    file = small_bpe();
+    file["model"]["dropout"] = 0.1;
+    CHECK(refusal(file.dump()).find("dropout") != std::string::npos);
+    file = small_bpe();
+    file["model"]["vocab"]["c"] = 2;
+    CHECK(refusal(file.dump()).find("two tokens have the id 2") != std::string::npos);
+    for (const char* pattern : {"[a&&b]", "[a[bc]]", "\\h", "a{1,2}+", "(", "(?m:.)", "\\u12"}) {
+        CAPTURE(pattern);
+        CHECK(with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}})
+                  .find("the pattern " + std::string(pattern)) != std::string::npos);
+    }
+}
+
+TEST_CASE("tokenizer: text that is not UTF-8 is refused, and what is no character when decoding becomes U+FFFD") {
+    const Tokenizer tokenizer = Tokenizer::parse(small_bpe().dump(), "tokenizer.json");
+    for (const char* text : {"a\xFF", "a\xC3", "a\xED\xA0\x80", "a\xC0\x80", "a\xF4\x90\x80\x80"}) {
+        CHECK_THROWS_WITH_AS(tokenizer.encode(text), "tokenizer: byte 1 of the text is not UTF-8", Error);
+    }
+    CHECK(text::well_formed("a\xE2\x82z\xF0\x9F\x98\xFF\xED\xA0\x80") ==
+          "a\xEF\xBF\xBDz\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+    CHECK(tokenizer.encode("").empty());
+    CHECK(tokenizer.decode(std::vector<std::int32_t>{2, 99, -1}) == "ab");
+    CHECK(tokenizer.find("ab") == 2);
+    CHECK_FALSE(tokenizer.find("abc"));
+    CHECK(tokenizer.size() == 3);
+}
+
+TEST_CASE("tokenizer: a word of a million characters ends soon") {
+    json file = small_bpe();
+    file["model"]["vocab"]["abab"] = 3;
+    file["model"]["merges"].push_back("ab ab");
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    std::string text;
+    for (int i = 0; i < 500000; ++i) {
+        text += "ab";
+    }
+    CHECK(tokenizer.encode(text) == std::vector<std::int32_t>(250000, 3));
+}

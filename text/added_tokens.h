@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens that are found in a text before it is cut into words: tokenizer.json's "added_tokens".
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/model.h"
+#include "text/normalizer.h"
+
+namespace vkf::text {
+
+struct AddedToken {
+    TokenId id = 0;
+    std::string content;
+    std::string shown;         ///< what it decodes to: the content, normalized where it is sought so
+    bool single_word = false;  ///< only where no word goes on before or after it
+    bool lstrip = false;       ///< takes the space before it along
+    bool rstrip = false;       ///< and the space after it
+    bool normalized = false;   ///< sought in the normalized text
+    bool special = false;      ///< left out when decoding without special tokens
+};
+
+/// A part of a text: a token that was found, or what is between.
+struct Found {
+    std::string_view text;
+    const AddedToken* token = nullptr;
+};
+
+class AddedTokens {
+public:
+    AddedTokens(const Json& list, const Vocabulary& vocabulary, const Normalizer& normalizer);
+
+    /// The tokens sought in a text as it was given (`normalized` false) or after the normalizer, leftmost and longest first. Parts are
+    /// in order; those without a token are not empty.
+    std::vector<Found> find(std::string_view text, bool normalized) const;
+    /// Null when there is none of that id, or content.
+    const AddedToken* find(TokenId id) const;
+    const AddedToken* find_content(std::string_view content) const;
+
+private:
+    struct Wanted {
+        std::string text;
+        std::size_t token;
+    };
+    const Wanted* longest_at(std::string_view text, std::size_t at, bool normalized) const;
+    bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) const;
+
+    std::vector<AddedToken> tokens_;
+    std::unordered_map<TokenId, std::size_t> by_id_;
+    std::map<unsigned char, std::vector<Wanted>> wanted_[2];  ///< [normalized], by first byte, longest first
+    Finder word_;
+};
+
+}  // namespace vkf::text

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/normalizer.h"
+
+#include <map>
+
+#include "text/byte_level.h"
+#include "text/precompiled.h"
+#include "text/reference_tables.h"
+#include "text/unicode.h"
+
+namespace vkf::text {
+
+namespace {
+
+/// The text without the characters for which it is true.
+template <class Unwanted>
+std::string without(std::string_view text, Unwanted unwanted) {
+    std::string out;
+    for_each_character(text, [&](std::string_view character, char32_t c) {
+        if (!unwanted(c)) {
+            out += character;
+        }
+    });
+    return out;
+}
+
+// --- BERT's (Devlin et al. 2019) -------------------------------------------------------------------------------------------
+
+bool is_control_line(char32_t c) { return c == '\t' || c == '\n' || c == '\r'; }
+
+std::string cleaned(std::string_view text) {
+    std::string out;
+    for_each_character(text, [&](std::string_view character, char32_t c) {
+        if (c == 0 || c == 0xFFFD || (is_other(c) && !is_control_line(c))) {
+            return;
+        }
+        out += is_space(c) || is_control_line(c) ? std::string_view(" ") : character;
+    });
+    return out;
+}
+
+std::string ideographs_apart(std::string_view text) {
+    std::string out;
+    for_each_character(text, [&](std::string_view character, char32_t c) {
+        const bool apart = is_ideograph_of_bert(c);
+        out += apart ? " " : "";
+        out += character;
+        out += apart ? " " : "";
+    });
+    return out;
+}
+
+Normalizer bert_normalizer(const Json& part) {
+    const bool clean = member_or(part, "clean_text", true);
+    const bool chinese = member_or(part, "handle_chinese_chars", true);
+    const bool lower = member_or(part, "lowercase", true);
+    const bool accents = member_or(part, "strip_accents", lower);
+    return [=](std::string text) {
+        text = clean ? cleaned(text) : text;
+        text = chinese ? ideographs_apart(text) : text;
+        text = accents ? without(normalized(text, NormalForm::nfd), is_nonspacing_mark) : text;
+        return lower ? lower_case(text) : text;
+    };
+}
+
+/// SentencePiece's first step: controls are left out, and what parts words is a space.
+std::string nmt(std::string_view text) {
+    static constexpr Range kControls[] = {{0x01, 0x08}, {0x0B, 0x0B}, {0x0E, 0x1F},
+                                          {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
+    static constexpr Range kSpaces[] = {{0x09, 0x0A},     {0x0C, 0x0D},     {0x1680, 0x1680}, {0x200B, 0x200F},
+                                        {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
+    std::string out;
+    for_each_character(text, [&](std::string_view character, char32_t c) {
+        if (!within(kControls, c)) {
+            out += within(kSpaces, c) ? std::string_view(" ") : character;
+        }
+    });
+    return out;
+}
+
+Normalizer sequence(const Json& part) {
+    return [all = sequence_of(part, "normalizers", make_normalizer)](std::string text) {
+        for (const Normalizer& n : all) {
+            text = n(std::move(text));
+        }
+        return text;
+    };
+}
+
+}  // namespace
+
+std::string stripped(const std::string& text, bool left, bool right) {
+    std::size_t begin = text.size();
+    std::size_t end = 0;
+    std::size_t at = 0;
+    for_each_character(text, [&](std::string_view character, char32_t c) {
+        if (!is_space(c)) {
+            begin = std::min(begin, at);
+            end = at + character.size();
+        }
+        at += character.size();
+    });
+    if (end == 0) {  // nothing but space
+        return left || right ? std::string() : text;
+    }
+    begin = left ? begin : 0;
+    return text.substr(begin, (right ? end : text.size()) - begin);
+}
+
+Finder make_finder(const Json& pattern) {
+    if (pattern.is_object() && pattern.contains("String")) {
+        return text_finder(pattern.at("String").get<std::string>());
+    }
+    if (pattern.is_object() && pattern.contains("Regex")) {
+        return regex_finder(pattern.at("Regex").get<std::string>());
+    }
+    refuse("pattern", pattern.dump());
+}
+
+std::string replace_all(const std::string& text, const Finder& finder, const std::string& by) {
+    std::string out;
+    for (const Part& p : finder(text)) {
+        out += p.match ? by : text.substr(p.begin, p.end - p.begin);
+    }
+    return out;
+}
+
+Normalizer make_normalizer(const Json& part) {
+    const std::string type = type_of(part);
+    static const std::map<std::string, NormalForm> kForms{
+        {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
+    if (type.empty()) {
+        return [](std::string text) { return text; };
+    }
+    if (const auto form = kForms.find(type); form != kForms.end()) {
+        return [f = form->second](const std::string& text) { return normalized(text, f); };
+    }
+    if (type == "Sequence") {
+        return sequence(part);
+    }
+    if (type == "Lowercase") {
+        return [](const std::string& text) { return lower_case(text); };
+    }
+    if (type == "Strip") {
+        return [left = part.at("strip_left").get<bool>(), right = part.at("strip_right").get<bool>()](
+                   const std::string& text) { return stripped(text, left, right); };
+    }
+    if (type == "StripAccents") {
+        return [](const std::string& text) { return without(text, is_mark); };
+    }
+    if (type == "Prepend") {
+        return [by = part.at("prepend").get<std::string>()](const std::string& text) {
+            return text.empty() ? text : by + text;
+        };
+    }
+    if (type == "Replace") {
+        return [finder = make_finder(part.at("pattern")), by = part.at("content").get<std::string>()](
+                   const std::string& text) { return replace_all(text, finder, by); };
+    }
+    if (type == "ByteLevel") {
+        return [](const std::string& text) { return bytes_to_characters(text); };
+    }
+    if (type == "Precompiled") {
+        return make_precompiled(part.at("precompiled_charsmap").get<std::string>());
+    }
+    if (type == "Nmt") {
+        return [](const std::string& text) { return nmt(text); };
+    }
+    if (type == "BertNormalizer") {
+        return bert_normalizer(part);
+    }
+    refuse("normalizer", type);
+}
+
+}  // namespace vkf::text

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to a text before it is cut: tokenizer.json's "normalizer".
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "text/json.h"
+#include "text/pattern.h"
+
+namespace vkf::text {
+
+using Normalizer = std::function<std::string(std::string)>;
+
+/// Never empty: null gives one that changes nothing. Throws Error naming a kind that is not known.
+Normalizer make_normalizer(const Json& part);
+
+/// {"String": "..."} or {"Regex": "..."}, as replacements and splits have them.
+Finder make_finder(const Json& pattern);
+/// Without the space at its front, at its end.
+std::string stripped(const std::string& text, bool left, bool right);
+/// Each match replaced.
+std::string replace_all(const std::string& text, const Finder& finder, const std::string& by);
+
+}  // namespace vkf::text

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/pattern.h"
+
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/error.h"
+#include "text/unicode.h"
+
+namespace vkf::text {
+
+namespace {
+
+/// A compiled expression; matching is possible from several threads.
+class Regex {
+public:
+    explicit Regex(const std::string& expression) : expression_(expression) {
+        const std::string translated = pcre2_expression(expression);
+        int error = 0;
+        PCRE2_SIZE at = 0;
+        const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
+            pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+        pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+        code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &error, &at,
+                                  context.get()));
+        if (!code_) {
+            fail(error);
+        }
+        pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where it cannot be, it is interpreted
+    }
+
+    std::vector<Part> find(std::string_view text) const {
+        const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
+            pcre2_match_data_create_from_pattern(code_.get(), nullptr), pcre2_match_data_free);
+        std::vector<Part> parts;
+        std::size_t done = 0;
+        for (std::size_t at = 0; at <= text.size();) {
+            const int found = match(text, at, data.get());
+            if (found == PCRE2_ERROR_NOMATCH) {
+                break;
+            }
+            if (found < 0) {
+                fail(found);
+            }
+            const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
+            if (ends[0] > done) {
+                parts.push_back({done, ends[0], false});
+            }
+            if (ends[1] > ends[0]) {
+                parts.push_back({ends[0], ends[1], true});
+            }
+            done = std::max(done, std::size_t{ends[1]});
+            // an empty match steps over one character
+            at = ends[1] > at            ? ends[1]
+                 : ends[1] < text.size() ? ends[1] + character_bytes(text.substr(ends[1]))
+                                         : text.size() + 1;
+        }
+        if (done < text.size()) {
+            parts.push_back({done, text.size(), false});
+        }
+        return parts;
+    }
+
+private:
+    int match(std::string_view text, std::size_t at, pcre2_match_data* data) const {
+        const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+        const int found = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, nullptr);
+        if (found != PCRE2_ERROR_JIT_STACKLIMIT) {
+            return found;
+        }
+        return pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, nullptr);
+    }
+
+    [[noreturn]] void fail(int error) const {
+        std::array<PCRE2_UCHAR, 256> message{};
+        pcre2_get_error_message(error, message.data(), message.size());
+        throw Error(std::string("the pattern ") + expression_ + ": " + reinterpret_cast<const char*>(message.data()),
+                    "tokenizer");
+    }
+
+    struct Free {
+        void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+    };
+    std::string expression_;
+    std::unique_ptr<pcre2_code, Free> code_;
+};
+
+/// Walks through an expression and writes what PCRE2 reads in the same way.
+class Translation {
+public:
+    explicit Translation(const std::string& expression) : in_(expression) {}
+
+    std::string run() {
+        while (at_ < in_.size()) {
+            step();
+        }
+        return out_;
+    }
+
+private:
+    [[noreturn]] void refuse(const std::string& what) const {
+        throw Error("the pattern " + in_ + " has " + what + ", which is not supported", "tokenizer");
+    }
+
+    bool next_is(std::string_view text) const { return std::string_view(in_).substr(at_).starts_with(text); }
+
+    void step() {
+        const char c = in_[at_];
+        if (c == '\\') {
+            escape();
+        } else if (in_class_) {
+            class_step(c);
+        } else {
+            outer_step(c);
+        }
+    }
+
+    void class_step(char c) {
+        if (c == '[') {
+            refuse("a class inside a class");
+        }
+        if (next_is("&&")) {
+            refuse("an intersection of classes");
+        }
+        const bool first = at_ == class_begin_;
+        in_class_ = c != ']' || first;
+        out_ += c;
+        ++at_;
+    }
+
+    void outer_step(char c) {
+        if (next_is("(?m") || next_is("(?-m") || next_is("(?im") || next_is("(?mi")) {
+            refuse("the option m");
+        }
+        if (c == '}' && at_ + 1 < in_.size() && in_[at_ + 1] == '+') {
+            refuse("a repeated interval");
+        }
+        out_ += c;
+        ++at_;
+        if (c == '[') {
+            in_class_ = true;
+            if (at_ < in_.size() && in_[at_] == '^') {
+                out_ += '^';
+                ++at_;
+            }
+            class_begin_ = at_;
+        }
+    }
+
+    /// Oniguruma's \w: Alphabetic, marks, decimal digits, connectors, and of the other numbers Latin-1's.
+    static constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xb2\xb3\xb9\xbc-\xbe)";
+
+    void escape() {
+        if (at_ + 1 == in_.size()) {
+            refuse("a backslash at its end");
+        }
+        const char c = in_[at_ + 1];
+        const std::string word(kWord);
+        switch (c) {
+            case 's': out_ += R"(\p{White_Space})"; break;
+            case 'S': out_ += R"(\P{White_Space})"; break;
+            case 'w': out_ += in_class_ ? word : "[" + word + "]"; break;
+            case 'W':
+                if (in_class_) {
+                    refuse("\\W in a class");
+                }
+                out_ += "[^" + word + "]";
+                break;
+            case 'b':
+                out_ += in_class_ ? "\\b"
+                                  : "(?:(?<=[" + word + "])(?![" + word + "])|(?<![" + word + "])(?=[" + word + "]))";
+                break;
+            case 'u': return unicode_escape();
+            case 'p':
+            case 'P':
+            case 'x': return braced_escape();
+            case 'B':
+            case 'h':
+            case 'H':
+            case 'G':
+            case 'K':
+            case 'R':
+            case 'X':
+            case 'y':
+            case 'Y':
+            case 'O':
+            case 'N': refuse(std::string("\\") + c);
+            default: out_ += {'\\', c};
+        }
+        at_ += 2;
+    }
+
+    /// \p{...}, \x{...}, or without braces
+    void braced_escape() {
+        const std::size_t end = at_ + 2 < in_.size() && in_[at_ + 2] == '{' ? in_.find('}', at_) : at_ + 1;
+        if (end == std::string::npos) {
+            refuse("a brace that is not closed");
+        }
+        out_ += in_.substr(at_, end + 1 - at_);
+        at_ = end + 1;
+    }
+
+    /// \uHHHH
+    void unicode_escape() {
+        const std::string digits = in_.substr(at_ + 2, 4);
+        if (digits.size() != 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
+            refuse("\\u without four digits");
+        }
+        out_ += "\\x{" + digits + "}";
+        at_ += 6;
+    }
+
+    const std::string& in_;
+    std::string out_;
+    std::size_t at_ = 0;
+    std::size_t class_begin_ = 0;
+    bool in_class_ = false;
+};
+
+/// Which neighbouring parts become one piece.
+bool joins(const std::vector<Part>& parts, std::size_t i, SplitBehavior behavior) {
+    const bool previous = parts[i - 1].match;
+    const bool now = parts[i].match;
+    switch (behavior) {
+        case SplitBehavior::contiguous: return previous == now;
+        case SplitBehavior::merged_with_previous: return now && !previous;
+        case SplitBehavior::merged_with_next: return previous && !now;
+        default: return false;
+    }
+}
+
+}  // namespace
+
+std::string pcre2_expression(const std::string& expression) { return Translation(expression).run(); }
+
+Finder regex_finder(const std::string& expression) {
+    return [regex = std::make_shared<const Regex>(expression)](std::string_view text) { return regex->find(text); };
+}
+
+Finder text_finder(const std::string& wanted) {
+    return [wanted](std::string_view text) {
+        std::vector<Part> parts;
+        std::size_t done = 0;
+        while (!wanted.empty() && done < text.size()) {
+            const std::size_t at = text.find(wanted, done);
+            if (at == std::string_view::npos) {
+                break;
+            }
+            if (at > done) {
+                parts.push_back({done, at, false});
+            }
+            done = at + wanted.size();
+            parts.push_back({at, done, true});
+        }
+        if (done < text.size()) {
+            parts.push_back({done, text.size(), false});
+        }
+        return parts;
+    };
+}
+
+Finder character_finder(bool (*wanted)(char32_t)) {
+    return [wanted](std::string_view text) {
+        std::vector<Part> parts;
+        std::size_t at = 0;
+        for_each_character(text, [&](std::string_view character, char32_t c) {
+            const bool match = wanted(c);
+            if (match || parts.empty() || parts.back().match) {
+                parts.push_back({at, at, match});
+            }
+            at += character.size();
+            parts.back().end = at;
+        });
+        return parts;
+    };
+}
+
+std::vector<std::string_view> split(std::string_view text, const Finder& finder, SplitBehavior behavior, bool invert) {
+    std::vector<Part> parts = finder(text);
+    for (Part& p : parts) {
+        p.match = p.match != invert;
+    }
+    std::vector<std::string_view> pieces;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::size_t bytes = parts[i].end - parts[i].begin;
+        if (i > 0 && joins(parts, i, behavior)) {
+            pieces.back() = {pieces.back().data(), pieces.back().size() + bytes};
+        } else if (behavior != SplitBehavior::removed || !parts[i].match) {
+            pieces.push_back(text.substr(parts[i].begin, bytes));
+        }
+    }
+    return pieces;
+}
+
+}  // namespace vkf::text

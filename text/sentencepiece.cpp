@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/sentencepiece.h"
+
+#ifndef VKFORMER_SENTENCEPIECE
+
+namespace vkf::text {
+
+SentencePiece read_sentencepiece(std::string_view, const std::filesystem::path&) {
+    throw Error(
+        "it is a SentencePiece model, and this build has no libsentencepiece (Debian and Ubuntu: "
+        "libsentencepiece-dev); "
+        "a tokenizer.json beside it would be read",
+        "tokenizer");
+}
+
+}  // namespace vkf::text
+
+#else
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "runtime/map_file.h"
+#include "text/precompiled.h"
+
+namespace vkf::text {
+
+namespace {
+
+using Processor = sentencepiece::SentencePieceProcessor;
+
+constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581
+
+/// Its own status, or Abseil's in newer versions.
+template <class Status>
+void require(const Status& status) {
+    if (!status.ok()) {
+        throw Error(status.ToString(), "libsentencepiece");
+    }
+}
+
+/// The fields of a protocol buffer that hold bytes; throws where it is none.
+class Fields {
+public:
+    explicit Fields(std::string_view message) : rest_(message) {}
+
+    /// The next such field: its number and its bytes; false at the end.
+    bool next(std::uint64_t& number, std::string_view& bytes) {
+        while (!rest_.empty()) {
+            const std::uint64_t tag = varint();
+            number = tag >> 3;
+            switch (tag & 7) {
+                case 0: varint(); break;
+                case 1: take(8); break;
+                case 2: bytes = take(varint()); return true;
+                case 5: take(4); break;
+                default: throw Error("it is not a protocol buffer", "libsentencepiece");
+            }
+        }
+        return false;
+    }
+
+private:
+    std::string_view take(std::uint64_t count) {
+        if (count > rest_.size()) {
+            throw Error("it is cut: " + std::to_string(count) + " bytes are wanted where " +
+                            std::to_string(rest_.size()) + " are left",
+                        "libsentencepiece");
+        }
+        const std::string_view taken = rest_.substr(0, count);
+        rest_.remove_prefix(count);
+        return taken;
+    }
+
+    std::uint64_t varint() {
+        std::uint64_t value = 0;
+        for (unsigned shift = 0; shift < 64; shift += 7) {
+            const auto byte = static_cast<unsigned char>(take(1)[0]);
+            value |= std::uint64_t{byte & 0x7Fu} << shift;
+            if (byte < 0x80) {
+                break;
+            }
+        }
+        return value;
+    }
+
+    std::string_view rest_;
+};
+
+/// The tables of replacements, through which libsentencepiece walks unchecked: ModelProto's normalizer_spec (3) and denormalizer_spec (5),
+/// of each precompiled_charsmap (2).
+void check_tables(std::string_view content) {
+    std::uint64_t number = 0;
+    std::string_view message;
+    std::array<std::string_view, 2> last;  // a field that comes again counts
+    for (Fields model(content); model.next(number, message);) {
+        if (number == 3 || number == 5) {
+            std::string_view table;
+            std::uint64_t inner = 0;
+            for (Fields spec(message); spec.next(inner, table);) {
+                last[number == 5] = inner == 2 ? table : last[number == 5];
+            }
+        }
+    }
+    for (const std::string_view table : last) {
+        check_charsmap(table);
+    }
+}
+
+std::unique_ptr<Processor> load(std::string_view content) {
+    auto processor = std::make_unique<Processor>();
+    require(processor->LoadFromSerializedProto(content));
+    return processor;
+}
+
+class SentencePieceModel final : public TokenModel {
+public:
+    /// `prefix_inside`: a space is put before a part of a text that follows an added token too, if the model puts it before a text.
+    SentencePieceModel(std::string_view content, bool prefix, bool prefix_inside) : whole_(load(content)) {
+        for (int id = 0; id < whole_->GetPieceSize(); ++id) {
+            vocabulary_.add(std::string(whole_->IdToPiece(id)), id);
+        }
+        const std::string probe = pieces_of("x");
+        if (probe.ends_with(kSpace)) {
+            refuse("a SentencePiece model with", "treat_whitespace_as_suffix");
+        }
+        prefix_ = prefix && probe.starts_with(kSpace);
+        if (!prefix || !prefix_inside) {
+            // Protocol buffers merge a message that comes twice: ModelProto.normalizer_spec.add_dummy_prefix = false.
+            inside_ = load(std::string(content) + std::string("\x1A\x02\x18\x00", 4));
+            whole_ = prefix ? std::move(whole_) : load(std::string(content) + std::string("\x1A\x02\x18\x00", 4));
+        }
+    }
+
+    const Vocabulary& vocabulary() const noexcept override { return vocabulary_; }
+
+    void encode(const std::string& word, bool first, std::vector<TokenId>& ids) const override {
+        std::vector<int> found;
+        require((first || inside_ == nullptr ? whole_ : inside_)->Encode(word, &found));
+        ids.insert(ids.end(), found.begin(), found.end());
+    }
+
+    /// Whether texts get a space before their first word.
+    bool prefix() const noexcept { return prefix_; }
+    const Processor& processor() const noexcept { return *whole_; }
+
+private:
+    std::string pieces_of(const char* text) const {
+        std::vector<std::string> pieces;
+        require(whole_->Encode(text, &pieces));
+        std::string all;
+        for (const std::string& p : pieces) {
+            all += p;
+        }
+        return all;
+    }
+
+    Vocabulary vocabulary_;
+    std::unique_ptr<Processor> whole_;
+    std::unique_ptr<Processor> inside_;  ///< for parts that no text begins with; null: the same
+    bool prefix_ = false;
+};
+
+/// An object in a file beside the model; empty where there is none.
+Json read_beside(const std::filesystem::path& folder, const char* name) {
+    const std::filesystem::path file = folder / name;
+    if (!std::filesystem::exists(file)) {
+        return Json::object();
+    }
+    const MappedFile mapped(file);
+    const std::span<const std::byte> bytes = mapped.bytes();
+    const auto* text = reinterpret_cast<const char*>(bytes.data());
+    try {
+        Json read = Json::parse(text, text + bytes.size());
+        if (!read.is_object()) {
+            throw Error("it is not a JSON object");
+        }
+        return read;
+    } catch (const std::exception& error) {
+        throw Error(error.what(), utf8_name(file));
+    }
+}
+
+/// What a folder says of its tokenizer.
+class Settings {
+public:
+    explicit Settings(const std::filesystem::path& folder)
+        : config_(read_beside(folder, "tokenizer_config.json")),
+          special_(read_beside(folder, "special_tokens_map.json")),
+          added_(read_beside(folder, "added_tokens.json")) {
+        // Others number the tokens otherwise than the model.
+        static constexpr std::array kClasses{"",
+                                             "LlamaTokenizer",
+                                             "LlamaTokenizerFast",
+                                             "CodeLlamaTokenizer",
+                                             "CodeLlamaTokenizerFast",
+                                             "GemmaTokenizer",
+                                             "GemmaTokenizerFast",
+                                             "PreTrainedTokenizerFast",
+                                             "TokenizersBackend"};
+        const std::string kind = member_or(config_, "tokenizer_class", std::string());
+        if (std::find(kClasses.begin(), kClasses.end(), kind) == kClasses.end()) {
+            refuse("tokenizer_class", kind + " with a SentencePiece model");
+        }
+    }
+
+    bool flag(const char* name, bool otherwise) const { return member_or(config_, name, otherwise); }
+
+    /// The text of "bos_token", ...; nothing where the folder does not name it, empty where it says that there is none.
+    std::optional<std::string> named(const char* name) const {
+        for (const Json* file : {&config_, &special_}) {
+            if (const auto found = file->find(name); found != file->end()) {
+                return found->is_null() ? std::string() : content_of(*found);
+            }
+        }
+        return std::nullopt;
+    }
+
+    /// In tokenizer.json's form.
+    std::vector<Json> added_tokens() const {
+        std::vector<Json> all;
+        const Json decoder = member_or(config_, "added_tokens_decoder", Json::object());
+        TokenId number = 0;
+        for (const auto& [id, token] : decoder.items()) {
+            Json entry = token;
+            const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
+            if (error != std::errc() || end != id.data() + id.size() || !token.is_object()) {
+                throw Error("added_tokens_decoder: \"" + id + "\" is not a token's id, or has no token",
+                            "tokenizer_config.json");
+            }
+            entry["id"] = number;
+            all.push_back(entry);
+        }
+        for (const auto& [content, id] : added_.items()) {  // as older versions wrote it
+            all.push_back({{"id", id}, {"content", content}});
+        }
+        return all;
+    }
+
+    std::vector<std::string> additional() const {
+        std::vector<std::string> all;
+        for (const Json* file : {&config_, &special_}) {
+            for (const Json& token : member_or(*file, "additional_special_tokens", Json::array())) {
+                all.push_back(content_of(token));
+            }
+        }
+        return all;
+    }
+
+private:
+    static std::string content_of(const Json& token) {
+        return (token.is_object() ? token.at("content") : token).get<std::string>();
+    }
+
+    Json config_, special_, added_;
+};
+
+/// The folder's added tokens and its special ones, each once.
+class TokenList {
+public:
+    explicit TokenList(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+
+    void add(Json token) {
+        const std::string content = token.at("content").get<std::string>();
+        if (!ids_.contains(content)) {
+            ids_[content] = token.at("id").get<TokenId>();
+            list_.push_back(std::move(token));
+        }
+    }
+
+    void add_special(const std::string& content) {
+        if (ids_.contains(content)) {
+            for (Json& token : list_) {
+                token["special"] = token.value("special", false) || token.at("content") == content;
+            }
+        } else if (const auto id = vocabulary_.find(content)) {
+            add({{"id", *id}, {"content", content}, {"special", true}});
+        }
+    }
+
+    std::optional<TokenId> find(const std::string& content) const {
+        const auto found = ids_.find(content);
+        return found == ids_.end() ? std::nullopt : std::optional(found->second);
+    }
+
+    const Json& list() const noexcept { return list_; }
+
+private:
+    const Vocabulary& vocabulary_;
+    std::unordered_map<std::string, TokenId> ids_;
+    Json list_ = Json::array();
+};
+
+Json post_processor(const Settings& settings, const TokenList& tokens, const std::array<std::string, 2>& ends) {
+    Json single = Json::array();
+    Json ids = Json::object();
+    const auto put = [&](const char* flag, bool otherwise, const std::string& token) {
+        if (!settings.flag(flag, otherwise && !token.empty())) {
+            return;
+        }
+        const auto id = tokens.find(token);
+        if (!id) {
+            throw Error(std::string(flag) + " is set, and the token \"" + token + "\" is not in the vocabulary",
+                        "tokenizer");
+        }
+        ids[token] = {{"ids", {*id}}};
+        single.push_back({{"SpecialToken", {{"id", token}}}});
+    };
+    put("add_bos_token", true, ends[0]);
+    single.push_back({{"Sequence", {{"id", "A"}}}});
+    put("add_eos_token", false, ends[1]);
+    return {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
+}
+
+Json decoder(bool prefix) {
+    Json steps = {{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
+                  {{"type", "ByteFallback"}},
+                  {{"type", "Fuse"}}};
+    if (prefix) {
+        steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+}  // namespace
+
+SentencePiece read_sentencepiece(std::string_view content, const std::filesystem::path& folder) {
+    check_tables(content);
+    const Settings settings(folder);
+    auto model = std::make_unique<SentencePieceModel>(content, settings.flag("add_prefix_space", true),
+                                                      settings.flag("legacy", false));
+    TokenList tokens(model->vocabulary());
+    for (Json& token : settings.added_tokens()) {
+        tokens.add(std::move(token));
+    }
+    const Processor& p = model->processor();
+    const std::pair<const char*, int> named[] = {
+        {"bos_token", p.bos_id()}, {"eos_token", p.eos_id()}, {"unk_token", p.unk_id()}, {"pad_token", p.pad_id()}};
+    std::vector<std::string> texts;
+    for (const auto& [name, id] : named) {
+        texts.push_back(settings.named(name).value_or(id < 0 ? std::string() : std::string(p.IdToPiece(id))));
+        tokens.add_special(texts.back());
+    }
+    for (const std::string& content_of_one : settings.additional()) {
+        tokens.add_special(content_of_one);
+    }
+    Json rest = {{"added_tokens", tokens.list()},
+                 {"post_processor", post_processor(settings, tokens, {texts[0], texts[1]})},
+                 {"decoder", decoder(model->prefix())}};
+    return {std::move(model), std::move(rest)};
+}
+
+}  // namespace vkf::text
+
+#endif

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tokenizer.h"
+
+#include <algorithm>
+
+#include "runtime/map_file.h"
+#include "text/added_tokens.h"
+#include "text/post_processor.h"
+#include "text/pre_tokenizer.h"
+#include "text/sentencepiece.h"
+#include "text/token_decoder.h"
+#include "text/unicode.h"
+
+namespace vkf {
+
+using namespace text;
+
+namespace {
+
+struct Truncation {
+    std::size_t longest = 0;  ///< tokens in all; 0: no bound
+    bool left = false;        ///< the beginning is cut off
+};
+
+Truncation read_truncation(const Json& part) {
+    if (part.is_null()) {
+        return {};
+    }
+    return {part.at("max_length").get<std::size_t>(), member_or(part, "direction", std::string("Right")) == "Left"};
+}
+
+const Json& part_of(const Json& root, const char* name) {
+    static const Json kNone;
+    const auto found = root.find(name);
+    return found == root.end() ? kNone : *found;
+}
+
+/// The file itself, or a folder's tokenizer.json, or its tokenizer.model where it has no other.
+std::filesystem::path file_of(const std::filesystem::path& path) {
+    if (!std::filesystem::is_directory(path)) {
+        return path;
+    }
+    const std::filesystem::path json = path / "tokenizer.json";
+    const std::filesystem::path model = path / "tokenizer.model";
+    return !std::filesystem::exists(json) && std::filesystem::exists(model) ? model : json;
+}
+
+}  // namespace
+
+struct Tokenizer::Parts {
+    Normalizer normalizer;
+    PreTokenizer pre_tokenizer;
+    std::unique_ptr<TokenModel> model;
+    AddedTokens added;
+    Affixes affixes;
+    TokenDecoder decoder;
+    Truncation truncation;
+    std::int32_t size = 0;
+
+    explicit Parts(const Json& root) : Parts(root, make_model(root.at("model"))) {}
+    Parts(const Json& root, std::unique_ptr<TokenModel> words)
+        : normalizer(make_normalizer(part_of(root, "normalizer"))),
+          pre_tokenizer(make_pre_tokenizer(part_of(root, "pre_tokenizer"))),
+          model(std::move(words)),
+          added(part_of(root, "added_tokens"), model->vocabulary(), normalizer),
+          affixes(read_post_processor(part_of(root, "post_processor"))),
+          decoder(make_token_decoder(part_of(root, "decoder"))),
+          truncation(read_truncation(part_of(root, "truncation"))),
+          size(model->vocabulary().end()) {
+        for (const Json& token : part_of(root, "added_tokens")) {
+            size = std::max(size, token.at("id").get<std::int32_t>() + 1);
+        }
+    }
+
+    const std::string* token(TokenId id) const {
+        const AddedToken* a = added.find(id);
+        return a != nullptr ? &a->shown : model->vocabulary().token(id);
+    }
+
+    /// Normalizes and cuts what no added token took as it was given.
+    void encode_part(std::string_view part, bool first, std::vector<TokenId>& ids) const {
+        const std::string text = normalizer(std::string(part));
+        for (const Found& f : added.find(text, true)) {
+            if (f.token != nullptr) {
+                ids.push_back(f.token->id);
+                continue;
+            }
+            const bool begins = first && f.text.data() == text.data();
+            for (const Piece& word : pre_tokenizer({{std::string(f.text), begins}})) {
+                model->encode(word.text, word.first, ids);
+            }
+        }
+    }
+
+    void truncate(std::vector<TokenId>& ids, std::size_t room_for) const {
+        if (truncation.longest == 0) {
+            return;
+        }
+        const std::size_t most = truncation.longest - std::min(truncation.longest, room_for);
+        if (ids.size() > most) {
+            const auto cut = static_cast<std::ptrdiff_t>(ids.size() - most);
+            truncation.left ? ids.erase(ids.begin(), ids.begin() + cut) : ids.erase(ids.end() - cut, ids.end());
+        }
+    }
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
+    try {
+        return Tokenizer(std::make_unique<const Parts>(Json::parse(json)));
+    } catch (const std::exception& error) {  // a part that is refused, or JSON that is none
+        throw Error(error.what(), name);
+    }
+}
+
+Tokenizer::Tokenizer(const std::filesystem::path& path) {
+    const std::filesystem::path file = file_of(path);
+    const MappedFile mapped(file);
+    const std::span<const std::byte> bytes = mapped.bytes();
+    const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (file.extension() != ".model") {
+        *this = parse(content, utf8_name(file));
+        return;
+    }
+    try {
+        SentencePiece read = read_sentencepiece(content, file.parent_path());
+        parts_ = std::make_unique<const Parts>(read.rest, std::move(read.model));
+    } catch (const std::exception& error) {
+        throw Error(error.what(), utf8_name(file));
+    }
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special) const {
+    if (const std::size_t at = malformed_at(text); at != std::string_view::npos) {
+        throw Error("byte " + std::to_string(at) + " of the text is not UTF-8", "tokenizer");
+    }
+    const Affixes none;
+    const Affixes& around = special ? parts_->affixes : none;
+    std::vector<TokenId> ids;
+    for (const Found& f : parts_->added.find(text, false)) {
+        if (f.token != nullptr) {
+            ids.push_back(f.token->id);
+        } else {
+            parts_->encode_part(f.text, f.text.data() == text.data(), ids);
+        }
+    }
+    parts_->truncate(ids, around.before.size() + around.after.size());
+    ids.insert(ids.begin(), around.before.begin(), around.before.end());
+    ids.insert(ids.end(), around.after.begin(), around.after.end());
+    return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
+    std::vector<std::string> tokens;
+    for (const std::int32_t id : ids) {
+        const std::string* token = parts_->token(id);
+        if (token == nullptr) {
+            continue;
+        }
+        const AddedToken* added = parts_->added.find(id);
+        if (!skip_special || added == nullptr || !added->special) {
+            tokens.push_back(*token);
+        }
+    }
+    std::string text;
+    for (const std::string& part : parts_->decoder(std::move(tokens))) {
+        text += part;
+    }
+    return text;
+}
+
+std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
+    const AddedToken* added = parts_->added.find_content(token);
+    return added != nullptr ? std::optional(added->id) : parts_->model->vocabulary().find(token);
+}
+
+std::string Tokenizer::token(std::int32_t id) const {
+    const std::string* token = parts_->token(id);
+    return token != nullptr ? *token : std::string();
+}
+
+std::int32_t Tokenizer::size() const noexcept { return parts_->size; }
+
+std::string TokenStream::push(std::int32_t id) {
+    ids_.push_back(id);
+    const std::string before = tokenizer_->decode(std::span(ids_).first(done_));
+    const std::string now = tokenizer_->decode(ids_);
+    if (now.size() <= before.size() || now.ends_with("\xEF\xBF\xBD")) {
+        return {};
+    }
+    // what came last says how the next begins (a space, or none), so it is kept
+    ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
+    done_ = ids_.size();
+    return now.substr(before.size());
+}
+
+std::string TokenStream::finish() {
+    const std::string before = tokenizer_->decode(std::span(ids_).first(done_));
+    const std::string now = tokenizer_->decode(ids_);
+    ids_.clear();
+    done_ = 0;
+    return now.size() > before.size() ? now.substr(before.size()) : std::string();
+}
+
+}  // namespace vkf

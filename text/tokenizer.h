@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids and back, as tokenizer.json says (Hugging Face's `tokenizers`): byte-level and byte-fallback BPE, Unigram, WordPiece, whole
+// words; or as a SentencePiece model does (tokenizer.model).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../runtime/export.h"
+
+namespace vkf {
+
+/// Immutable; may be used by several threads at once.
+class VKF_API Tokenizer {
+public:
+    /// Reads a tokenizer.json, or the one in a folder, or a tokenizer.model (any file named so) with the tokenizer_config.json beside it. Throws
+    /// Error naming the file, and any part of it that is not known.
+    explicit Tokenizer(const std::filesystem::path& path);
+    /// The same from text that is in memory; `name` stands for the file in errors.
+    static Tokenizer parse(std::string_view json, const std::string& name);
+
+    Tokenizer(Tokenizer&&) noexcept;
+    Tokenizer& operator=(Tokenizer&&) noexcept;
+    ~Tokenizer();
+
+    /// The ids of UTF-8 text. `special`: with what the post-processor puts around it. Where the file asks for truncation, so cut; padding is
+    /// the caller's. Throws Error where the text is not UTF-8.
+    std::vector<std::int32_t> encode(std::string_view text, bool special = true) const;
+    /// The text of ids; those that no token has are passed over. `skip_special`: special tokens too.
+    std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
+
+    std::optional<std::int32_t> find(std::string_view token) const;
+    /// Empty when there is no such id.
+    std::string token(std::int32_t id) const;
+    /// Ids are below this.
+    std::int32_t size() const noexcept;
+
+private:
+    struct Parts;
+    explicit Tokenizer(std::unique_ptr<const Parts> parts);
+    std::unique_ptr<const Parts> parts_;
+};
+
+/// Text as tokens come, in whole characters.
+class VKF_API TokenStream {
+public:
+    /// The tokenizer must outlive it.
+    explicit TokenStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+
+    /// What this id adds; may be empty until the next completes a character.
+    std::string push(std::int32_t id);
+    /// What is left over at the end.
+    std::string finish();
+
+private:
+    const Tokenizer* tokenizer_;
+    std::vector<std::int32_t> ids_;  ///< those that the next text depends on
+    std::size_t done_ = 0;           ///< of them: already given out
+};
+
+}  // namespace vkf

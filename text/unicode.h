@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// UTF-8 and the properties of characters that tokenizers ask for: utf8proc's, except where reference_tables.h knows better.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace vkf::text {
+
+/// Where the first byte that is no well-formed UTF-8 lies; npos: none.
+std::size_t malformed_at(std::string_view text) noexcept;
+/// Bytes of the character at the front of a well-formed text that is not empty.
+std::size_t character_bytes(std::string_view text) noexcept;
+/// That character's code point.
+char32_t code_point(std::string_view text) noexcept;
+void append_utf8(std::string& text, char32_t c);
+/// Every part that is no well-formed UTF-8 becomes U+FFFD, as Unicode recommends (maximal subparts; Rust's from_utf8_lossy).
+std::string well_formed(std::string_view bytes);
+
+/// Calls f(character, code point) for each character of a well-formed text.
+template <class F>
+void for_each_character(std::string_view text, F f) {
+    while (!text.empty()) {
+        const std::size_t bytes = character_bytes(text);
+        f(text.substr(0, bytes), code_point(text));
+        text.remove_prefix(bytes);
+    }
+}
+
+/// Where what a reader takes for one character ends (Unicode's UAX 29, extended), of a well-formed text that is not empty.
+std::size_t grapheme_bytes(std::string_view text) noexcept;
+
+/// Calls f(grapheme) for each.
+template <class F>
+void for_each_grapheme(std::string_view text, F f) {
+    while (!text.empty()) {
+        const std::size_t bytes = grapheme_bytes(text);
+        f(text.substr(0, bytes));
+        text.remove_prefix(bytes);
+    }
+}
+
+bool is_space(char32_t c) noexcept;              ///< White_Space
+bool is_number(char32_t c) noexcept;             ///< categories N*
+bool is_punctuation(char32_t c) noexcept;        ///< ASCII's punctuation and symbols, categories P*
+bool is_mark(char32_t c) noexcept;               ///< categories M*
+bool is_nonspacing_mark(char32_t c) noexcept;    ///< category Mn
+bool is_other(char32_t c) noexcept;              ///< control, format, private use
+bool is_ideograph_of_bert(char32_t c) noexcept;  ///< the blocks BERT sets apart: CJK, without kana and hangul
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+std::string normalized(const std::string& text, NormalForm form);
+/// Each character by itself: no final sigma.
+std::string lower_case(std::string_view text);
+
+}  // namespace vkf::text

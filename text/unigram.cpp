@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unigram language model (Kudo 2018): the cut of a word into tokens whose log probabilities have the largest sum (Viterbi).
+#include <algorithm>
+
+#include "text/model.h"
+#include "text/unicode.h"
+
+namespace vkf::text {
+
+namespace {
+
+/// Tokens by what a text begins with.
+class Prefixes {
+public:
+    void add(std::string token, TokenId id) { sorted_.emplace_back(std::move(token), id); }
+    void sort() { std::sort(sorted_.begin(), sorted_.end()); }
+
+    /// Calls f(bytes, id) for each token that the text begins with, shortest first.
+    template <class F>
+    void for_each(std::string_view text, F f) const {
+        auto begin = sorted_.begin();
+        auto end = sorted_.end();
+        for (std::size_t n = 0; n < text.size() && begin != end; ++n) {  // those with n bytes in common are begin..end
+            const auto byte = static_cast<unsigned char>(text[n]);
+            const auto at = [n](const Entry& e) {
+                return e.first.size() == n ? -1 : static_cast<int>(static_cast<unsigned char>(e.first[n]));
+            };
+            begin = std::partition_point(begin, end, [&](const Entry& e) { return at(e) < byte; });
+            end = std::partition_point(begin, end, [&](const Entry& e) { return at(e) <= byte; });
+            if (begin != end && begin->first.size() == n + 1) {
+                f(n + 1, begin->second);
+            }
+        }
+    }
+
+private:
+    using Entry = std::pair<std::string, TokenId>;
+    std::vector<Entry> sorted_;
+};
+
+class Unigram final : public TokenModel {
+public:
+    explicit Unigram(const Json& part) : byte_fallback_(member_or(part, "byte_fallback", false)) {
+        for (const Json& entry : part.at("vocab")) {  // ["token", log probability]
+            const std::string token = entry.at(0).get<std::string>();
+            vocabulary_.add(token, static_cast<std::int64_t>(scores_.size()));
+            if (!token.empty()) {
+                prefixes_.add(token, static_cast<TokenId>(scores_.size()));
+            }
+            scores_.push_back(entry.at(1).get<double>());
+        }
+        if (scores_.empty()) {
+            throw Error("the vocabulary is empty", "tokenizer");
+        }
+        prefixes_.sort();
+        bytes_ = ByteTokens(vocabulary_);
+        unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - 10;  // SentencePiece's penalty
+        const auto unknown = member_or(part, "unk_id", std::int64_t{-1});
+        if (unknown < 0 || unknown >= static_cast<std::int64_t>(scores_.size())) {
+            throw Error("unk_id " + std::to_string(unknown) + " is not in the vocabulary", "tokenizer");
+        }
+        unknown_ = static_cast<TokenId>(unknown);
+    }
+
+    const Vocabulary& vocabulary() const noexcept override { return vocabulary_; }
+
+    void encode(const std::string& word, bool, std::vector<TokenId>& ids) const override {
+        for (const std::string_view part : cut(word, best_ends(word))) {
+            if (const auto id = vocabulary_.find(part)) {
+                ids.push_back(*id);
+            } else if (!(byte_fallback_ && bytes_.encode(part, ids))) {
+                ids.push_back(unknown_);
+            }
+        }
+    }
+
+private:
+    /// The last token of the best cut of the text that ends at a byte.
+    struct End {
+        double score = 0;
+        std::size_t begin = kNone;
+        TokenId id = 0;
+    };
+    static constexpr std::size_t kNone = std::string::npos;
+
+    /// [byte] for every place between characters that a cut reaches. A character that is no token is an unknown one.
+    std::vector<End> best_ends(std::string_view word) const {
+        std::vector<End> ends(word.size() + 1);
+        for (std::size_t at = 0; at < word.size();) {
+            const std::string_view rest = word.substr(at);
+            const std::size_t character = character_bytes(rest);
+            bool known = false;
+            const auto offer = [&](std::size_t bytes, TokenId id, double score) {
+                End& end = ends[at + bytes];
+                score += ends[at].score;
+                if (end.begin == kNone || score > end.score) {
+                    end = {score, at, id};
+                }
+            };
+            prefixes_.for_each(rest, [&](std::size_t bytes, TokenId id) {
+                offer(bytes, id, scores_[static_cast<std::size_t>(id)]);
+                known = known || bytes == character;
+            });
+            if (!known) {
+                offer(character, unknown_, unknown_score_);
+            }
+            at += character;
+        }
+        return ends;
+    }
+
+    /// The parts in order; neighbours that are unknown are one.
+    std::vector<std::string_view> cut(std::string_view word, const std::vector<End>& ends) const {
+        std::vector<std::string_view> parts;
+        bool unknown = false;
+        for (std::size_t end = word.size(); end > 0;) {
+            const End& last = ends[end];
+            const bool joins = unknown && last.id == unknown_;
+            const std::size_t bytes = end - last.begin + (joins ? parts.back().size() : 0);
+            if (joins) {
+                parts.pop_back();
+            }
+            parts.push_back(word.substr(last.begin, bytes));
+            unknown = last.id == unknown_;
+            end = last.begin;
+        }
+        std::reverse(parts.begin(), parts.end());
+        return parts;
+    }
+
+    Vocabulary vocabulary_;
+    std::vector<double> scores_;
+    Prefixes prefixes_;
+    ByteTokens bytes_{vocabulary_};
+    double unknown_score_ = 0;
+    TokenId unknown_ = 0;
+    bool byte_fallback_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenModel> make_unigram(const Json& part) { return std::make_unique<Unigram>(part); }
+
+}  // namespace vkf::text
