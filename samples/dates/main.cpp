@@ -142,7 +142,7 @@ int compare(const char* name, std::span<const float> got, const vkf::HostTensor&
     double worst = got.size() == want.size() ? 0.0 : INFINITY;
     for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
         const double excess = std::abs(double(got[i]) - want[i]) / (1e-4 + 1e-4 * std::abs(want[i]));
-        worst = !(excess <= worst) ? excess : worst;
+        worst = std::isnan(worst) || excess <= worst ? worst : excess;
     }
     const bool good = worst <= 1.0;
     std::printf("%s %s: worst error %.3g of the tolerance\n", good ? "passed" : "FAILED", name, worst);

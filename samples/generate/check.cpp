@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "text_model.h"
+
+namespace {
+
+std::vector<std::int32_t> answer(vkf::Decoder& decoder, const std::vector<std::int32_t>& prompt) {
+    const std::vector<std::int32_t>& end = decoder.config().end;
+    std::vector<std::int32_t> ids;
+    decoder.prompt(prompt);
+    for (;;) {
+        ids.push_back(decoder.next()[0]);
+        if (std::find(end.begin(), end.end(), ids.back()) != end.end() || decoder.room() == 0) {
+            return ids;
+        }
+        decoder.step(std::span(ids).last(1));
+    }
+}
+
+#ifdef SAMPLE_WITH_TEXT
+std::string text_of(const Options& options, const std::vector<std::int32_t>& ids) {
+    const std::unique_ptr<TextOut> out = make_text_out(options);
+    std::string text;
+    for (const std::int32_t id : ids) {
+        text += out->push(id);
+    }
+    return text + out->finish();
+}
+#endif
+
+}  // namespace
+
+int check(const Options& options) {
+    const vkf::Device device = vkf::Device::create({.select = options.device});
+    std::printf("device: %s\n", device.capabilities().name.c_str());
+    const vkf::Checkpoint checkpoint(options.model);
+    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
+    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, weight_type(options.weights));
+    vkf::Decoder decoder(device, weights, config, {.kv = *weight_type(options.kv)});
+    const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
+    std::size_t wrong = 0;
+    for (const auto& e : examples) {
+        Options one = options;
+        one.prompt = e.at("prompt");
+        bool good = answer(decoder, e.at("prompt_ids")) == e.at("output_ids").get<std::vector<std::int32_t>>();
+#ifdef SAMPLE_WITH_TEXT
+        good = good && prompt_ids(one, config) == e.at("prompt_ids").get<std::vector<std::int32_t>>() &&
+               one.prompt + text_of(options, e.at("output_ids")) == e.at("text").get<std::string>();
+#endif
+        wrong += good ? 0 : 1;
+        if (!good) {
+            std::printf("FAILED \"%s\"\n", one.prompt.c_str());
+        }
+    }
+    std::printf("%zu of %zu answers as PyTorch's\n", examples.size() - wrong, examples.size());
+    for (const std::string& message : device.messages()) {
+        std::printf("FAILED validation: %s\n", message.c_str());
+        ++wrong;
+    }
+    return wrong == 0 ? 0 : 1;
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Continues a text with a Hugging Face checkpoint (Llama, Mistral, Qwen, Gemma 2, GPT-2) on whatever Vulkan device is there. Without
+// arguments a small Llama that is shipped beside this file writes a number out in English.
+#include <vkformer/vkformer.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+
+#ifdef _WIN32
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
+
+#include "accuracy.h"
+#include "check.h"
+#include "copy_rate.h"
+#include "text_model.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void interrupt(int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+}
+
+void print_memory(const vkf::DecoderMemory& m) {
+    const auto megabytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    std::fprintf(stderr, "memory: %.2f MiB: weights %.2f, cache %.2f, scratch %.2f, tables %.2f, transfers %.2f\n",
+                 megabytes(m.total()), megabytes(m.weights), megabytes(m.cache), megabytes(m.scratch),
+                 megabytes(m.constants), megabytes(m.transfers));
+}
+
+/// Enough for the prompt and what may follow.
+vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderConfig& config, std::size_t prompt) {
+    vkf::DecoderOptions out;
+    const std::int64_t wanted = static_cast<std::int64_t>(prompt) + options.max_tokens;
+    out.max_tokens = std::clamp<std::int64_t>(wanted, 1, config.max_positions);
+    out.chunk = options.chunk;
+    out.profile = !options.trace.empty();
+    out.kv = *weight_type(options.kv);
+    if (options.sampling.temperature > 0) {
+        out.candidates = std::min(options.sampling.top_k, config.vocab_size);
+    }
+    return out;
+}
+
+bool on_terminal() {
+#ifdef _WIN32
+    return _isatty(_fileno(stderr)) != 0;
+#else
+    return isatty(STDERR_FILENO) != 0;
+#endif
+}
+
+/// A bar while weights load; none where nobody would see it grow.
+vkf::LoadProgress load_bar() {
+    if (!on_terminal()) {
+        return {};
+    }
+    return [](std::uint64_t done, std::uint64_t total) {
+        constexpr int kWidth = 40;
+        const int full = static_cast<int>(static_cast<double>(done) / static_cast<double>(total) * kWidth);
+        std::fprintf(stderr, "\rweights [%-*.*s] %3d %%%s", kWidth, full, "########################################",
+                     full * 100 / kWidth, done == total ? "\r\033[K" : "");
+    };
+}
+
+struct Speed {
+    double first = 0, decode = 0;  ///< seconds
+    std::int64_t tokens = 0;
+};
+
+void print_speed(const Speed& speed, std::size_t prompt) {
+    std::fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; first token after %.1f ms\n", prompt,
+                 static_cast<double>(prompt) / speed.first, speed.first * 1e3);
+    if (speed.tokens > 1) {
+        std::fprintf(stderr, "answer: %lld tokens, %.1f tokens/s\n", static_cast<long long>(speed.tokens),
+                     static_cast<double>(speed.tokens - 1) / speed.decode);
+    }
+}
+
+/// What the last step moved, and what share that is of what copying moves in the same time.
+void print_share(const vkf::Device& device, vkf::Decoder& decoder, const Speed& speed) {
+    const double bytes = decoder.step_program().cost().bytes;
+    const double rate = bytes * static_cast<double>(speed.tokens - 1) / speed.decode;
+    const double copy = copy_rate(device);
+    std::fprintf(stderr, "step: %.2f MB, %.2f GB/s; the device copies %.2f GB/s: %.0f %%\n", bytes * 1e-6, rate * 1e-9,
+                 copy * 1e-9, 100 * rate / copy);
+}
+
+/// Prints tokens as they come, until one ends the text, a stop is met, or there is no room.
+Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<std::int32_t>& prompt) {
+    vkf::Sampler sampler(options.sampling);
+    const std::unique_ptr<TextOut> out = make_text_out(options);
+    const std::vector<std::int32_t>& end = decoder.config().end;
+    Speed speed;
+    auto start = Clock::now();
+    decoder.prompt(prompt);
+    speed.first = seconds_since(start);
+    start = Clock::now();
+    for (; speed.tokens < options.max_tokens && !out->stopped() && interrupted == 0;) {
+        const std::int32_t next =
+            options.sampling.temperature > 0 ? sampler.choose(decoder.candidates(0)) : decoder.next()[0];
+        ++speed.tokens;
+        const bool last = !options.ignore_eos && std::find(end.begin(), end.end(), next) != end.end();
+        if (!last || options.by_ids) {
+            const std::string text = out->push(next);
+            std::fwrite(text.data(), 1, text.size(), stdout);
+            std::fflush(stdout);
+        }
+        if (last || speed.tokens == options.max_tokens) {
+            break;
+        }
+        if (decoder.room() == 0) {
+            std::fprintf(stderr, "\nthe model's %lld positions are full\n",
+                         static_cast<long long>(decoder.config().max_positions));
+            break;
+        }
+        decoder.step({&next, 1});
+    }
+    speed.decode = seconds_since(start);
+    std::printf("%s\n", out->finish().c_str());
+    return speed;
+}
+
+int generate(const Options& options) {
+    const vkf::Checkpoint checkpoint(options.model);
+    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
+    const std::vector<std::int32_t> prompt = prompt_ids(options, config);
+    if (prompt.empty() || prompt.size() > static_cast<std::size_t>(config.max_positions)) {
+        throw vkf::Error("the prompt has " + std::to_string(prompt.size()) + " tokens; the model takes 1 to " +
+                         std::to_string(config.max_positions));
+    }
+    const vkf::Device device = vkf::Device::create({.select = options.device});
+    std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
+    const vkf::DecoderOptions sizes = decoder_options(options, config, prompt.size());
+    const std::optional<vkf::WeightType> type = weight_type(options.weights);
+    vkf::DecoderMemory memory = vkf::plan_decoder(device, config, sizes);
+    memory.weights = vkf::decoder_weight_bytes(device, checkpoint, config, type);
+    print_memory(memory);
+    vkf::require_memory(device, memory);
+    if (options.dry_run) {
+        return 0;
+    }
+    const auto start = Clock::now();
+    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, type, load_bar());
+    vkf::Decoder decoder(device, weights, config, sizes);
+    std::fprintf(stderr, "%s: weights and kernels after %.2f s\n", config.model_type.c_str(), seconds_since(start));
+    const Speed speed = answer(decoder, options, prompt);
+    print_speed(speed, prompt.size());
+    if (options.copy_rate && speed.tokens > 1) {
+        print_share(device, decoder, speed);
+    }
+    if (!options.trace.empty()) {
+        decoder.step_program().write_trace(options.trace);
+    }
+    return interrupted != 0 ? 130 : 0;
+}
+
+void add_options(CLI::App& app, Options& o) {
+    app.add_option("model", o.model, "folder with config.json, model.safetensors (or shards) and tokenizer.json");
+    CLI::Option* prompt = app.add_option("-p,--prompt", o.prompt, "text to be continued");
+    app.add_flag("--chat", o.chat, "put the prompt as a question, as the folder's chat template says");
+    app.add_option("--system", o.system, "with this system message before it")->needs("--chat");
+    app.add_option("--ids", o.ids, "token ids to be continued instead; ids are printed")
+        ->excludes(prompt)
+        ->excludes("--chat");
+    app.add_option("-n,--max-tokens", o.max_tokens, "most tokens of the answer")->check(CLI::Range(1, 1 << 20));
+    app.add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
+        ->check(CLI::Range(0.0, 100.0));
+    app.add_option("--top-k", o.sampling.top_k, "draw among so many of the likeliest")->check(CLI::Range(1, 128));
+    app.add_option("--top-p", o.sampling.top_p, "and among the fewest of those that reach this share")
+        ->check(CLI::Range(1e-6, 1.0));
+    app.add_option("--seed", o.sampling.seed, "of the draws");
+    app.add_option("--stop", o.stop, "text that ends the answer; may be given several times");
+    app.add_flag("--ignore-eos", o.ignore_eos, "go on where the model would end");
+    app.add_flag("--no-bos", o.no_bos, "put no token that begins a text before the prompt");
+    app.add_option("--chunk", o.chunk, "tokens of the prompt that are read together")->check(CLI::Range(1, 1 << 16));
+    app.add_option("--device", o.device, "index or part of the name of the Vulkan device");
+    app.add_option("--weights", o.weights, "what matrices are kept as, instead of as in the file")
+        ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8", "int4"}));
+    app.add_option("--kv", o.kv, "what keys and values are kept as")
+        ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}));
+    app.add_option("--profile", o.trace, "where a trace of the last step is written (chrome://tracing)");
+    app.add_flag("--copy-rate", o.copy_rate, "say what share of the device's copy rate the steps reached");
+    app.add_option("--accuracy", o.texts, "of a file's lines: perplexity with every type of weights and of caches")
+        ->check(CLI::ExistingFile);
+    app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");
+    app.add_flag("--check", o.check, "compare with the answers PyTorch gave, in the model's expected.json");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Continues a text with a Hugging Face checkpoint on a Vulkan device");
+    add_options(app, options);
+    try {
+        app.parse(argc, argv);
+        options.by_ids = app.count("--ids") > 0;
+        std::erase(options.stop, "");
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    }
+    std::signal(SIGINT, interrupt);
+    try {
+        return !options.texts.empty() ? accuracy(options) : options.check ? check(options) : generate(options);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "generate: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <map>
+
+std::optional<vkf::WeightType> weight_type(const std::string& name) {
+    using enum vkf::WeightType;
+    static const std::map<std::string, vkf::WeightType> kTypes{
+        {"fp32", f32}, {"fp16", f16}, {"bf16", bf16}, {"int8", int8}, {"int4", int4}};
+    const auto found = kTypes.find(name);
+    return found == kTypes.end() ? std::nullopt : std::optional(found->second);
+}

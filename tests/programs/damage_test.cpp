@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The samples with files that are cut or damaged, with wrong arguments, interrupted, and two at once: a clear error and 1, or an answer; never
+// a crash or a hang.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <thread>
+
+#include "process.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSeconds = 240;  // more than any takes, on a busy machine and with sanitizers
+
+/// A copy of a model's folder that a test may damage.
+struct Copy {
+    fs::path folder = fs::temp_directory_path() / ("vkformer-" + std::to_string(std::random_device{}()));
+
+    explicit Copy(const fs::path& model) {
+        fs::create_directories(folder);
+        for (const auto& entry : fs::directory_iterator(model)) {
+            const std::string kind = entry.path().extension().string();
+            if (kind == ".json" || kind == ".safetensors") {
+                fs::copy_file(entry.path(), folder / entry.path().filename());
+            }
+        }
+    }
+    ~Copy() { fs::remove_all(folder); }
+    Copy(const Copy&) = delete;
+    Copy& operator=(const Copy&) = delete;
+
+    std::string read(const std::string& file) const {
+        std::ifstream in(folder / file, std::ios::binary);
+        return {std::istreambuf_iterator<char>(in), {}};
+    }
+    void write(const std::string& file, const std::string& bytes) const {
+        std::ofstream(folder / file, std::ios::binary) << bytes;
+    }
+};
+
+struct Sample {
+    const char* name;
+    const char* program;
+    const char* model;
+    std::vector<std::string> files;
+    std::function<std::vector<std::string>(const std::string& folder)> arguments;
+};
+
+const std::vector<Sample> kSamples{
+    {"generate",
+     GENERATE,
+     VKFORMER_SOURCE_DIR "/samples/generate",
+     {"config.json", "tokenizer.json", "model.safetensors", "generation_config.json"},
+     [](const std::string& f) {
+         return std::vector<std::string>{f, "--prompt", "1234567 is", "-n", "3"};
+     }},
+    {"generate",
+     GENERATE,
+     VKFORMER_SOURCE_DIR "/tests/decoders/llama3",
+     {"model.safetensors.index.json", "model-00002-of-00003.safetensors"},
+     [](const std::string& f) {
+         return std::vector<std::string>{f, "--ids", "1 2 3", "-n", "3"};
+     }},
+    {"embed_text",
+     EMBED_TEXT,
+     VKFORMER_SOURCE_DIR "/tests/text/bert",
+     {"config.json", "tokenizer.json", "model.safetensors"},
+     [](const std::string& f) {
+         return std::vector<std::string>{f, "the hundred", "and thousand of café"};
+     }},
+    {"dates",
+     DATES,
+     VKFORMER_SOURCE_DIR "/samples/dates",
+     {"config.json", "model.safetensors"},
+     [](const std::string& f) {
+         return std::vector<std::string>{"--model", f, "--picture", f + "/picture.svg", "31.12.1987"};
+     }}};
+
+std::vector<std::string> command(const Sample& s, const std::string& folder) {
+    std::vector<std::string> all{s.program};
+    for (std::string& a : s.arguments(folder)) {
+        all.push_back(std::move(a));
+    }
+    return all;
+}
+
+Outcome run(const std::vector<std::string>& words) { return Process(words).wait(kSeconds); }
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Ended by itself with one of the two codes; an error is the sample's own.
+void check_sane(const Outcome& o, const std::string& name) {
+    CHECK_FALSE(o.hung);
+    CHECK(o.signal == 0);
+    CHECK((o.code == 0 || o.code == 1));
+    CHECK_FALSE(has(o.output, "Sanitizer"));
+    CHECK_FALSE(has(o.output, "runtime error:"));
+    if (o.code == 1) {
+        CHECK(has(o.output, name + ": "));
+    }
+}
+
+void check_refused(const Outcome& o, const std::string& name, const std::string& part) {
+    check_sane(o, name);
+    CHECK(o.code == 1);
+    CHECK_MESSAGE(has(o.output, part), "no \"" << part << "\" in: " << o.output);
+}
+
+/// One of the ways in which a file may be wrong.
+std::string damaged(std::string bytes, int way, std::mt19937& random) {
+    const std::size_t near =
+        way % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 3000);  // heads decide more
+    const std::size_t at = random() % near;
+    switch (way / 2 % 4) {
+        case 0: bytes[at] = static_cast<char>(random()); break;
+        case 1: bytes[at] = "0123456789\"{}[],:-"[random() % 18]; break;
+        case 2: bytes.erase(at, 1 + random() % 40); break;
+        default: bytes.insert(at, bytes.substr(random() % near, 1 + random() % 40)); break;
+    }
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("programs: a file that is cut is refused by name") {
+    std::mt19937 random(1);
+    for (const Sample& s : kSamples) {
+        const Copy copy(s.model);
+        for (const std::string& file : s.files) {
+            CAPTURE(file);
+            const std::string whole = copy.read(file);
+            REQUIRE(whole.size() > 100);
+            for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{9}, random() % whole.size(),
+                                           random() % whole.size(), whole.size() - 3}) {
+                CAPTURE(size);
+                copy.write(file, whole.substr(0, size));
+                check_refused(run(command(s, copy.folder.string())), s.name, file);
+            }
+            fs::remove(copy.folder / file);
+            if (file != "generation_config.json" && file != "model.safetensors.index.json") {
+                check_refused(run(command(s, copy.folder.string())), s.name, file);
+            }
+            copy.write(file, whole);
+        }
+        CHECK(run(command(s, copy.folder.string())).code == 0);
+    }
+}
+
+TEST_CASE("programs: a file that is damaged is refused, or read as another") {
+    const char* more = std::getenv("VKFORMER_DAMAGES");  // of each file
+    const int damages = more != nullptr ? std::atoi(more) : 16;
+    std::mt19937 random(2);
+    int refused = 0;
+    for (const Sample& s : kSamples) {
+        const Copy copy(s.model);
+        for (const std::string& file : s.files) {
+            CAPTURE(file);
+            const std::string whole = copy.read(file);
+            for (int way = 0; way < damages; ++way) {
+                CAPTURE(way);
+                copy.write(file, damaged(whole, way, random));
+                const Outcome o = run(command(s, copy.folder.string()));
+                CAPTURE(o.output);
+                check_sane(o, s.name);
+                refused += o.code;
+            }
+            copy.write(file, whole);
+        }
+    }
+    CHECK(refused > 40);
+    MESSAGE(refused << " refused");
+}
+
+TEST_CASE("programs: wrong arguments are refused by name") {
+    const std::string generate = GENERATE;
+    const auto refused = [&](std::vector<std::string> words, const std::string& part) {
+        words.insert(words.begin(), generate);
+        check_refused(run(words), "generate", part);
+    };
+    refused({"--prompt", ""}, "the prompt is empty");
+    refused({"--ids", ""}, "the prompt has 0 tokens");
+    refused({"--ids", "1 x"}, "\"x\" is not a token's id");
+    refused({"--ids", "1 -2"}, "\"-2\" is not a token's id");
+    refused({"--ids", "1 99999"}, "99999");
+    refused({"--ids", "99999999999999999999"}, "is not a token's id");
+    refused({"--prompt", "\xFF"}, "UTF-8");
+    refused({"--chat", "--prompt", "x"}, "it has no chat template");
+    refused({VKFORMER_SOURCE_DIR "/nowhere"}, "nowhere");
+    refused({"--device", "no such device"}, "no such device");
+    std::string longest;
+    for (int i = 0; i < 500; ++i) {
+        longest += "1 ";
+    }
+    refused({"--ids", longest}, "the prompt has 500 tokens; the model takes 1 to ");
+    check_refused(run({EMBED_TEXT, VKFORMER_SOURCE_DIR "/tests/text/bert", "one"}), "embed_text", "two lines");
+    check_refused(run({EMBED_TEXT, VKFORMER_SOURCE_DIR "/tests/text/bert", "a", longest}), "embed_text", "64");
+}
+
+TEST_CASE("programs: two at once answer as one does") {
+    for (const Sample& s : kSamples) {
+        const std::vector<std::string> words = command(s, s.model);
+        if (std::string(s.name) == "dates") {
+            continue;  // writes its picture
+        }
+        Process one(words), other(words);
+        const Outcome a = one.wait(kSeconds), b = other.wait(kSeconds);
+        check_sane(a, s.name);
+        CHECK(a.code == 0);
+        CHECK(b.code == 0);
+    }
+}
+
+TEST_CASE("programs: an interrupt ends generate soon, whenever it comes") {
+    std::mt19937 random(3);
+    const std::vector<std::string> words{GENERATE, "--ignore-eos", "-n", "90"};
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(run(words).code == 0);
+    const auto whole =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+    for (int i = 0; i < 12; ++i) {
+        Process p(words);
+        const auto moment = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(whole + 1));
+        CAPTURE(moment);
+        std::this_thread::sleep_for(std::chrono::milliseconds(moment));
+        p.interrupt();
+        const Outcome o = p.wait(kSeconds);
+        CAPTURE(o.output);
+        CHECK_FALSE(o.hung);
+        CHECK_FALSE(has(o.output, "Sanitizer"));
+        // done before; ended in good order; or, before it listens, ended by the signal
+        CHECK((o.code == 0 || o.code == 130 || o.signal == 2));
+    }
+}
