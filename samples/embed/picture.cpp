@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "picture.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#include <stb_image_write.h>
+
+void write_png(const std::filesystem::path& path, std::uint32_t width, std::uint32_t height,
+               std::span<const std::byte> pixels) {
+    if (stbi_write_png(path.string().c_str(), static_cast<int>(width), static_cast<int>(height), 4, pixels.data(),
+                       static_cast<int>(4 * width)) == 0) {
+        throw std::runtime_error("cannot write " + path.string());
+    }
+}
+
+double bright_share(std::span<const std::byte> pixels) {
+    std::size_t bright = 0;
+    for (std::size_t i = 0; i + 4 <= pixels.size(); i += 4) {
+        bright += std::max({pixels[i], pixels[i + 1], pixels[i + 2]}) > std::byte{80} ? 1 : 0;
+    }
+    return 4.0 * static_cast<double>(bright) / static_cast<double>(pixels.size());
+}

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# stb_image_write makes the PNG files; GLFW, where it is found, the window.
+find_path(STB_INCLUDE stb_image_write.h PATH_SUFFIXES stb CMAKE_FIND_ROOT_PATH_BOTH)
+if(NOT STB_INCLUDE)
+    message(STATUS "The sample embed is left out: stb_image_write.h is not here (on Debian and Ubuntu the package libstb-dev)")
+    set_property(TARGET embed PROPERTY EXCLUDE_FROM_ALL ON)
+    return()
+endif()
+target_include_directories(embed SYSTEM PRIVATE "${STB_INCLUDE}")
+if(NOT CMAKE_CROSSCOMPILING)
+    find_package(glfw3 3.3 CONFIG QUIET)
+endif()
+if(TARGET glfw)
+    target_link_libraries(embed PRIVATE glfw)
+    target_compile_definitions(embed PRIVATE EMBED_GLFW)
+else()
+    message(STATUS "The sample embed has no window: GLFW is not here (on Debian and Ubuntu the package libglfw3-dev)")
+endif()

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every Vulkan program has in some form: an instance, a device with a queue, a buffer that the host sees, a compute pipeline that
+// works on it, and a command buffer. vkformer has no part in it.
+#pragma once
+
+#include <volk.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+struct Host {
+    VkInstance instance{};
+    VkPhysicalDevice physical{};
+    VkDevice device{};
+    VkQueue queue{};  // of family 0, which computes on every device known to us
+    VkBuffer buffer{};
+    VkDeviceMemory memory{};
+    float* mapped{};
+    VkDescriptorSetLayout set_layout{};
+    VkDescriptorPool set_pool{};
+    VkDescriptorSet set{};
+    VkPipelineLayout layout{};
+    VkPipeline pipeline{};
+    VkCommandPool pool{};
+    VkCommandBuffer commands{};
+
+    static void check(VkResult result) {
+        if (result < 0) {
+            throw std::runtime_error("Vulkan gave " + std::to_string(result));
+        }
+    }
+
+    Host(std::uint64_t buffer_bytes, const std::uint32_t* spirv, std::size_t spirv_bytes) {
+        make_device();
+        make_buffer(buffer_bytes);
+        make_pipeline(spirv, spirv_bytes);
+        const VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, 0};
+        check(vkCreateCommandPool(device, &pool_info, nullptr, &pool));
+        const VkCommandBufferAllocateInfo commands_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool,
+                                                        VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+        check(vkAllocateCommandBuffers(device, &commands_info, &commands));
+    }
+
+    Host(const Host&) = delete;
+    Host& operator=(const Host&) = delete;
+
+    ~Host() {
+        vkDestroyCommandPool(device, pool, nullptr);
+        vkDestroyPipeline(device, pipeline, nullptr);
+        vkDestroyPipelineLayout(device, layout, nullptr);
+        vkDestroyDescriptorPool(device, set_pool, nullptr);
+        vkDestroyDescriptorSetLayout(device, set_layout, nullptr);
+        vkDestroyBuffer(device, buffer, nullptr);
+        vkFreeMemory(device, memory, nullptr);
+        vkDestroyDevice(device, nullptr);
+        vkDestroyInstance(instance, nullptr);
+    }
+
+    void begin() const {
+        const VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, 0, nullptr};
+        check(vkBeginCommandBuffer(commands, &info));
+    }
+
+    /// `groups` groups of the pipeline, with `pass` as its push constant.
+    void dispatch(std::uint32_t pass, std::uint32_t groups) const {
+        vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+        vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
+        vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(pass), &pass);
+        vkCmdDispatch(commands, groups, 1, 1);
+    }
+
+    /// What compute shaders have written is there for what comes next.
+    void barrier(VkPipelineStageFlags next, VkAccessFlags access) const {
+        const VkMemoryBarrier all{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT, access};
+        vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, next, 0, 1, &all, 0, nullptr, 0, nullptr);
+    }
+
+    /// Ends the commands, and waits until they are done.
+    void submit() const {
+        check(vkEndCommandBuffer(commands));
+        VkSubmitInfo info{};
+        info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+        info.commandBufferCount = 1;
+        info.pCommandBuffers = &commands;
+        check(vkQueueSubmit(queue, 1, &info, nullptr));
+        check(vkQueueWaitIdle(queue));
+    }
+
+    void make_device() {
+        check(volkInitialize());
+        const VkApplicationInfo app{
+            VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "minimal_host", 1, nullptr, 0, VK_API_VERSION_1_1};
+        const VkInstanceCreateInfo instance_info{
+            VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, nullptr, 0, &app, 0, nullptr, 0, nullptr};
+        check(vkCreateInstance(&instance_info, nullptr, &instance));
+        volkLoadInstance(instance);
+        std::uint32_t count = 1;
+        check(vkEnumeratePhysicalDevices(instance, &count, &physical));
+        if (count == 0) {
+            throw std::runtime_error("there is no Vulkan device");
+        }
+        const float priority = 1;
+        const VkDeviceQueueCreateInfo queue_info{
+            VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, 0, 1, &priority};
+        const VkDeviceCreateInfo device_info{
+            VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, nullptr, 0, 1, &queue_info, 0, nullptr, 0, nullptr, nullptr};
+        check(vkCreateDevice(physical, &device_info, nullptr, &device));
+        volkLoadDevice(device);
+        vkGetDeviceQueue(device, 0, 0, &queue);
+    }
+
+    void make_buffer(std::uint64_t bytes) {
+        VkBufferCreateInfo buffer_info{};
+        buffer_info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+        buffer_info.size = bytes;
+        buffer_info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+        check(vkCreateBuffer(device, &buffer_info, nullptr, &buffer));
+        VkMemoryRequirements needs;
+        vkGetBufferMemoryRequirements(device, buffer, &needs);
+        VkPhysicalDeviceMemoryProperties types;
+        vkGetPhysicalDeviceMemoryProperties(physical, &types);
+        const VkMemoryPropertyFlags seen = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+        std::uint32_t type = 0;  // Vulkan promises that there is one
+        while ((needs.memoryTypeBits >> type & 1) == 0 || (types.memoryTypes[type].propertyFlags & seen) != seen) {
+            ++type;
+        }
+        const VkMemoryAllocateInfo memory_info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
+        check(vkAllocateMemory(device, &memory_info, nullptr, &memory));
+        check(vkBindBufferMemory(device, buffer, memory, 0));
+        check(vkMapMemory(device, memory, 0, VK_WHOLE_SIZE, 0, reinterpret_cast<void**>(&mapped)));
+    }
+
+    /// With the buffer at binding 0, and a push constant of 4 bytes.
+    void make_pipeline(const std::uint32_t* spirv, std::size_t spirv_bytes) {
+        const VkDescriptorSetLayoutBinding binding{0, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT,
+                                                   nullptr};
+        const VkDescriptorSetLayoutCreateInfo set_layout_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+                                                              nullptr, 0, 1, &binding};
+        check(vkCreateDescriptorSetLayout(device, &set_layout_info, nullptr, &set_layout));
+        const VkDescriptorPoolSize pool_size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1};
+        const VkDescriptorPoolCreateInfo pool_info{
+            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, 1, 1, &pool_size};
+        check(vkCreateDescriptorPool(device, &pool_info, nullptr, &set_pool));
+        const VkDescriptorSetAllocateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, set_pool, 1,
+                                                   &set_layout};
+        check(vkAllocateDescriptorSets(device, &set_info, &set));
+        const VkDescriptorBufferInfo whole{buffer, 0, VK_WHOLE_SIZE};
+        VkWriteDescriptorSet write{};
+        write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+        write.dstSet = set;
+        write.descriptorCount = 1;
+        write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+        write.pBufferInfo = &whole;
+        vkUpdateDescriptorSets(device, 1, &write, 0, nullptr);
+
+        const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, 4};
+        const VkPipelineLayoutCreateInfo layout_info{
+            VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &set_layout, 1, &push};
+        check(vkCreatePipelineLayout(device, &layout_info, nullptr, &layout));
+        const VkShaderModuleCreateInfo shader_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, spirv_bytes,
+                                                   spirv};
+        VkShaderModule shader;
+        check(vkCreateShaderModule(device, &shader_info, nullptr, &shader));
+        VkComputePipelineCreateInfo pipeline_info{};
+        pipeline_info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+        pipeline_info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+        pipeline_info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+        pipeline_info.stage.module = shader;
+        pipeline_info.stage.pName = "main";
+        pipeline_info.layout = layout;
+        check(vkCreateComputePipelines(device, nullptr, 1, &pipeline_info, nullptr, &pipeline));
+        vkDestroyShaderModule(device, shader, nullptr);
+    }
+};
