@@ -4,6 +4,7 @@
 
 #include <vkformer/vkformer.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,12 +14,27 @@
 #include "peer.h"
 #include "row.h"
 
+/// The best that the device did, measured first; 0: not measured.
+struct Ceilings {
+    double gbps = 0;    ///< of a copy
+    double gflops = 0;  ///< of fp32 multiply-adds
+
+    /// The least time for so much work over the time it took: 1 is the ceiling.
+    std::optional<double> share(double flops, double bytes, double ms) const {
+        if (gbps == 0 || gflops == 0) {
+            return std::nullopt;
+        }
+        return std::max(flops / gflops, bytes / gbps) * 1e-6 / ms;
+    }
+};
+
 struct Settings {
     vkf::Device device;
     std::string select;  ///< what the user called it, for child processes
     double seconds = 2;  ///< an op is repeated for about so long, its peer beside it
     Peer* peer = nullptr;
-    double copy_gbps = 0;  ///< the best copy's, measured first; 0: not
+    Ceilings ceilings = {};
+    std::function<void()> flush_caches = {};  ///< so that what comes next finds none of its operands there
 };
 
 /// A measurement by name. It throws when a result is wrong.

@@ -8,6 +8,8 @@
 #include <regex>
 
 #include "benches.h"
+#include "ceilings.h"
+#include "roofline.h"
 
 namespace {
 
@@ -15,6 +17,7 @@ struct Options {
     std::string device;
     std::string filter;
     std::filesystem::path json;
+    std::filesystem::path roofline;
     double seconds = 2;
     bool peers = false;
     bool list = false;
@@ -22,7 +25,9 @@ struct Options {
 };
 
 std::vector<Bench> all_benches() {
-    std::vector<Bench> all = op_benches();
+    std::vector<Bench> all = {fma_ceiling()};
+    const std::vector<Bench> ops = op_benches();  // the copy first
+    all.insert(all.end(), ops.begin(), ops.end());
     for (const auto& more : {runtime_benches(), start_benches()}) {
         all.insert(all.end(), more.begin(), more.end());
     }
@@ -64,7 +69,7 @@ int run(const Options& options) {
     if (benches.empty()) {
         throw std::runtime_error("no benchmark's name matches " + options.filter + "; --list prints them");
     }
-    Settings settings{vkf::Device::create({.select = options.device}), options.device, options.seconds, nullptr, 0};
+    Settings settings{vkf::Device::create({.select = options.device}), options.device, options.seconds};
     const vkf::Capabilities& device = settings.device.capabilities();
     if (device.timestamp_period == 0) {
         throw std::runtime_error(device.name + " has no timestamps");
@@ -77,8 +82,10 @@ int run(const Options& options) {
         settings.peer = peer.get();
         std::printf("peer: %s\n", peer->name().c_str());
     }
-    if (benches.front().name != op_cases().front().name) {
-        op_benches().front().measure(settings);  // the copy rate, which the others are compared with
+    CacheFlush flush(settings.device);
+    settings.flush_caches = [&] { flush.run(); };
+    for (const Bench& ceiling : {fma_ceiling(), op_benches().front()}) {
+        ceiling.measure(settings);  // which the others are compared with
     }
     std::printf("%s\n", table_head().c_str());
     std::vector<Row> rows;
@@ -98,6 +105,9 @@ int run(const Options& options) {
     if (!options.json.empty()) {
         write_json(options.json, rows);
     }
+    if (!options.roofline.empty()) {
+        write_roofline(options.roofline, rows, settings.ceilings);
+    }
     return failures == 0 ? 0 : 1;
 }
 
@@ -109,6 +119,7 @@ int main(int argc, char** argv) {
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--filter", options.filter, "a regular expression: only benchmarks whose names it finds");
     app.add_option("--json", options.json, "write the rows to this file");
+    app.add_option("--roofline", options.roofline, "draw the rows beside the device's ceilings into this file (SVG)");
     app.add_option("--seconds", options.seconds, "time spent on each op")->check(CLI::Range(0.01, 600.0));
     app.add_flag("--peers", options.peers, "measure ggml's Vulkan backend beside it, on the same device");
     app.add_flag("--list", options.list, "print the names and end");

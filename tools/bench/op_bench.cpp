@@ -3,11 +3,12 @@
 // to the device's answer, less what it needs for next to no work; ours and the peer's runs alternate.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
 #include "benches.h"
+#include "ceilings.h"
+#include "op_program.h"
 
 namespace {
 
@@ -15,67 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-vkf::Value build_attention(vkf::Graph& g, const OpCase& op) {
-    const vkf::Value q = g.input("x", {1, kHeads, op.rows, op.columns});
-    const vkf::Value k = g.input("weight", {1, kKvHeads, op.inner, op.columns});
-    const vkf::Value v = g.input("bias", {1, kKvHeads, op.inner, op.columns});
-    vkf::AttentionOptions options;
-    options.mask.causal = op.causal ? vkf::Causal::bottom_right : vkf::Causal::none;
-    options.mask.window = op.window;
-    const vkf::AttentionResult attention = vkf::scaled_dot_product_attention(q, k, v, options);
-    if (op.kind == OpKind::attention) {
-        return merge_heads(attention.y);
-    }
-    const vkf::Value weights =
-        reshape(attention.weights, {1, kKvHeads, kHeads / kKvHeads, op.rows, op.inner});  // y, then unused, is dropped
-    const vkf::Value y = matmul(weights, reshape(v, {1, kKvHeads, 1, op.inner, op.columns}),
-                                {.masked_weights = true, .heads_last = true});
-    return merge_heads(reshape(y, {1, kHeads, op.rows, op.columns}));
-}
-
-vkf::Value build(vkf::Graph& g, const OpCase& op) {
-    switch (op.kind) {
-        case OpKind::attention:
-        case OpKind::composed_attention: return build_attention(g, op);
-        case OpKind::matmul:
-            return matmul(g.input("x", {op.rows, op.inner}), g.input("weight", {op.inner, op.columns}));
-        case OpKind::linear:
-            return linear(g.input("x", {op.rows, op.inner}), g.input("weight", {op.columns, op.inner}));
-        case OpKind::rope: {
-            vkf::Rope rope;
-            rope.theta = kRopeTheta;
-            rope.max_positions = op.inner;
-            return vkf::rope(g.input("x", {op.rows, op.inner, op.columns}), rope);
-        }
-        default: break;
-    }
-    const vkf::Value x = g.input("x", {op.rows, op.columns});
-    switch (op.kind) {
-        case OpKind::softmax: return softmax(x);
-        case OpKind::layer_norm:
-            return layer_norm(x, g.input("weight", {op.columns}), g.input("bias", {op.columns}), kNormEps);
-        case OpKind::rms_norm: return rms_norm(x, g.input("weight", {op.columns}), kNormEps);
-        default: return contiguous(x);
-    }
-}
-
-vkf::Program compile(const vkf::Device& device, const OpCase& op, const OpData& data) {
-    vkf::Graph g;
-    g.output("y", build(g, op));
-    vkf::CompileOptions options;
-    options.name = op.name;
-    options.profile = true;
-    vkf::Program program = device.compile(g, {}, options);
-    program.upload("x", data.x);
-    if (!data.weight.empty()) {
-        program.upload("weight", data.weight);
-    }
-    if (op.kind == OpKind::layer_norm || op.is_attention()) {
-        program.upload("bias", data.bias);
-    }
-    return program;
 }
 
 double device_ms(const vkf::Program& program) {
@@ -86,10 +26,20 @@ double device_ms(const vkf::Program& program) {
     return ms;
 }
 
+/// Each kernel once, in order, with how often it ran.
 std::string kernels(const vkf::Program& program) {
-    std::string names;
+    std::vector<std::pair<std::string, int>> counts;
     for (const vkf::DispatchTime& t : program.times()) {
-        names += (names.empty() ? "" : " + ") + t.kernel;
+        const auto at = std::find_if(counts.begin(), counts.end(), [&](const auto& c) { return c.first == t.kernel; });
+        if (at == counts.end()) {
+            counts.emplace_back(t.kernel, 1);
+        } else {
+            ++at->second;
+        }
+    }
+    std::string names;
+    for (const auto& [kernel, count] : counts) {
+        names += (names.empty() ? "" : " + ") + (count > 1 ? std::to_string(count) + " " : "") + kernel;
     }
     return names;
 }
@@ -122,9 +72,10 @@ double peer_overhead(Peer& peer) {
 
 Row measure_op(const OpCase& op, Settings& settings) {
     const OpData data = make_data(op);
-    vkf::Program program = compile(settings.device, op, data);
+    OpProgram ours = make_program(settings.device, op, data);
+    vkf::Program& program = ours.program;
     program.run();
-    check("vkformer", op, data, program.download("y"), 1e-4);
+    check("vkformer", op, ours.kept, program.download("y"), 1e-4);
     program.run();
     double expected = device_ms(program);
 
@@ -133,16 +84,21 @@ Row measure_op(const OpCase& op, Settings& settings) {
     if (peer) {
         overhead = peer_overhead(*settings.peer);
         peer->run();
-        check(settings.peer->name(), op, data, peer->result(), 1e-2);
+        // it rounds x to 16 or 8 bits beside packed weights
+        check(settings.peer->name(), op, peer->kept(), peer->result(), op.packed() ? 5e-2 : 1e-2);
         expected += timed(*peer);
     }
-    const double wanted = settings.seconds * 1e3 / std::max(expected, 1e-3);
-    const auto count = static_cast<std::size_t>(std::clamp(wanted, 3.0, 200.0));
+    const auto start = Clock::now();
+    settings.flush_caches();
+    expected += (peer ? 2 : 1) * milliseconds_since(start);
+    const auto count = static_cast<std::size_t>(std::clamp(settings.seconds * 1e3 / expected, 5.0, 200.0));
     std::vector<double> peer_samples;
     const std::vector<double> samples = sample(op.name, count, [&] {
         if (peer) {
+            settings.flush_caches();
             peer_samples.push_back(timed(*peer) - overhead);
         }
+        settings.flush_caches();
         program.run();
         return device_ms(program);
     });
@@ -163,9 +119,9 @@ Row measure_op(const OpCase& op, Settings& settings) {
     row.gbps = op.bytes() / *row.ms * 1e-6;
     if (op.kind == OpKind::copy) {
         // a ceiling is the best that was seen
-        settings.copy_gbps = op.bytes() / *std::min_element(samples.begin(), samples.end()) * 1e-6;
-    } else if (op.bound_by_copy() && settings.copy_gbps > 0) {
-        row.ceiling_share = *row.gbps / settings.copy_gbps;
+        settings.ceilings.gbps = op.bytes() / *std::min_element(samples.begin(), samples.end()) * 1e-6;
+    } else {
+        row.ceiling_share = settings.ceilings.share(op.flops(), op.bytes(), *row.ms);
     }
     if (peer) {
         row.peer = settings.peer->name();

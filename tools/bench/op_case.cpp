@@ -2,22 +2,16 @@
 #include "op_case.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
 
-namespace {
+#include "layer_case.h"
 
-std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {
-    std::mt19937 engine(seed);
-    std::vector<float> out(static_cast<std::size_t>(count));
-    for (float& v : out) {
-        v = static_cast<float>(static_cast<std::int32_t>(engine())) * 0x1p-31f;
-    }
-    return out;
-}
+namespace {
 
 bool is_product(OpKind kind) { return kind == OpKind::matmul || kind == OpKind::linear; }
 
@@ -29,6 +23,16 @@ struct Span {
 Span seen_by(const OpCase& op, std::int64_t query) {
     const std::int64_t end = op.causal ? query + 1 + op.inner - op.rows : op.inner;
     return {op.window > 0 ? std::max<std::int64_t>(0, end - op.window) : 0, end};
+}
+
+/// Of attention: scores that no mask hides, a head.
+std::int64_t pairs(const OpCase& op) {
+    std::int64_t all = 0;
+    for (std::int64_t query = 0; query < op.rows; ++query) {
+        const Span seen = seen_by(op, query);
+        all += seen.end - seen.first;
+    }
+    return all;
 }
 
 using Row = std::vector<double>;
@@ -79,10 +83,10 @@ Row norm_row(const OpCase& op, const OpData& data, Row x) {
 
 /// Row `row` of (tokens, heads, dimensions).
 Row attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
-    const std::int64_t query = row / kHeads;
-    const std::int64_t head = row % kHeads;
+    const std::int64_t query = row / op.heads;
+    const std::int64_t head = row % op.heads;
     const float* q = data.x.data() + (head * op.rows + query) * op.columns;
-    const std::int64_t first_key = head / (kHeads / kKvHeads) * op.inner;
+    const std::int64_t first_key = head / (op.heads / op.kv_heads) * op.inner;
     const Span seen = seen_by(op, query);
     Row weights;
     for (std::int64_t key = seen.first; key < seen.end; ++key) {
@@ -132,38 +136,7 @@ Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
     }
 }
 
-}  // namespace
-
-bool OpCase::is_attention() const { return kind == OpKind::attention || kind == OpKind::composed_attention; }
-
-std::int64_t OpCase::outputs() const {
-    return rows * columns * (kind == OpKind::rope ? inner : is_attention() ? kHeads : 1);
-}
-
-double OpCase::flops() const {
-    if (is_attention()) {
-        std::int64_t pairs = 0;
-        for (std::int64_t query = 0; query < rows; ++query) {
-            const Span seen = seen_by(*this, query);
-            pairs += seen.end - seen.first;
-        }
-        return 4.0 * static_cast<double>(kHeads * pairs * columns);
-    }
-    return is_product(kind) ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0;
-}
-
-/// A single query does little with each key and value it reads.
-bool OpCase::bound_by_copy() const { return is_attention() ? rows == 1 : !is_product(kind); }
-
-double OpCase::bytes() const {
-    if (is_attention()) {
-        return 4.0 * static_cast<double>(2 * outputs() + 2 * kKvHeads * inner * columns);
-    }
-    const std::int64_t elements = is_product(kind) ? rows * inner + inner * columns + rows * columns : 2 * outputs();
-    return 4.0 * static_cast<double>(elements);
-}
-
-std::vector<OpCase> op_cases() {
+std::vector<OpCase> plain_cases() {
     return {
         {"copy_4096x1024", OpKind::copy, 4096, 1, 1024},
         {"matmul_f32_512", OpKind::matmul, 512, 512, 512},
@@ -175,6 +148,8 @@ std::vector<OpCase> op_cases() {
         {"layer_norm_4096x1024", OpKind::layer_norm, 4096, 1, 1024},
         {"rms_norm_4096x1024", OpKind::rms_norm, 4096, 1, 1024},
         {"rope_32x512x128", OpKind::rope, 32, 512, 128},
+        {"decoder_layer_prefill_512", OpKind::decoder_layer, 512, 512, 512, true},
+        {"decoder_layer_step_1024", OpKind::decoder_layer, 1, 1025, 512, true},
         {"attention_prefill_d64_512", OpKind::attention, 512, 512, 64},
         {"attention_prefill_d64_512_causal", OpKind::attention, 512, 512, 64, true},
         {"attention_prefill_d64_1024", OpKind::attention, 1024, 1024, 64},
@@ -184,12 +159,99 @@ std::vector<OpCase> op_cases() {
         {"attention_prefill_d128_512_causal", OpKind::attention, 512, 512, 128, true},
         {"attention_prefill_d64_4096", OpKind::attention, 4096, 4096, 64},
         {"attention_prefill_d64_4096_window256", OpKind::attention, 4096, 4096, 64, true, 256},
-        {"attention_decode_d64_1024", OpKind::attention, 1, 1024, 64},
-        {"attention_decode_d64_4096", OpKind::attention, 1, 4096, 64},
     };
 }
 
+}  // namespace
+
+bool OpCase::is_attention() const { return kind == OpKind::attention || kind == OpKind::composed_attention; }
+
+std::int64_t OpCase::outputs() const {
+    return rows * columns * (kind == OpKind::rope ? inner : is_attention() ? heads : 1);
+}
+
+double OpCase::flops() const {
+    if (is_attention()) {
+        return 4.0 * static_cast<double>(heads * pairs(*this) * columns);
+    }
+    if (kind == OpKind::decoder_layer) {
+        return 2.0 * static_cast<double>(rows * layer_parameters(*this)) +
+               4.0 * static_cast<double>(pairs(*this) * columns);
+    }
+    return is_product(kind) ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0;
+}
+
+double OpCase::bytes() const {
+    if (is_attention()) {
+        const auto words =
+            packed() ? static_cast<std::int64_t>(vkf::packed_row_words(type, static_cast<std::uint64_t>(columns)))
+                     : columns;
+        return 4.0 * static_cast<double>(2 * outputs() + 2 * kv_heads * inner * words);
+    }
+    if (kind == OpKind::decoder_layer) {
+        return 4.0 * static_cast<double>(layer_parameters(*this) + 2 * layer_cached(*this) + 2 * outputs());
+    }
+    if (packed()) {
+        const std::uint64_t words = vkf::packed_row_words(type, static_cast<std::uint64_t>(inner));
+        return 4.0 * static_cast<double>(rows * inner + columns * static_cast<std::int64_t>(words) + rows * columns);
+    }
+    const std::int64_t elements = is_product(kind) ? rows * inner + inner * columns + rows * columns : 2 * outputs();
+    return 4.0 * static_cast<double>(elements);
+}
+
+std::vector<OpCase> op_cases() {
+    std::vector<OpCase> cases = plain_cases();
+    constexpr std::array packed = {vkf::WeightType::f16, vkf::WeightType::bf16, vkf::WeightType::int8,
+                                   vkf::WeightType::int4};
+    const auto add = [&](const std::string& name, vkf::WeightType type, std::int64_t m, std::int64_t k, std::int64_t n,
+                         const std::string& sizes) {
+        OpCase op{name + "_" + std::string(vkf::name_of(type)) + "_" + sizes, OpKind::linear, m, k, n};
+        op.type = type;
+        cases.push_back(std::move(op));
+    };
+    for (const vkf::WeightType type : packed) {
+        add("matmul", type, 512, 512, 512, "512");
+        add("matmul", type, 1024, 1024, 1024, "1024");
+        add("matmul", type, 2048, 512, 2048, "2048x512x2048");
+    }
+    add("matvec", vkf::WeightType::f32, 1, 4096, 4096, "4096");
+    for (const vkf::WeightType type : packed) {
+        add("matvec", type, 1, 4096, 4096, "4096");
+    }
+    for (const std::int64_t rows : {2, 4, 8, 16}) {
+        for (const vkf::WeightType type : {vkf::WeightType::f32, vkf::WeightType::int8}) {
+            add("skinny", type, rows, 2048, 2048, std::to_string(rows) + "x2048");
+        }
+    }
+    for (const vkf::WeightType type : {vkf::WeightType::f32, vkf::WeightType::f16, vkf::WeightType::int8}) {
+        const std::string name = type == vkf::WeightType::f32 ? "" : std::string(vkf::name_of(type)) + "_";
+        for (const std::int64_t keys : {1024, 4096}) {
+            OpCase op{"attention_decode_" + name + "d64_" + std::to_string(keys), OpKind::attention, 1, keys, 64};
+            op.type = type;
+            cases.push_back(op);
+            op.name = "attention_decode_" + name + "d128_" + std::to_string(keys);
+            op.columns = 128;
+            op.heads = 32;
+            op.kv_heads = 8;
+            cases.push_back(std::move(op));
+        }
+    }
+    return cases;
+}
+
+std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {
+    std::mt19937 engine(seed);
+    std::vector<float> out(static_cast<std::size_t>(count));
+    for (float& v : out) {
+        v = static_cast<float>(static_cast<std::int32_t>(engine())) * 0x1p-31f;
+    }
+    return out;
+}
+
 OpData make_data(const OpCase& op) {
+    if (op.kind == OpKind::decoder_layer) {
+        return make_layer_data(op);
+    }
     OpData data;
     if (is_product(op.kind)) {
         data.x = random_floats(op.rows * op.inner, 1);
@@ -201,8 +263,8 @@ OpData make_data(const OpCase& op) {
         for (float& v : data.x) {
             v *= 8.0f;  // some keys matter more than others
         }
-        data.weight = random_floats(kKvHeads * op.inner * op.columns, 4);
-        data.bias = random_floats(kKvHeads * op.inner * op.columns, 5);
+        data.weight = random_floats(op.kv_heads * op.inner * op.columns, 4);
+        data.bias = random_floats(op.kv_heads * op.inner * op.columns, 5);
     }
     if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm) {
         data.weight = random_floats(op.columns, 4);
@@ -217,10 +279,14 @@ double worst_error(const OpCase& op, const OpData& data, std::span<const float> 
     }
     const std::int64_t rows = op.outputs() / op.columns;
     // an odd step: rows of every place within a tile
-    const std::int64_t step = is_product(op.kind) || op.is_attention() ? std::max<std::int64_t>(1, rows / 64) | 1 : 1;
+    const bool slow = is_product(op.kind) || op.is_attention() || op.kind == OpKind::decoder_layer;
+    const std::int64_t step = slow ? std::max<std::int64_t>(1, rows / 64) | 1 : 1;
+    const auto reference = op.kind == OpKind::decoder_layer ? layer_reference(op, data) : [&](std::int64_t row) {
+        return reference_row(op, data, row);
+    };
     double worst = 0;
     for (std::int64_t row = 0; row < rows; row = row == rows - 1 ? rows : std::min(row + step, rows - 1)) {
-        const Row want = reference_row(op, data, row);
+        const Row want = reference(row);
         for (std::size_t i = 0; i < want.size(); ++i) {
             const double got = result[static_cast<std::size_t>(row * op.columns) + i];
             const double error = std::abs(got - want[i]) / (tolerance * (1.0 + std::abs(want[i])));

@@ -2,6 +2,8 @@
 // The ops that are timed: sizes, inputs, cost, and what they must give.
 #pragma once
 
+#include <vkformer/vkformer.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,18 +19,22 @@ enum class OpKind : std::uint8_t {
     rope,                ///< `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
     attention,           ///< `rows` queries, `inner` keys, heads of `columns` dimensions
     composed_attention,  ///< the same, with the matrix of weights in memory
+    decoder_layer,       ///< see layer_case.h
 };
 
 struct OpCase {
     std::string name;
     OpKind kind;
     std::int64_t rows, inner, columns;
-    bool causal = false;      ///< of attention: the last query sees all keys
-    std::int64_t window = 0;  ///< with causal; 0: all
+    bool causal = false;                          ///< of attention: the last query sees all keys
+    std::int64_t window = 0;                      ///< with causal; 0: all
+    vkf::WeightType type = vkf::WeightType::f32;  ///< what linear's weight, or attention's keys and values, are kept as
+    std::int64_t heads = 8;                       ///< of attention
+    std::int64_t kv_heads = 2;                    ///< each shared by heads / kv_heads of these
 
     bool is_attention() const;
+    bool packed() const { return type != vkf::WeightType::f32; }
     double flops() const;  ///< of products, what a mask hides left out; 0 where moving the bytes is the work
-    bool bound_by_copy() const;
     double bytes() const;  ///< each operand once
     std::int64_t outputs() const;
 };
@@ -40,10 +46,9 @@ struct OpData {
 
 std::vector<OpCase> op_cases();
 OpData make_data(const OpCase& op);
+/// -1 to 1
+std::vector<float> random_floats(std::int64_t count, std::uint32_t seed);
 
-/// Of attention: query heads, and key and value heads that they share.
-constexpr std::int64_t kHeads = 8;
-constexpr std::int64_t kKvHeads = 2;
 constexpr float kNormEps = 1e-5f;
 constexpr double kRopeTheta = 10000.0;
 

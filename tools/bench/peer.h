@@ -14,6 +14,8 @@ public:
     /// Computes once and waits for the device.
     virtual void run() = 0;
     virtual std::vector<float> result() = 0;
+    /// The operands as it keeps them: linear's weight and attention's keys and values in fewer bits.
+    virtual const OpData& kept() const = 0;
 };
 
 class Peer {

@@ -1,32 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // ggml's Vulkan backend, through its public interface.
-#include <ggml-alloc.h>
 #include <ggml-backend.h>
 #include <ggml.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
 
-#include "peer.h"
+#include "peer_ggml_graph.h"
 
 namespace {
 
-template <auto Free>
-struct Deleter {
-    void operator()(auto* p) const { Free(p); }
-};
 using Backend = std::unique_ptr<ggml_backend, Deleter<ggml_backend_free>>;
-using Context = std::unique_ptr<ggml_context, Deleter<ggml_free>>;
-using Buffer = std::unique_ptr<ggml_backend_buffer, Deleter<ggml_backend_buffer_free>>;
-
-void set(ggml_tensor* tensor, const std::vector<float>& data) {
-    ggml_backend_tensor_set(tensor, data.data(), 0, ggml_nbytes(tensor));
-}
 
 /// ggml's product takes both operands with the inner dimension contiguous.
 std::vector<float> transposed(const std::vector<float>& x, std::int64_t rows, std::int64_t columns) {
@@ -39,30 +27,25 @@ std::vector<float> transposed(const std::vector<float>& x, std::int64_t rows, st
     return out;
 }
 
-void set_half(ggml_tensor* tensor, const std::vector<float>& data) {
-    std::vector<ggml_fp16_t> half(data.size());
-    ggml_fp32_to_fp16_row(data.data(), half.data(), static_cast<std::int64_t>(data.size()));
-    ggml_backend_tensor_set(tensor, half.data(), 0, ggml_nbytes(tensor));
-}
-
-/// What is added to scores, (rows, keys): rows beyond the queries, which fill ggml's last tile, are hidden.
-std::vector<float> attention_mask(const OpCase& op, std::int64_t rows) {
-    std::vector<float> mask(static_cast<std::size_t>(rows * op.inner), -std::numeric_limits<float>::infinity());
-    for (std::int64_t query = 0; query < op.rows; ++query) {
-        const std::int64_t end = query + 1 + op.inner - op.rows;
-        const std::int64_t first = op.window > 0 ? std::max<std::int64_t>(0, end - op.window) : 0;
-        std::fill_n(mask.begin() + query * op.inner + first, end - first, 0.0f);
+ggml_type type_of(vkf::WeightType type) {
+    switch (type) {
+        case vkf::WeightType::f16: return GGML_TYPE_F16;
+        case vkf::WeightType::bf16: return GGML_TYPE_BF16;
+        case vkf::WeightType::int8: return GGML_TYPE_Q8_0;
+        case vkf::WeightType::int4: return GGML_TYPE_Q4_0;
+        case vkf::WeightType::f32: break;
     }
-    return mask;
+    return GGML_TYPE_F32;
 }
 
-class GgmlOp : public PeerOp {
+/// Its kernels take keys and values in half precision or quantized; it computes in single precision.
+ggml_type kept_type(const OpCase& op) { return op.type == vkf::WeightType::f32 ? GGML_TYPE_F16 : type_of(op.type); }
+
+class GgmlOp : public GgmlGraph {
 public:
-    GgmlOp(ggml_backend_t backend, const OpCase& op, const OpData& data) : backend_(backend), op_(op) {
-        context_.reset(ggml_init({.mem_size = 64 * ggml_tensor_overhead() + ggml_graph_overhead(),
-                                  .mem_buffer = nullptr,
-                                  .no_alloc = true}));
-        ggml_context* c = context_.get();
+    GgmlOp(ggml_backend_t backend, const OpCase& op, const OpData& data) : GgmlGraph(backend, op.name, data), op_(op) {
+        ggml_context* c = context();
+        ggml_tensor* result = nullptr;
         ggml_tensor* x = nullptr;
         ggml_tensor* weight = nullptr;
         ggml_tensor* bias = nullptr;
@@ -71,63 +54,58 @@ public:
         switch (op.kind) {
             case OpKind::copy:
                 x = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows);
-                result_ = ggml_cpy(c, x, ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows));
+                result = ggml_cpy(c, x, ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows));
                 break;
             case OpKind::matmul:
             case OpKind::linear:
                 x = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.inner, op.rows);
-                weight = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.inner, op.columns);
-                result_ = ggml_mul_mat(c, weight, x);
+                weight = ggml_new_tensor_2d(c, type_of(op.type), op.inner, op.columns);
+                result = ggml_mul_mat(c, weight, x);
                 break;
             case OpKind::softmax:
                 x = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows);
-                result_ = ggml_soft_max(c, x);
+                result = ggml_soft_max(c, x);
                 break;
             case OpKind::layer_norm:
                 x = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows);
                 weight = ggml_new_tensor_1d(c, GGML_TYPE_F32, op.columns);
                 bias = ggml_new_tensor_1d(c, GGML_TYPE_F32, op.columns);
-                result_ = ggml_add(c, ggml_mul(c, ggml_norm(c, x, kNormEps), weight), bias);
+                result = ggml_add(c, ggml_mul(c, ggml_norm(c, x, kNormEps), weight), bias);
                 break;
             case OpKind::rms_norm:
                 x = ggml_new_tensor_2d(c, GGML_TYPE_F32, op.columns, op.rows);
                 weight = ggml_new_tensor_1d(c, GGML_TYPE_F32, op.columns);
-                result_ = ggml_mul(c, ggml_rms_norm(c, x, kNormEps), weight);
+                result = ggml_mul(c, ggml_rms_norm(c, x, kNormEps), weight);
                 break;
             case OpKind::rope:  // its rows are (tokens, heads, dimensions)
                 x = ggml_new_tensor_3d(c, GGML_TYPE_F32, op.columns, op.rows, op.inner);
                 positions = ggml_new_tensor_1d(c, GGML_TYPE_I32, op.inner);
-                result_ = ggml_rope(c, x, positions, static_cast<int>(op.columns), 0);
+                result = ggml_rope(c, x, positions, static_cast<int>(op.columns), 0);
                 break;
-            case OpKind::attention:  // its kernels take keys and values in half precision; it computes in single
-                x = ggml_new_tensor_3d(c, GGML_TYPE_F32, op.columns, op.rows, kHeads);
-                weight = ggml_new_tensor_3d(c, GGML_TYPE_F16, op.columns, op.inner, kKvHeads);
-                bias = ggml_new_tensor_3d(c, GGML_TYPE_F16, op.columns, op.inner, kKvHeads);
+            case OpKind::attention:
+                x = ggml_new_tensor_3d(c, GGML_TYPE_F32, op.columns, op.rows, op.heads);
+                weight = ggml_new_tensor_3d(c, kept_type(op), op.columns, op.inner, op.kv_heads);
+                bias = ggml_new_tensor_3d(c, kept_type(op), op.columns, op.inner, op.kv_heads);
                 mask = op.causal ? ggml_new_tensor_2d(c, GGML_TYPE_F16, op.inner, (op.rows + 63) / 64 * 64) : nullptr;
-                result_ = ggml_flash_attn_ext(c, x, weight, bias, mask,
-                                              1.0f / std::sqrt(static_cast<float>(op.columns)), 0.0f, 0.0f);
-                ggml_flash_attn_ext_set_prec(result_, GGML_PREC_F32);
+                result = ggml_flash_attn_ext(c, x, weight, bias, mask, 1.0f / std::sqrt(static_cast<float>(op.columns)),
+                                             0.0f, 0.0f);
+                ggml_flash_attn_ext_set_prec(result, GGML_PREC_F32);
                 break;
+            case OpKind::decoder_layer:
             case OpKind::composed_attention: throw std::logic_error("ggml was asked for " + op.name);
         }
-        graph_ = ggml_new_graph(c);
-        ggml_build_forward_expand(graph_, result_);
-        buffer_.reset(ggml_backend_alloc_ctx_tensors(c, backend_));
-        if (!buffer_) {
-            throw std::runtime_error("ggml could not allocate the tensors of " + op.name);
-        }
-        set(x, op.kind == OpKind::rope ? heads_last(data.x) : data.x);
-        if (op.is_attention()) {
-            set_half(weight, data.weight);
-            set_half(bias, data.bias);
+        finish(result);
+        set(x, op.kind == OpKind::rope ? heads_last(data.x).data() : data.x.data());
+        if (op.kind == OpKind::matmul) {
+            set(weight, transposed(data.weight, op.inner, op.columns).data());
         } else if (weight) {
-            set(weight, op.kind == OpKind::matmul ? transposed(data.weight, op.inner, op.columns) : data.weight);
+            set_packed(weight, kept_.weight.data());
         }
         if (mask) {
-            set_half(mask, attention_mask(op, mask->ne[1]));
+            set_mask(mask, op);
         }
-        if (bias && !op.is_attention()) {
-            set(bias, data.bias);
+        if (bias) {
+            set_packed(bias, kept_.bias.data());
         }
         if (positions) {
             std::vector<std::int32_t> indices(static_cast<std::size_t>(op.inner));
@@ -136,15 +114,8 @@ public:
         }
     }
 
-    void run() override {
-        if (ggml_backend_graph_compute(backend_, graph_) != GGML_STATUS_SUCCESS) {
-            throw std::runtime_error("ggml failed at " + op_.name);
-        }
-    }
-
     std::vector<float> result() override {
-        std::vector<float> out(static_cast<std::size_t>(ggml_nelements(result_)));
-        ggml_backend_tensor_get(result_, out.data(), 0, ggml_nbytes(result_));
+        const std::vector<float> out = GgmlGraph::result();
         return op_.kind == OpKind::rope ? exchanged(out, op_.inner, op_.rows) : out;
     }
 
@@ -160,12 +131,7 @@ private:
         return out;
     }
 
-    ggml_backend_t backend_;
     OpCase op_;
-    Context context_;
-    Buffer buffer_;
-    ggml_tensor* result_ = nullptr;
-    ggml_cgraph* graph_ = nullptr;
 };
 
 class Ggml : public Peer {
@@ -195,7 +161,8 @@ public:
         if (op.kind == OpKind::composed_attention) {
             return nullptr;
         }
-        ops_.push_back(std::make_unique<GgmlOp>(backend_.get(), op, data));
+        ops_.push_back(op.kind == OpKind::decoder_layer ? make_ggml_layer(backend_.get(), op, data)
+                                                        : std::make_unique<GgmlOp>(backend_.get(), op, data));
         return ops_.back().get();
     }
 

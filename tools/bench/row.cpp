@@ -42,7 +42,7 @@ double median(std::vector<double> samples) {
     return samples.size() % 2 == 1 ? samples[half] : 0.5 * (samples[half - 1] + samples[half]);
 }
 
-std::string table_head() { return line("", "ms", "GFLOP/s", "GB/s", "of copy", "peer ms", "ratio", "variant"); }
+std::string table_head() { return line("", "ms", "GFLOP/s", "GB/s", "of most", "peer ms", "ratio", "variant"); }
 
 std::string table_line(const Row& row) {
     if (row.bytes) {

@@ -13,7 +13,7 @@ struct Row {
     std::string variant;       ///< kernels that ran, or what was measured
     std::optional<double> ms;  ///< median
     std::optional<double> gflops, gbps;
-    std::optional<double> ceiling_share;   ///< of the copy rate, for ops that are bound by it
+    std::optional<double> ceiling_share;   ///< of what the binding ceiling allows: copy rate or multiply-adds
     std::string peer;                      ///< empty: none was asked
     std::optional<double> peer_ms, ratio;  ///< ratio: peer's time over ours
     std::optional<double> bytes;           ///< where the figure is a size, not a time

@@ -37,7 +37,8 @@ vkf::Program compile_chain(const vkf::Device& device, int nodes) {
 /// What a host brings to Program::record: a command buffer, and a buffer for an input or output.
 class Host {
 public:
-    explicit Host(vkf::DeviceCore& core) : core_(core), vk_(core.api) {
+    explicit Host(vkf::DeviceCore& core, VkDeviceSize bytes = kWidth * sizeof(float))
+        : core_(core), vk_(core.api), bytes_(bytes), half_((bytes + kAlignment - 1) / kAlignment * kAlignment) {
         const VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
                                                 VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, core.queue_family};
         vkf::check(vk_.vkCreateCommandPool(core.handle, &pool_info, nullptr, &pool_), "vkCreateCommandPool");
@@ -47,7 +48,7 @@ public:
         const VkBufferCreateInfo buffer_info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                              nullptr,
                                              0,
-                                             2 * kHalf,
+                                             2 * half_,
                                              VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
                                              VK_SHARING_MODE_EXCLUSIVE,
                                              0,
@@ -75,8 +76,7 @@ public:
     double record(vkf::Program& program) {
         const VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, 0, nullptr};
         vkf::check(vk_.vkBeginCommandBuffer(commands_, &info), "vkBeginCommandBuffer");
-        const vkf::BufferRange ranges[] = {{"x", buffer_, 0, kWidth * sizeof(float)},
-                                           {"y", buffer_, kHalf, kWidth * sizeof(float)}};
+        const vkf::BufferRange ranges[] = {{"x", buffer_, 0, bytes_}, {"y", buffer_, half_, bytes_}};
         const auto start = Clock::now();
         const vkf::Status status = program.record(commands_, ranges, {});
         const double ms = milliseconds_since(start);
@@ -88,9 +88,10 @@ public:
     }
 
 private:
-    static constexpr VkDeviceSize kHalf = 4096;  // a multiple of every device's alignment
+    static constexpr VkDeviceSize kAlignment = 4096;  // a multiple of every device's
     vkf::DeviceCore& core_;
     const vkf::DeviceTable& vk_;
+    VkDeviceSize bytes_, half_;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkCommandBuffer commands_ = VK_NULL_HANDLE;
     VkBuffer buffer_ = VK_NULL_HANDLE;
@@ -106,6 +107,38 @@ Row record_200_nodes(Settings& settings) {
     row.variant = "Program::record on the host";
     row.ms = median(sample(row.name, 200, [&] { return host.record(program); }));
     row.target_ms = 0.2;
+    return row;
+}
+
+/// torch.nn.TransformerEncoder of 12 layers with all their weights. What they are does not matter here.
+Row record_encoder_12_layers(Settings& settings) {
+    constexpr std::int64_t kModel = 128, kTokens = 64;
+    vkf::Graph g;
+    const vkf::Value x = g.input("x", {1, kTokens, kModel});
+    g.output("y", vkf::torch::transformer_encoder(x, {.nhead = 4, .dim_feedforward = 4 * kModel}, 12, "encoder"));
+    std::vector<vkf::HostTensor> tensors;
+    const std::vector<float> numbers(4 * kModel * kModel, 0.01f);
+    for (const vkf::StorageInfo& s : g.storages()) {
+        if (s.kind == vkf::StorageKind::weight) {
+            vkf::HostTensor t{s.name, s.dtype, {}, {}};
+            std::size_t count = 1;
+            for (const vkf::Dim& d : s.shape) {
+                t.shape.push_back(d.constant());
+                count *= static_cast<std::size_t>(d.constant());
+            }
+            t.data = std::as_bytes(std::span(numbers).first(count));
+            tensors.push_back(std::move(t));
+        }
+    }
+    vkf::Program program = settings.device.compile(g, settings.device.load(tensors));
+    program.allocate();
+    Host host(settings.device.core(), kTokens * kModel * sizeof(float));
+    host.record(program);
+    Row row;
+    row.name = "record_encoder_12_layers";
+    row.variant = "Program::record on the host, " + std::to_string(program.plan().dispatches.size()) + " dispatches";
+    row.ms = median(sample(row.name, 200, [&] { return host.record(program); }));
+    row.target_ms = 0.1;
     return row;
 }
 
@@ -136,5 +169,7 @@ Row run_overhead_per_node(Settings& settings) {
 }  // namespace
 
 std::vector<Bench> runtime_benches() {
-    return {{"record_200_nodes", record_200_nodes}, {"run_overhead_per_node", run_overhead_per_node}};
+    return {{"record_200_nodes", record_200_nodes},
+            {"record_encoder_12_layers", record_encoder_12_layers},
+            {"run_overhead_per_node", run_overhead_per_node}};
 }
