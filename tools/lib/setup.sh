@@ -8,7 +8,7 @@ case $build in /*) ;; *) build=$PWD/$build ;; esac
 
 # What compiles and runs the library, its samples and its tests. The names are the same in Debian 12, 13 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build libvulkan-dev libvulkan-volk-dev glslang-tools nlohmann-json3-dev libcli11-dev
-    doctest-dev libvulkan1 mesa-vulkan-drivers)
+    doctest-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libstb-dev libvulkan1 mesa-vulkan-drivers)
 
 say() { printf '\033[1m%s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
 fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
@@ -104,7 +104,7 @@ configure() {
         rm -f "$log"
         fail "cmake could not configure $folder"
     fi
-    sed -n '/^CMake Warning/,/^$/p' "$log" >&2
+    sed -n '/^-- vkformer: /s/^-- //p; /^CMake Warning/,/^$/p' "$log" >&2
     rm -f "$log"
 }
 
