@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decoder's parameters out of a checkpoint.
+// A decoder's parameters out of a checkpoint, to a device or to another folder.
 #include "models/decoder.h"
 #include "models/parameters.h"
 
@@ -37,6 +37,11 @@ std::vector<Parameter> parameters(const Checkpoint& checkpoint, const DecoderCon
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderConfig& config,
                      std::optional<WeightType> matrices, const LoadProgress& progress) {
     return load_parameters(device, parameters(checkpoint, config, matrices), progress);
+}
+
+void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderConfig& config,
+                  std::optional<WeightType> matrices, const LoadProgress& progress) {
+    save_parameters(folder, checkpoint, parameters(checkpoint, config, matrices), progress);
 }
 
 std::uint64_t decoder_weight_bytes(const Device& device, const Checkpoint& checkpoint, const DecoderConfig& config,

@@ -64,7 +64,8 @@ private:
             p.shape.push_back(d.constant());
         }
         const bool matrix = p.shape.size() == 2;
-        p.transposed = matrix && says(rules_.transposed, wanted.name);
+        const WeightType packed = p.source->type;
+        p.transposed = matrix && packed == WeightType::f32 && says(rules_.transposed, wanted.name);
         p.less_one = says(rules_.less_one, wanted.name);
         std::vector<std::int64_t> in_file = p.shape;
         if (p.transposed) {
@@ -78,7 +79,19 @@ private:
         if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) {
             throw Error("is " + std::string(name_of(dtype)) + "; F32, F16 and BF16 are read", where(p.source->name));
         }
-        if (matrix && !says(rules_.unpacked, wanted.name)) {
+        const bool multiplied = matrix && !says(rules_.unpacked, wanted.name);
+        if (packed != WeightType::f32) {
+            if (!multiplied || p.less_one) {
+                throw Error("is packed as " + std::string(name_of(packed)) + "; this one is read as numbers",
+                            where(p.source->name));
+            }
+            if (matrices_ && *matrices_ != packed) {
+                throw Error("is saved as " + std::string(name_of(packed)) + "; " + std::string(name_of(*matrices_)) +
+                                " was asked for",
+                            where(p.source->name));
+            }
+            p.type = packed;
+        } else if (multiplied) {
             p.type = matrices_             ? *matrices_
                      : dtype == DType::f16 ? WeightType::f16
                      : dtype == DType::f32 ? WeightType::f32
@@ -127,18 +140,21 @@ std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& che
     return Finder(checkpoint, rules, matrices).run(graph);
 }
 
+HostTensor tensor_of(const Parameter& p, std::vector<float>& owned) {
+    if (!p.transposed && !p.less_one) {
+        return {p.name, p.source->dtype, p.shape, p.source->data, p.source->type};
+    }
+    owned = converted(p);
+    return {p.name, DType::f32, p.shape, std::as_bytes(std::span(owned))};
+}
+
 Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters, const LoadProgress& progress) {
     std::vector<HostTensor> tensors;
     std::deque<std::vector<float>> owned;  // what was converted; tensors point into it
     std::map<std::string, WeightType, std::less<>> types;
     for (const Parameter& p : parameters) {
         types[p.name] = p.type;
-        if (!p.transposed && !p.less_one) {
-            tensors.push_back({p.name, p.source->dtype, p.shape, p.source->data});
-        } else {
-            owned.push_back(converted(p));
-            tensors.push_back({p.name, DType::f32, p.shape, std::as_bytes(std::span(owned.back()))});
-        }
+        tensors.push_back(tensor_of(p, owned.emplace_back()));
     }
     LoadOptions options;
     options.progress = progress;

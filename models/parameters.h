@@ -34,11 +34,20 @@ struct Parameter {
     std::uint64_t bytes() const;
 };
 
-/// Every weight of the graph; matrices as this type, or as in the file. Throws Error naming a tensor that is missing, has another shape or
-/// type, or that is in the files and neither of the graph nor needless.
+/// Every weight of the graph; matrices as this type, or as in the file. Matrices that are saved packed are (out, in) for every architecture,
+/// and stay what they are. Throws Error naming a tensor that is missing, has another shape or
+/// type, is packed as another type than asked for, or that is in the files and neither of the graph nor needless.
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
                                        std::optional<WeightType> matrices);
 Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters,
                         const LoadProgress& progress = {});
+
+/// A parameter under the graph's name as it goes up: the source's bytes, or where it is converted `owned`, which must outlive it.
+HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned);
+
+/// Writes a folder that holds the checkpoint's with these parameters: what has a type is packed, the rest stays numbers. Throws Error
+/// where the folder has a model already, or a file cannot be written.
+void save_parameters(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                     const std::vector<Parameter>& parameters, const LoadProgress& progress = {});
 
 }  // namespace vkf

@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "models/packed_metadata.h"
 #include "runtime/error.h"
+#include "runtime/packed.h"
 
 namespace vkf {
 
@@ -271,6 +274,42 @@ void check_coverage(std::span<const HostTensor> tensors, std::span<const std::by
     }
 }
 
+/// What a file says of a packed tensor: "int4 2048", its type and columns.
+struct PackedNote {
+    WeightType type = WeightType::f32;
+    std::int64_t columns = 0;
+};
+
+std::optional<PackedNote> packed_note(std::string_view text) {
+    PackedNote note;
+    const std::size_t space = std::min(text.find(' '), text.size());
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+        note.type = text.substr(0, space) == name_of(type) ? type : note.type;
+    }
+    const char* end = text.data() + text.size();
+    const auto number = std::from_chars(std::min(text.data() + space + 1, end), end, note.columns);
+    const bool whole = number.ec == std::errc() && number.ptr == end;
+    return whole && note.columns > 0 && note.type != WeightType::f32 ? std::optional(note) : std::nullopt;
+}
+
+/// Gives a tensor of words the shape of the numbers they stand for.
+void unwrap(HostTensor& tensor, const PackedNote& note, const std::string& file) {
+    const std::uint64_t words = packed_row_words(note.type, static_cast<std::uint64_t>(note.columns));
+    const std::string wanted = "rows of " + std::to_string(note.columns) + " numbers packed as " +
+                               std::string(name_of(note.type)) + " are " + std::to_string(words) + " words of I32";
+    if (tensor.dtype != DType::i32 || tensor.shape.size() != 2 || tensor.data.empty() ||
+        static_cast<std::uint64_t>(tensor.shape[1]) != words) {
+        std::string shape;
+        for (const std::int64_t size : tensor.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+        throw Error(
+            tensor_label(tensor.name) + wanted + "; it is " + std::string(name_of(tensor.dtype)) + " (" + shape + ")",
+            file);
+    }
+    tensor.dtype = DType::f32;
+    tensor.shape[1] = note.columns;
+    tensor.type = note.type;
+}
+
 }  // namespace
 
 Safetensors::Safetensors(const std::filesystem::path& path) : file_(utf8_name(path)), mapping_(path) {
@@ -319,6 +358,40 @@ void Safetensors::read(std::span<const std::byte> bytes) {
     const auto repeated = std::ranges::adjacent_find(by_name_, {}, name_at);
     if (repeated != by_name_.end()) throw Error(tensor_label(name_at(*repeated)) + "the name occurs twice", file_);
     check_coverage(tensors_, data, file_);
+    read_packed();
+}
+
+void Safetensors::read_packed() {
+    const auto version = metadata_.find(kPackedKey);
+    const bool known = version != metadata_.end() && version->second == kPackedVersion;
+    if (version != metadata_.end() && !known) {
+        throw Error("__metadata__: packed tensors of version " + printable(version->second) + "; only " +
+                        kPackedVersion + " is known",
+                    file_);
+    }
+    for (auto entry = metadata_.begin(); entry != metadata_.end();) {
+        const auto& [key, value] = *entry;
+        if (key == kPackedKey) {
+            entry = metadata_.erase(entry);
+            continue;
+        }
+        if (!key.starts_with(kPackedTensorKey)) {
+            ++entry;
+            continue;
+        }
+        const std::string_view name = std::string_view(key).substr(std::string_view(kPackedTensorKey).size());
+        const HostTensor* found = find(name);
+        const std::optional<PackedNote> note = packed_note(value);
+        if (!known) throw Error("__metadata__: packed tensors, but no " + std::string(kPackedKey), file_);
+        if (found == nullptr) throw Error(tensor_label(name) + "is packed by __metadata__, but is not there", file_);
+        if (!note) {
+            throw Error(tensor_label(name) + "packed as " + printable(value) +
+                            ", where a type (f16, bf16, int8 or int4) and columns are expected",
+                        file_);
+        }
+        unwrap(tensors_[static_cast<std::size_t>(found - tensors_.data())], *note, file_);
+        entry = metadata_.erase(entry);
+    }
 }
 
 const HostTensor* Safetensors::find(std::string_view name) const noexcept {

@@ -17,7 +17,8 @@
 
 namespace vkf {
 
-/// A checked safetensors file. Nothing in the header is believed: whatever it claims is compared with the bytes that are
+/// A checked safetensors file. Matrices that save_safetensors() wrote packed are what they were: HostTensor::type, and shape and dtype of their
+/// numbers. Nothing in the header is believed: whatever it claims is compared with the bytes that are
 /// there, and the tensors must fill the data without overlap or gap. Errors name the file and the tensor.
 class VKF_API Safetensors {
 public:
@@ -40,7 +41,7 @@ public:
     /// Throws Error, naming file and tensor, if there is no such tensor.
     const HostTensor& at(std::string_view name) const;
 
-    /// The header's `__metadata__`; empty if it has none.
+    /// The header's `__metadata__`, but for what tells of packed tensors; empty if it has none.
     const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
     const std::string& file() const noexcept { return file_; }
@@ -48,6 +49,7 @@ public:
 private:
     Safetensors() = default;
     void read(std::span<const std::byte> bytes);
+    void read_packed();
 
     std::string file_;
     MappedFile mapping_;
@@ -57,8 +59,8 @@ private:
 };
 
 /// Writes a file that other readers accept: widest elements first, then by name, data starting at a multiple of 8 bytes,
-/// so every tensor is aligned to its element. The file appears whole or not at all: it is written beside `path` and renamed.
-/// Throws Error on a duplicate or reserved name, a size that does not fit the shape, text that is not UTF-8, or a failed write.
+/// so every tensor is aligned to its element. Packed matrices are written as they are, as docs/decoding.md has it. The file appears whole or not at all: it is written beside `path` and renamed.
+/// Throws Error on a duplicate or reserved name or key, a size that does not fit the shape, text that is not UTF-8, or a failed write.
 VKF_API void save_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "models/safetensors_writer.h"
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -7,8 +9,9 @@
 #include <random>
 #include <system_error>
 
-#include "models/safetensors.h"
+#include "models/packed_metadata.h"
 #include "runtime/error.h"
+#include "runtime/packed.h"
 
 namespace vkf {
 
@@ -29,26 +32,50 @@ std::vector<std::size_t> file_order(std::span<const HostTensor> tensors) {
     return order;
 }
 
+std::string label_of(const HostTensor& tensor) { return "tensor \"" + tensor.name + "\": "; }
+
+std::uint64_t bytes_of(const HostTensor& tensor, const std::string& file) {
+    const std::optional<std::uint64_t> bytes = byte_size(tensor);
+    if (!bytes) throw Error(label_of(tensor) + "shape is negative, overflows, or is none of a packed matrix", file);
+    return *bytes;
+}
+
+/// `metadata`, and what it is to say of packed tensors.
+std::map<std::string, std::string> with_packed(std::map<std::string, std::string> metadata,
+                                               std::span<const HostTensor> tensors, const std::string& file) {
+    for (const auto& [key, value] : metadata) {
+        if (key.starts_with(kPackedKey)) throw Error("the metadata key \"" + key + "\" is reserved", file);
+    }
+    for (const HostTensor& tensor : tensors) {
+        if (tensor.type == WeightType::f32) continue;
+        bytes_of(tensor, file);
+        metadata[kPackedKey] = kPackedVersion;
+        metadata[kPackedTensorKey + tensor.name] =
+            std::string(name_of(tensor.type)) + " " + std::to_string(tensor.shape[1]);
+    }
+    return metadata;
+}
+
 std::string header_of(std::span<const HostTensor> tensors, std::span<const std::size_t> order,
                       const std::map<std::string, std::string>& metadata, const std::string& file) {
     nlohmann::json header = nlohmann::json::object();
     if (!metadata.empty()) header[kMetadataKey] = metadata;
-    std::size_t offset = 0;
+    std::uint64_t offset = 0;
     for (const std::size_t index : order) {
         const HostTensor& tensor = tensors[index];
-        const std::string label = "tensor \"" + tensor.name + "\": ";
-        if (tensor.name == kMetadataKey) throw Error(label + "the name is reserved", file);
-        const std::optional<std::uint64_t> bytes = byte_size(tensor.dtype, tensor.shape);
-        if (!bytes) throw Error(label + "shape is negative or overflows", file);
-        if (*bytes != tensor.data.size()) {
-            throw Error(label + "holds " + std::to_string(tensor.data.size()) + " bytes, but dtype and shape need " +
-                            std::to_string(*bytes),
-                        file);
+        if (tensor.name == kMetadataKey) throw Error(label_of(tensor) + "the name is reserved", file);
+        const std::uint64_t end = offset + bytes_of(tensor, file);
+        DType dtype = tensor.dtype;
+        std::vector<std::int64_t> shape = tensor.shape;
+        if (tensor.type != WeightType::f32) {
+            dtype = DType::i32;
+            shape[1] =
+                static_cast<std::int64_t>(packed_row_words(tensor.type, static_cast<std::uint64_t>(tensor.shape[1])));
         }
-        const std::size_t end = offset + tensor.data.size();
-        nlohmann::json entry = {
-            {"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
-        if (!header.emplace(tensor.name, std::move(entry)).second) throw Error(label + "the name occurs twice", file);
+        nlohmann::json entry = {{"dtype", name_of(dtype)}, {"shape", shape}, {"data_offsets", {offset, end}}};
+        if (!header.emplace(tensor.name, std::move(entry)).second) {
+            throw Error(label_of(tensor) + "the name occurs twice", file);
+        }
         offset = end;
     }
     try {
@@ -98,17 +125,31 @@ private:
 
 }  // namespace
 
-void save_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors,
-                      const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors, const TensorBytes& bytes,
+                       const std::map<std::string, std::string>& metadata) {
     const std::string name = utf8_name(path);
     const std::vector<std::size_t> order = file_order(tensors);
-    const std::string header = header_of(tensors, order, metadata, name);
+    const std::string header = header_of(tensors, order, with_packed(metadata, tensors, name), name);
     PendingFile file(path, name);
     const std::uint64_t length = header.size();
     file.write(&length, sizeof length);
     file.write(header.data(), header.size());
-    for (const std::size_t index : order) file.write(tensors[index].data.data(), tensors[index].data.size());
+    for (const std::size_t index : order) {
+        const std::span<const std::byte> data = bytes(index);
+        if (const std::uint64_t wanted = bytes_of(tensors[index], name); data.size() != wanted) {
+            throw Error(label_of(tensors[index]) + "holds " + std::to_string(data.size()) +
+                            " bytes, but dtype and shape need " + std::to_string(wanted),
+                        name);
+        }
+        file.write(data.data(), data.size());
+    }
     file.publish();
+}
+
+void save_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors,
+                      const std::map<std::string, std::string>& metadata) {
+    write_safetensors(
+        path, tensors, [&](std::size_t index) { return tensors[index].data; }, metadata);
 }
 
 }  // namespace vkf

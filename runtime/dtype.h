@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of tensors, in files and on the device.
+// Element types of tensors, in files and on the device, and what matrices of weights are kept as.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,27 @@ constexpr std::string_view name_of(DType type) {
         case DType::i8: return "I8";
         case DType::u8: return "U8";
         case DType::boolean: return "BOOL";
+    }
+    return "?";
+}
+
+/// What a matrix (out, in) of weights is kept as. To graphs its numbers stay fp32: kernels unpack them as they read, and
+/// accumulate in fp32. Exact formulas: docs/numerics.md.
+enum class WeightType : std::uint8_t {
+    f32,
+    f16,   ///< 2 bytes a weight
+    bf16,  ///< 2 bytes a weight
+    int8,  ///< 1 byte a weight, and a scale a row
+    int4,  ///< 5 bits a weight: 4, and a scale and zero point for every 32 of a row
+};
+
+constexpr std::string_view name_of(WeightType type) {
+    switch (type) {
+        case WeightType::f32: return "f32";
+        case WeightType::f16: return "f16";
+        case WeightType::bf16: return "bf16";
+        case WeightType::int8: return "int8";
+        case WeightType::int4: return "int4";
     }
     return "?";
 }

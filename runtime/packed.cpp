@@ -187,11 +187,30 @@ std::uint64_t packed_row_words(WeightType type, std::uint64_t columns) {
     throw Error("rows of f32 are not packed");
 }
 
+std::optional<std::uint64_t> byte_size(const HostTensor& tensor) {
+    if (tensor.type == WeightType::f32) {
+        return byte_size(tensor.dtype, tensor.shape);
+    }
+    const std::vector<std::int64_t>& shape = tensor.shape;
+    if (tensor.dtype != DType::f32 || shape.size() != 2 || shape[0] <= 0 || shape[1] <= 0) {
+        return std::nullopt;
+    }
+    const std::uint64_t words = packed_row_words(tensor.type, static_cast<std::uint64_t>(shape[1]));
+    const std::int64_t packed[] = {shape[0], static_cast<std::int64_t>(words)};
+    return byte_size(DType::i32, packed);
+}
+
 bool packable(const HostTensor& tensor) {
-    return floating(tensor.dtype) && tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0;
+    return tensor.type == WeightType::f32 && floating(tensor.dtype) && tensor.shape.size() == 2 &&
+           tensor.shape[0] > 0 && tensor.shape[1] > 0;
 }
 
 void widen(const HostTensor& tensor, std::int64_t first, std::span<float> numbers) {
+    if (tensor.type != WeightType::f32 || !floating(tensor.dtype)) {
+        throw Error("is " + std::string(tensor.type != WeightType::f32 ? name_of(tensor.type) : name_of(tensor.dtype)) +
+                        "; F32, F16 and BF16 are widened",
+                    "tensor " + tensor.name);
+    }
     const std::byte* from = tensor.data.data() + static_cast<std::uint64_t>(first) * size_of(tensor.dtype);
     if (tensor.dtype == DType::f32) {
         std::memcpy(numbers.data(), from, numbers.size_bytes());

@@ -34,6 +34,14 @@ WeightType as_in_file(DType dtype) {
 }
 
 WeightType type_of(const HostTensor& t, const LoadOptions& options) {
+    if (t.type != WeightType::f32) {
+        if (options.matrices && *options.matrices != t.type) {
+            throw Error("is packed as " + std::string(name_of(t.type)) + "; " +
+                            std::string(name_of(*options.matrices)) + " was asked for",
+                        "weight " + t.name);
+        }
+        return t.type;
+    }
     if (!packable(t)) {
         return WeightType::f32;
     }
@@ -67,7 +75,9 @@ public:
 
     void load(const HostTensor& t) {
         const StoredTensor& at = *store_.find(t.name);
-        if (at.type != WeightType::f32) {
+        if (t.type != WeightType::f32) {
+            write(at, 0, t.data);
+        } else if (at.type != WeightType::f32) {
             load_packed(t, at);
         } else if (at.dtype != t.dtype) {
             load_widened(t, at);
@@ -173,10 +183,10 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
     std::vector<StoredTensor> stored;
     std::uint64_t bytes_in_all = 0;
     for (const HostTensor& t : tensors) {
-        const auto bytes = byte_size(t.dtype, t.shape);
+        const auto bytes = byte_size(t);
         if (!bytes || *bytes != t.data.size()) {
             throw Error("holds " + std::to_string(t.data.size()) + " bytes, its shape says " +
-                            (bytes ? std::to_string(*bytes) : "more than can be counted"),
+                            (bytes ? std::to_string(*bytes) : "what cannot be counted"),
                         "weight " + t.name);
         }
         stored.push_back(place_of(t, *bytes, options));

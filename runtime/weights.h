@@ -21,9 +21,10 @@ struct TensorStore;
 
 /// What Device::load() makes of tensors on their way.
 struct LoadOptions {
-    /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16.
+    /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16. Of a matrix that comes packed another
+    /// type than its own is an Error.
     std::optional<WeightType> matrices = {};
-    /// Asked for each matrix in turn, when set: `matrices` for those it answers nothing for.
+    /// Asked for each matrix that is not packed yet in turn, when set: `matrices` for those it answers nothing for.
     std::function<std::optional<WeightType>(const HostTensor&)> choose = {};
     /// Told now and then how many of all bytes are on the device, when set; at the end they are equal.
     std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};

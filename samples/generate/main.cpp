@@ -168,6 +168,17 @@ int generate(const Options& options) {
     return interrupted != 0 ? 130 : 0;
 }
 
+/// What --weights makes of the matrices, in a folder from which they load without being packed again. No device is asked.
+int save(const Options& options) {
+    const vkf::Checkpoint checkpoint(options.model);
+    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
+    vkf::save_decoder(options.save, checkpoint, config, weight_type(options.weights), load_bar());
+    const std::filesystem::path file = options.save / "model.safetensors";
+    std::fprintf(stderr, "%s: %.2f MiB\n", file.string().c_str(),
+                 static_cast<double>(std::filesystem::file_size(file)) / (1 << 20));
+    return 0;
+}
+
 void add_options(CLI::App& app, Options& o) {
     app.add_option("model", o.model, "folder with config.json, model.safetensors (or shards) and tokenizer.json");
     CLI::Option* prompt = app.add_option("-p,--prompt", o.prompt, "text to be continued");
@@ -190,6 +201,8 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option("--device", o.device, "index or part of the name of the Vulkan device");
     app.add_option("--weights", o.weights, "what matrices are kept as, instead of as in the file")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8", "int4"}));
+    app.add_option("--save", o.save,
+                   "write a folder with the matrices packed like that, which loads as it is, and end");
     app.add_option("--kv", o.kv, "what keys and values are kept as")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}));
     app.add_option("--profile", o.trace, "where a trace of the last step is written (chrome://tracing)");
@@ -215,7 +228,10 @@ int main(int argc, char** argv) {
     }
     std::signal(SIGINT, interrupt);
     try {
-        return !options.texts.empty() ? accuracy(options) : options.check ? check(options) : generate(options);
+        return !options.save.empty()    ? save(options)
+               : !options.texts.empty() ? accuracy(options)
+               : options.check          ? check(options)
+                                        : generate(options);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "generate: %s\n", e.what());
         return 1;

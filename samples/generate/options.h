@@ -18,8 +18,9 @@ struct Options {
     std::string system;  ///< and a system message before it
     std::vector<std::string> stop;
     std::string device;
-    std::string weights;      ///< what matrices are kept as; empty: as in the file
-    std::string kv = "fp32";  ///< what keys and values are kept as
+    std::string weights;         ///< what matrices are kept as; empty: as in the file
+    std::string kv = "fp32";     ///< what keys and values are kept as
+    std::filesystem::path save;  ///< where a folder with packed weights is written
     std::filesystem::path trace;
     std::filesystem::path texts;  ///< whose accuracy is to be told
     std::int64_t max_tokens = 128;

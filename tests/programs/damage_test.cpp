@@ -47,43 +47,73 @@ struct Copy {
     }
 };
 
+/// A folder that `generate --save` writes, gone at the end of the program.
+class SavedModel {
+public:
+    SavedModel() {
+        Process({GENERATE, VKFORMER_SOURCE_DIR "/tests/decoders/llama", "--weights", "int4", "--save", path()})
+            .wait(kSeconds);
+    }
+    ~SavedModel() {
+        std::error_code ignored;
+        fs::remove_all(folder_, ignored);
+    }
+    SavedModel(const SavedModel&) = delete;
+    SavedModel& operator=(const SavedModel&) = delete;
+    std::string path() const { return folder_.string(); }
+
+private:
+    fs::path folder_ = fs::temp_directory_path() / ("vkformer-saved-" + std::to_string(std::random_device{}()));
+};
+
 struct Sample {
     const char* name;
     const char* program;
-    const char* model;
+    std::string model;
     std::vector<std::string> files;
     std::function<std::vector<std::string>(const std::string& folder)> arguments;
 };
 
-const std::vector<Sample> kSamples{
-    {"generate",
-     GENERATE,
-     VKFORMER_SOURCE_DIR "/samples/generate",
-     {"config.json", "tokenizer.json", "model.safetensors", "generation_config.json"},
-     [](const std::string& f) {
-         return std::vector<std::string>{f, "--prompt", "1234567 is", "-n", "3"};
-     }},
-    {"generate",
-     GENERATE,
-     VKFORMER_SOURCE_DIR "/tests/decoders/llama3",
-     {"model.safetensors.index.json", "model-00002-of-00003.safetensors"},
-     [](const std::string& f) {
-         return std::vector<std::string>{f, "--ids", "1 2 3", "-n", "3"};
-     }},
-    {"embed_text",
-     EMBED_TEXT,
-     VKFORMER_SOURCE_DIR "/tests/text/bert",
-     {"config.json", "tokenizer.json", "model.safetensors"},
-     [](const std::string& f) {
-         return std::vector<std::string>{f, "the hundred", "and thousand of café"};
-     }},
-    {"dates",
-     DATES,
-     VKFORMER_SOURCE_DIR "/samples/dates",
-     {"config.json", "model.safetensors"},
-     [](const std::string& f) {
-         return std::vector<std::string>{"--model", f, "--picture", f + "/picture.svg", "31.12.1987"};
-     }}};
+const std::vector<Sample>& samples() {
+    static const SavedModel saved;
+    static const std::vector<Sample> all{
+        {"generate",
+         GENERATE,
+         VKFORMER_SOURCE_DIR "/samples/generate",
+         {"config.json", "tokenizer.json", "model.safetensors", "generation_config.json"},
+         [](const std::string& f) {
+             return std::vector<std::string>{f, "--prompt", "1234567 is", "-n", "3"};
+         }},
+        {"generate",
+         GENERATE,
+         VKFORMER_SOURCE_DIR "/tests/decoders/llama3",
+         {"model.safetensors.index.json", "model-00002-of-00003.safetensors"},
+         [](const std::string& f) {
+             return std::vector<std::string>{f, "--ids", "1 2 3", "-n", "3"};
+         }},
+        {"generate",
+         GENERATE,
+         saved.path(),
+         {"model.safetensors"},
+         [](const std::string& f) {
+             return std::vector<std::string>{f, "--ids", "1 2 3", "-n", "3"};
+         }},
+        {"embed_text",
+         EMBED_TEXT,
+         VKFORMER_SOURCE_DIR "/tests/text/bert",
+         {"config.json", "tokenizer.json", "model.safetensors"},
+         [](const std::string& f) {
+             return std::vector<std::string>{f, "the hundred", "and thousand of café"};
+         }},
+        {"dates",
+         DATES,
+         VKFORMER_SOURCE_DIR "/samples/dates",
+         {"config.json", "model.safetensors"},
+         [](const std::string& f) {
+             return std::vector<std::string>{"--model", f, "--picture", f + "/picture.svg", "31.12.1987"};
+         }}};
+    return all;
+}
 
 std::vector<std::string> command(const Sample& s, const std::string& folder) {
     std::vector<std::string> all{s.program};
@@ -133,7 +163,7 @@ std::string damaged(std::string bytes, int way, std::mt19937& random) {
 
 TEST_CASE("programs: a file that is cut is refused by name") {
     std::mt19937 random(1);
-    for (const Sample& s : kSamples) {
+    for (const Sample& s : samples()) {
         const Copy copy(s.model);
         for (const std::string& file : s.files) {
             CAPTURE(file);
@@ -160,7 +190,7 @@ TEST_CASE("programs: a file that is damaged is refused, or read as another") {
     const int damages = more != nullptr ? std::atoi(more) : 16;
     std::mt19937 random(2);
     int refused = 0;
-    for (const Sample& s : kSamples) {
+    for (const Sample& s : samples()) {
         const Copy copy(s.model);
         for (const std::string& file : s.files) {
             CAPTURE(file);
@@ -196,6 +226,10 @@ TEST_CASE("programs: wrong arguments are refused by name") {
     refused({"--chat", "--prompt", "x"}, "it has no chat template");
     refused({VKFORMER_SOURCE_DIR "/nowhere"}, "nowhere");
     refused({"--device", "no such device"}, "no such device");
+    const std::string saved = samples()[2].model;
+    refused({saved, "--ids", "1", "--weights", "int8"}, "is saved as int4; int8 was asked for");
+    refused({"--weights", "int4", "--save", saved}, "has a model already");
+    refused({"--weights", "int4", "--save", saved + "/config.json"}, "config.json: cannot make the folder");
     std::string longest;
     for (int i = 0; i < 500; ++i) {
         longest += "1 ";
@@ -206,7 +240,7 @@ TEST_CASE("programs: wrong arguments are refused by name") {
 }
 
 TEST_CASE("programs: two at once answer as one does") {
-    for (const Sample& s : kSamples) {
+    for (const Sample& s : samples()) {
         const std::vector<std::string> words = command(s, s.model);
         if (std::string(s.name) == "dates") {
             continue;  // writes its picture

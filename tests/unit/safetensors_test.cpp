@@ -311,6 +311,70 @@ TEST_CASE("safetensors: what no reader would accept is not written") {
     CHECK(folder.files() == 1);
 }
 
+TEST_CASE("safetensors: packed matrices are read back packed") {
+    using vkf::WeightType;
+    const TemporaryFolder folder;
+    const std::filesystem::path path = folder / "packed.safetensors";
+    const std::vector<std::uint32_t> words(2 * 12, 0x12345678u);
+    const std::array<float, 2> norm{1.f, 2.f};
+    const HostTensor matrix{"größe", DType::f32, {2, 33}, std::as_bytes(std::span(words)), WeightType::int4};
+    const HostTensor vector{"norm", DType::f32, {2}, std::as_bytes(std::span(norm))};
+    vkf::save_safetensors(path, std::array{matrix, vector}, {{"note", "x"}});
+    const Safetensors file(path);
+    const HostTensor& got = file.at("größe");
+    CHECK(got.type == WeightType::int4);
+    CHECK(got.dtype == DType::f32);
+    CHECK(got.shape == std::vector<std::int64_t>{2, 33});
+    CHECK(std::equal(got.data.begin(), got.data.end(), matrix.data.begin(), matrix.data.end()));
+    CHECK(file.at("norm").type == WeightType::f32);
+    CHECK(file.metadata() == std::map<std::string, std::string>{{"note", "x"}});
+    const std::filesystem::path again = folder / "again.safetensors";
+    vkf::save_safetensors(again, file, file.metadata());
+    CHECK(std::filesystem::file_size(again) == std::filesystem::file_size(path));
+    CHECK(Safetensors(again).at("größe").type == WeightType::int4);
+
+    const auto save = [&](HostTensor t) { vkf::save_safetensors(folder / "bad.safetensors", {&t, 1}); };
+    const auto bytes = matrix.data;
+    CHECK_THROWS_AS(save({"a", DType::f32, {2, 32}, bytes, WeightType::int4}), Error);  // 8 words a row
+    CHECK_THROWS_AS(save({"a", DType::f16, {2, 33}, bytes, WeightType::int4}), Error);
+    CHECK_THROWS_AS(save({"a", DType::f32, {66}, bytes, WeightType::int4}), Error);
+    CHECK_THROWS_AS(save({"a", DType::f32, {0, 33}, {}, WeightType::int4}), Error);
+    CHECK_THROWS_AS(vkf::save_safetensors(path, {}, {{"vkformer.packed", "1"}}), Error);
+    CHECK(folder.files() == 2);
+}
+
+TEST_CASE("safetensors: what a file says of packed matrices must be so") {
+    const auto said = [](const std::string& metadata, const std::string& dtype = "I32", const char* shape = "[2,12]") {
+        return refusal(R"({"__metadata__":{)" + metadata + R"(},"a":{"dtype":")" + dtype + R"(","shape":)" + shape +
+                           R"(,"data_offsets":[0,96]}})",
+                       96);
+    };
+    const auto note = [&](const std::string& text) {
+        return said(R"("vkformer.packed":"1","vkformer.packed:a":")" + text + "\"");
+    };
+    const std::string good = R"("vkformer.packed":"1","vkformer.packed:a":"int4 33")";
+    CHECK(said(good) == "accepted");
+    CHECK(said(R"("vkformer.packed":"1")") == "accepted");
+    CHECK(note("int4 64") == "accepted");
+    CHECK(note("f16 24") == "accepted");
+    CHECK(contains(note("int4 32"),
+                   "tensor \"a\": rows of 32 numbers packed as int4 are 8 words of I32; it is I32 (2, 12)"));
+    CHECK(contains(note("int8 33"), "are 16 words"));
+    CHECK(contains(note("int4 9223372036854775807"), "tensor \"a\": rows of 9223372036854775807"));
+    for (const char* text : {"int5 33", "f32 33", "int4", "int4 ", "int4 0", "int4 -33", "int4 33 ", "int4  33", "33",
+                             "", "int4 9223372036854775808", "INT4 33"}) {
+        CAPTURE(text);
+        CHECK(contains(note(text), "tensor \"a\": packed as \"" + std::string(text) + "\", where a type"));
+    }
+    CHECK(contains(said(good, "F32"), "words of I32; it is F32 (2, 12)"));
+    CHECK(contains(said(good, "I32", "[24]"), "it is I32 (24)"));
+    CHECK(contains(said(R"("vkformer.packed":"2","vkformer.packed:a":"int4 33")"),
+                   "packed tensors of version \"2\"; only 1 is known"));
+    CHECK(contains(said(R"("vkformer.packed:a":"int4 33")"), "packed tensors, but no vkformer.packed"));
+    CHECK(contains(said(R"("vkformer.packed":"1","vkformer.packed:b":"int4 33")"),
+                   "tensor \"b\": is packed by __metadata__, but is not there"));
+}
+
 TEST_CASE("map_file: bytes outlive a move and equal the file") {
     const TemporaryFolder folder;
     const std::filesystem::path path = folder / "data";
