@@ -11,6 +11,34 @@ using nlohmann::json;
 
 namespace {
 
+/// How transformers draws and searches where generation_config.json does not say; whoever calls a decoder says it here.
+constexpr std::array kGeneration{"max_length",
+                                 "min_length",
+                                 "max_new_tokens",
+                                 "do_sample",
+                                 "early_stopping",
+                                 "num_beams",
+                                 "num_beam_groups",
+                                 "diversity_penalty",
+                                 "temperature",
+                                 "top_k",
+                                 "top_p",
+                                 "typical_p",
+                                 "repetition_penalty",
+                                 "length_penalty",
+                                 "no_repeat_ngram_size",
+                                 "encoder_no_repeat_ngram_size",
+                                 "bad_words_ids",
+                                 "num_return_sequences",
+                                 "output_scores",
+                                 "return_dict_in_generate",
+                                 "forced_bos_token_id",
+                                 "forced_eos_token_id",
+                                 "remove_invalid_values",
+                                 "exponential_decay_length_penalty",
+                                 "suppress_tokens",
+                                 "begin_suppress_tokens"};
+
 /// Fields that say nothing about the numbers of inference.
 bool harmless(const std::string& name) {
     static constexpr std::array kNames{"architectures",
@@ -61,8 +89,17 @@ bool harmless(const std::string& name) {
                                        "attn_implementation",
                                        "_attn_implementation",
                                        "use_bfloat16",
-                                       "keys_to_ignore_at_inference"};
-    return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+                                       "keys_to_ignore_at_inference",
+                                       "transformers.js_config",
+                                       "_num_labels",
+                                       "n_special",
+                                       "predict_special_tokens",
+                                       "output_past",
+                                       "unsloth_fixed",
+                                       "decoder_start_token_id",
+                                       "sep_token_id"};
+    const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    return among(kNames) || among(kGeneration);
 }
 
 }  // namespace
@@ -77,7 +114,8 @@ json parse_config(std::string_view text, const std::string& file) {
 
 void ConfigReader::finish() const {
     for (const auto& [name, value] : root_.items()) {
-        if (!value.is_null() && read_.count(name) == 0 && !(below_.empty() && harmless(name))) {
+        const bool nothing = value.is_null() || (name == "pruned_heads" && value.empty());
+        if (!nothing && read_.count(name) == 0 && !(below_.empty() && harmless(name))) {
             fail(name, "is not known, and may change the numbers");
         }
     }
@@ -85,8 +123,10 @@ void ConfigReader::finish() const {
 
 Activation read_activation(ConfigReader& r, const std::string& field, const std::string& otherwise) {
     static const std::map<std::string, Activation> kActivations{
-        {"silu", Activation::silu}, {"swish", Activation::silu},         {"relu", Activation::relu},
-        {"gelu", Activation::gelu}, {"gelu_new", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh}};
+        {"silu", Activation::silu},           {"swish", Activation::silu},
+        {"relu", Activation::relu},           {"gelu", Activation::gelu},
+        {"gelu_python", Activation::gelu},    {"gelu_new", Activation::gelu_tanh},
+        {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh}};
     const auto found = kActivations.find(r.text(field, otherwise));
     if (found == kActivations.end()) {
         r.fail(field, "is not an activation that is known");

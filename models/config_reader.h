@@ -28,6 +28,9 @@ public:
 
     bool has(const std::string& name) const { return root_.contains(name) && !root_.at(name).is_null(); }
 
+    /// Null, which says "none", where a missing field stands for a default.
+    bool is_null(const std::string& name) const { return root_.contains(name) && root_.at(name).is_null(); }
+
     /// Null when the field is missing or null.
     const nlohmann::json* find(const std::string& name) {
         read_.insert(name);

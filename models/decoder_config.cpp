@@ -14,7 +14,9 @@ using nlohmann::json;
 
 // --- positions ---------------------------------------------------------------------------------------------------------
 
+/// Kinds have no defaults for what makes them, but for YaRN's factor; transformers raises too.
 RopeScaling read_scaling(ConfigReader& r, std::int64_t max_positions) {
+    using Kind = RopeScaling::Kind;
     RopeScaling s;
     const std::string type = r.text(r.has("rope_type") ? "rope_type" : "type", "default");
     r.find("type");
@@ -23,35 +25,50 @@ RopeScaling read_scaling(ConfigReader& r, std::int64_t max_positions) {
     } catch (const Error& error) {
         throw Error(error.what(), r.file());
     }
-    s.factor = r.number("factor", s.factor);
+    std::vector<const char*> needed;
+    if (s.kind == Kind::llama3) {
+        needed = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+    } else if (s.kind == Kind::linear || s.kind == Kind::ntk) {
+        needed = {"factor"};
+    }
+    for (const char* name : needed) {
+        if (!r.has(name)) {
+            r.fail(name, "is needed by \"" + type + "\"");
+        }
+    }
+    s.original_max_positions = r.integer("original_max_position_embeddings", max_positions, 1);
+    const double stretch = static_cast<double>(max_positions) / static_cast<double>(s.original_max_positions);
+    s.factor = r.number("factor", s.kind == Kind::yarn ? stretch : s.factor);
     s.low_freq_factor = r.number("low_freq_factor", s.low_freq_factor);
     s.high_freq_factor = r.number("high_freq_factor", s.high_freq_factor);
     s.beta_fast = r.number("beta_fast", s.beta_fast);
     s.beta_slow = r.number("beta_slow", s.beta_slow);
     s.truncate = r.flag("truncate", s.truncate);
     s.attention_factor = r.number("attention_factor", s.attention_factor);
-    s.original_max_positions = r.integer("original_max_position_embeddings", max_positions, 1);
     return s;
 }
 
 /// rope_parameters {rope_type, rope_theta, ...} of transformers 5, or rope_theta beside rope_scaling {type or rope_type, ...}.
 Rope read_rope(ConfigReader& r, const DecoderConfig& c) {
     Rope rope{.theta = r.number("rope_theta", 10000.0), .layout = RopeLayout::half};
-    double turning = r.number("partial_rotary_factor", 1.0);
-    const char* name = r.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-    const json* parameters = r.find(name);
-    r.find("rope_scaling");
-    if (parameters != nullptr) {
-        ConfigReader part(*parameters, r.file(), std::string(name) + ".");
+    r.only("partial_rotary_factor", 1.0);
+    const json* scaling = r.find("rope_scaling");
+    const json* parameters = r.find("rope_parameters");
+    if (parameters != nullptr && scaling != nullptr && *parameters != *scaling) {
+        r.fail("rope_scaling", "differs from rope_parameters = " + parameters->dump());
+    }
+    const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
+    if (parameters != nullptr || scaling != nullptr) {
+        ConfigReader part(parameters != nullptr ? *parameters : *scaling, r.file(), std::string(name) + ".");
         rope.theta = part.number("rope_theta", rope.theta);
-        turning = part.number("partial_rotary_factor", turning);
+        part.only("partial_rotary_factor", 1.0);
         rope.scaling = read_scaling(part, c.max_positions);
         part.finish();
     }
-    if (!(rope.theta > 0) || !(turning > 0 && turning <= 1)) {
-        r.fail(name, "rope_theta or partial_rotary_factor is out of range");
+    if (!(rope.theta > 0)) {
+        r.fail(name, "rope_theta is out of range");
     }
-    rope.rotary_dim = static_cast<std::int64_t>(static_cast<double>(c.head_dim) * turning);
+    rope.rotary_dim = c.head_dim;
     return rope;
 }
 
@@ -99,13 +116,15 @@ void read_llama(ConfigReader& r, DecoderConfig& c) {
     c.activation = read_activation(r, "hidden_act", "silu");
     c.qkv_bias = c.output_bias = r.flag("attention_bias", false);
     c.feed_forward_bias = r.flag("mlp_bias", false);
+    r.only("is_llama_config", true);
+    r.only("rope_interleaved", false);
     c.windows.assign(static_cast<std::size_t>(c.layers), 0);
 }
 
 void read_mistral(ConfigReader& r, DecoderConfig& c) {
     read_sizes(r, c, 131072);
     c.activation = read_activation(r, "hidden_act", "silu");
-    const std::int64_t window = r.integer("sliding_window", 0);
+    const std::int64_t window = r.is_null("sliding_window") ? 0 : r.integer("sliding_window", 4096);
     read_windows(r, c, window, [&](std::int64_t) { return window > 0; });
 }
 
@@ -113,9 +132,11 @@ void read_qwen(ConfigReader& r, DecoderConfig& c) {
     read_sizes(r, c, 32768);
     c.activation = read_activation(r, "hidden_act", "silu");
     const bool use = r.flag("use_sliding_window", false);
-    const std::int64_t window = r.integer("sliding_window", 4096);
+    const std::int64_t window = !use || r.is_null("sliding_window") ? 0 : r.integer("sliding_window", 4096);
+    r.find("sliding_window");
     const std::int64_t full = r.integer("max_window_layers", 28);
-    read_windows(r, c, use ? window : 0, [&](std::int64_t i) { return use && i >= full; });
+    read_windows(r, c, window, [&](std::int64_t i) { return window > 0 && i >= full; });
+    r.only("use_mrope", false);
 }
 
 void read_qwen2(ConfigReader& r, DecoderConfig& c) {
@@ -144,8 +165,11 @@ void read_gemma2(ConfigReader& r, DecoderConfig& c) {
     c.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(c.hidden_size)));
     c.qkv_bias = c.output_bias = r.flag("attention_bias", false);
     c.attention_scale = static_cast<float>(1.0 / std::sqrt(r.number("query_pre_attn_scalar", 256.0)));
-    c.attention_softcap = static_cast<float>(r.number("attn_logit_softcapping", 0.0));
-    c.logit_softcap = static_cast<float>(r.number("final_logit_softcapping", 0.0));
+    const auto softcap = [&](const char* name, double missing) {
+        return static_cast<float>(r.number(name, r.is_null(name) ? 0.0 : missing));
+    };
+    c.attention_softcap = softcap("attn_logit_softcapping", 50.0);
+    c.logit_softcap = softcap("final_logit_softcapping", 30.0);
     r.only("use_bidirectional_attention", false);
     read_windows(r, c, r.integer("sliding_window", 4096), [](std::int64_t i) { return i % 2 == 0; });
     c.names.attention_output_norm = "post_attention_layernorm";

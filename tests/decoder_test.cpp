@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders against `transformers` (tests/make_decoder_cases.py): logits, greedy continuations, chunks, batches; and what is refused.
+// Decoders against `transformers` (tests/make_decoder_cases.py): logits, greedy continuations, chunks, batches.
 #include "models/decoder.h"
 
 #include <doctest/doctest.h>
@@ -11,7 +11,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "models/sampler.h"
 #include "runtime/device_core.h"
 #include "tests/allocations.h"
 #include "tests/device.h"
@@ -113,12 +112,6 @@ std::vector<std::int32_t> greedy(Decoder& decoder, const std::vector<std::int32_
     return continued(decoder, count).front();
 }
 
-std::string refusal(const nlohmann::json& config) {
-    return error_of([&] { read_decoder_config(config.dump(), "config.json"); });
-}
-
-nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_text(kModels / name / "config.json")); }
-
 /// Of caches for the model's positions, in rings where there are windows; `row`: of one head of one token.
 std::uint64_t cache_bytes(const DecoderConfig& config, std::int64_t chunk, std::uint64_t row) {
     const std::uint64_t alignment = device().capabilities().storage_alignment;
@@ -130,21 +123,6 @@ std::uint64_t cache_bytes(const DecoderConfig& config, std::int64_t chunk, std::
     }
     return bytes;
 }
-
-/// A copy of a checkpoint that a test may damage; gone at its end.
-struct Copy {
-    fs::path folder;
-    explicit Copy(const char* name) : folder(fs::temp_directory_path() / ("vkformer-decoder-" + std::string(name))) {
-        fs::remove_all(folder);
-        fs::copy(kModels / name, folder);
-    }
-    ~Copy() { fs::remove_all(folder); }
-    std::string load() const {
-        return error_of([&] { Model model(folder); });
-    }
-    void cut(const std::string& file, std::uintmax_t bytes) const { fs::resize_file(folder / file, bytes); }
-    void write(const std::string& file, const nlohmann::json& text) const { std::ofstream(folder / file) << text; }
-};
 
 }  // namespace
 
@@ -445,101 +423,4 @@ TEST_CASE("decoder: prompts and tokens that cannot be are refused") {
     const Model model(kModels / "llama");
     CHECK(contains(error_of([&] { model.decoder({.max_tokens = 129}); }), "max_tokens = 129 is outside 1..128"));
     CHECK(contains(error_of([&] { model.decoder({.candidates = 98}); }), "candidates = 98"));
-}
-
-TEST_CASE("decoder: a config.json that would give other numbers is refused by name") {
-    const nlohmann::json good = config_of("llama");
-    CHECK(refusal(good) == "");
-    const auto with = [](nlohmann::json config, const char* field, const nlohmann::json& value) {
-        config[field] = value;
-        return refusal(config);
-    };
-    CHECK(contains(with(good, "model_type", "mamba"), "model_type = \"mamba\": is not an architecture that is known"));
-    CHECK(contains(with(good, "quantization_config", {{"bits", 4}}), "quantization_config"));
-    CHECK(contains(with(good, "residual_multiplier", 0.2), "residual_multiplier = 0.2: is not known"));
-    CHECK(with(good, "residual_multiplier", nullptr) == "");
-    CHECK(contains(with(good, "hidden_act", "mish"), "hidden_act"));
-    CHECK(contains(with(good, "num_attention_heads", 0), "num_attention_heads = 0"));
-    CHECK(contains(with(good, "num_key_value_heads", 3), "does not divide the 4 heads"));
-    CHECK(contains(with(good, "hidden_size", "big"), "hidden_size"));
-    CHECK(contains(with(good, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), ""));
-    nlohmann::json older = config_of("llama_linear");
-    CHECK(contains(with(older, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), "dynamic"));
-    CHECK(contains(with(older, "rope_scaling", {{"type", "linear"}, {"factor", 2}, {"mscale", 1}}),
-                   "rope_scaling.mscale"));
-    CHECK(contains(with(config_of("mistral"), "layer_types", {"full_attention"}), "layer_types"));
-    CHECK(contains(with(config_of("gpt2"), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse"));
-    CHECK(contains(refusal(nlohmann::json::array()), "is not an object"));
-    CHECK(error_of([] { read_decoder_config("{", "config.json"); }).starts_with("config.json: "));
-}
-
-TEST_CASE("decoder: files that are missing, cut or do not fit are refused by name") {
-    CHECK(contains(error_of([] { Checkpoint(kModels / "none"); }), "none: is not a folder"));
-    {
-        const Copy copy("llama");
-        fs::remove(copy.folder / "config.json");
-        CHECK(contains(copy.load(), "config.json"));
-    }
-    {
-        const Copy copy("llama");
-        copy.cut("model.safetensors", 3000);
-        CHECK(contains(copy.load(), "model.safetensors"));
-    }
-    {
-        const Copy copy("llama3");
-        fs::remove(copy.folder / "model-00002-of-00003.safetensors");
-        CHECK(contains(copy.load(), "model-00002-of-00003.safetensors"));
-    }
-    {
-        const Copy copy("llama3");
-        nlohmann::json index = nlohmann::json::parse(read_text(copy.folder / "model.safetensors.index.json"));
-        index["weight_map"]["model.norm.weight"] = "../elsewhere.safetensors";
-        copy.write("model.safetensors.index.json", index);
-        CHECK(contains(copy.load(), "\"../elsewhere.safetensors\" for tensor model.norm.weight is not a file's name"));
-    }
-    const auto with = [](const char* field, const nlohmann::json& value) {
-        const Copy copy("llama");
-        nlohmann::json config = config_of("llama");
-        config[field] = value;
-        copy.write("config.json", config);
-        return copy.load();
-    };
-    CHECK(contains(with("intermediate_size", 48),
-                   "tensor model.layers.0.mlp.up_proj.weight: is (40, 24), by config.json it "
-                   "should be (48, 24)"));
-    CHECK(contains(with("num_hidden_layers", 3), "tensor model.layers.2"));
-    CHECK(contains(with("num_hidden_layers", 1), "is not a parameter that llama with this config.json has"));
-    CHECK(contains(with("attention_bias", true), "bias: is missing"));
-}
-
-TEST_CASE("sampler: greedy, seeds, top-k and top-p") {
-    const std::vector<std::int32_t> tokens{7, 3, 9, 1};
-    const std::vector<float> logits{2.0f, 1.0f, 0.0f, -1.0f};
-    const Candidates candidates{tokens, logits};
-    const auto draws = [&](const SamplerOptions& o) {
-        Sampler sampler(o);
-        std::vector<std::int32_t> out;
-        for (int i = 0; i < 4000; ++i) {
-            out.push_back(sampler.choose(candidates));
-        }
-        return out;
-    };
-    const auto share = [](const std::vector<std::int32_t>& d, std::int32_t id) {
-        return static_cast<double>(std::count(d.begin(), d.end(), id)) / static_cast<double>(d.size());
-    };
-    CHECK(share(draws({.temperature = 0}), 7) == 1.0);
-    CHECK(share(draws({.top_k = 1}), 7) == 1.0);
-    CHECK(draws({.seed = 4}) == draws({.seed = 4}));
-    CHECK(draws({.seed = 4}) != draws({.seed = 5}));
-    const double all = 1 + std::exp(-1.0) + std::exp(-2.0) + std::exp(-3.0);
-    CHECK(share(draws({}), 7) == doctest::Approx(1 / all).epsilon(0.03));
-    CHECK(share(draws({}), 1) == doctest::Approx(std::exp(-3.0) / all).epsilon(0.3));
-    CHECK(share(draws({.top_k = 2}), 7) == doctest::Approx(1 / (1 + std::exp(-1.0))).epsilon(0.03));
-    CHECK(share(draws({.top_p = 0.7f}), 9) == 0.0);  // 0.644 and 0.237 reach it
-    CHECK(share(draws({.top_p = 0.7f}), 3) > 0.2);
-    CHECK(share(draws({.top_p = 0.6f}), 7) == 1.0);
-    CHECK(share(draws({.temperature = 0.25f}), 7) > 0.97);
-    CHECK(contains(error_of([] { Sampler({.temperature = -1}); }), "temperature"));
-    CHECK(contains(error_of([] { Sampler({.top_k = 0}); }), "top_k"));
-    CHECK(contains(error_of([] { Sampler({.top_p = 0}); }), "top_p"));
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints whose files are missing, cut, or do not fit each other.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "models/decoder.h"
+#include "tests/device.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModels = VKFORMER_SOURCE_DIR "/tests/decoders";
+
+nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_text(kModels / name / "config.json")); }
+
+/// A copy of a checkpoint that a test may damage; gone at its end.
+struct Copy {
+    fs::path folder;
+    explicit Copy(const char* name) : folder(fs::temp_directory_path() / ("vkformer-decoder-" + std::string(name))) {
+        fs::remove_all(folder);
+        fs::copy(kModels / name, folder);
+    }
+    ~Copy() { fs::remove_all(folder); }
+    std::string load() const {
+        return error_of([&] {
+            const Checkpoint checkpoint(folder);
+            load_decoder(device(), checkpoint, read_decoder_config(checkpoint));
+        });
+    }
+    void cut(const std::string& file, std::uintmax_t bytes) const { fs::resize_file(folder / file, bytes); }
+    void write(const std::string& file, const nlohmann::json& text) const { std::ofstream(folder / file) << text; }
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("decoder");
+
+TEST_CASE("decoder: files that are missing, cut or do not fit are refused by name") {
+    CHECK(contains(error_of([] { Checkpoint(kModels / "none"); }), "none: is not a folder"));
+    {
+        const Copy copy("llama");
+        fs::remove(copy.folder / "config.json");
+        CHECK(contains(copy.load(), "config.json"));
+    }
+    {
+        const Copy copy("llama");
+        copy.cut("model.safetensors", 3000);
+        CHECK(contains(copy.load(), "model.safetensors"));
+    }
+    {
+        const Copy copy("llama3");
+        fs::remove(copy.folder / "model-00002-of-00003.safetensors");
+        CHECK(contains(copy.load(), "model-00002-of-00003.safetensors"));
+    }
+    {
+        const Copy copy("llama3");
+        nlohmann::json index = nlohmann::json::parse(read_text(copy.folder / "model.safetensors.index.json"));
+        index["weight_map"]["model.norm.weight"] = "../elsewhere.safetensors";
+        copy.write("model.safetensors.index.json", index);
+        CHECK(contains(copy.load(), "\"../elsewhere.safetensors\" for tensor model.norm.weight is not a file's name"));
+    }
+    const auto with = [](const char* field, const nlohmann::json& value) {
+        const Copy copy("llama");
+        nlohmann::json config = config_of("llama");
+        config[field] = value;
+        copy.write("config.json", config);
+        return copy.load();
+    };
+    CHECK(contains(with("intermediate_size", 48),
+                   "tensor model.layers.0.mlp.up_proj.weight: is (40, 24), by config.json it "
+                   "should be (48, 24)"));
+    CHECK(contains(with("num_hidden_layers", 3), "tensor model.layers.2"));
+    CHECK(contains(with("num_hidden_layers", 1), "is not a parameter that llama with this config.json has"));
+    CHECK(contains(with("attention_bias", true), "bias: is missing"));
+}
