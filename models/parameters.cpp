@@ -47,10 +47,17 @@ private:
     static bool says(const ParameterRules::Named& rule, const std::string& name) { return rule && rule(name); }
 
     /// Under its whole name, or as files of the bare model have it.
-    const HostTensor& find(const std::string& name) const {
+    const HostTensor* find_either(const std::string& name) const {
         const HostTensor* t = checkpoint_.find(name);
-        if (t == nullptr && name.starts_with(rules_.base)) {
-            t = checkpoint_.find(name.substr(rules_.base.size()));
+        return t == nullptr && name.starts_with(rules_.base) ? checkpoint_.find(name.substr(rules_.base.size())) : t;
+    }
+
+    const HostTensor& find(const std::string& name) const {
+        const HostTensor* t = find_either(name);
+        const std::size_t dot = name.rfind('.');
+        if (t == nullptr && dot != std::string::npos && name.substr(0, dot).ends_with("LayerNorm")) {
+            // as files out of TensorFlow call them
+            t = find_either(name.substr(0, dot) + (name.ends_with(".bias") ? ".beta" : ".gamma"));
         }
         if (t == nullptr) {
             throw Error("is missing", where(name));

@@ -78,9 +78,11 @@ TextEncoderConfig read_text_encoder_config(const Checkpoint& checkpoint) {
     } else {
         r.fail("model_type", "is not an encoder that is known (bert, distilbert, roberta, xlm-roberta)");
     }
-    for (const char* name : {"bos_token_id", "eos_token_id", "tie_word_embeddings", "classifier_dropout",
-                             "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "qa_dropout",
-                             "seq_classif_dropout", "tie_weights_", "directionality"}) {
+    for (const char* name :
+         {"bos_token_id", "eos_token_id", "tie_word_embeddings", "classifier_dropout", "hidden_dropout_prob",
+          "attention_probs_dropout_prob", "dropout", "qa_dropout", "seq_classif_dropout", "tie_weights_",
+          "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+          "pooler_size_per_head", "pooler_type"}) {
         r.find(name);  // of training, or of heads that are left out
     }
     if (c.hidden_size % c.heads != 0 || c.max_tokens() < 1) {

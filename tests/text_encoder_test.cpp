@@ -100,6 +100,35 @@ TEST_CASE("text encoder: hidden states and embeddings are transformers', padded 
     CHECK(models == 4);
 }
 
+TEST_CASE("text encoder: files and fields of older checkpoints are read") {
+    const Case c(kModels / "bert");
+    const TemporaryFolder folder;
+    fs::copy(kModels / "bert", folder.path(), fs::copy_options::recursive);
+    nlohmann::json config = nlohmann::json::parse(c.checkpoint.config());
+    config.update({{"pooler_fc_size", 768},
+                   {"pooler_num_attention_heads", 12},
+                   {"pooler_num_fc_layers", 3},
+                   {"pooler_size_per_head", 128},
+                   {"pooler_type", "first_token_transform"},
+                   {"output_past", true}});
+    std::ofstream(folder.path() / "config.json") << config;
+    std::vector<HostTensor> tensors;
+    int renamed = 0;
+    for (const std::string& name : c.checkpoint.names()) {
+        tensors.push_back(*c.checkpoint.find(name));
+        const std::size_t dot = name.rfind('.');
+        if (name.substr(0, dot).ends_with("LayerNorm")) {
+            tensors.back().name = name.substr(0, dot) + (name.ends_with(".bias") ? ".beta" : ".gamma");
+            ++renamed;
+        }
+    }
+    CHECK(renamed > 4);
+    save_safetensors(folder.path() / "model.safetensors", tensors);
+    const Case older(folder.path());
+    TextEncoder encoder(device(), older.weights, older.config, {.max_batch = 4});
+    CHECK(worst_embedding(older, encoder.embed(older.texts)) <= 1.0);
+}
+
 TEST_CASE("text encoder: what cannot be is refused by name") {
     const Case c(kModels / "bert");
     TextEncoder encoder(device(), c.weights, c.config, {.max_tokens = 9});
