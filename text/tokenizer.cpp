@@ -134,7 +134,7 @@ Tokenizer::Tokenizer(const std::filesystem::path& path) {
     }
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special, bool truncate) const {
     if (const std::size_t at = malformed_at(text); at != std::string_view::npos) {
         throw Error("byte " + std::to_string(at) + " of the text is not UTF-8", "tokenizer");
     }
@@ -148,7 +148,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special)
             parts_->encode_part(f.text, f.text.data() == text.data(), ids);
         }
     }
-    parts_->truncate(ids, around.before.size() + around.after.size());
+    if (truncate) {
+        parts_->truncate(ids, around.before.size() + around.after.size());
+    }
     ids.insert(ids.begin(), around.before.begin(), around.before.end());
     ids.insert(ids.end(), around.after.begin(), around.after.end());
     return ids;

@@ -29,9 +29,9 @@ public:
     Tokenizer& operator=(Tokenizer&&) noexcept;
     ~Tokenizer();
 
-    /// The ids of UTF-8 text. `special`: with what the post-processor puts around it. Where the file asks for truncation, so cut; padding is
-    /// the caller's. Throws Error where the text is not UTF-8.
-    std::vector<std::int32_t> encode(std::string_view text, bool special = true) const;
+    /// The ids of UTF-8 text. `special`: with what the post-processor puts around it. `truncate`: cut to the file's `truncation`, where it has
+    /// one (transformers, too, cuts only where it is told to); padding is the caller's. Throws Error where the text is not UTF-8.
+    std::vector<std::int32_t> encode(std::string_view text, bool special = true, bool truncate = false) const;
     /// The text of ids; those that no token has are passed over. `skip_special`: special tokens too.
     std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
 

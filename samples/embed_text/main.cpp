@@ -32,7 +32,7 @@ Vectors embed(const Options& options, const std::vector<std::string>& lines) {
     const vkf::Tokenizer tokenizer(options.model);
     std::vector<std::vector<std::int32_t>> ids;
     for (const std::string& line : lines) {
-        ids.push_back(tokenizer.encode(line));
+        ids.push_back(tokenizer.encode(line, true, true));  // cut where the model's authors cut
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
     const vkf::Weights weights = vkf::load_text_encoder(device, checkpoint, config);

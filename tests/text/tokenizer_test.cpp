@@ -37,7 +37,8 @@ std::string mismatch(const Tokenizer& tokenizer, const json& c) {
                            : json(text).dump() + " " + what + " " + got.dump() + ", want " + want.dump();
     };
     for (const std::string& found :
-         {differs("ids", tokenizer.encode(text), ids), differs("plain", tokenizer.encode(text, false), plain),
+         {differs("ids", tokenizer.encode(text, true, true), ids),
+          differs("plain", tokenizer.encode(text, false, true), plain),
           differs("decoded", tokenizer.decode(ids), decoded), differs("raw", tokenizer.decode(ids, false), raw)}) {
         if (!found.empty()) {
             return found;
@@ -83,6 +84,14 @@ json small_bpe() {
 }  // namespace
 
 TEST_SUITE_BEGIN("tokenizer");
+
+TEST_CASE("tokenizer: a text is cut only where that is asked for") {
+    json file = small_bpe();
+    file["truncation"] = {{"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    CHECK(tokenizer.encode("abaab") == std::vector<std::int32_t>{2, 0, 2});
+    CHECK(tokenizer.encode("abaab", true, true) == std::vector<std::int32_t>{2, 0});
+}
 
 TEST_CASE("tokenizer: every case of the reference") {
     const char* elsewhere = std::getenv("VKFORMER_TOKENIZER_CASES");  // another folder of make_cases.py's
