@@ -246,6 +246,9 @@ struct Decoder::Parts {
             advance(run, tokens);
             at += count;
             after();
+            if (options.progress) {
+                options.progress(at, longest);
+            }
         }
     }
 };

@@ -24,6 +24,8 @@ struct DecoderOptions {
     WeightType kv = WeightType::f32;  ///< what keys and values are kept as: f32, f16, bf16 or int8
     bool score = false;               ///< Decoder::score() too
     bool profile = false;             ///< timestamps around every dispatch
+    LoadProgress progress =
+        {};  ///< told after each chunk how many tokens of a prompt are read; what it throws ends that
 };
 
 /// What the programs of a Decoder do; they share weights, and of each layer the states cache.key and cache.value.

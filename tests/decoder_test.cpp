@@ -388,21 +388,30 @@ TEST_CASE("decoder: layers with a window keep it in a ring, and answer the same"
     }
 }
 
-TEST_CASE("decoder: memory is known before, and refused where it is not there") {
+TEST_CASE("decoder: reading and loading tell how far they are, and end where they are told to") {
+    struct Enough {};
     const Model model(kModels / "llama");
-    const DecoderMemory small = plan_decoder(device(), model.config, {.max_tokens = 16, .chunk = 4});
-    const DecoderMemory large = plan_decoder(device(), model.config, {.max_batch = 2, .max_tokens = 32, .chunk = 4});
-    CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);  // layers, keys and values, tokens, heads, head_dim, bytes
-    CHECK(large.cache == 4 * small.cache);
-    CHECK(small.weights == model.weights.bytes());
-    std::uint64_t& there = device().core().capabilities.device_memory;
-    const std::uint64_t kept = there;
-    there = model.weights.bytes() + small.cache;
-    const std::string said = error_of([&] { model.decoder({.max_tokens = 16, .chunk = 4}); });
-    there = kept;
-    CAPTURE(said);
-    CHECK(contains(said, "Decoder: needs 1 MiB (weights 1 MiB"));
-    CHECK(decoder_weight_bytes(device(), model.checkpoint, model.config) == small.weights);
+    const Expected expected(kModels / "llama");
+    std::vector<std::uint64_t> read;
+    std::size_t most = 9;
+    DecoderOptions options{.max_tokens = 100, .chunk = 4};
+    options.progress = [&](std::uint64_t done, std::uint64_t all) {
+        CHECK(all == expected.prompt.size());
+        read.push_back(done);
+        if (read.size() >= most) {
+            throw Enough();
+        }
+    };
+    Decoder decoder = model.decoder(options);
+    CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);
+    CHECK(read == std::vector<std::uint64_t>{4, 8, 11});
+    most = 5;
+    CHECK_THROWS_AS(decoder.prompt(expected.prompt), Enough);
+    CHECK(read.size() == 5);
+    most = 99;
+    CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);  // begins again
+    const auto enough = [](std::uint64_t, std::uint64_t) { throw Enough(); };
+    CHECK_THROWS_AS(load_decoder(device(), model.checkpoint, model.config, {}, enough), Enough);
 }
 
 TEST_CASE("decoder: prompts and tokens that cannot be are refused") {

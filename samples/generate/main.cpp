@@ -5,9 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #ifdef _WIN32
@@ -34,9 +36,25 @@ void interrupt(int) {
     std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
 }
 
-void print_memory(const vkf::DecoderMemory& m) {
+struct Interrupted {};
+
+void stop_if_interrupted() {
+    if (interrupted != 0) {
+        throw Interrupted();
+    }
+}
+
+/// To the standard output, at once.
+void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        throw vkf::Error(std::string("cannot be written: ") + std::strerror(errno), "standard output");
+    }
+}
+
+void print_memory(std::FILE* out, const vkf::DecoderMemory& m) {
     const auto megabytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-    std::fprintf(stderr, "memory: %.2f MiB: weights %.2f, cache %.2f, scratch %.2f, tables %.2f, transfers %.2f\n",
+    std::fprintf(out, "memory: %.2f MiB: weights %.2f, cache %.2f, scratch %.2f, tables %.2f, transfers %.2f\n",
                  megabytes(m.total()), megabytes(m.weights), megabytes(m.cache), megabytes(m.scratch),
                  megabytes(m.constants), megabytes(m.transfers));
 }
@@ -49,6 +67,7 @@ vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderCo
     out.chunk = options.chunk;
     out.profile = !options.trace.empty();
     out.kv = *weight_type(options.kv);
+    out.progress = [](std::uint64_t, std::uint64_t) { stop_if_interrupted(); };
     if (options.sampling.temperature > 0) {
         out.candidates = std::min(options.sampling.top_k, config.vocab_size);
     }
@@ -63,12 +82,13 @@ bool on_terminal() {
 #endif
 }
 
-/// A bar while weights load; none where nobody would see it grow.
+/// While weights load: a bar, where somebody sees it grow, and an end where one is asked for.
 vkf::LoadProgress load_bar() {
-    if (!on_terminal()) {
-        return {};
-    }
-    return [](std::uint64_t done, std::uint64_t total) {
+    return [shown = on_terminal()](std::uint64_t done, std::uint64_t total) {
+        stop_if_interrupted();
+        if (!shown) {
+            return;
+        }
         constexpr int kWidth = 40;
         const int full = static_cast<int>(static_cast<double>(done) / static_cast<double>(total) * kWidth);
         std::fprintf(stderr, "\rweights [%-*.*s] %3d %%%s", kWidth, full, "########################################",
@@ -100,26 +120,23 @@ void print_share(const vkf::Device& device, vkf::Decoder& decoder, const Speed& 
 }
 
 /// Prints tokens as they come, until one ends the text, a stop is met, or there is no room.
-Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<std::int32_t>& prompt) {
+Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<std::int32_t>& prompt, TextOut& out) {
     vkf::Sampler sampler(options.sampling);
-    const std::unique_ptr<TextOut> out = make_text_out(options);
     const std::vector<std::int32_t>& end = decoder.config().end;
     Speed speed;
     auto start = Clock::now();
     decoder.prompt(prompt);
     speed.first = seconds_since(start);
     start = Clock::now();
-    for (; speed.tokens < options.max_tokens && !out->stopped() && interrupted == 0;) {
+    for (; speed.tokens < options.max_tokens && !out.stopped() && interrupted == 0;) {
         const std::int32_t next =
             options.sampling.temperature > 0 ? sampler.choose(decoder.candidates(0)) : decoder.next()[0];
         ++speed.tokens;
         const bool last = !options.ignore_eos && std::find(end.begin(), end.end(), next) != end.end();
         if (!last || options.by_ids) {
-            const std::string text = out->push(next);
-            std::fwrite(text.data(), 1, text.size(), stdout);
-            std::fflush(stdout);
+            put(out.push(next));
         }
-        if (last || speed.tokens == options.max_tokens) {
+        if (last || out.stopped() || speed.tokens == options.max_tokens) {
             break;
         }
         if (decoder.room() == 0) {
@@ -130,7 +147,7 @@ Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<st
         decoder.step({&next, 1});
     }
     speed.decode = seconds_since(start);
-    std::printf("%s\n", out->finish().c_str());
+    put(out.finish() + "\n");
     return speed;
 }
 
@@ -148,22 +165,23 @@ int generate(const Options& options) {
     const std::optional<vkf::WeightType> type = weight_type(options.weights);
     vkf::DecoderMemory memory = vkf::plan_decoder(device, config, sizes);
     memory.weights = vkf::decoder_weight_bytes(device, checkpoint, config, type);
-    print_memory(memory);
+    print_memory(options.dry_run ? stdout : stderr, memory);
     vkf::require_memory(device, memory);
     if (options.dry_run) {
         return 0;
     }
+    const std::unique_ptr<TextOut> out = make_text_out(options);
     const auto start = Clock::now();
     const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, type, load_bar());
     vkf::Decoder decoder(device, weights, config, sizes);
     std::fprintf(stderr, "%s: weights and kernels after %.2f s\n", config.model_type.c_str(), seconds_since(start));
-    const Speed speed = answer(decoder, options, prompt);
+    const Speed speed = answer(decoder, options, prompt, *out);
     print_speed(speed, prompt.size());
     if (options.copy_rate && speed.tokens > 1) {
         print_share(device, decoder, speed);
     }
     if (!options.trace.empty()) {
-        decoder.step_program().write_trace(options.trace);
+        (speed.tokens > 1 ? decoder.step_program() : decoder.prompt_program()).write_trace(options.trace);
     }
     return interrupted != 0 ? 130 : 0;
 }
@@ -188,13 +206,18 @@ void add_options(CLI::App& app, Options& o) {
         ->excludes(prompt)
         ->excludes("--chat");
     app.add_option("-n,--max-tokens", o.max_tokens, "most tokens of the answer")->check(CLI::Range(1, 1 << 20));
-    app.add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
+    app.add_option("--temperature", o.sampling.temperature,
+                   "0: always the likeliest token, which is what holds where nothing is said of draws")
         ->check(CLI::Range(0.0, 100.0));
-    app.add_option("--top-k", o.sampling.top_k, "draw among so many of the likeliest")->check(CLI::Range(1, 128));
-    app.add_option("--top-p", o.sampling.top_p, "and among the fewest of those that reach this share")
+    app.add_option("--top-k", o.sampling.top_k,
+                   "draw among so many of the likeliest, at temperature 1 if no other is given")
+        ->check(CLI::Range(1, 128));
+    app.add_option("--top-p", o.sampling.top_p, "and among the fewest of those that reach this share; the same")
         ->check(CLI::Range(1e-6, 1.0));
-    app.add_option("--seed", o.sampling.seed, "of the draws");
-    app.add_option("--stop", o.stop, "text that ends the answer; may be given several times");
+    app.add_option("--seed", o.sampling.seed, "of the draws")->check([](const std::string& number) {
+        return number.starts_with("-") ? std::string(number + " is below 0") : std::string();
+    });
+    app.add_option("--stop", o.stop, "text that ends the answer, and is not printed; may be given several times");
     app.add_flag("--ignore-eos", o.ignore_eos, "go on where the model would end");
     app.add_flag("--no-bos", o.no_bos, "put no token that begins a text before the prompt");
     app.add_option("--chunk", o.chunk, "tokens of the prompt that are read together")->check(CLI::Range(1, 1 << 16));
@@ -205,12 +228,25 @@ void add_options(CLI::App& app, Options& o) {
                    "write a folder with the matrices packed like that, which loads as it is, and end");
     app.add_option("--kv", o.kv, "what keys and values are kept as")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}));
-    app.add_option("--profile", o.trace, "where a trace of the last step is written (chrome://tracing)");
+    app.add_option("--profile", o.trace,
+                   "where a trace of the last step is written (chrome://tracing); of the prompt's last "
+                   "part, where the answer is one token");
     app.add_flag("--copy-rate", o.copy_rate, "say what share of the device's copy rate the steps reached");
     app.add_option("--accuracy", o.texts, "of a file's lines: perplexity with every type of weights and of caches")
         ->check(CLI::ExistingFile);
     app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");
     app.add_flag("--check", o.check, "compare with the answers PyTorch gave, in the model's expected.json");
+}
+
+/// Options of draws are for draws.
+void settle_draws(const CLI::App& app, Options& o) {
+    const bool temperature = app.count("--temperature") > 0;
+    if (!temperature && app.count("--top-k") + app.count("--top-p") > 0) {
+        o.sampling.temperature = 1.0f;
+    }
+    if (app.count("--seed") > 0 && !(o.sampling.temperature > 0)) {
+        throw CLI::ValidationError("--seed", "nothing is drawn; give --temperature, --top-k or --top-p too");
+    }
 }
 
 }  // namespace
@@ -223,15 +259,20 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
         options.by_ids = app.count("--ids") > 0;
         std::erase(options.stop, "");
+        settle_draws(app, options);
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
     }
     std::signal(SIGINT, interrupt);
     try {
-        return !options.save.empty()    ? save(options)
-               : !options.texts.empty() ? accuracy(options)
-               : options.check          ? check(options)
-                                        : generate(options);
+        const int code = !options.save.empty()    ? save(options)
+                         : !options.texts.empty() ? accuracy(options)
+                         : options.check          ? check(options)
+                                                  : generate(options);
+        put("");  // what is not written yet
+        return code;
+    } catch (const Interrupted&) {
+        return 130;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "generate: %s\n", e.what());
         return 1;

@@ -20,7 +20,7 @@ public:
 };
 
 /// The prompt's ids, as --ids or the folder's tokenizer gives them, with the id that begins a text where the model was trained with it.
-/// Throws vkf::Error for an empty prompt, or where there is no tokenizer.
+/// Throws vkf::Error for an empty prompt, or where there is no tokenizer; with --dry-run one id stands for the prompt then.
 std::vector<std::int32_t> prompt_ids(const Options& options, const vkf::DecoderConfig& config);
 
 /// A text of which the tokens from `known`, 1 or more, on are judged.
@@ -33,5 +33,5 @@ struct JudgedText {
 /// a tab) with one that ends it. What is longer than the model takes is cut. Throws vkf::Error where nothing is left to judge.
 std::vector<JudgedText> judged_texts(const Options& options, const vkf::DecoderConfig& config);
 
-/// Ids with --ids, text otherwise.
+/// Ids with --ids, text otherwise. Throws vkf::Error where text or stops are asked for and there is no tokenizer.
 std::unique_ptr<TextOut> make_text_out(const Options& options);

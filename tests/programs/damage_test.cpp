@@ -9,43 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <random>
 #include <thread>
 
-#include "process.h"
+#include "sample_run.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kSeconds = 240;  // more than any takes, on a busy machine and with sanitizers
-
-/// A copy of a model's folder that a test may damage.
-struct Copy {
-    fs::path folder = fs::temp_directory_path() / ("vkformer-" + std::to_string(std::random_device{}()));
-
-    explicit Copy(const fs::path& model) {
-        fs::create_directories(folder);
-        for (const auto& entry : fs::directory_iterator(model)) {
-            const std::string kind = entry.path().extension().string();
-            if (kind == ".json" || kind == ".safetensors") {
-                fs::copy_file(entry.path(), folder / entry.path().filename());
-            }
-        }
-    }
-    ~Copy() { fs::remove_all(folder); }
-    Copy(const Copy&) = delete;
-    Copy& operator=(const Copy&) = delete;
-
-    std::string read(const std::string& file) const {
-        std::ifstream in(folder / file, std::ios::binary);
-        return {std::istreambuf_iterator<char>(in), {}};
-    }
-    void write(const std::string& file, const std::string& bytes) const {
-        std::ofstream(folder / file, std::ios::binary) << bytes;
-    }
-};
 
 /// A folder that `generate --save` writes, gone at the end of the program.
 class SavedModel {
@@ -121,28 +92,6 @@ std::vector<std::string> command(const Sample& s, const std::string& folder) {
         all.push_back(std::move(a));
     }
     return all;
-}
-
-Outcome run(const std::vector<std::string>& words) { return Process(words).wait(kSeconds); }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-/// Ended by itself with one of the two codes; an error is the sample's own.
-void check_sane(const Outcome& o, const std::string& name) {
-    CHECK_FALSE(o.hung);
-    CHECK(o.signal == 0);
-    CHECK((o.code == 0 || o.code == 1));
-    CHECK_FALSE(has(o.output, "Sanitizer"));
-    CHECK_FALSE(has(o.output, "runtime error:"));
-    if (o.code == 1) {
-        CHECK(has(o.output, name + ": "));
-    }
-}
-
-void check_refused(const Outcome& o, const std::string& name, const std::string& part) {
-    check_sane(o, name);
-    CHECK(o.code == 1);
-    CHECK_MESSAGE(has(o.output, part), "no \"" << part << "\" in: " << o.output);
 }
 
 /// One of the ways in which a file may be wrong.

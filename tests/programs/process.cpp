@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <stdexcept>
 
 Process::Process(const std::vector<std::string>& command) {
@@ -48,25 +47,41 @@ Process::~Process() {
 
 void Process::interrupt() const { kill(pid_, SIGINT); }
 
-Outcome Process::wait(int seconds) {
-    using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::seconds(seconds);
-    Outcome outcome;
-    for (;;) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-        pollfd wanted{out_, POLLIN, 0};
-        if (left <= 0 || poll(&wanted, 1, static_cast<int>(left)) == 0) {
-            outcome.hung = true;
-            kill(pid_, SIGKILL);
-            break;
-        }
-        char part[4096];
-        const ssize_t count = read(out_, part, sizeof(part));
-        if (count <= 0) {
-            break;
-        }
-        outcome.output.append(part, static_cast<std::size_t>(count));
+long Process::read_more(std::chrono::steady_clock::time_point end) {
+    using std::chrono::steady_clock;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - steady_clock::now()).count();
+    pollfd wanted{out_, POLLIN, 0};
+    if (left <= 0 || poll(&wanted, 1, static_cast<int>(left)) == 0) {
+        return -1;
     }
+    char part[4096];
+    const ssize_t count = read(out_, part, sizeof(part));
+    output_.append(part, static_cast<std::size_t>(count > 0 ? count : 0));
+    return count > 0 ? count : 0;
+}
+
+bool Process::wait_for(const std::string& part, int seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    while (output_.find(part) == std::string::npos) {
+        if (read_more(end) <= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Outcome Process::wait(int seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    Outcome outcome;
+    long count = 1;
+    while (count > 0) {
+        count = read_more(end);
+    }
+    if (count < 0) {
+        outcome.hung = true;
+        kill(pid_, SIGKILL);
+    }
+    outcome.output = output_;
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = -1;

@@ -2,6 +2,7 @@
 // A program run by a test, and what became of it.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,16 @@ public:
     Process& operator=(const Process&) = delete;
 
     void interrupt() const;  ///< SIGINT
+    /// Waits until it has written this; false where it ended before, or did not for so long.
+    bool wait_for(const std::string& part, int seconds);
     /// Waits for its end; after `seconds` it is killed, and has hung.
     Outcome wait(int seconds);
 
 private:
+    /// More of its output; 0: there is no more, below 0: none came in time.
+    long read_more(std::chrono::steady_clock::time_point end);
+
     int pid_ = -1;
     int out_ = -1;
+    std::string output_;
 };

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decoders take, known before anything is allocated, and refused where it is not there.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "models/decoder.h"
+#include "runtime/device_core.h"
+#include "tests/device.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+struct Model {
+    Checkpoint checkpoint{std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders/llama")};
+    DecoderConfig config = read_decoder_config(checkpoint);
+    Weights weights = load_decoder(device(), checkpoint, config);
+
+    Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, config, options); }
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("decoder");
+
+TEST_CASE("decoder: memory is known before, and refused where it is not there") {
+    const Model model;
+    const DecoderMemory small = plan_decoder(device(), model.config, {.max_tokens = 16, .chunk = 4});
+    const DecoderMemory large = plan_decoder(device(), model.config, {.max_batch = 2, .max_tokens = 32, .chunk = 4});
+    CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);  // layers, keys and values, tokens, heads, head_dim, bytes
+    CHECK(large.cache == 4 * small.cache);
+    CHECK(small.weights == model.weights.bytes());
+    std::uint64_t& there = device().core().capabilities.device_memory;
+    const std::uint64_t kept = there;
+    there = model.weights.bytes() + small.cache;
+    const std::string said = error_of([&] { model.decoder({.max_tokens = 16, .chunk = 4}); });
+    there = kept;
+    CAPTURE(said);
+    CHECK(contains(said, "Decoder: needs 1 MiB (weights 1 MiB"));
+    CHECK(decoder_weight_bytes(device(), model.checkpoint, model.config) == small.weights);
+}
