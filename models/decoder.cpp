@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "models/decoder_rings.h"
+#include "models/require_memory.h"
 
 namespace vkf {
 
@@ -47,28 +48,31 @@ const char* name_of(DecoderRun run) {
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB"; }
 
+}  // namespace
+
 void add(DecoderMemory& sum, const MemorySizes& m) {
-    sum.weights = m.weights;  // the runs share weights and cache
+    sum.weights = m.weights;  // programs share weights and cache
     sum.cache = m.state;
     sum.scratch += m.scratch;
     sum.constants += m.constants;
     sum.transfers += m.inputs + m.outputs + m.mirrors;
 }
 
-}  // namespace
-
-void require_memory(const Device& device, const DecoderMemory& m) {
+void require_memory(const Device& device, const DecoderMemory& m, const char* who) {
     const std::uint64_t there = device.capabilities().device_memory;
     if (m.total() > there) {
         throw Error("needs " + megabytes(m.total()) + " (weights " + megabytes(m.weights) + ", cache " +
                         megabytes(m.cache) + ", scratch " + megabytes(m.scratch) + ", other " +
                         megabytes(m.constants + m.transfers) + "); the device has " + megabytes(there),
-                    kName);
+                    who);
     }
 }
 
-DecoderMemory plan_decoder(const Device& device, const DecoderConfig& config, const DecoderOptions& options) {
-    const DecoderOptions o = settled(options, config);
+void require_memory(const Device& device, const DecoderMemory& m) { require_memory(device, m, kName); }
+
+namespace {
+
+DecoderMemory planned(const Device& device, const DecoderConfig& config, const DecoderOptions& o) {
     DecoderMemory memory;
     for (const DecoderRun run : runs_of(o)) {
         Graph graph;
@@ -76,6 +80,34 @@ DecoderMemory plan_decoder(const Device& device, const DecoderConfig& config, co
         add(memory, make_plan(graph, device.capabilities()).memory);
     }
     return memory;
+}
+
+/// Half of `o.chunk` or half of that, ..., of which no tensor is too large for the device; nothing where that is not it.
+std::optional<std::int64_t> chunk_that_fits(const Device& device, const DecoderConfig& config, DecoderOptions o) {
+    while (o.chunk > 1) {
+        o.chunk /= 2;
+        try {
+            planned(device, config, o);
+            return o.chunk;
+        } catch (const Error&) {
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+DecoderMemory plan_decoder(const Device& device, const DecoderConfig& config, const DecoderOptions& options) {
+    const DecoderOptions o = settled(options, config);
+    try {
+        return planned(device, config, o);
+    } catch (const Error& error) {
+        const std::optional<std::int64_t> chunk = chunk_that_fits(device, config, o);
+        if (!chunk) {
+            throw;
+        }
+        throw Error(std::string(error.what()) + "; with chunk = " + std::to_string(*chunk) + " it fits", kName);
+    }
 }
 
 namespace {

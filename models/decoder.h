@@ -55,7 +55,7 @@ VKF_API void save_decoder(const std::filesystem::path& folder, const Checkpoint&
 VKF_API std::uint64_t decoder_weight_bytes(const Device& device, const Checkpoint& checkpoint,
                                            const DecoderConfig& config, std::optional<WeightType> matrices = {});
 
-/// Bytes that a decoder will take, by kind; nothing is allocated to know. Weights count as fp32: see decoder_weight_bytes().
+/// Bytes that a model will take, by kind; nothing is allocated to know. Weights count as fp32: see decoder_weight_bytes().
 struct DecoderMemory {
     std::uint64_t weights = 0, cache = 0, scratch = 0, constants = 0,
                   transfers = 0;  ///< transfers: inputs, outputs, their mirrors

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "layers/attention.h"
+#include "models/require_memory.h"
 
 namespace vkf {
 
@@ -82,10 +83,15 @@ private:
     Value keys_;
 };
 
+/// Refused, where it does not fit, before anything is allocated.
 Program compiled(const Device& device, const Weights& weights, const TextEncoderConfig& config,
                  const TextEncoderOptions& options) {
     Graph graph;
     describe_text_encoder(graph, config, options);
+    DecoderMemory memory;
+    add(memory, make_plan(graph, device.capabilities()).memory);
+    memory.weights = weights.bytes();
+    require_memory(device, memory, kName);
     CompileOptions compile;
     compile.name = "text encoder";
     return device.compile(graph, weights, compile);

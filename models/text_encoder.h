@@ -60,6 +60,7 @@ VKF_API Weights load_text_encoder(const Device& device, const Checkpoint& checkp
 /// Compiled for a device. Not for several threads at once.
 class VKF_API TextEncoder {
 public:
+    /// Throws Error before it allocates anything where sizes do not fit the model, or its memory and the weights' the device.
     TextEncoder(const Device& device, const Weights& weights, const TextEncoderConfig& config,
                 const TextEncoderOptions& options = {});
 

@@ -2,6 +2,7 @@
 // config.json and the parameters of encoders of the BERT family.
 #include "models/config_reader.h"
 #include "models/parameters.h"
+#include "models/require_memory.h"
 #include "models/text_encoder.h"
 
 namespace vkf {
@@ -101,7 +102,13 @@ Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, co
         return name == config.names.base + config.names.positions + ".weight" ||
                name == config.names.base + config.names.token_types + ".weight";
     };
-    return load_parameters(device, find_parameters(graph, checkpoint, rules, matrices));
+    const std::vector<Parameter> parameters = find_parameters(graph, checkpoint, rules, matrices);
+    DecoderMemory memory;
+    for (const Parameter& p : parameters) {
+        memory.weights += p.bytes();
+    }
+    require_memory(device, memory, "TextEncoder");
+    return load_parameters(device, parameters);
 }
 
 }  // namespace vkf

@@ -42,3 +42,23 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     CHECK(contains(said, "Decoder: needs 1 MiB (weights 1 MiB"));
     CHECK(decoder_weight_bytes(device(), model.checkpoint, model.config) == small.weights);
 }
+
+TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {
+    const Model model;
+    DecoderOptions options{.chunk = 128};
+    std::uint64_t& range = device().core().capabilities.storage_range;
+    const std::uint64_t kept = range;
+    range = 16384;  // less than 128 tokens of the feed-forward's width
+    const std::string said = error_of([&] { plan_decoder(device(), model.config, options); });
+    const std::size_t at = said.find("; with chunk = ");
+    options.chunk = at == std::string::npos ? 128 : std::stoi(said.substr(at + 15));
+    const std::string then = error_of([&] { plan_decoder(device(), model.config, options); });
+    range = 2048;  // less than a weight
+    const std::string never = error_of([&] { plan_decoder(device(), model.config, options); });
+    range = kept;
+    CHECK_MESSAGE(contains(said, "is larger than the 16384 bytes one storage buffer may have"), said);
+    CHECK(options.chunk < 128);
+    CHECK(then == "");
+    CHECK_MESSAGE(contains(never, "is larger than"), never);
+    CHECK_FALSE(contains(never, "; with chunk"));
+}

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/device_core.h"
 #include "tests/allocations.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/device_core.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -127,6 +128,20 @@ TEST_CASE("text encoder: files and fields of older checkpoints are read") {
     const Case older(folder.path());
     TextEncoder encoder(device(), older.weights, older.config, {.max_batch = 4});
     CHECK(worst_embedding(older, encoder.embed(older.texts)) <= 1.0);
+}
+
+TEST_CASE("text encoder: what does not fit the device is refused before it is allocated") {
+    const Case c(kModels / "bert");
+    std::uint64_t& there = device().core().capabilities.device_memory;
+    const std::uint64_t kept = there;
+    there = c.weights.bytes() + 1000;
+    const std::string encoder = error_of([&] { TextEncoder(device(), c.weights, c.config); });
+    there = 1000;
+    const std::string weights = error_of([&] { load_text_encoder(device(), c.checkpoint, c.config); });
+    there = kept;
+    CHECK_MESSAGE(contains(encoder, "TextEncoder: needs "), encoder);
+    CHECK_MESSAGE(contains(encoder, "scratch"), encoder);
+    CHECK_MESSAGE(contains(weights, "TextEncoder: needs 1 MiB (weights 1 MiB"), weights);
 }
 
 TEST_CASE("text encoder: what cannot be is refused by name") {
