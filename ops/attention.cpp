@@ -184,6 +184,7 @@ FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOp
     }
     p.most_queries = q.graph().max_of(scores[2]);
     p.most_keys = q.graph().max_of(scores[3]);
+    p.head_dim = q.size(3).constant();
     p.full = inputs.size() > 3 || o.log_sum_exp;
     if (o.ring) {  // two views, only for their sizes: that is how a dispatch learns them
         p.ring = add(slice(k, 2, 0, o.ring->count));

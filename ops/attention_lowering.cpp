@@ -183,6 +183,7 @@ struct Tiling {
     uint tile;               // keys
     std::vector<uint> rows;  // one kernel each, fewest first
     std::string why;
+    uint lanes = 0;  // of attention_lanes
 };
 
 /// Lanes that the kernels for processors can rely on; 0: none.
@@ -206,7 +207,8 @@ Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
                  lanes,
                  4 * lanes,
                  {4},
-                 "processor, subgroups of " + std::to_string(lanes)};
+                 "processor, subgroups of " + std::to_string(lanes),
+                 lanes};
         if (lanes == 8 && most_rows > kSmallModelRows) {
             t.rows.push_back(16);
         }
@@ -218,6 +220,11 @@ Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
     }
     return {full ? &kSharedFull : &kShared, glsl::kAttentionSharedGlsl, defines, 128, 32, {32},
             "tiles in shared memory"};
+}
+
+/// Rounds of the loops of attention_lanes.comp for so many keys: head dimension and values.
+std::int64_t rounds_of(uint lanes, std::int64_t keys, std::int64_t head_dim) {
+    return divide_up(keys, 4 * lanes) * (1 + divide_up(head_dim, 4) + lanes);
 }
 
 /// The mask as bits, in scratch.
@@ -282,6 +289,13 @@ void lower(Lowering& l) {
     const bool busy = at_most(0) * at_most(1) / params.group >= kBusyHeads;
     const bool may_split = full && most_splits > 1 && !busy &&
                            partial_rows * most_splits * (value_dim + 2) * sizeof(float) <= l.device().storage_range;
+    if (tiling.lanes != 0) {
+        const auto keys = static_cast<uint>(params.most_keys);
+        const bool split = may_split && params.most_queries <= kSplitQueries;
+        l.check_rounds(rounds_of(tiling.lanes, split ? std::max(split_keys(wanted_split, 1, keys), wanted_split) : keys,
+                                 params.head_dim),
+                       std::to_string(params.most_keys) + " keys");
+    }
     const Causal causal = o.scores.mask.causal;
 
     std::shared_ptr<const Shader> modded;
@@ -380,6 +394,10 @@ std::string declined(const Capabilities& device, const NodeInfo& node) {
     }
     if (exact_lanes(device) == 0) {
         return "a processor whose subgroups' size is not certain gains nothing by fusing";
+    }
+    if (params.most_queries > kSplitQueries &&
+        rounds_of(exact_lanes(device), params.most_keys, params.head_dim) > kMostRounds) {
+        return "so many keys would take more rounds of a loop than a processor's driver may allow";
     }
     if (params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing) {
         return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor gains nothing by fusing";

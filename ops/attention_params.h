@@ -16,7 +16,7 @@ struct AttentionParams {
     int ring = -1;  ///< a view as long as there are keys in the ring; the next one ends with the first
     std::uint32_t mask_present = 0, bias_present = 0, slopes_present = 0, sinks_present = 0;
     std::uint32_t group = 1;
-    std::int64_t most_queries = 0, most_keys = 0;
+    std::int64_t most_queries = 0, most_keys = 0, head_dim = 0;
 };
 
 extern const OpType kFusedAttention;

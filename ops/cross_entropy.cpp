@@ -32,6 +32,11 @@ void encode(const Operands& operands, Command& command) noexcept {
 }
 
 void lower(Lowering& l) {
+    std::int64_t rows = 1;
+    for (const Dim& d : l.info(l.input(1)).shape) {
+        rows *= l.max_of(d);
+    }
+    l.check_rounds(rows / kLanes + 1, std::to_string(rows) + " rows");
     l.dispatch({{&kShader, {kLanes, kLanes}, "one group, for one order of summation"}},
                {{l.input(0), Access::read},
                 {l.input(1), Access::read},
@@ -57,7 +62,10 @@ Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& o) {
                 o.ignore_index <= std::numeric_limits<std::int32_t>::max(),
             kName, "ignore_index = " + std::to_string(o.ignore_index) + " is no 32-bit number");
     logits = dense(logits);
-    return add_op(kCrossEntropy, {logits, dense(labels), log_sum_exp(logits)}, o, Shape{1});
+    return add_op(kCrossEntropy,
+                  {logits, dense(labels),
+                   o.label_smoothing == 0.0f ? log_sum_exp(logits) : smoothed_log_sum_exp(logits, o.label_smoothing)},
+                  o, Shape{1});
 }
 
 }  // namespace vkf

@@ -189,13 +189,17 @@ constexpr std::int64_t kSmallTileRows = 16;
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size is certain. The more rows
 /// a tile has, the fewer loads a product needs, and the longer its code takes to compile: the smaller ones serve small models.
 void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
-                          std::int64_t most_rows, bool large) {
+                          std::int64_t most_rows, bool large, bool one_row) {
     const auto constants = [&](uint local, uint rows) {
         std::vector<uint> out{local, rows};
         out.insert(out.end(), form.begin(), form.end());
         return out;
     };
     const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
+    if (one_row) {
+        choice.add(kPlain, constants(16, 1), kAnyRows, 1, 64, "a long sum of masked weights: 1x64 tiles");
+        return;
+    }
     if (large) {  // few rows: each weight is read once, so it is loads that count
         if (lanes == 8) {
             choice.add(kLanes8, constants(8, 1), 1, 1, 32, "one row: 1x32 tiles");
@@ -348,9 +352,19 @@ std::int64_t most_elements(const Lowering& l, ValueId b) {
     return l.max_of(s[s.size() - 2]) * l.max_of(s.back());
 }
 
+/// Rounds of the loops of matmul.comp. Masked weights may take each of a tile's rows once more, for values that are not finite.
+std::int64_t rounds_of(std::int64_t k, bool masked, std::int64_t rows) {
+    return (k + 3) / 4 * (1 + (masked ? rows : 0)) + 8 * rows;
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
+    const std::int64_t k = l.max_of(l.info(a).shape.back());
+    constexpr std::int64_t kMostTileRows = 24;
+    const bool one_row = params.masked_weights && rounds_of(k, true, kMostTileRows) > kMostRounds;
+    l.check_rounds(rounds_of(k, params.masked_weights, one_row ? 1 : kMostTileRows),
+                   "a sum of " + std::to_string(k) + " products");
     const bool packed = l.weight_type(l.input(1)) != WeightType::f32 && params.transpose_b && !params.masked_weights;
     const ValueId b = packed ? l.words(l.input(1)) : l.input(1);
     const ValueId c = l.output(0);
@@ -380,7 +394,7 @@ void lower(Lowering& l) {
         if (coopmat && l.device().asks_for(kCoopmat.name)) {
             choose_coopmat(choice, l.device(), form, most_rows);
         } else if (l.device().cpu()) {
-            choose_for_processor(choice, l.device(), form, most_rows, large);
+            choose_for_processor(choice, l.device(), form, most_rows, large, one_row);
         } else {
             choose_for_gpu(choice, l.device(), form, params, most_rows, coopmat);
         }

@@ -43,7 +43,7 @@ void lower(Lowering& l) {
     const ValueId x = l.input(0);
     const ValueId weight = params.weight ? l.input(1) : x;
     const ValueId bias = params.bias ? l.input(params.weight ? 2 : 1) : x;
-    const RowGroup group = row_group(l.device(), l.max_of(l.info(x).shape.back()));
+    const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
     const bool fours =
         in_fours(l.info(x)) && in_fours(l.info(weight)) && in_fours(l.info(bias)) && in_fours(l.info(l.output(0)));
     Dispatch& d =

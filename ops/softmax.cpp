@@ -22,7 +22,10 @@ struct SoftmaxParams {
     bool mask;
     uint bias;    // kSoftmaxNoBias ...
     uint output;  // kSoftmaxWeights ...
+    float smoothing = 0.0f;
 };
+
+bool one_a_row(uint output) noexcept { return output == kSoftmaxLogSumExp || output == kSoftmaxSmoothed; }
 
 void fill_strides(const View& view, uint (&strides)[5], uint& offset) noexcept {
     for (std::size_t i = 0; i < kMaxRank; ++i) {
@@ -52,9 +55,9 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.scale = params.scale;
     push.softcap = params.softcap;
     push.fill = params.fill;
+    push.smoothing = params.smoothing;
     command.push(push);
-    const bool nothing =
-        push.keys == 0 && params.output != kSoftmaxLogSumExp;  // whose rows have a value without keys too
+    const bool nothing = push.keys == 0 && !one_a_row(params.output);  // which has a value without keys too
     command.groups(nothing ? 0 : RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(scores.elements());
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
@@ -65,7 +68,7 @@ void lower(Lowering& l) {
     const ValueId scores = l.input(0);
     const ValueId mask = params.mask ? l.input(1) : scores;
     const ValueId bias = params.bias != kSoftmaxNoBias ? l.input(params.mask ? 2 : 1) : scores;
-    const RowGroup group = row_group(l.device(), l.max_of(l.info(scores).shape.back()));
+    const RowGroup group = row_group(l, l.max_of(l.info(scores).shape.back()));
     const bool fours = params.output == kSoftmaxWeights && in_fours(l.info(scores)) && in_fours(l.info(l.output(0))) &&
                        in_fours(l.info(mask)) && (params.bias != kSoftmaxBias || in_fours(l.info(bias)));
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
@@ -87,6 +90,7 @@ constexpr OpType kSoftmax{kName, lower};
 constexpr OpType kBiasedScores{"biased_scores", lower};
 constexpr OpType kLogSumExp{"log_sum_exp", lower};
 constexpr OpType kHardMax{"hard_max", lower};
+constexpr OpType kSmoothed{"smoothed_log_sum_exp", lower};
 
 void check_options(const Value& scores, const SoftmaxOptions& o) {
     require_dtype(kName, scores, DType::f32);
@@ -116,7 +120,7 @@ Value a_head_each(const Value& v) { return v.rank() == 1 ? reshape(v, {v.size(0)
 
 /// One node a bias: the kernel has room for one more tensor than scores, mask and result. All but the last kind of bias are
 /// folded into the scores first.
-Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output) {
+Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output, float smoothing = 0.0f) {
     check_options(scores, o);
     scores = dense(scores);
     struct Bias {
@@ -151,8 +155,9 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
         inputs.push_back(biases.front().tensor);
     }
     p.output = output;
+    p.smoothing = smoothing;
     Shape shape = scores.shape();
-    if (output == kSoftmaxLogSumExp) {
+    if (one_a_row(output)) {
         shape.pop_back();
     }
     return add_op(op, inputs, p, shape);
@@ -175,6 +180,10 @@ Value biased_scores(Value scores, const SoftmaxOptions& options) {
 
 Value log_sum_exp(Value scores, const SoftmaxOptions& options) {
     return add_softmax(kLogSumExp, scores, options, kSoftmaxLogSumExp);
+}
+
+Value support::smoothed_log_sum_exp(Value scores, float smoothing) {
+    return add_softmax(kSmoothed, scores, {}, kSoftmaxSmoothed, smoothing);
 }
 
 Value hard_max(Value scores, const SoftmaxOptions& options) {

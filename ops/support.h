@@ -33,6 +33,9 @@ void check_packed(const char* op, const Value& words, WeightType type, const Dim
 /// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 
+/// (...,) of (..., V): log-sum-exp less `smoothing` times the mean of each row.
+Value smoothed_log_sum_exp(Value scores, float smoothing);
+
 template <class Params>
 std::shared_ptr<const void> params(Params p) {
     return std::make_shared<const Params>(std::move(p));
@@ -68,9 +71,14 @@ struct RowGroup {
     std::uint64_t groups(std::uint64_t rows) const noexcept { return divide_up(rows, local_size / lanes); }
 };
 
-inline RowGroup row_group(const Capabilities& device, std::int64_t row_length) {
-    if (device.cpu()) {
-        return {16, 1};
+/// Throws Error where a row has too many elements even for a group.
+inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
+    constexpr std::int64_t kPasses = 4;  // no kernel passes over a row more often
+    if (l.device().cpu()) {
+        if (row_length <= kMostRounds / kPasses) {
+            return {16, 1};
+        }
+        l.check_rounds(row_length / 128 * kPasses, "a row of " + std::to_string(row_length) + " elements");
     }
     return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
 }
@@ -91,7 +99,8 @@ inline bool in_fours(const ValueInfo& value) {
 }
 
 inline std::string why_rows(const Capabilities& device, const RowGroup& group, bool fours = false) {
-    return (device.cpu() ? "processor: a row an invocation" : std::to_string(group.lanes) + " invocations a row") +
+    return (device.cpu() && group.lanes == 1 ? "processor: a row an invocation"
+                                             : std::to_string(group.lanes) + " invocations a row") +
            (fours ? ", by fours" : "");
 }
 

@@ -32,6 +32,9 @@ void encode(const Operands& operands, Command& command) noexcept {
 }
 
 void lower(Lowering& l) {
+    constexpr std::int64_t kPasses = 6;
+    const std::int64_t width = l.max_of(l.info(l.input(0)).shape.back());
+    l.check_rounds(width / kTopKMost * kPasses, "a row of " + std::to_string(width) + " elements");
     l.dispatch({{&kShader, {}, "a group a row"}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}, {l.output(1), Access::write}}, encode, {});
 }

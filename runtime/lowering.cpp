@@ -55,6 +55,15 @@ std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
     return out;
 }
 
+void Lowering::check_rounds(std::int64_t rounds, const std::string& what) const {
+    if (device_.cpu() && rounds > kMostRounds) {
+        throw Error(what + " would take " + std::to_string(rounds) +
+                        " rounds of a shader's loops, which drivers of processors may end after " +
+                        std::to_string(kMostRounds),
+                    node_->label);
+    }
+}
+
 ValueId Lowering::scratch(DType dtype, const Shape& shape) {
     storages_.push_back({StorageKind::intermediate, node_->label + ".scratch", dtype, shape});
     ValueInfo v;

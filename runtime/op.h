@@ -153,6 +153,9 @@ struct Dispatch {
     std::vector<ValueId> sizes_of;
 };
 
+/// Rounds that all loops of an invocation may have together on a processor: after them llvmpipe ends every loop, in silence.
+constexpr std::int64_t kMostRounds = 65535;
+
 /// Handed to an op when a program is compiled: looks at the node, asks what the device can do, emits dispatches.
 class VKF_API Lowering {
 public:
@@ -197,6 +200,8 @@ public:
     /// The value cut along `dim` into windows each of which a descriptor can cover; one window when it fits whole. Throws
     /// naming the op when even one element of `dim` does not fit.
     std::vector<ValueId> chunks(ValueId id, std::size_t dim);
+    /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a processor's driver may allow.
+    void check_rounds(std::int64_t rounds, const std::string& what) const;
     /// A tensor for this node alone, in the scratch arena.
     ValueId scratch(DType dtype, const Shape& shape);
 

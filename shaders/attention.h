@@ -10,6 +10,7 @@
 
 #include "common/packed.h"
 
+VKF_CONSTANT(kAttentionMostRounds, 65000)  // of all loops of an invocation: a little less than processors' drivers may allow
 VKF_CONSTANT(kAttentionBindingQuery, 0)
 VKF_CONSTANT(kAttentionBindingKey, 1)
 VKF_CONSTANT(kAttentionBindingValue, 2)

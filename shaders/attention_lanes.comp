@@ -195,6 +195,21 @@ void redo(uint row, uint column0) {
     }
 }
 
+// llvmpipe, whose subgroups have 8 lanes here, ends all loops of an invocation after so many rounds of them together.
+bool redo_allowed() {
+    uint tiles = (work.end - work.begin + kTile - 1u) / kTile;
+    uint rows = work.last_row - work.first_row + 1u;
+    uint fours = (head_dim() + 3u) / 4u;
+    return LANES != 8 || tiles * (1u + fours + LANES + rows * (1u + fours + kBlocks * LANES)) < kAttentionMostRounds;
+}
+
+// NaN, which shows, rather than a row without some of its keys.
+void give_up(uint row, uint column0) {
+    [[dont_unroll]] for (uint b = 0u; b < kBlocks; ++b) {
+        store(row_offset(row), column0 + b * kTile, vec4(uintBitsToFloat(kNanBits)));
+    }
+}
+
 // What a row's maximum and sum are wanted for besides.
 void write_statistics(uint row, uint to, float largest, float total) {
     if (work.slice != 0u || LANE != 0u) {
@@ -375,8 +390,13 @@ void main() {
     EACH_ROW(DO)
 #undef DO
     if (lanes_or(wild ? 1u : 0u) != 0u) {
+        bool allowed = redo_allowed();
         [[dont_unroll]] for (uint row = work.first_row; row <= work.last_row; ++row) {
-            redo(row, column0);
+            if (allowed) {
+                redo(row, column0);
+            } else {
+                give_up(row, column0);
+            }
         }
     }
 }

@@ -391,20 +391,24 @@ void main() {
     if (kAMasked != 0) {
         [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
             uint a_row = a_base + (m0 + i) * p.a_row;
-            [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
-                uint b_column = b_base + (n0 + j) * p.b_column;
-                float sum = 0.0;
-                // In fours like the sums above: where nothing wild is seen, no bit differs from what a finite B would give.
-                for (uint k = 0; k < p.k; k += 4) {
-                    vec4 products = vec4(0.0);
-                    [[dont_unroll]] for (uint depth = 0; depth < 4 && k + depth < p.k; ++depth) {
-                        float weight = a[a_row + (k + depth) * p.a_k];
-                        float product = weight * b[b_column + (k + depth) * p.b_k];
-                        products[depth] = floatBitsToUint(weight) == kSignBit ? 0.0 : product;
+            vec4 sum = vec4(0.0);
+            // In fours like the sums above: where nothing wild is seen, no bit differs from what a finite B would give.
+            [[dont_unroll]] for (uint k = 0; k < p.k; k += 4) {
+                vec4 products[4];
+                [[unroll]] for (uint depth = 0; depth < 4; ++depth) {
+                    bool inside = k + depth < p.k;
+                    uint at = inside ? k + depth : 0;
+                    float weight = a[a_row + at * p.a_k];
+                    bool absent = floatBitsToUint(weight) == kSignBit || !inside;
+                    [[unroll]] for (uint j = 0; j < 4; ++j) {
+                        float product = weight * b[b_base + min(n0 + j, p.n - 1) * p.b_column + at * p.b_k];
+                        products[depth][j] = absent ? 0.0 : product;
                     }
-                    sum += products.x + products.y + products.z + products.w;
                 }
-                vec4 value = relu_if_asked(vec4(sum * p.alpha + load_bias(n0 + j)));
+                sum += products[0] + products[1] + products[2] + products[3];
+            }
+            [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
+                vec4 value = relu_if_asked(vec4(sum[j] * p.alpha + load_bias(n0 + j)));
                 c[c_first + i * p.c_row + j * p.c_column] = value.x;
             }
         }

@@ -198,8 +198,16 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
     if (kBias == kSoftmaxSinks) {
         sum += safe_exp(sink - largest);
     }
+    float result = is_finite(largest) ? largest + log(sum) : largest;
+    if (kOutput == kSoftmaxSmoothed) {  // the mean of what is left below the largest, which loses nothing to a common offset
+        float below = 0.0;
+        for (uint key = row_lane(); key < keys; key += kLanes) {
+            below += largest - masked_score(row, key);
+        }
+        result -= p.smoothing * (largest - row_sum(below) / float(keys));
+    }
     if (row_lane() == 0u && index < p.rows) {
-        weights[p.weights_offset + index] = is_finite(largest) ? largest + log(sum) : largest;
+        weights[p.weights_offset + index] = result;
     }
 }
 
@@ -235,7 +243,7 @@ void main() {
         for (uint key = row_lane(); key < keys; key += kLanes) {
             weights[row.weights + key] = biased_score(row, key);
         }
-    } else if (kOutput == kSoftmaxLogSumExp) {
+    } else if (kOutput == kSoftmaxLogSumExp || kOutput == kSoftmaxSmoothed) {
         write_log_sum_exp(row, keys, index);
     } else if (kOutput == kSoftmaxHard) {
         write_hard(row, keys);

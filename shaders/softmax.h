@@ -28,6 +28,7 @@ VKF_CONSTANT(kSoftmaxWeights, 0)
 VKF_CONSTANT(kSoftmaxScores, 1)    // scale, softcap and bias only: the mask and the softmax are another dispatch's
 VKF_CONSTANT(kSoftmaxLogSumExp, 2) // one a row
 VKF_CONSTANT(kSoftmaxHard, 3)
+VKF_CONSTANT(kSoftmaxSmoothed, 4)  // log-sum-exp less smoothing times the mean, one a row
 
 VKF_PUSH_BEGIN(SoftmaxPush)
     uint rows;
@@ -44,6 +45,7 @@ VKF_PUSH_BEGIN(SoftmaxPush)
     float scale;
     float softcap;
     float fill;
+    float smoothing;       // label smoothing
 VKF_PUSH_END(SoftmaxPush)
 
 #endif

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows longer than the rounds that llvmpipe gives all loops of an invocation together (65,535): past them it ends loops in silence.
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "tests/attention_check.h"
+#include "tests/device.h"
+#include "tests/fixtures.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+constexpr std::int64_t kLong = 100'003;   // not a multiple of four
+constexpr std::int64_t kFours = 300'032;  // a multiple of four
+
+/// (2, width), the largest element of each row near its end.
+Tensor long_rows(std::int64_t width) {
+    Tensor x = random_tensor({2, width}, 1);
+    x.at({0, width - 3}) = 9;
+    x.at({1, width - 1}) = 9;
+    return x;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("long_rows");
+
+TEST_CASE("long rows: the largest element is found wherever it is") {
+    const Tensor x = long_rows(kLong);
+    OpCheck check;
+    const Value in = check.input("x", x);
+    CHECK(check.difference(argmax(in), reference::argmax(x), exactly()) == "");
+    CHECK(check.difference(hard_max(in), reference::hard_max(x), exactly()) == "");
+    const Tensor best = check.run(top_k(in, 1).values);
+    CHECK(best.at({0, 0}) == 9);
+    CHECK(best.at({1, 0}) == 9);
+}
+
+TEST_CASE("long rows: softmax and log-sum-exp") {
+    for (const std::int64_t width : {kLong, kFours}) {
+        CAPTURE(width);
+        const Tensor x = long_rows(width);
+        Tensor keep({2, width}, 1.0);
+        for (std::int64_t i = 0; i < width; i += 3) {
+            keep.at({1, i}) = 0;
+        }
+        OpCheck check;
+        const Value in = check.input("x", x);
+        const SoftmaxOptions masked{.mask = {.keys = check.indices("keep", keep)}};
+        const Tolerance tolerance{1e-4, 1e-9, {}};
+        CHECK(check.difference(softmax(in), reference::softmax(x), tolerance) == "");
+        CHECK(check.difference(softmax(in, masked), reference::softmax(x, {.keys = keep}), tolerance) == "");
+        CHECK(check.difference(log_sum_exp(in, masked), reference::log_sum_exp(x, {.keys = keep})) == "");
+    }
+}
+
+TEST_CASE("long rows: norms") {
+    for (const std::int64_t width : {kLong, kFours}) {
+        CAPTURE(width);
+        const Tensor x = long_rows(width);
+        OpCheck check;
+        const Value in = check.input("x", x);
+        CHECK(check.difference(layer_norm(in, {}, {}), reference::layer_norm(x, {}, {}, 1e-5)) == "");
+        CHECK(check.difference(rms_norm(in, {}, 1e-5f), reference::rms_norm(x, {}, 1e-5)) == "");
+    }
+}
+
+TEST_CASE("long rows: cross-entropy of many classes and of many rows") {
+    for (const Sizes& shape : {Sizes{3, kLong}, Sizes{2048, 300}, Sizes{9000, 3}}) {
+        CAPTURE(shape[0]);
+        const Tensor logits = random_tensor(shape, 1, 4);
+        const Tensor labels = random_integers({shape[0]}, shape[1]);
+        OpCheck check;
+        const Value in = check.input("logits", logits);
+        const Value classes = check.indices("labels", labels);
+        CHECK(check.difference(cross_entropy(in, classes), reference::cross_entropy(logits, labels)) == "");
+        const CrossEntropyOptions smoothed{.label_smoothing = 0.1f};
+        CHECK(check.difference(cross_entropy(in, classes, smoothed),
+                               reference::cross_entropy(logits, labels, smoothed)) == "");
+    }
+}
+
+TEST_CASE("long rows: products of long sums, and longer ones refused where they would be cut") {
+    const Tensor a = random_tensor({8, 200'000}, 1);
+    const Tensor b = random_tensor({3, 200'000}, 2);
+    OpCheck check;
+    const Value y = linear(check.input("a", a), check.input("b", b));
+    // not as a small GPU, whose kernels no processor is meant to run
+    CHECK(difference(check.run(y), reference::matmul(a, b, {.transpose_b = true}), {1e-3, 1e-2, {}}) == "");
+    if (device().capabilities().cpu()) {
+        Graph g;
+        g.output("y", linear(g.input("a", {2, 300'000}), g.input("b", {3, 300'000})));
+        CHECK(contains(error_of([&] { device().compile(g); }), "a sum of 300000 products would take"));
+    }
+}
+
+TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
+    for (const AttentionSizes& sizes :
+         {AttentionSizes{1, 2, 1, 3, 90'000, 8, 8}, AttentionSizes{1, 1, 1, 20, 120'000, 64, 4}}) {
+        const Qkv x = random_qkv(sizes);
+        CHECK(difference(attend(x).y, reference::attention(x.query, x.key, x.value).y) == "");
+    }
+}
+
+TEST_CASE("long rows: what is not finite at masked keys leaves no trace among many") {
+    Qkv x = random_qkv({1, 1, 1, 30, 2000, 8, 8});
+    Tensor keep({1, 1, 1, 2000}, 1.0);
+    const Qkv clean = x;
+    for (std::int64_t key = 0; key < 2000; key += 7) {
+        keep.at({0, 0, 0, key}) = 0;
+        for (std::int64_t i = 0; i < 8; ++i) {
+            x.value.at({0, 0, key, i}) = std::numeric_limits<double>::quiet_NaN();
+        }
+    }
+    for (const Ask ask : {Ask::y, Ask::everything}) {
+        reference::AttentionOptions options;
+        options.scores.keys = keep;
+        CHECK(same_bits(attend(x, options, ask).y, attend(clean, options, ask).y));
+    }
+}
+
+TEST_SUITE_END();
