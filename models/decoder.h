@@ -44,7 +44,8 @@ VKF_API void describe_decoder(Graph& graph, const DecoderConfig& config, const D
 /// What a decoder needs of a checkpoint, under the names it has there, uploaded; matrices as this type (empty: as in the file; packed ones: their own).
 /// Throws Error naming a tensor that is missing, has another shape or type, or that the decoder does not know and might change the numbers.
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderConfig& config,
-                             std::optional<WeightType> matrices = {}, const LoadProgress& progress = {});
+                             std::optional<WeightType> matrices = {}, const LoadProgress& progress = {},
+                             PackOn pack_on = PackOn::by_device);
 /// Writes a folder from which load_decoder() gives the same without converting anything: config.json, what the tokenizer has, and
 /// model.safetensors with the matrices packed as this type. Needs no device. Throws Error as load_decoder() does, and where the folder has a
 /// model already or a file cannot be written.

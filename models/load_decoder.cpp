@@ -35,8 +35,8 @@ std::vector<Parameter> parameters(const Checkpoint& checkpoint, const DecoderCon
 }  // namespace
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderConfig& config,
-                     std::optional<WeightType> matrices, const LoadProgress& progress) {
-    return load_parameters(device, parameters(checkpoint, config, matrices), progress);
+                     std::optional<WeightType> matrices, const LoadProgress& progress, PackOn pack_on) {
+    return load_parameters(device, parameters(checkpoint, config, matrices), progress, pack_on);
 }
 
 void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderConfig& config,

@@ -155,7 +155,8 @@ HostTensor tensor_of(const Parameter& p, std::vector<float>& owned) {
     return {p.name, DType::f32, p.shape, std::as_bytes(std::span(owned))};
 }
 
-Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters, const LoadProgress& progress) {
+Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters, const LoadProgress& progress,
+                        PackOn pack_on) {
     std::vector<HostTensor> tensors;
     std::deque<std::vector<float>> owned;  // what was converted; tensors point into it
     std::map<std::string, WeightType, std::less<>> types;
@@ -165,6 +166,7 @@ Weights load_parameters(const Device& device, const std::vector<Parameter>& para
     }
     LoadOptions options;
     options.progress = progress;
+    options.pack_on = pack_on;
     options.choose = [&](const HostTensor& t) { return std::optional(types.find(t.name)->second); };
     return device.load(tensors, options);
 }

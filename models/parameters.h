@@ -40,7 +40,7 @@ struct Parameter {
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
                                        std::optional<WeightType> matrices);
 Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters,
-                        const LoadProgress& progress = {});
+                        const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
 
 /// A parameter under the graph's name as it goes up: the source's bytes, or where it is converted `owned`, which must outlive it.
 HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned);

@@ -2,6 +2,7 @@
 #include "shaders/packed_rows.h"
 #include "ops/support.h"
 #include "packed_rows.spv.h"
+#include "runtime/packer.h"
 
 namespace vkf {
 
@@ -35,6 +36,50 @@ void describe(PackedRowsPush& push, const View& numbers, const View& words) {
     push.words_offset = words.offset;
 }
 
+/// Of a matrix of weights, whose numbers are words that nothing is known of.
+struct PackWeightsParams {
+    WeightType type;
+    DType from;
+    std::int64_t columns;
+};
+
+constexpr std::int64_t kRowAnInvocation = 8192;  ///< columns, at most, on processors
+constexpr std::int64_t kRoundsANumber = 4;       ///< of loops
+
+/// Rows that have a group each, or else an invocation.
+constexpr std::size_t kGroupARow = 0;
+
+void encode_weights(const Operands& operands, Command& command) noexcept {
+    const auto& o = operands.params<PackWeightsParams>();
+    const View& words = operands[kPackedRowsBindingTo];
+    PackedRowsPush push{};
+    push.rows = words.dim(1);
+    push.columns = static_cast<uint>(o.columns);
+    push.size[0] = push.size[1] = 1;
+    push.numbers_stride[0] = push.columns;
+    push.numbers_stride[3] = 1;
+    push.words_stride[0] = words.step(1);
+    push.numbers_offset = operands[kPackedRowsBindingFrom].offset;
+    push.words_offset = words.offset;
+    command.push(push);
+    command.groups(operands.words[kGroupARow] != 0 ? push.rows : divide_up(push.rows, kLocalSize));
+    const double numbers = static_cast<double>(push.rows) * push.columns;
+    command.cost(numbers * 16,
+                 4.0 * static_cast<double>(operands[kPackedRowsBindingFrom].elements() + words.elements()));
+}
+
+void lower_weights(Lowering& l) {
+    const auto& o = l.params<PackWeightsParams>();
+    const uint from = o.from == DType::f16 ? kPackedF16 : o.from == DType::bf16 ? kPackedBf16 : kPackedF32;
+    const uint lanes = l.device().cpu() && o.columns <= kRowAnInvocation ? 1 : kLocalSize;
+    l.check_rounds(kRoundsANumber * static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(o.columns), lanes)),
+                   "rows of " + std::to_string(o.columns) + " numbers");
+    l.dispatch({{&kShader,
+                 {kLocalSize, static_cast<uint>(o.type), 0, lanes, from},
+                 lanes > 1 ? "a row a group" : "a row an invocation"}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_weights, {lanes > 1 ? 1u : 0u});
+}
+
 void encode_pack(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kPackedRowsBindingFrom];
     const View& words = operands[kPackedRowsBindingTo];
@@ -59,18 +104,19 @@ void encode_unpack(const Operands& operands, Command& command) noexcept {
 
 void lower_pack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kShader, {kLocalSize, type, 0}, "a row an invocation"}},
+    l.dispatch({{&kShader, {kLocalSize, type, 0, 1, kPackedF32}, "a row an invocation"}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_pack);
 }
 
 void lower_unpack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kShader, {kLocalSize, type, 1}, ""}}, {{l.input(0), Access::read}, {l.output(0), Access::write}},
-               encode_unpack);
+    l.dispatch({{&kShader, {kLocalSize, type, 1, 1, kPackedF32}, ""}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_unpack);
 }
 
 constexpr OpType kPack{kPackName, lower_pack};
 constexpr OpType kUnpack{kUnpackName, lower_unpack};
+constexpr OpType kWeights{"pack_weights", lower_weights};
 
 }  // namespace
 
@@ -101,6 +147,14 @@ Value unpack_rows(Value words, WeightType type, std::int64_t columns) {
     Shape shape = words.shape();
     shape.back() = columns;
     return add_op(kUnpack, {words}, PackedRowsParams{type}, shape);
+}
+
+void describe_packing(Graph& graph, DType from, WeightType to, std::int64_t rows, std::int64_t columns) {
+    const auto words = static_cast<std::int64_t>(packed_row_words(to, static_cast<std::uint64_t>(columns)));
+    const std::int64_t numbers = (rows * columns * size_of(from) + 3) / 4;
+    const Value x = graph.input("numbers", {graph.symbol("numbers", numbers)}, DType::i32);
+    graph.output("words", add_op(kWeights, {x}, PackWeightsParams{to, from, columns},
+                                 {graph.symbol("rows", rows), Dim(words)}, DType::i32));
 }
 
 }  // namespace vkf

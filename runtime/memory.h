@@ -75,10 +75,11 @@ public:
     /// Fills a range with zeros; offset and bytes multiples of 4.
     void zero(const Block& target, std::uint64_t offset, std::uint64_t bytes);
     void finish();
+    /// What is recorded here, on a device with a queue, follows the copies and fills so far, and is submitted with them.
+    VkCommandBuffer commands();
 
 private:
     void flush();
-    VkCommandBuffer commands();
 
     std::shared_ptr<DeviceCore> core_;
     std::uint64_t staging_bytes_ = 0;

@@ -2,6 +2,7 @@
 #include "runtime/packed.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,7 @@
 
 #include "runtime/error.h"
 #include "shaders/common/packed.h"
+#include "shaders/common/quantize.h"
 
 namespace vkf {
 
@@ -114,11 +116,9 @@ void require_quantizable(const RowPlace& at, WeightType type, std::span<const fl
     refuse(at.tensor, at.row, static_cast<std::size_t>(bad - numbers.begin()), *bad, type);
 }
 
-/// Scales below the smallest normal number are 0: devices may take them for it.
-float normal_or_zero(float scale) { return scale < std::numeric_limits<float>::min() ? 0.0f : scale; }
-
 void pack_int8(std::span<const float> numbers, std::span<std::uint32_t> words) {
-    const float scale = normal_or_zero(std::bit_cast<float>(largest_bits(numbers)) / 127.0f);
+    const float scale =
+        std::bit_cast<float>(shader::normal_or_zero(bits_of(std::bit_cast<float>(largest_bits(numbers)) / 127.0f)));
     words[(numbers.size() + 15) / 16 * 4] = bits_of(scale);
     if (scale == 0.0f) {
         return;
@@ -136,12 +136,8 @@ void pack_group(std::span<const float> numbers, std::span<std::uint32_t, 4> code
         low = std::min(low, x);
         high = std::max(high, x);
     }
-    const double range = (static_cast<double>(high) - static_cast<double>(low)) / 15.0;
-    float scale = static_cast<float>(range);
-    scale = normal_or_zero(static_cast<double>(scale) < range ? std::nextafter(scale, std::numeric_limits<float>::max())
-                                                              : scale);
-    const std::uint32_t bits = (bits_of(scale) + 15u) & ~15u;  // upwards, so that 15 steps reach
-    scale = std::bit_cast<float>(bits);
+    const std::uint32_t bits = shader::group_scale_of(bits_of(low) & ~kSign, bits_of(high) & ~kSign);
+    const float scale = std::bit_cast<float>(bits);
     if (bits == 0) {
         scale_word = 0;
         return;
@@ -167,8 +163,44 @@ void pack_int4(std::span<const float> numbers, std::span<std::uint32_t> words) {
 
 bool floating(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-bool same_format(DType from, WeightType to) {
-    return (from == DType::f16 && to == WeightType::f16) || (from == DType::bf16 && to == WeightType::bf16);
+/// Magnitudes, as bits of fp32, that the type cannot hold: from `first` on, below `end`.
+struct Refused {
+    std::uint32_t first, end;
+};
+
+Refused refused(WeightType type) {
+    switch (type) {
+        case WeightType::f16: return {bits_of(65520.0f), kInfinity};
+        case WeightType::bf16: return {0x7f7f8000u, kInfinity};
+        default: return {bits_of(kQuantizable), kSign};
+    }
+}
+
+/// True where any of the numbers is refused. In blocks, which compilers turn into wide comparisons.
+template <class Bits>
+bool any_refused(std::span<const std::byte> data, Bits sign, Bits first, Bits end) {
+    constexpr std::size_t kBlock = 256;
+    std::array<Bits, kBlock> block;
+    const auto range = static_cast<Bits>(end - first);
+    for (; !data.empty(); data = data.subspan(std::min(data.size(), sizeof(block)))) {
+        if (data.size() < sizeof(block)) {
+            block.fill(0);
+        }
+        std::memcpy(block.data(), data.data(), std::min(data.size(), sizeof(block)));
+        std::uint32_t found = 0;
+        for (std::size_t i = 0; i < kBlock; ++i) {
+            found |= static_cast<Bits>((block[i] & static_cast<Bits>(~sign)) - first) < range ? 1u : 0u;
+        }
+        if (found != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Of halves that the type cannot hold; all finite ones fit into bf16.
+Refused refused_halves(WeightType type) {
+    return type == WeightType::bf16 ? Refused{0, 0} : Refused{kHalfInfinity, 0x8000u};
 }
 
 }  // namespace
@@ -198,6 +230,10 @@ std::optional<std::uint64_t> byte_size(const HostTensor& tensor) {
     const std::uint64_t words = packed_row_words(tensor.type, static_cast<std::uint64_t>(shape[1]));
     const std::int64_t packed[] = {shape[0], static_cast<std::int64_t>(words)};
     return byte_size(DType::i32, packed);
+}
+
+bool same_format(DType from, WeightType to) {
+    return (from == DType::f16 && to == WeightType::f16) || (from == DType::bf16 && to == WeightType::bf16);
 }
 
 bool packable(const HostTensor& tensor) {
@@ -240,10 +276,39 @@ void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, st
             continue;
         }
         require_quantizable(at, type, numbers);
+        for (float& x : numbers) {  // which a device may take for 0
+            x = (bits_of(x) & ~kSign) < shader::kSmallestNormalBits ? 0.0f : x;
+        }
         if (type == WeightType::int8) {
             pack_int8(numbers, words);
         } else {
             pack_int4(numbers, words);
+        }
+    }
+}
+
+void require_packable(const HostTensor& tensor, WeightType type, std::int64_t first, std::uint64_t rows) {
+    if (type == WeightType::f32 || same_format(tensor.dtype, type)) {
+        return;
+    }
+    const std::uint64_t columns = static_cast<std::uint64_t>(tensor.shape[1]);
+    const std::uint64_t row_bytes = columns * size_of(tensor.dtype);
+    const auto data = tensor.data.subspan(static_cast<std::uint64_t>(first) * row_bytes, rows * row_bytes);
+    const Refused f32 = refused(type);
+    bool bad = false;
+    if (tensor.dtype == DType::f32) {
+        bad = any_refused<std::uint32_t>(data, kSign, f32.first, f32.end);
+    } else {  // of bf16 the upper halves: no such number lies between two of those bounds' own
+        const Refused sixteen = tensor.dtype == DType::f16
+                                    ? refused_halves(type)
+                                    : Refused{(f32.first + 0xffffu) >> 16, (f32.end + 0xffffu) >> 16};
+        bad = any_refused<std::uint16_t>(data, 0x8000u, static_cast<std::uint16_t>(sixteen.first),
+                                         static_cast<std::uint16_t>(sixteen.end));
+    }
+    if (bad) {  // whose packing says where
+        std::vector<std::uint32_t> words(packed_row_words(type, columns));
+        for (std::uint64_t row = 0; row < rows; ++row) {
+            pack_rows(tensor, type, first + static_cast<std::int64_t>(row), words);
         }
     }
 }

@@ -27,6 +27,12 @@ VKF_API bool packable(const HostTensor& tensor);
 /// magnitude 2^127 or more; in f16 and bf16 a finite one that would become infinite.
 VKF_API void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, std::span<std::uint32_t> words);
 
+/// Throws as pack_rows() does of so many rows, without packing them.
+VKF_API void require_packable(const HostTensor& tensor, WeightType type, std::int64_t first, std::uint64_t rows);
+
+/// True where the file's numbers are those of the type, and nothing is converted.
+VKF_API bool same_format(DType from, WeightType to);
+
 /// Elements first..first + numbers.size() - 1 of a tensor of f32, f16 or bf16 that is not packed, exactly.
 VKF_API void widen(const HostTensor& tensor, std::int64_t first, std::span<float> numbers);
 

@@ -6,6 +6,7 @@
 #include "runtime/deferred.h"
 #include "runtime/device_core.h"
 #include "runtime/memory.h"
+#include "runtime/packer.h"
 
 namespace vkf {
 
@@ -50,10 +51,20 @@ WeightType type_of(const HostTensor& t, const LoadOptions& options) {
     return type ? *type : as_in_file(t.dtype);
 }
 
+bool packs_on_device(const DeviceCore& core, PackOn asked) {
+    if (asked == PackOn::device && core.deferred) {
+        throw Error("weights cannot be packed on a device without a queue of ours", "Device::load");
+    }
+    const DeviceType type = core.capabilities.type;
+    const bool gpu = type == DeviceType::discrete || type == DeviceType::integrated || type == DeviceType::virtual_gpu;
+    return asked == PackOn::device || (asked == PackOn::by_device && gpu && !core.deferred);
+}
+
 /// Name, shape and how much the tensor will take, which has `bytes` now.
-StoredTensor place_of(const HostTensor& t, std::uint64_t bytes, const LoadOptions& options) {
+StoredTensor place_of(const HostTensor& t, std::uint64_t bytes, const LoadOptions& options, bool on_device) {
     StoredTensor out{t.name, t.dtype, t.shape, 0, 0, bytes, type_of(t, options)};
     if (out.type != WeightType::f32) {
+        out.packed_on_device = on_device && t.type == WeightType::f32 && !same_format(t.dtype, out.type);
         out.dtype = DType::f32;
         out.bytes = static_cast<std::uint64_t>(t.shape[0]) *
                     packed_row_words(out.type, static_cast<std::uint64_t>(t.shape[1])) * sizeof(std::uint32_t);
@@ -69,14 +80,16 @@ constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted
 /// Writes tensors into a store, part by part, converting them on their way.
 class Loader {
 public:
-    Loader(const std::shared_ptr<DeviceCore>& core, const TensorStore& store, std::uint64_t bytes,
+    Loader(const Device& device, const std::shared_ptr<DeviceCore>& core, const TensorStore& store, std::uint64_t bytes,
            const LoadOptions& options)
-        : store_(store), uploader_(core, bytes), all_(bytes), options_(options) {}
+        : store_(store), uploader_(core, bytes), packer_(device, core, uploader_), all_(bytes), options_(options) {}
 
     void load(const HostTensor& t) {
         const StoredTensor& at = *store_.find(t.name);
         if (t.type != WeightType::f32) {
             write(at, 0, t.data);
+        } else if (at.packed_on_device) {
+            pack_on_device(t, at);
         } else if (at.type != WeightType::f32) {
             load_packed(t, at);
         } else if (at.dtype != t.dtype) {
@@ -90,7 +103,11 @@ public:
 private:
     void write(const StoredTensor& at, std::uint64_t offset, std::span<const std::byte> bytes) {
         uploader_.write(store_.blocks[at.block], at.offset + offset, bytes);
-        done_ += bytes.size();
+        progress(bytes.size());
+    }
+
+    void progress(std::uint64_t bytes) {
+        done_ += bytes;
         if (options_.progress) {
             options_.progress(done_, all_);
         }
@@ -119,8 +136,22 @@ private:
         }
     }
 
+    void pack_on_device(const HostTensor& t, const StoredTensor& at) {
+        const auto rows = static_cast<std::uint64_t>(t.shape[0]);
+        const std::uint64_t row_bytes = at.bytes / rows;
+        const std::uint64_t step = packer_.rows_at_once(t, at.type);
+        for (std::uint64_t first = 0; first < rows; first += step) {
+            const std::uint64_t count = std::min(step, rows - first);
+            require_packable(t, at.type, static_cast<std::int64_t>(first), count);
+            packer_.pack(t, at.type, static_cast<std::int64_t>(first), count, store_.blocks[at.block],
+                         at.offset + first * row_bytes);
+            progress(count * row_bytes);
+        }
+    }
+
     const TensorStore& store_;
     Uploader uploader_;
+    Packer packer_;
     std::uint64_t done_ = 0;
     std::uint64_t all_;
     const LoadOptions& options_;
@@ -161,6 +192,16 @@ std::uint64_t Weights::bytes(WeightType type) const {
     return sum;
 }
 
+std::uint64_t Weights::bytes_packed_on_device() const {
+    std::uint64_t sum = 0;
+    if (store_) {
+        for (const StoredTensor& t : store_->tensors) {
+            sum += t.packed_on_device ? t.bytes : 0;
+        }
+    }
+    return sum;
+}
+
 const StoredTensor* State::find(std::string_view name) const { return store_ ? store_->find(name) : nullptr; }
 
 std::uint64_t State::bytes() const { return store_ ? store_->bytes() : 0; }
@@ -182,6 +223,7 @@ void State::clear() {
 Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
     std::vector<StoredTensor> stored;
     std::uint64_t bytes_in_all = 0;
+    const bool on_device = packs_on_device(*core_, options.pack_on);
     for (const HostTensor& t : tensors) {
         const auto bytes = byte_size(t);
         if (!bytes || *bytes != t.data.size()) {
@@ -189,7 +231,7 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
                             (bytes ? std::to_string(*bytes) : "what cannot be counted"),
                         "weight " + t.name);
         }
-        stored.push_back(place_of(t, *bytes, options));
+        stored.push_back(place_of(t, *bytes, options, on_device));
         bytes_in_all += stored.back().bytes;
     }
     auto store = make_store(core_, stored, "weights");
@@ -198,7 +240,7 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
             throw Error("is given twice", "weight " + store->tensors[i].name);
         }
     }
-    Loader loader(core_, *store, bytes_in_all, options);
+    Loader loader(*this, core_, *store, bytes_in_all, options);
     for (const HostTensor& t : tensors) {
         loader.load(t);
     }

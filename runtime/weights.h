@@ -19,6 +19,13 @@ namespace vkf {
 
 struct TensorStore;
 
+/// Which processor packs matrices.
+enum class PackOn : std::uint8_t {
+    by_device,  ///< the device where it is a discrete, integrated or virtual GPU with a queue of ours; else the host
+    host,
+    device,  ///< Error where there is no queue of ours
+};
+
 /// What Device::load() makes of tensors on their way.
 struct LoadOptions {
     /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16. Of a matrix that comes packed another
@@ -26,6 +33,8 @@ struct LoadOptions {
     std::optional<WeightType> matrices = {};
     /// Asked for each matrix that is not packed yet in turn, when set: `matrices` for those it answers nothing for.
     std::function<std::optional<WeightType>(const HostTensor&)> choose = {};
+    /// Who packs them; the words are the same. What is packed already, or of that type in the file, is copied by the host.
+    PackOn pack_on = PackOn::by_device;
     /// Told now and then how many of all bytes are on the device, when set; at the end they are equal.
     std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
 };
@@ -39,6 +48,7 @@ struct StoredTensor {
     std::uint64_t offset = 0;  ///< in the block, bytes
     std::uint64_t bytes = 0;
     WeightType type = WeightType::f32;  ///< of weights that are F32 to graphs: how they lie in memory
+    bool packed_on_device = false;
 };
 
 /// Immutable once loaded; copies share the memory.
@@ -54,6 +64,8 @@ public:
     std::uint64_t bytes() const;
     /// Of that, what floating tensors kept as this type take.
     std::uint64_t bytes(WeightType type) const;
+    /// And what the device itself packed.
+    std::uint64_t bytes_packed_on_device() const;
     const std::shared_ptr<const TensorStore>& store() const noexcept { return store_; }
 
 private:

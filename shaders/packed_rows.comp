@@ -1,27 +1,29 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// The formulas are those of packed weights (docs/numerics.md), but that a row which is not finite throughout becomes NaN in int8.
+// The formulas are those of packed weights (docs/numerics.md), and the words those of the host, bit for bit. A row which is not finite
+// throughout becomes NaN in int8; int4 is not asked for of such.
 #extension GL_GOOGLE_include_directive : require
 #include "packed_rows.h"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = kPackedRowsSpecType) const uint kType = kPackedF16;
 layout(constant_id = kPackedRowsSpecUnpack) const uint kUnpack = 0;
+layout(constant_id = kPackedRowsSpecLanes) const uint kLanes = 1;
+layout(constant_id = kPackedRowsSpecFrom) const uint kFrom = kPackedF32;
 
 layout(push_constant) uniform Push { PackedRowsPush p; };
 layout(set = 0, binding = kPackedRowsBindingFrom) readonly buffer From { uint from[]; };
 layout(set = 0, binding = kPackedRowsBindingTo) writeonly buffer To { uint to[]; };
 
 #include "common/dispatch.glsl"
-#include "common/numeric.glsl"
 #include "common/packed.glsl"
+#include "common/quantize.h"
+#include "common/row.glsl"
 
-const uint kSmallestNormalBits = 0x00800000u;
-
-// To the nearest, ties to even.
-uint half_of(float x) {
-    uint sign = floatBitsToUint(x) >> 16 & 0x8000u;
-    uint magnitude = floatBitsToUint(x) & kMagnitudeBits;
+// To the nearest, ties to even; of and to bits.
+uint half_of(uint bits) {
+    uint sign = bits >> 16 & 0x8000u;
+    uint magnitude = bits & kMagnitudeBits;
     if (magnitude > kInfinityBits) {
         return sign | 0x7e00u;
     }
@@ -35,42 +37,130 @@ uint half_of(float x) {
     return sign | (magnitude - (112u << 23)) >> 13;
 }
 
-uint bfloat_of(float x) {
-    uint bits = floatBitsToUint(x);
+uint bfloat_of(uint bits) {
     return (bits & kMagnitudeBits) > kInfinityBits ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 
-float number_at(uint row, uint column) {
-    return column < p.columns ? uintBitsToFloat(from[row + column * p.numbers_stride[3]]) : 0.0;
+// The bits of a number of 16 bits in fp32.
+uint widened(uint bits) {
+    if (kFrom == kPackedBf16) {
+        return bits << 16;
+    }
+    uint sign = (bits & 0x8000u) << 16;
+    uint magnitude = bits & 0x7fffu;
+    if (magnitude < 0x0400u) {
+        return sign | floatBitsToUint(float(magnitude) * uintBitsToFloat(0x33800000u));  // 2^-24
+    }
+    return sign | (magnitude >= 0x7c00u ? kInfinityBits | magnitude << 13 : (magnitude << 13) + (112u << 23));
 }
 
-void pack(uint row, uint words) {
-    if (kType != kPackedInt8) {
-        for (uint i = 0u; i < ((p.columns + 7u) >> 3) << 2; ++i) {
-            float low = number_at(row, 2u * i);
-            float high = number_at(row, 2u * i + 1u);
-            to[words + i] =
-                kType == kPackedF16 ? half_of(low) | half_of(high) << 16 : bfloat_of(low) | bfloat_of(high) << 16;
-        }
-        return;
+uint bits_at(uint row, uint column) {
+    uint at = row + column * p.numbers_stride[3];
+    if (column >= p.columns) {
+        return 0u;
     }
+    return kFrom == kPackedF32 ? from[at] : widened(from[at >> 1] >> ((at & 1u) << 4) & 0xffffu);
+}
+
+// The bits of a magnitude.
+uint magnitude_at(uint row, uint column) {
+    return normal_or_zero(bits_at(row, column) & kMagnitudeBits);
+}
+
+// a / b of bits of normal positive numbers, rounded to the nearest; 0 below 2^-126.
+uint quotient(uint a, uint b) {
+    uint m = (a & kFractionBits) | kSmallestNormalBits;
+    uint n = (b & kFractionBits) | kSmallestNormalBits;
+    uint shift = m < n ? 24u : 23u;
+    uint whole = uint(float(m) / float(n) * float(1u << shift));  // but for a few units: m 2^shift / n
+    int rest = int((m << shift) - whole * n);                     // small, so that what is beyond 32 bits does not count
+    while (rest < 0) {
+        --whole;
+        rest += int(n);
+    }
+    while (rest >= int(n)) {
+        ++whole;
+        rest -= int(n);
+    }
+    whole += 2 * rest > int(n) ? 1u : 0u;  // a quotient is never half-way between two numbers
+    int exponent = int(a >> 23) - int(b >> 23) + 150 - int(shift);
+    return exponent < 0 ? 0u : normal_or_zero((uint(exponent) << 23) + whole - kSmallestNormalBits);
+}
+
+// The number in the scale's steps.
+int steps_at(uint row, uint column, uint scale) {
+    uint bits = bits_at(row, column);
+    uint magnitude = normal_or_zero(bits & kMagnitudeBits);
+    int steps = magnitude == 0u ? 0 : int(roundEven(uintBitsToFloat(quotient(magnitude, scale))));
+    return (bits & kSignBit) != 0u ? -steps : steps;
+}
+
+void pack_sixteen(uint row, uint words, uint lane) {
+    for (uint i = lane; i < ((p.columns + 7u) >> 3) << 2; i += kLanes) {
+        uint low = bits_at(row, 2u * i);
+        uint high = bits_at(row, 2u * i + 1u);
+        to[words + i] =
+            kType == kPackedF16 ? half_of(low) | half_of(high) << 16 : bfloat_of(low) | bfloat_of(high) << 16;
+    }
+}
+
+void pack_int8(uint row, uint words, uint lane) {
     uint code_words = packed_code_words(kType, p.columns);
     uint largest = 0u;
-    for (uint i = 0u; i < p.columns; ++i) {
-        largest = max(largest, floatBitsToUint(number_at(row, i)) & kMagnitudeBits);
+    for (uint i = lane; i < p.columns; i += kLanes) {
+        largest = max(largest, magnitude_at(row, i));
     }
+    largest = floatBitsToUint(row_max(uintBitsToFloat(largest)));
     bool finite = largest < kInfinityBits;
-    float scale = uintBitsToFloat(largest) / 127.0;
-    scale = floatBitsToUint(scale) < kSmallestNormalBits ? 0.0 : scale;  // which a device may take for it
-    for (uint i = 0u; i < code_words; ++i) {
+    uint scale = finite && largest != 0u ? quotient(largest, floatBitsToUint(127.0)) : 0u;
+    for (uint i = lane; i < code_words; i += kLanes) {
         uint word = 0u;
         for (uint j = 0u; j < 4u; ++j) {
-            float code = scale > 0.0 ? clamp(roundEven(number_at(row, 4u * i + j) / scale), -127.0, 127.0) : 0.0;
-            word |= (uint(int(finite ? code : 1.0)) & 255u) << (8u * j);
+            int code = scale != 0u ? steps_at(row, 4u * i + j, scale) : (finite ? 0 : 1);
+            word |= (uint(code) & 255u) << (8u * j);
         }
         to[words + i] = word;
     }
-    to[words + code_words] = finite ? floatBitsToUint(scale) : kNanBits;
+    for (uint i = lane; i < 4u; i += kLanes) {
+        to[words + code_words + i] = i != 0u ? 0u : (finite ? scale : kNanBits);
+    }
+}
+
+void pack_int4(uint row, uint words, uint lane) {
+    uint code_words = packed_code_words(kType, p.columns);
+    uint groups = code_words >> 2;
+    for (uint group = lane; group < ((groups + 3u) & ~3u); group += kLanes) {
+        uint low = 0u;
+        uint high = 0u;
+        for (uint i = 0u; group < groups && i < kPackedGroup; ++i) {
+            uint bits = bits_at(row, group * kPackedGroup + i);
+            uint magnitude = normal_or_zero(bits & kMagnitudeBits);
+            low = max(low, (bits & kSignBit) != 0u ? magnitude : 0u);
+            high = max(high, (bits & kSignBit) != 0u ? 0u : magnitude);
+        }
+        uint scale = group_scale_of(low, high);
+        int zero = scale != 0u && low != 0u ? int(roundEven(uintBitsToFloat(quotient(low, scale)))) : 0;
+        to[words + code_words + group] = scale | uint(zero);
+        for (uint i = 0u; group < groups && i < 4u; ++i) {
+            uint word = 0u;
+            for (uint j = 0u; scale != 0u && j < 8u; ++j) {
+                int code = clamp(steps_at(row, group * kPackedGroup + 8u * i + j, scale) + zero, 0, 15);
+                word |= uint(code) << (4u * j);
+            }
+            to[words + 4u * group + i] = word;
+        }
+    }
+}
+
+void pack(uint row, uint words) {
+    uint lane = row_lane();
+    if (kType == kPackedInt8) {
+        pack_int8(row, words, lane);
+    } else if (kType == kPackedInt4) {
+        pack_int4(row, words, lane);
+    } else {
+        pack_sixteen(row, words, lane);
+    }
 }
 
 void unpack(uint words, uint numbers, uint column) {
@@ -89,7 +179,8 @@ void unpack(uint words, uint numbers, uint column) {
 
 void main() {
     uint group = group_index();
-    uint index = group * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    // where a row has more than one lane it has the group, which returns together
+    uint index = kLanes > 1u ? group : group * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     uint fours = kUnpack != 0u ? (p.columns + 3u) / 4u : 1u;
     if (group >= p.group_count || index >= p.rows * fours) {
         return;

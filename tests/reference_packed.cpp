@@ -21,6 +21,9 @@ double rounded(double x, int digits, int least) {
     return std::ldexp(std::nearbyint(std::ldexp(x, -step)), step);
 }
 
+/// What int8 and int4 take it for.
+float counted(double x) { return std::abs(x) < 0x1p-126 ? 0.0f : static_cast<float>(x); }
+
 struct Group {
     double scale = 0;
     double zero = 0;
@@ -31,8 +34,8 @@ struct Group {
 Group group_of(const Tensor& w, std::int64_t row, std::int64_t first, std::int64_t count, WeightType type) {
     float low = 0, high = 0;
     for (std::int64_t k = first; k < first + count; ++k) {
-        low = std::min(low, static_cast<float>(w.at({row, k})));
-        high = std::max(high, static_cast<float>(w.at({row, k})));
+        low = std::min(low, counted(w.at({row, k})));
+        high = std::max(high, counted(w.at({row, k})));
     }
     if (type == WeightType::int8) {
         const float scale = std::max(-low, high) / 127.0f;
@@ -74,7 +77,7 @@ Tensor packed(const Tensor& weights, WeightType type) {
         }
     } else if (type != WeightType::f32) {
         for_each_number(weights, type, [&](std::int64_t row, std::int64_t k, const Group& g) {
-            const float steps = static_cast<float>(weights.at({row, k})) / static_cast<float>(g.scale);
+            const float steps = counted(weights.at({row, k})) / static_cast<float>(g.scale);
             const double code = std::nearbyint(static_cast<double>(steps)) + g.zero;
             out.at({row, k}) =
                 g.scale == 0 ? 0 : g.scale * (std::clamp(code, g.smallest_code, g.largest_code) - g.zero);

@@ -37,18 +37,19 @@ struct NewFolder {
 struct Answer {
     std::vector<float> logits;
     std::vector<std::int32_t> tokens;
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0, packed_on_device = 0;
     bool operator==(const Answer&) const = default;
 };
 
-Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type) {
+Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type, PackOn pack_on = PackOn::host) {
     const DecoderConfig config = read_decoder_config(checkpoint);
-    const Weights weights = load_decoder(device(), checkpoint, config, type);
+    const Weights weights = load_decoder(device(), checkpoint, config, type, {}, pack_on);
     CHECK(weights.bytes() == decoder_weight_bytes(device(), checkpoint, config, type));
     Decoder decoder(device(), weights, config, {.max_tokens = 40, .score = true});
     Answer out;
     out.logits = decoder.score(kText);
     out.bytes = weights.bytes();
+    out.packed_on_device = weights.bytes_packed_on_device();
     decoder.prompt(kText);
     for (int i = 0; i < 20; ++i) {
         out.tokens.push_back(decoder.next()[0]);
@@ -137,6 +138,22 @@ TEST_CASE("decoder: weights of other rows than config.json says, or packed where
                             t.data = std::as_bytes(std::span(words));
                         }),
                    "tensor transformer.wpe.weight: is packed as int8; this one is read as numbers"));
+}
+
+TEST_CASE("decoder: the device packs a checkpoint into what the host does") {
+    for (const char* name : {"llama3", "gpt2"}) {
+        CAPTURE(name);
+        const Checkpoint checkpoint(kModels / name);
+        for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+            CAPTURE(name_of(type));
+            const Answer host = answer(checkpoint, type, PackOn::host);
+            const Answer by_device = answer(checkpoint, type, PackOn::device);
+            CHECK(host.packed_on_device == 0);
+            CHECK(by_device.packed_on_device > 0);
+            CHECK(by_device.logits == host.logits);
+            CHECK(by_device.tokens == host.tokens);
+        }
+    }
 }
 
 TEST_CASE("packed weights: words that come packed are loaded as they are") {

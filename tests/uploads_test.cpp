@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ops/ops.h"
+#include "runtime/device_core.h"
 #include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 
@@ -27,6 +28,12 @@ TEST_SUITE("uploads") {
             const std::vector<float> ones(300, 1.0f);
             const Weights weights =
                 device.load(std::vector{HostTensor{"w", DType::f32, {300}, std::as_bytes(std::span(threes))}});
+            CHECK(device.pending_uploads() == 1200);
+            const HostTensor matrix{"m", DType::f32, {3, 100}, std::as_bytes(std::span(ones))};
+            device.core().capabilities.type = DeviceType::discrete;  // where the device packs, if it has a queue
+            CHECK(device.load({&matrix, 1}, {.matrices = WeightType::int8}).bytes_packed_on_device() == 0);
+            const LoadOptions on_device{.matrices = WeightType::int8, .pack_on = PackOn::device};
+            CHECK(contains(message_of([&] { device.load({&matrix, 1}, on_device); }), "without a queue of ours"));
             CHECK(device.pending_uploads() == 1200);
             {
                 const Weights dropped =

@@ -59,6 +59,28 @@ void print_memory(std::FILE* out, const vkf::DecoderMemory& m) {
                  megabytes(m.constants), megabytes(m.transfers));
 }
 
+vkf::PackOn pack_on(const Options& options) {
+    return options.pack_on.empty()     ? vkf::PackOn::by_device
+           : options.pack_on == "host" ? vkf::PackOn::host
+                                       : vkf::PackOn::device;
+}
+
+/// What matrices are kept as, and who packed them.
+void print_packing(const vkf::Weights& weights) {
+    std::string kept;
+    for (const vkf::WeightType type : {vkf::WeightType::f32, vkf::WeightType::f16, vkf::WeightType::bf16,
+                                       vkf::WeightType::int8, vkf::WeightType::int4}) {
+        if (const std::uint64_t bytes = weights.bytes(type); bytes != 0) {
+            char text[64];
+            std::snprintf(text, sizeof(text), "%s %.2f", std::string(vkf::name_of(type)).c_str(),
+                          static_cast<double>(bytes) / (1 << 20));
+            kept += (kept.empty() ? "" : ", ") + std::string(text);
+        }
+    }
+    std::fprintf(stderr, "weights: MiB of %s%s\n", kept.c_str(),
+                 weights.bytes_packed_on_device() != 0 ? ", packed on the device" : "");
+}
+
 /// Enough for the prompt and what may follow.
 vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderConfig& config, std::size_t prompt) {
     vkf::DecoderOptions out;
@@ -172,9 +194,12 @@ int generate(const Options& options) {
     }
     const std::unique_ptr<TextOut> out = make_text_out(options);
     const auto start = Clock::now();
-    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, type, load_bar());
+    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, type, load_bar(), pack_on(options));
+    print_packing(weights);
+    const double loaded = seconds_since(start);
     vkf::Decoder decoder(device, weights, config, sizes);
-    std::fprintf(stderr, "%s: weights and kernels after %.2f s\n", config.model_type.c_str(), seconds_since(start));
+    std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", config.model_type.c_str(), loaded,
+                 seconds_since(start));
     const Speed speed = answer(decoder, options, prompt, *out);
     print_speed(speed, prompt.size());
     if (options.copy_rate && speed.tokens > 1) {
@@ -224,6 +249,8 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option("--device", o.device, "index or part of the name of the Vulkan device");
     app.add_option("--weights", o.weights, "what matrices are kept as, instead of as in the file")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8", "int4"}));
+    app.add_option("--pack-on", o.pack_on, "who packs them, host or device, instead of the device where it is a GPU")
+        ->check(CLI::IsMember({"host", "device"}));
     app.add_option("--save", o.save,
                    "write a folder with the matrices packed like that, which loads as it is, and end");
     app.add_option("--kv", o.kv, "what keys and values are kept as")

@@ -8,11 +8,9 @@
 
 #ifdef __cplusplus
 #define VKF_INOUT_UINT uint&
-#define VKF_FUNCTION inline
 namespace vkf::shader {
 #else
 #define VKF_INOUT_UINT inout uint
-#define VKF_FUNCTION
 #endif
 
 // How many tiles cover a size.

@@ -22,6 +22,9 @@ namespace vkf::shader {
 using uint = std::uint32_t;
 }
 
+// A function that both compile.
+#define VKF_FUNCTION inline
+
 // An unsigned constant: a binding, the id of a specialization constant, a value one of these can take.
 #define VKF_CONSTANT(name, value)       \
     namespace vkf::shader {             \
@@ -42,6 +45,8 @@ using uint = std::uint32_t;
     }
 
 #else
+
+#define VKF_FUNCTION
 
 #define VKF_CONSTANT(name, value) const uint name = value;
 
