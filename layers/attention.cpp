@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "layers/composed_attention.h"
 
@@ -220,17 +222,45 @@ Value multi_head_attention_by_heads(Value query, Value key, Value value, const M
 
 namespace {
 
+/// projections() by the first three names: weights (columns_i, width), and biases.
+std::vector<Value> project_at_once(Value x, const char* const* names, std::span<const std::int64_t> columns,
+                                   bool bias) {
+    Graph& g = x.graph();
+    const auto parameters = [&](const char* what, bool matrix) {
+        std::vector<Value> all;
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            const Scope scope(g, names[i]);
+            all.push_back(g.weight(what, matrix ? Shape{columns[i], x.size(-1)} : Shape{columns[i]}));
+        }
+        return all;
+    };
+    const std::vector<Value> weights = parameters("weight", true);  // named in the order they are to lie in
+    return projections(x, weights, bias ? parameters("bias", false) : std::vector<Value>());
+}
+
+/// (B, L, heads_i * d) each.
+std::array<Value, 3> project(Value x, const GroupedQueryAttentionOptions& o, std::int64_t d) {
+    const std::int64_t columns[3] = {o.heads * d, o.kv_heads * d, o.kv_heads * d};
+    const bool bias = o.bias || o.qkv_bias;
+    if (o.fused_qkv) {
+        const Value all = linear_layer(x, o.names[0], columns[0] + columns[1] + columns[2], bias);
+        return {slice(all, -1, 0, columns[0]), slice(all, -1, columns[0], columns[1]),
+                slice(all, -1, columns[0] + columns[1], columns[2])};
+    }
+    if (o.one_launch) {
+        const std::vector<Value> parts = project_at_once(x, o.names, columns, bias);
+        return {parts[0], parts[1], parts[2]};
+    }
+    const auto one = [&](std::size_t i) { return linear_layer(x, o.names[i], columns[i], bias); };
+    return {one(0), one(1), one(2)};
+}
+
 /// (B, H, L, d) and twice (B, Hk, L, d), each head's query and key normed where asked for.
 std::array<Value, 3> project_qkv(Value x, const GroupedQueryAttentionOptions& o, std::int64_t d) {
     const std::int64_t heads[3] = {o.heads, o.kv_heads, o.kv_heads};
-    const bool bias = o.bias || o.qkv_bias;
-    const Value fused = o.fused_qkv ? linear_layer(x, o.names[0], (o.heads + 2 * o.kv_heads) * d, bias) : Value();
-    std::array<Value, 3> parts;
-    std::int64_t column = 0;
+    std::array<Value, 3> parts = project(x, o, d);
     for (std::size_t i = 0; i < 3; ++i) {
-        const std::int64_t columns = heads[i] * d;
-        Value part = fused ? slice(fused, -1, column, columns) : linear_layer(x, o.names[i], columns, bias);
-        column += columns;
+        Value part = parts[i];
         if (o.qk_norm_eps && i < 2) {
             const Scope scope(x.graph(), i == 0 ? "q_norm" : "k_norm");
             part = reshape(part, {part.size(0), part.size(1), heads[i], d});

@@ -109,6 +109,8 @@ struct GroupedQueryAttentionOptions {
     std::optional<float> qk_norm_eps = {};
     /// One projection names[0] of (heads + 2 kv_heads) * head_dim rows, q | k | v, instead of the first three (GPT-2).
     bool fused_qkv = false;
+    /// The first three by projections(), for Weights that keep them behind each other (LoadOptions::order).
+    bool one_launch = false;
     Value keys = {};     ///< i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
     float scale = 0.0f;  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;

@@ -126,6 +126,7 @@ private:
         o.qkv_bias = c_.qkv_bias;
         o.bias = c_.output_bias;
         o.fused_qkv = !n.fused_qkv.empty();
+        o.one_launch = true;  // load_decoder() keeps parameters in the order in which they are named here
         if (c_.qk_norm) {
             o.qk_norm_eps = c_.norm_eps;
         }

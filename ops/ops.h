@@ -81,6 +81,11 @@ VKF_API Value matmul(Value a, Value b, const MatmulOptions& options = {});
 /// MatmulOptions has them.
 VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none, Value times = {},
                      Value plus = {});
+/// linear() of one x (..., in), of rank 2 or more, with several weights (out_i, in), and biases (out_i), as many or none: (..., out_i) each, columns
+/// of one tensor. The numbers are linear()'s. One launch where the Weights keep them in one type and behind each other
+/// (LoadOptions::order), which explain() tells; else one a weight.
+VKF_API std::vector<Value> projections(Value x, const std::vector<Value>& weights,
+                                       const std::vector<Value>& biases = {});
 
 // --- rows --------------------------------------------------------------------------------------------------------------
 

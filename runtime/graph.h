@@ -70,6 +70,8 @@ struct StorageInfo {
     ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
     /// Weights in a plan only: where it is packed, the shape is (rows, words of a row).
     WeightType type = WeightType::f32;
+    /// Weights in a plan only: those, behind each other in memory, whose rows are this one's. It has no bytes of its own.
+    std::vector<StorageId> parts = {};
 };
 
 /// A value: a strided window on a storage.

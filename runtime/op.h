@@ -21,6 +21,8 @@
 
 namespace vkf {
 
+class Weights;
+
 /// What matrix products may compute with.
 enum class Arithmetic : std::uint8_t {
     f32,  ///< fp32, whatever weights are kept as
@@ -160,13 +162,15 @@ constexpr std::int64_t kMostRounds = 65535;
 class VKF_API Lowering {
 public:
     Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,
-             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out, Arithmetic arithmetic = Arithmetic::f32)
+             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out, Arithmetic arithmetic = Arithmetic::f32,
+             const Weights* weights = nullptr)
         : device_(device),
           values_(values),
           storages_(storages),
           symbols_(symbols),
           out_(out),
-          arithmetic_(arithmetic) {}
+          arithmetic_(arithmetic),
+          weights_(weights) {}
 
     void begin(NodeId id, const NodeInfo& node) {
         id_ = id;
@@ -191,6 +195,13 @@ public:
     /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some of its rows, whole. Throws for
     /// any other view of it.
     ValueId words(ValueId id);
+    struct Joined {
+        ValueId value = 0;
+        std::string apart;  ///< why there is none; empty: there is
+    };
+    /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them all: a window on memory that they lie
+    /// behind each other in. Without Weights to ask they are taken to.
+    Joined join(std::span<const ValueId> parts);
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
     /// Bytes a binding of this value must cover.
@@ -218,6 +229,7 @@ private:
     std::span<const SymbolInfo> symbols_;
     std::vector<Dispatch>& out_;
     Arithmetic arithmetic_;
+    const Weights* weights_;
     NodeId id_ = 0;
     const NodeInfo* node_ = nullptr;
 };

@@ -169,7 +169,7 @@ void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
         const std::uint64_t bytes = (plan.storage_bytes[s] + alignment - 1) / alignment * alignment;
         switch (plan.storages[s].kind) {
-            case StorageKind::weight: plan.memory.weights += bytes; break;
+            case StorageKind::weight: plan.memory.weights += plan.storages[s].parts.empty() ? bytes : 0; break;
             case StorageKind::state: plan.memory.state += bytes; break;
             case StorageKind::constant: plan.memory.constants += bytes; break;
             case StorageKind::input: plan.memory.inputs += bytes; break;
@@ -247,7 +247,8 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const Weights& we
     choose_alternatives(plan, graph, device);
     const std::vector<bool> live = live_nodes(plan);
     std::vector<Dispatch> lowered;
-    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, arithmetic);
+    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, arithmetic,
+                      weights.store() ? &weights : nullptr);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
         if (live[n]) {
             lowering.begin(n, plan.nodes[n]);

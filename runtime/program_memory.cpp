@@ -66,7 +66,8 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
                 }
                 break;
             case StorageKind::weight: {
-                const StoredTensor& t = *weights.find(info.name);
+                const StorageInfo& first = info.parts.empty() ? info : plan.storages[info.parts.front()];
+                const StoredTensor& t = *weights.find(first.name);
                 places[s] = {weights.store()->blocks[t.block].buffer(), t.offset};
                 break;
             }

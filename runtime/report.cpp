@@ -49,7 +49,7 @@ std::string packed_weights(const Plan& plan) {
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
         for (StorageId s = 0; s < plan.storages.size(); ++s) {
-            if (plan.storages[s].type == type) {
+            if (plan.storages[s].type == type && plan.storages[s].parts.empty()) {
                 ++count;
                 bytes += plan.storage_bytes[s];
             }
@@ -133,6 +133,9 @@ std::string Program::dot() const {
                             : info.kind == StorageKind::intermediate ? "fillcolor=\"#f4f4f4\""
                                                                      : "fillcolor=\"#d8f0d0\"";
         out += "  s" + std::to_string(s) + " [style=filled, " + style + ", shape=ellipse, label=\"" + label + "\"];\n";
+        for (const StorageId part : info.parts) {
+            out += "  s" + std::to_string(part) + " -> s" + std::to_string(s) + " [style=dotted];\n";
+        }
     }
     for (std::size_t i = 0; i < plan.dispatches.size(); ++i) {
         const PlannedDispatch& d = plan.dispatches[i];

@@ -2,9 +2,11 @@
 #include "runtime/weights.h"
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/deferred.h"
 #include "runtime/device_core.h"
+#include "runtime/graph.h"
 #include "runtime/memory.h"
 #include "runtime/packer.h"
 
@@ -73,6 +75,22 @@ StoredTensor place_of(const HostTensor& t, std::uint64_t bytes, const LoadOption
         out.bytes = bytes * 2;
     }
     return out;
+}
+
+/// In the order in which the graph names them; others behind, as they were.
+void sort_as_named(std::vector<StoredTensor>& tensors, const Graph& graph) {
+    std::map<std::string_view, std::size_t> place;
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::weight) {
+            place.emplace(s.name, place.size());
+        }
+    }
+    const auto place_of_name = [&](const StoredTensor& t) {
+        const auto found = place.find(t.name);
+        return found == place.end() ? place.size() : found->second;
+    };
+    std::stable_sort(tensors.begin(), tensors.end(),
+                     [&](const StoredTensor& a, const StoredTensor& b) { return place_of_name(a) < place_of_name(b); });
 }
 
 constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted on its way
@@ -234,7 +252,10 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
         stored.push_back(place_of(t, *bytes, options, on_device));
         bytes_in_all += stored.back().bytes;
     }
-    auto store = make_store(core_, stored, "weights");
+    if (options.order) {
+        sort_as_named(stored, *options.order);
+    }
+    auto store = make_store(core_, std::move(stored), "weights");
     for (std::size_t i = 1; i < store->tensors.size(); ++i) {
         if (store->tensors[i - 1].name == store->tensors[i].name) {
             throw Error("is given twice", "weight " + store->tensors[i].name);

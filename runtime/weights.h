@@ -17,6 +17,7 @@
 
 namespace vkf {
 
+class Graph;
 struct TensorStore;
 
 /// Which processor packs matrices.
@@ -37,6 +38,9 @@ struct LoadOptions {
     PackOn pack_on = PackOn::by_device;
     /// Told now and then how many of all bytes are on the device, when set; at the end they are equal.
     std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
+    /// Tensors lie in memory as they are given; or, when set, in the order in which this graph names its weights, and what it does not name
+    /// behind them: so that projections() finds its own behind each other.
+    const Graph* order = nullptr;
 };
 
 /// One tensor of a store.

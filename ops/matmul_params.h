@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between what describes matrix products and what dispatches them.
+#pragma once
+
+#include "ops/support.h"
+#include "shaders/matmul.h"
+
+namespace vkf {
+
+inline constexpr const char* kMatmulName = "matmul";
+inline constexpr const char* kProjectionsName = "projections";
+
+struct MatmulParams {
+    Activation activation;
+    float scale;
+    bool bias, transpose_b, masked_weights;
+    shader::uint third = shader::kMatmulThirdBias;  // else the third input is of the result's shape
+    std::size_t weights = 1;                        // of projections()
+
+    bool has_third() const { return bias || third != shader::kMatmulThirdBias; }
+};
+
+/// Inputs: a, b, and the third where there is one.
+extern const OpType kMatmul;
+
+/// Inputs: a, then the weights, then as many biases or none.
+extern const OpType kProjections;
+
+}  // namespace vkf

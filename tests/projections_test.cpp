@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several products of one x: in one launch where their weights lie behind each other, in as many as there are weights where not.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "layers/attention.h"
+#include "models/decoder.h"
+#include "runtime/plan.h"
+#include "runtime/program.h"
+#include "tests/device.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// Random tensors of so many names, in memory for as long as it lives.
+class File {
+public:
+    void add(const std::string& name, const Sizes& shape) {
+        floats_.push_back(random_tensor(shape, static_cast<std::uint32_t>(floats_.size() + 7)).floats());
+        tensors.push_back({name, DType::f32, shape, std::as_bytes(std::span(floats_.back()))});
+    }
+
+    std::vector<HostTensor> tensors;
+
+private:
+    std::deque<std::vector<float>> floats_;
+};
+
+struct Case {
+    std::int64_t rows, width;
+    std::vector<std::int64_t> columns;
+    bool bias = false;
+};
+
+/// Weights w0, w1, ... and biases b0, b1, ..., in the order in which a checkpoint sorts them: the biases first, the last one foremost.
+File file_of(const Case& c) {
+    File file;
+    for (const char* what : {"b", "w"}) {
+        for (std::size_t i = c.columns.size(); i-- > 0;) {
+            const Sizes shape = *what == 'w' ? Sizes{c.columns[i], c.width} : Sizes{c.columns[i]};
+            file.add(what + std::to_string(i), shape);
+        }
+    }
+    return file;
+}
+
+/// y0, y1, ... by projections(), or by a linear() each.
+void describe(Graph& g, const Case& c, bool one_launch) {
+    const Value x = g.input("x", {c.rows, c.width});
+    std::vector<Value> weights, biases;
+    for (std::size_t i = 0; i < c.columns.size(); ++i) {
+        weights.push_back(g.weight("w" + std::to_string(i), {c.columns[i], c.width}));
+    }
+    for (std::size_t i = 0; c.bias && i < c.columns.size(); ++i) {
+        biases.push_back(g.weight("b" + std::to_string(i), {c.columns[i]}));
+    }
+    std::vector<Value> parts;
+    if (one_launch) {
+        parts = projections(x, weights, biases);
+    }
+    for (std::size_t i = 0; i < c.columns.size(); ++i) {
+        g.output("y" + std::to_string(i),
+                 one_launch ? contiguous(parts[i]) : linear(x, weights[i], c.bias ? biases[i] : Value()));
+    }
+}
+
+struct Run {
+    std::string explained;
+    std::vector<Tensor> parts;
+    std::size_t products = 0;
+};
+
+Run run(const Device& on, const Case& c, bool one_launch, const Weights& weights) {
+    Graph g;
+    describe(g, c, one_launch);
+    Program program = on.compile(g, weights);
+    upload(program, "x", random_tensor({c.rows, c.width}, 1));
+    program.run();
+    Run r{program.explain(), {}, 0};
+    for (std::size_t i = 0; i < c.columns.size(); ++i) {
+        r.parts.push_back(download(program, "y" + std::to_string(i)));
+    }
+    const auto& all = program.plan().dispatches;
+    r.products = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const PlannedDispatch& d) {
+        return d.dispatch.kernels.front().shader->name[0] == 'm';
+    }));
+    return r;
+}
+
+bool same_parts(const Run& a, const Run& b) {
+    return a.parts.size() == b.parts.size() &&
+           std::equal(a.parts.begin(), a.parts.end(), b.parts.begin(),
+                      [](const Tensor& x, const Tensor& y) { return x.shape == y.shape && same_bits(x, y); });
+}
+
+Weights load_in_order(const Device& on, const Case& c, std::optional<WeightType> type = {}) {
+    Graph g;
+    describe(g, c, true);
+    return on.load(file_of(c).tensors, {.matrices = type, .order = &g});
+}
+
+/// Sizes of which every tensor's bytes are a multiple of any alignment that Vulkan has.
+const Case kAligned{5, 64, {192, 64, 128}, true};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("projections");
+
+TEST_CASE("projections: one launch gives linear()'s bits, for every type, number of rows and bias") {
+    using enum WeightType;
+    for (const WeightType type : {f32, f16, bf16, int8, int4}) {
+        for (const std::int64_t rows : {1, 3, 5, 33, 130}) {
+            for (const bool bias : {false, true}) {
+                CAPTURE(name_of(type));
+                CAPTURE(rows);
+                CAPTURE(bias);
+                const Case c{rows, 192, {192, 64, 64}, bias};
+                const Weights weights = load_in_order(device(), c, type);
+                const auto check = [&] {
+                    const Run one = run(device(), c, true, weights);
+                    CHECK(contains(one.explained, "3 weights, one launch"));
+                    CHECK(one.products == 1);
+                    CHECK(same_parts(one, run(device(), c, false, weights)));
+                };
+                check();
+                const AsSmallGpu small_gpu;
+                check();
+            }
+        }
+    }
+}
+
+TEST_CASE("projections: large matrices, and such as are large together alone, which have kernels of their own") {
+    for (const std::int64_t rows : {1, 4, 40}) {
+        for (const Case& c : {Case{rows, 512, {1024, 512, 512}, true}, Case{rows, 512, {256, 256, 256}, true}}) {
+            const Weights weights = load_in_order(device(), c, WeightType::f16);
+            const Run one = run(device(), c, true, weights);
+            CHECK(one.products == 1);
+            CHECK(same_parts(one, run(device(), c, false, weights)));
+        }
+    }
+}
+
+TEST_CASE("projections: weights that lie apart take a launch each, and explain() says why") {
+    const Case& c = kAligned;
+    File file = file_of(c);
+    const auto check = [&](const Weights& weights, const std::string& why) {
+        const Run apart = run(device(), c, true, weights);
+        CHECK(contains(apart.explained, "a launch a weight: " + why));
+        CHECK(!contains(apart.explained, "one launch"));
+        CHECK(apart.products == 3);
+        CHECK(same_parts(apart, run(device(), c, false, weights)));
+    };
+    check(device().load(file.tensors), "w1 does not lie behind w0");
+    Graph g;
+    describe(g, c, true);
+    LoadOptions mixed{.order = &g};
+    mixed.choose = [](const HostTensor& t) {
+        return std::optional(t.name == "w2" ? WeightType::int8 : WeightType::f16);
+    };
+    check(device().load(file.tensors, mixed), "w2 is kept as int8, w1 as f16");
+    std::stable_sort(file.tensors.begin(), file.tensors.end(), [](const HostTensor& a, const HostTensor& b) {
+        return (a.name[0] == 'w') > (b.name[0] == 'w') || (a.name[0] == 'w' && b.name[0] == 'w' && a.name < b.name);
+    });
+    check(device().load(file.tensors), "b1 does not lie behind b0");  // the weights do
+}
+
+TEST_CASE("projections: what an alignment parts, what is no weight, and a weight twice take a launch each") {
+    Capabilities coarse;
+    coarse.storage_alignment = 256;
+    const auto why = [](const Plan& plan) {
+        std::string all;
+        for (const PlannedDispatch& d : plan.dispatches) {
+            all += d.dispatch.kernels.front().why;
+        }
+        return all;
+    };
+    {
+        Graph g;
+        const Value x = g.input("x", {2, 8});
+        const std::vector<Value> parts = projections(x, {g.weight("w", {8, 8}), g.input("input", {8, 8})});
+        g.output("y", parts[0] + parts[1]);
+        CHECK(contains(why(make_plan(g, coarse)), "input is not a weight, whole"));
+    }
+    {
+        Graph g;
+        const Value x = g.input("x", {2, 8});
+        const Value w = g.weight("w", {8, 8});
+        const std::vector<Value> parts = projections(x, {slice(w, 0, 0, 4), slice(w, 0, 4, 4)});
+        g.output("y", parts[0] + parts[1]);
+        CHECK(contains(why(make_plan(g, coarse)), "w is not a weight, whole"));
+    }
+    const Case odd{3, 7, {3, 5}, true};  // 84 bytes and 140
+    const Weights weights = load_in_order(device(), odd);
+    const Run apart = run(device(), odd, true, weights);
+    const bool together = 84 % device().capabilities().storage_alignment == 0;
+    CHECK(contains(apart.explained, "w1 does not lie behind w0") != together);
+    CHECK(same_parts(apart, run(device(), odd, false, weights)));
+    Graph g;
+    const Value w = g.weight("w0", {192, 64});
+    const std::vector<Value> twice = projections(g.input("x", {2, 64}), {w, w});
+    g.output("y", twice[0] + twice[1]);
+    CHECK(contains(device().compile(g, load_in_order(device(), kAligned)).explain(), "w0 does not lie behind w0"));
+}
+
+TEST_CASE("projections: weights that are together more than a storage buffer may be are cut") {
+    fake::Vulkan vulkan;
+    vulkan.change_limits([](VkPhysicalDeviceLimits& limits) { limits.maxStorageBufferRange = 1u << 18; });
+    Device small = Device::create({.get_instance_proc_addr = vulkan.entry()});
+    for (const WeightType type : {WeightType::f32, WeightType::int8}) {
+        CAPTURE(name_of(type));
+        const Case c{3, 512, {320, 64, 384}, true};
+        const Weights weights = load_in_order(small, c, type);
+        const Run cut = run(small, c, true, weights);
+        CHECK(contains(cut.explained, "3 weights, one launch"));
+        CHECK(cut.products > 1);
+        CHECK(same_parts(cut, run(small, c, false, weights)));
+    }
+    CHECK(last_words(std::move(small)) == "");
+}
+
+TEST_CASE("projections: one program at every length, its parts read as views") {
+    const Case c{40, 64, {64, 64, 64}, false};
+    const Weights weights = load_in_order(device(), c);
+    const auto answer = [&](bool one_launch, std::int64_t tokens) {
+        Graph g;
+        const Value x = g.input("x", {g.symbol("batch", 2), g.symbol("tokens", c.rows), c.width});
+        std::vector<Value> w;
+        for (const char* name : {"w0", "w1", "w2"}) {
+            w.push_back(g.weight(name, {64, c.width}));
+        }
+        const std::vector<Value> p =
+            one_launch ? projections(x, w) : std::vector{linear(x, w[0]), linear(x, w[1]), linear(x, w[2])};
+        g.output("y", matmul(softmax(matmul(p[0], p[1], {.scale = 0.125f, .transpose_b = true})), p[2]));
+        Program program = device().compile(g, weights);
+        program.set("batch", 2);
+        program.set("tokens", tokens);
+        upload(program, "x", random_tensor({2, tokens, c.width}, 3));
+        program.run();
+        return download(program, "y");
+    };
+    for (const std::int64_t tokens : {1, 7, 40}) {
+        CHECK(same_bits(answer(true, tokens), answer(false, tokens)));
+    }
+}
+
+TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a cache answers the same") {
+    const Tensor x = random_tensor({1, 13, 64}, 5);
+    const auto describe_layer = [](Graph& g, bool one_launch) {
+        const Dim start = g.symbol("start", 16);
+        GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .head_dim = 32, .rope = Rope{}};
+        o.qkv_bias = true;
+        o.qk_norm_eps = 1e-6f;
+        o.one_launch = one_launch;
+        o.cache = kv_cache(g, "cache", 1, 16, 2, 32, start);
+        g.output("y", grouped_query_attention(g.input("x", {1, g.symbol("tokens", 16), 64}), o).y);
+    };
+    File file;
+    Graph named;
+    describe_layer(named, true);
+    for (const StorageInfo& s : named.storages()) {
+        if (s.kind == StorageKind::weight) {
+            Sizes shape;
+            std::transform(s.shape.begin(), s.shape.end(), std::back_inserter(shape),
+                           [](const Dim& d) { return d.constant(); });
+            file.add(s.name, shape);
+        }
+    }
+    const Weights weights = device().load(file.tensors);
+    const auto answer = [&](bool one_launch) {
+        Graph g;
+        describe_layer(g, one_launch);
+        Program program = device().compile(g, weights);
+        CHECK(contains(program.explain(), "attn.projections") == one_launch);
+        CHECK(contains(program.explain(), "3 weights, one launch") == one_launch);
+        return run_in_chunks(program, x, {6, 1, 1, 5});
+    };
+    CHECK(same_bits(answer(true), answer(false)));
+}
+
+TEST_CASE("projections: a decoder's weights lie for one launch, and count once") {
+    const Checkpoint checkpoint(VKFORMER_SOURCE_DIR "/samples/generate");
+    const DecoderConfig config = read_decoder_config(checkpoint);
+    for (const WeightType type : {WeightType::f32, WeightType::int4}) {
+        const Weights weights = load_decoder(device(), checkpoint, config, type);
+        Decoder decoder(device(), weights, config, {.max_tokens = 32});
+        for (Program* program : {&decoder.prompt_program(), &decoder.step_program()}) {
+            const std::string text = program->explain();
+            CHECK(!contains(text, "a launch a weight"));
+            std::int64_t launches = 0;
+            for (std::size_t at = text.find("one launch"); at != std::string::npos;
+                 at = text.find("one launch", at + 1)) {
+                ++launches;
+            }
+            CHECK(launches == config.layers);
+            CHECK(program->memory().weights == weights.bytes());
+        }
+    }
+}
+
+TEST_CASE("projections: bad arguments are refused by name") {
+    Graph g;
+    const Value x = g.input("x", {2, 8});
+    const Value w = g.weight("w", {4, 8});
+    const Value narrow = g.weight("narrow", {4, 7});
+    const Value b = g.weight("b", {5});
+    CHECK(contains(error_of([&] { projections(x, {}); }), "projections: 0 weights"));
+    CHECK(contains(error_of([&] { projections(x, {w, w}, {b}); }), "2 weights and 1 biases"));
+    CHECK(contains(error_of([&] { projections(x, {w, narrow}); }), "narrow (4, 7)"));
+    CHECK(contains(error_of([&] { projections(x, {w}, {b}); }), "b (5)"));
+    CHECK(contains(error_of([&] { projections(g.input("row", {8}), {w}); }), "row (8)"));
+    CHECK(contains(error_of([&] { projections(g.input("ids", {2, 8}, DType::i32), {w}); }), "ids (2, 8) I32"));
+    CHECK(contains(error_of([&] { projections(x, {g.weight("cube", {1, 4, 8})}); }), "cube (1, 4, 8)"));
+}
+
+TEST_SUITE_END();
