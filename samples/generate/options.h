@@ -19,7 +19,7 @@ struct Options {
     std::vector<std::string> stop;
     std::string device;
     std::string weights;         ///< what matrices are kept as; empty: as in the file
-    std::string pack_on;      ///< "host" or "device"; empty: by the kind of device
+    std::string pack_on;         ///< "host" or "device"; empty: by the kind of device
     std::string kv = "fp32";     ///< what keys and values are kept as
     std::filesystem::path save;  ///< where a folder with packed weights is written
     std::filesystem::path trace;
