@@ -72,10 +72,11 @@ void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const
         throw Error("cannot make the folder: " + code.message(), utf8_name(folder));
     }
     const fs::path file = folder / "model.safetensors";
-    if (fs::exists(file) || fs::exists(folder / "model.safetensors.index.json")) {
-        throw Error("has a model already", utf8_name(folder));
+    for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"}) {
+        if (fs::exists(folder / name, code) || code) {
+            throw Error(code ? "cannot be read: " + code.message() : "has a model already", utf8_name(folder));
+        }
     }
-    copy_companions(checkpoint.folder(), folder);
     std::vector<HostTensor> tensors;
     std::uint64_t all = 0;
     for (const Parameter& p : parameters) {
@@ -93,6 +94,7 @@ void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const
         return data;
     };
     write_safetensors(file, tensors, next, {{"format", "pt"}});
+    copy_companions(checkpoint.folder(), folder);
 }
 
 }  // namespace vkf

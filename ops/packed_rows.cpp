@@ -44,7 +44,7 @@ struct PackWeightsParams {
 };
 
 constexpr std::int64_t kRowAnInvocation = 8192;  ///< columns, at most, on processors
-constexpr std::int64_t kRoundsANumber = 4;       ///< of loops
+constexpr std::int64_t kRoundsANumber = 7;       ///< of loops
 
 /// Rows that have a group each, or else an invocation.
 constexpr std::size_t kGroupARow = 0;

@@ -155,8 +155,9 @@ struct Dispatch {
     std::vector<ValueId> sizes_of;
 };
 
-/// Rounds that all loops of an invocation may have together on a processor: after them llvmpipe ends every loop, in silence.
-constexpr std::int64_t kMostRounds = 65535;
+/// Rounds that the loops of an invocation may have together on a processor: after 65,535 llvmpipe ends every loop, in silence. The rest is
+/// for small loops that nobody counts.
+constexpr std::int64_t kMostRounds = 64000;
 
 /// Handed to an op when a program is compiled: looks at the node, asks what the device can do, emits dispatches.
 class VKF_API Lowering {

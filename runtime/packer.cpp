@@ -74,6 +74,7 @@ void Packer::pack(const HostTensor& tensor, WeightType type, std::int64_t first,
     const VkBufferCopy region{0, offset, word_bytes(tensor, type, rows)};
     vk.vkCmdCopyBuffer(commands, words_.buffer(), target.buffer(), 1, &region);
     uploader_.finish();
+    packing.finished(0);
 }
 
 }  // namespace vkf

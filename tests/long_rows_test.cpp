@@ -101,6 +101,11 @@ TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
     for (const AttentionSizes& sizes :
          {AttentionSizes{1, 2, 1, 3, 90'000, 8, 8}, AttentionSizes{1, 1, 1, 20, 120'000, 64, 4}}) {
         const Qkv x = random_qkv(sizes);
+        if (sizes.keys > 100'000 &&
+            device().capabilities().asks_for("attention_lanes")) {  // which gives way if it is not forced
+            CHECK(contains(error_of([&] { attend(x); }), "120000 keys would take"));
+            continue;
+        }
         CHECK(difference(attend(x).y, reference::attention(x.query, x.key, x.value).y) == "");
     }
 }

@@ -33,6 +33,7 @@ public:
     Changed(const Changed&) = delete;
     Changed& operator=(const Changed&) = delete;
     static void staging(std::uint64_t bytes) { device().core().options.staging_bytes = bytes; }
+    static void checked() { device().core().options.checked = true; }
     static void apart() { device().core().capabilities.unified_memory = false; }
 
 private:
@@ -79,7 +80,7 @@ std::string mismatch(const HostTensor& t, WeightType type) {
     return {};
 }
 
-/// As it is, and as a GPU with memory of its own and little staging.
+/// As it is, and as a GPU with memory of its own and little staging, checked.
 std::string mismatches(const HostTensor& t, WeightType type) {
     std::string found = mismatch(t, type);
     if (found.empty()) {
@@ -88,6 +89,7 @@ std::string mismatches(const HostTensor& t, WeightType type) {
         Changed::apart();
         found = mismatch(t, type);
         Changed::staging(600);
+        Changed::checked();
         found += found.empty() ? mismatch(t, type) : "";
     }
     return found;

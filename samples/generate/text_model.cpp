@@ -172,7 +172,9 @@ std::vector<std::int32_t> encoded(const vkf::Tokenizer& tokenizer, const std::st
     const bool there = config.begin && !ids.empty() && ids.front() == *config.begin;
     if (options.no_bos || begin == Begin::leave_out) {
         const std::vector<std::int32_t> plain = tokenizer.encode(text, false);
-        if (there && (plain.empty() || plain.front() != *config.begin)) {  // not the text's own
+        // the text's own, or nobody's
+        const bool own = ids.size() >= plain.size() && std::equal(plain.begin(), plain.end(), ids.begin());
+        if (there && !own) {
             ids.erase(ids.begin());
         }
     } else if (begin == Begin::put && config.begin && !there) {
