@@ -145,7 +145,7 @@ CompileOptions options_of(const vkf_compile_options* options) {
     out.slots = or_default(o.slots, out.slots);
     out.profile = o.profile;
     out.checked = o.checked;
-    out.arithmetic = pick(std::array{Arithmetic::f32, Arithmetic::f16}, o.arithmetic, "arithmetic");
+    out.arithmetic = pick(std::array{Arithmetic::f32, Arithmetic::f16, Arithmetic::int8}, o.arithmetic, "arithmetic");
     return out;
 }
 

@@ -529,7 +529,7 @@ VKF_API vkf_result vkf_shared_host_alignment(const vkf_device* device, uint64_t*
 // --- program: runtime/program.h -------------------------------------------------------------------------------------------------
 
 /// Arithmetic
-enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16 };
+enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16, VKF_ARITHMETIC_INT8 };
 
 /// CompileOptions
 typedef struct vkf_compile_options {

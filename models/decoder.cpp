@@ -77,7 +77,7 @@ DecoderMemory planned(const Device& device, const DecoderConfig& config, const D
     for (const DecoderRun run : runs_of(o)) {
         Graph graph;
         describe_decoder(graph, config, o, run);
-        add(memory, make_plan(graph, device.capabilities()).memory);
+        add(memory, make_plan(graph, device.capabilities(), {}, o.arithmetic).memory);
     }
     return memory;
 }
@@ -301,6 +301,7 @@ Decoder::Decoder(const Device& device, const Weights& weights, const DecoderConf
     }
     CompileOptions compile;
     compile.profile = o.profile;
+    compile.arithmetic = o.arithmetic;
     compile.state = device.make_state({&graphs[0]});
     for (const DecoderRun run : runs_of(o)) {
         compile.name = std::string("decoder ") + name_of(run);

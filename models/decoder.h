@@ -19,11 +19,12 @@ struct DecoderOptions {
     std::int64_t max_batch = 1;
     std::int64_t max_tokens =
         0;  ///< of a sequence, prompt included: what the cache holds; 0: what the model was trained for
-    std::int64_t chunk = 256;         ///< tokens of a prompt that one run takes
-    std::int64_t candidates = 0;      ///< likeliest tokens that come back beside the likeliest one; 0: none
-    WeightType kv = WeightType::f32;  ///< what keys and values are kept as: f32, f16, bf16 or int8
-    bool score = false;               ///< Decoder::score() too
-    bool profile = false;             ///< timestamps around every dispatch
+    std::int64_t chunk = 256;                 ///< tokens of a prompt that one run takes
+    std::int64_t candidates = 0;              ///< likeliest tokens that come back beside the likeliest one; 0: none
+    WeightType kv = WeightType::f32;          ///< what keys and values are kept as: f32, f16, bf16 or int8
+    Arithmetic arithmetic = Arithmetic::f32;  ///< what products of prompts may compute with: CompileOptions::arithmetic
+    bool score = false;                       ///< Decoder::score() too
+    bool profile = false;                     ///< timestamps around every dispatch
     LoadProgress progress =
         {};  ///< told after each chunk how many tokens of a prompt are read; what it throws ends that
 };

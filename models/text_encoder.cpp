@@ -90,11 +90,12 @@ Program compiled(const Device& device, const Weights& weights, const TextEncoder
     Graph graph;
     describe_text_encoder(graph, config, options);
     DecoderMemory memory;
-    add(memory, make_plan(graph, device.capabilities()).memory);
+    add(memory, make_plan(graph, device.capabilities(), {}, options.arithmetic).memory);
     memory.weights = weights.bytes();
     require_memory(device, memory, kName);
     CompileOptions compile;
     compile.name = "text encoder";
+    compile.arithmetic = options.arithmetic;
     return device.compile(graph, weights, compile);
 }
 

@@ -46,7 +46,8 @@ VKF_API TextEncoderConfig read_text_encoder_config(const Checkpoint& checkpoint)
 
 struct TextEncoderOptions {
     std::int64_t max_batch = 8;
-    std::int64_t max_tokens = 0;  ///< of a text; 0: what the model was trained for
+    std::int64_t max_tokens = 0;              ///< of a text; 0: what the model was trained for
+    Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
 };
 
 /// Inputs: tokens (batch, tokens) i32; keys (batch, tokens) i32, 0 where a text is padded; shares (batch, 1, tokens), 1 / its length where it is not.

@@ -4,11 +4,7 @@
 #include "matmul_lanes8.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
-#include "ops/matmul_params.h"
-#include "ops/matmul_tiles.h"
-#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
-#include "matmul_coopmat.spv.h"
-#endif
+#include "ops/matmul_choice.h"
 
 namespace vkf {
 
@@ -22,16 +18,6 @@ const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanes4Spirv};
 const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
-#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
-const Shader kCoopmat{"matmul_coopmat", spirv::kMatmulCoopmatSpirv};
-constexpr bool kHasCoopmat = true;
-#else
-const Shader kCoopmat{"matmul_coopmat", {}};
-constexpr bool kHasCoopmat = false;
-#endif
-constexpr const char* kName = kMatmulName;
-
-// --- at record time ------------------------------------------------------------------------------------------------------
 
 /// Where b's k and n dimensions are, counted from the innermost.
 struct BAxes {
@@ -39,83 +25,6 @@ struct BAxes {
 };
 
 BAxes b_axes(bool transpose_b) { return transpose_b ? BAxes{0, 1} : BAxes{1, 0}; }
-
-uint batch_stride(const View& v, std::size_t i) { return v.size[i] == 1 ? 0 : v.stride[i]; }
-
-MatmulPush describe(const Operands& operands) noexcept {
-    const auto& params = operands.params<MatmulParams>();
-    const View& a = operands[kMatmulBindingA];
-    const View& b = operands[kMatmulBindingB];
-    const View& bias = operands[kMatmulBindingBias];
-    const View& c = operands[kMatmulBindingC];
-    const BAxes axes = b_axes(params.transpose_b);
-    MatmulPush push{};
-    push.m = c.dim(1);
-    push.n = c.dim(0);
-    push.k = a.dim(0);
-    push.batch1 = c.size[1];
-    push.batch2 = c.size[2];
-    for (std::size_t i = 0; i < 3; ++i) {
-        push.a_batch[i] = batch_stride(a, i);
-        push.b_batch[i] = batch_stride(b, i);
-        push.c_batch[i] = batch_stride(c, i);
-    }
-    push.a_row = a.step(1);
-    push.a_k = a.step(0);
-    push.a_offset = a.offset;
-    push.b_k = b.step(axes.k);
-    push.b_column = b.step(axes.n);
-    push.b_offset = b.offset;
-    push.c_row = c.step(1);
-    push.c_column = c.step(0);
-    push.c_offset = c.offset;
-    push.bias_stride = params.bias ? bias.step(0) : 0;
-    push.bias_offset = bias.offset;
-    push.alpha = params.scale;
-    return push;
-}
-
-/// Turns batches that share b and follow each other in a and c into further rows: (B, T, K) x W is one product of B*T rows.
-std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
-    std::uint64_t sizes[3] = {batch0, push.batch1, push.batch2};
-    for (int inner = 2; inner >= 0; --inner) {
-        const bool follows =
-            sizes[inner] == 1 || (push.b_batch[inner] == 0 && push.a_batch[inner] == push.m * push.a_row &&
-                                  push.c_batch[inner] == push.m * push.c_row);
-        if (!follows) {
-            break;
-        }
-        push.m *= static_cast<uint>(sizes[inner]);
-        sizes[inner] = 1;
-    }
-    push.batch1 = static_cast<uint>(sizes[1]);
-    push.batch2 = static_cast<uint>(sizes[2]);
-    return sizes[0] * sizes[1] * sizes[2];
-}
-
-void encode(const Operands& operands, Command& command) noexcept {
-    MatmulPush push = describe(operands);
-    const View& c = operands[kMatmulBindingC];
-    const double outputs = static_cast<double>(c.elements());
-    const double k = push.k;
-    command.cost(2.0 * outputs * k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
-                                           static_cast<double>(operands[kMatmulBindingB].elements())));
-    if (c.elements() == 0) {
-        command.push(push);
-        command.groups(0);
-        return;
-    }
-    const std::uint64_t batches = fold_batches(push, c.size[0]);
-    uint at = 0;  // words: of each kernel the most rows it is for, and the rows and columns of its tile
-    while (at + 3 < operands.words.size() && push.m > operands.words[at]) {
-        at += 3;
-    }
-    command.kernel(at / 3);
-    command.push(push);
-    command.groups(batches * divide_up(push.m, operands.words[at + 1]) * divide_up(push.n, operands.words[at + 2]));
-}
-
-// --- at lowering -----------------------------------------------------------------------------------------------------------
 
 bool by_four(const Dim& d) {
     Dim quotient;
@@ -156,19 +65,6 @@ Form form_of(const Lowering& l, ValueId a, ValueId b, ValueId bias, ValueId c, c
     return f;
 }
 
-/// Kernels from the one for fewest rows to the one for most, and the tile of each.
-struct Choice {
-    std::vector<Kernel> kernels;
-    std::vector<uint> words;  // as encode() reads them
-
-    void add(const Shader& shader, std::vector<uint> constants, uint most_rows, uint rows, uint columns,
-             std::string why) {
-        kernels.push_back({&shader, std::move(constants), std::move(why)});
-        words.insert(words.end(), {most_rows, rows, columns});
-    }
-};
-
-constexpr uint kAnyRows = ~0u;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr uint kSmallModelRows = 128;
 /// With fewer elements of b, a product is over before a further kernel has paid for being compiled.
@@ -214,77 +110,6 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
     } else {
         choice.add(kPlain, constants(16, 8), kAnyRows, 8, 64, "subgroup size unknown: 8x64 tiles");
     }
-}
-
-/// Matrices of a subgroup, down and across, and how many subgroups of a work group lie below and beside each other.
-struct CoopmatPlan {
-    uint most_rows, mats_down, mats_across, down, across;
-};
-/// For few rows, some, many: tiles of 32x128, 64x64 and 128x128 where matrices are 16x16.
-constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {kAnyRows, 4, 2, 2, 4}};
-/// For processors, and devices too small for those.
-constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
-
-void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& form, uint most_rows) {
-    std::vector<uint> c{t.invocations(), t.subgroup_rows};
-    c.insert(c.end(), form.begin(), form.end());
-    c.resize(kMatmulSpecSubgroup + 1, 0);
-    c[kMatmulSpecTileRows] = t.rows;
-    c[kMatmulSpecTileColumns] = t.columns;
-    c[kMatmulSpecTileDepth] = t.depth;
-    c[kMatmulSpecMatRows] = t.mat.m;
-    c[kMatmulSpecMatColumns] = t.mat.n;
-    c[kMatmulSpecMatDepth] = t.mat.k;
-    c[kMatmulSpecSubgroupRows] = t.subgroup_rows;
-    c[kMatmulSpecSubgroupColumns] = t.subgroup_columns;
-    c[kMatmulSpecSubgroup] = t.subgroup;
-    choice.add(kCoopmat, std::move(c), most_rows, t.rows, t.columns, "f16 arithmetic, tiles of " + t.str());
-    choice.kernels.back().subgroup_size = t.subgroup;
-}
-
-void add_coopmat(Choice& choice, const Capabilities& device, const CoopmatPlan& plan, const std::vector<uint>& form) {
-    if (const auto tile = coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across)) {
-        add_coopmat(choice, *tile, form, plan.most_rows);
-    }
-}
-
-/// Kernels with cooperative matrices, behind those for fewer rows that are there already.
-void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows) {
-    const std::size_t before = choice.kernels.size();
-    for (const CoopmatPlan& plan : kCoopmatPlans) {
-        if (device.cpu()) {
-            break;
-        }
-        add_coopmat(choice, device, plan, form);
-        if (most_rows <= plan.most_rows) {
-            break;
-        }
-    }
-    if (choice.kernels.size() == before) {
-        add_coopmat(choice, device, kSmallCoopmatPlan, form);
-    }
-    choice.words[choice.words.size() - 3] = kAnyRows;  // the last serves what is left
-}
-
-bool some_tile_fits(const Capabilities& device) {
-    const CoopmatPlan& least = kSmallCoopmatPlan;
-    return coopmat_tile(device, least.mats_down, least.mats_across, least.down, least.across).has_value();
-}
-
-/// What keeps a product of a program for f16 from cooperative matrices; empty: nothing.
-std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
-    const bool forced = device.asks_for(kCoopmat.name);
-    const std::string lacking = !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
-                                : !device.cooperative_matrix ? "the device has none, or was not told of them"
-                                : !some_tile_fits(device)    ? "the device has none of a shape that fits"
-                                                             : "";
-    if (forced && !lacking.empty()) {
-        fail(kName, "VKFORMER_VARIANT asks for matmul_coopmat, which needs cooperative matrices: " + lacking);
-    }
-    return !lacking.empty()          ? "no cooperative matrices: " + lacking
-           : params.masked_weights   ? "masked weights are multiplied in fp32"
-           : device.cpu() && !forced ? "on a processor cooperative matrices are the slower way"
-                                     : "";
 }
 
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding step.
@@ -352,6 +177,85 @@ struct Product {
     ValueId a, b, third, c;
 };
 
+/// What a program's arithmetic makes of a product.
+struct Reduced {
+    bool coopmat = false, dot = false;
+    std::string why_not;  ///< why it is computed in fp32 though less was asked for
+};
+
+Reduced reduced(const Lowering& l, const Product& product, const MatmulParams& params, std::int64_t most_rows) {
+    const auto because = [](const char* asked, const std::string& reason) {
+        return reason.empty() ? reason : std::string("; fp32, though ") + asked + " was asked for: " + reason;
+    };
+    Reduced out;
+    if (l.arithmetic() == Arithmetic::f16) {
+        out.why_not = because("f16", no_coopmat(l.device(), params));
+        out.coopmat = out.why_not.empty();
+    } else if (l.arithmetic() == Arithmetic::int8) {
+        out.why_not = because("int8", no_dot(l, product.a, product.b, most_rows));
+        out.dot = out.why_not.empty();
+    }
+    return out;
+}
+
+/// The part of a product that a window on b's columns gives.
+struct Part {
+    Product product;
+    Form form;
+    std::int64_t most_rows;
+    bool large, one_row;
+};
+
+Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const MatmulParams& params,
+              const std::string& note) {
+    // small products on processors do without: one kernel fewer to compile is worth more to them
+    const bool c_vec = part.form.c_vec && !(l.device().cpu() && part.most_rows <= kSmallModelRows);
+    const std::vector<uint> form{part.form.a_vec ? 1u : 0u, part.form.b_load, c_vec ? 1u : 0u,
+                                 static_cast<uint>(params.activation), params.masked_weights ? 1u : 0u};
+    Choice choice;
+    if (reduced.dot) {
+        choose_dot(choice, l.device(), form);
+    } else if (reduced.coopmat && coopmat_is_forced(l.device())) {
+        choose_coopmat(choice, l.device(), form, part.most_rows);
+    } else if (l.device().cpu()) {
+        choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row);
+    } else {
+        choose_for_gpu(choice, l.device(), form, params, part.most_rows, reduced.coopmat);
+    }
+    const std::string loads = reduced.dot ? "codes of a and b"
+                                          : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
+                                                describe_load(l, part.product.b, part.form.b_load);
+    choice.kernels.front().why += "; " + loads + note;
+    choice.kernels.back().why += reduced.why_not;
+    if (params.third != kMatmulThirdBias) {
+        for (Kernel& kernel : choice.kernels) {
+            kernel.constants.resize(kMatmulSpecThird + 1, 0);
+            kernel.constants[kMatmulSpecThird] = params.third;
+            kernel.why += params.third == kMatmulThirdTimes ? "; times a tensor" : "; plus a tensor";
+        }
+    }
+    return choice;
+}
+
+Dispatch& dispatch(Lowering& l, const Product& p, Choice choice, Encode encode) {
+    return l.dispatch(std::move(choice.kernels),
+                      {{p.a, Access::read}, {p.b, Access::read}, {p.third, Access::read}, {p.c, Access::read_write}},
+                      encode, std::move(choice.words));
+}
+
+/// True when c has more rows than mat-vecs are for in every run.
+bool always_many_rows(const Lowering& l, ValueId c) {
+    const Shape& s = l.info(c).shape;
+    std::int64_t rows = 1;
+    for (std::size_t i = 0; i + 1 < s.size(); ++i) {
+        if (!s[i].is_constant()) {
+            return false;
+        }
+        rows *= s[i].constant();
+    }
+    return rows > kMatvecMaxRows;
+}
+
 /// `note`, where there is one, is told of the first kernel.
 void lower_product(Lowering& l, const Product& product, const MatmulParams& params, const std::string& note = {}) {
     const ValueId a = product.a;
@@ -366,48 +270,32 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
     const std::int64_t most_rows = rows_at_most(l, b, c);
     const bool large = most_elements(l, product.b) >= kLargeMatrix;
-    const bool f16 = l.arithmetic() == Arithmetic::f16;
-    const std::string no_f16 = f16 ? no_coopmat(l.device(), params) : "";
-    const bool coopmat = f16 && no_f16.empty();
+    const Reduced less = reduced(l, {a, b, product.third, c}, params, most_rows);
+    const bool few = less.dot && !always_many_rows(l, c);
+    const ValueId codes = less.dot ? codes_of(l, a) : a;
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
-        ValueId c_part = c;
-        ValueId bias = product.third;
+        Part part{{a, window, product.third, c}, {}, most_rows, large, one_row};
         if (windows.size() > 1) {
             const std::int64_t columns = l.info(window).shape[b_n].constant();
-            c_part = l.slice(c, l.info(c).shape.size() - 1, first, columns);
-            bias = params.has_third() ? l.slice(bias, l.info(bias).shape.size() - 1, first, columns) : bias;
+            part.product.c = l.slice(c, l.info(c).shape.size() - 1, first, columns);
+            if (params.has_third()) {
+                part.product.third = l.slice(product.third, l.info(product.third).shape.size() - 1, first, columns);
+            }
             first += columns;
         }
-        const Form f = form_of(l, a, window, bias, c_part, params);
-        // small products on processors do without: one kernel fewer to compile is worth more to them
-        const bool c_vec = f.c_vec && !(l.device().cpu() && most_rows <= kSmallModelRows);
-        const std::vector<uint> form{f.a_vec ? 1u : 0u, f.b_load, c_vec ? 1u : 0u, static_cast<uint>(params.activation),
-                                     params.masked_weights ? 1u : 0u};
-        Choice choice;
-        if (coopmat && l.device().asks_for(kCoopmat.name)) {
-            choose_coopmat(choice, l.device(), form, most_rows);
-        } else if (l.device().cpu()) {
-            choose_for_processor(choice, l.device(), form, most_rows, large, one_row);
-        } else {
-            choose_for_gpu(choice, l.device(), form, params, most_rows, coopmat);
+        part.form = form_of(l, a, window, part.product.third, part.product.c, params);
+        if (few) {
+            Part rows = part;
+            rows.most_rows = kMatvecMaxRows;
+            dispatch(l, rows.product, choose(l, rows, {}, params, note), encode_few_rows);
         }
-        choice.kernels.front().why +=
-            (f.a_vec ? "; vec4 a, " : "; scalar a, ") + describe_load(l, window, f.b_load) + note;
-        choice.kernels.back().why += no_f16.empty() ? "" : "; fp32, though f16 was asked for: " + no_f16;
-        if (params.third != kMatmulThirdBias) {
-            for (Kernel& kernel : choice.kernels) {
-                kernel.constants.resize(kMatmulSpecThird + 1, 0);
-                kernel.constants[kMatmulSpecThird] = params.third;
-                kernel.why += params.third == kMatmulThirdTimes ? "; times a tensor" : "; plus a tensor";
-            }
-        }
-        Dispatch& d =
-            l.dispatch(std::move(choice.kernels),
-                       {{a, Access::read}, {window, Access::read}, {bias, Access::read}, {c_part, Access::read_write}},
-                       encode, std::move(choice.words));
-        if (params.third != kMatmulThirdBias && windows.size() == 1 && params.activation <= Activation::relu) {
+        Choice choice = choose(l, part, less, params, note);
+        Product operands = part.product;
+        operands.a = codes;
+        Dispatch& d = dispatch(l, operands, std::move(choice), less.dot ? encode_codes : encode_product);
+        if (params.third != kMatmulThirdBias && windows.size() == 1 && params.activation <= Activation::relu && !few) {
             d.in_place_input = kMatmulBindingBias;
             d.in_place_output = kMatmulBindingC;
         }

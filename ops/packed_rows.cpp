@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/packed_rows.h"
-#include "ops/support.h"
+#include "ops/matmul_choice.h"
 #include "packed_rows.spv.h"
 #include "runtime/packer.h"
 
@@ -36,18 +36,30 @@ void describe(PackedRowsPush& push, const View& numbers, const View& words) {
     push.words_offset = words.offset;
 }
 
+constexpr std::int64_t kRowAnInvocation = 8192;  ///< columns, at most, on processors
+constexpr std::int64_t kRoundsANumber = 7;       ///< of loops
+
+/// Invocations that pack a row of so many columns, one or a whole group.
+uint lanes_of(const Lowering& l, std::int64_t columns) {
+    const uint lanes = l.device().cpu() && columns <= kRowAnInvocation ? 1 : kLocalSize;
+    l.check_rounds(kRoundsANumber * static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(columns), lanes)),
+                   "rows of " + std::to_string(columns) + " numbers");
+    return lanes;
+}
+
+/// Where lowering said how many invocations those are.
+constexpr std::size_t kLanesAt = 0;
+
+std::uint64_t groups_for(const Operands& operands, std::uint64_t rows) {
+    return operands.words[kLanesAt] > 1 ? rows : divide_up(rows, kLocalSize);
+}
+
 /// Of a matrix of weights, whose numbers are words that nothing is known of.
 struct PackWeightsParams {
     WeightType type;
     DType from;
     std::int64_t columns;
 };
-
-constexpr std::int64_t kRowAnInvocation = 8192;  ///< columns, at most, on processors
-constexpr std::int64_t kRoundsANumber = 7;       ///< of loops
-
-/// Rows that have a group each, or else an invocation.
-constexpr std::size_t kGroupARow = 0;
 
 void encode_weights(const Operands& operands, Command& command) noexcept {
     const auto& o = operands.params<PackWeightsParams>();
@@ -62,7 +74,7 @@ void encode_weights(const Operands& operands, Command& command) noexcept {
     push.numbers_offset = operands[kPackedRowsBindingFrom].offset;
     push.words_offset = words.offset;
     command.push(push);
-    command.groups(operands.words[kGroupARow] != 0 ? push.rows : divide_up(push.rows, kLocalSize));
+    command.groups(groups_for(operands, push.rows));
     const double numbers = static_cast<double>(push.rows) * push.columns;
     command.cost(numbers * 16,
                  4.0 * static_cast<double>(operands[kPackedRowsBindingFrom].elements() + words.elements()));
@@ -71,13 +83,11 @@ void encode_weights(const Operands& operands, Command& command) noexcept {
 void lower_weights(Lowering& l) {
     const auto& o = l.params<PackWeightsParams>();
     const uint from = o.from == DType::f16 ? kPackedF16 : o.from == DType::bf16 ? kPackedBf16 : kPackedF32;
-    const uint lanes = l.device().cpu() && o.columns <= kRowAnInvocation ? 1 : kLocalSize;
-    l.check_rounds(kRoundsANumber * static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(o.columns), lanes)),
-                   "rows of " + std::to_string(o.columns) + " numbers");
+    const uint lanes = lanes_of(l, o.columns);
     l.dispatch({{&kShader,
                  {kLocalSize, static_cast<uint>(o.type), 0, lanes, from},
                  lanes > 1 ? "a row a group" : "a row an invocation"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_weights, {lanes > 1 ? 1u : 0u});
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_weights, {lanes});
 }
 
 void encode_pack(const Operands& operands, Command& command) noexcept {
@@ -114,11 +124,32 @@ void lower_unpack(Lowering& l) {
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_unpack);
 }
 
+/// Few rows are multiplied as they are.
+void encode_codes_of(const Operands& operands, Command& command) noexcept {
+    const View& x = operands[kPackedRowsBindingFrom];
+    PackedRowsPush push{};
+    describe(push, x, operands[kPackedRowsBindingTo]);
+    command.push(push);
+    command.groups(push.rows <= kMatvecMaxRows ? 0 : groups_for(operands, push.rows));
+    command.cost(static_cast<double>(x.elements()) * 16, 5.0 * static_cast<double>(x.elements()));
+}
+
 constexpr OpType kPack{kPackName, lower_pack};
 constexpr OpType kUnpack{kUnpackName, lower_unpack};
 constexpr OpType kWeights{"pack_weights", lower_weights};
 
 }  // namespace
+
+ValueId codes_of(Lowering& l, ValueId a) {
+    Shape shape = l.info(a).shape;
+    const std::int64_t columns = shape.back().constant();
+    shape.back() = static_cast<std::int64_t>(packed_row_words(WeightType::int8, static_cast<std::uint64_t>(columns)));
+    const ValueId codes = l.scratch(DType::i32, shape);
+    const uint lanes = lanes_of(l, columns);
+    l.dispatch({{&kShader, {kLocalSize, kPackedInt8, 0, lanes, kPackedF32}, "rows of a as codes"}},
+               {{a, Access::read}, {codes, Access::write}}, encode_codes_of, {lanes});
+    return codes;
+}
 
 void support::check_packed(const char* op, const Value& words, WeightType type, const Dim& columns) {
     require(type == WeightType::f16 || type == WeightType::bf16 || type == WeightType::int8, op,

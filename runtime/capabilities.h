@@ -50,6 +50,8 @@ struct VKF_API Capabilities {
     std::vector<MatrixShape> matrix_shapes;  ///< of it, within a subgroup
     std::uint32_t matrix_subgroup_size = 0;  ///< required of its pipelines
     std::uint32_t max_subgroups = 0;         ///< in a work group of them
+    bool integer_dot = false;                ///< VK_KHR_shader_integer_dot_product
+    bool fast_integer_dot = false;           ///< it calls those of four signed 8-bit numbers a word accelerated
     bool storage_image_any_format = false;   ///< image_output() of other formats than the four every device writes
     bool external_memory_fd = false;         ///< VK_KHR_external_memory_fd, for storage buffers
     bool external_memory_host = false;       ///< VK_EXT_external_memory_host, for storage buffers

@@ -27,6 +27,7 @@ class Weights;
 enum class Arithmetic : std::uint8_t {
     f32,  ///< fp32, whatever weights are kept as
     f16,  ///< operands may be rounded to f16, sums are fp32: docs/numerics.md
+    int8,  ///< rows of activations may be rounded to int8 where weights are kept as int8, sums are exact: docs/numerics.md
 };
 
 /// One SPIR-V module: embedded in the library, or compiled at run time.

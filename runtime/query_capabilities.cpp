@@ -48,6 +48,26 @@ bool shares(const InstanceTable& api, VkPhysicalDevice physical, VkExternalMemor
     return (properties.externalMemoryProperties.externalMemoryFeatures & wanted) == wanted;
 }
 
+void query_integer_dot(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    if (!has_extension(api, physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) {
+        return;
+    }
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
+    dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+    VkPhysicalDeviceFeatures2 features{};
+    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features.pNext = &dot;
+    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    VkPhysicalDeviceShaderIntegerDotProductProperties speed{};
+    speed.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &speed;
+    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    c.integer_dot = dot.shaderIntegerDotProduct == VK_TRUE;
+    c.fast_integer_dot = c.integer_dot && speed.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
+}
+
 }  // namespace
 
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name) {
@@ -145,6 +165,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.portability_subset = has_extension(api, physical, "VK_KHR_portability_subset");
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
     query_matrices(api, physical, c);
+    query_integer_dot(api, physical, c);
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
     c.timestamp_bits = families[queue_family].timestampValidBits;
     c.timestamp_period = c.timestamp_bits > 0 ? p.limits.timestampPeriod : 0.0f;

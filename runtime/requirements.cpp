@@ -16,6 +16,7 @@ struct OptionalPart {
 };
 
 constexpr const char* kMatricesBuy = "CompileOptions::arithmetic f16: matrix products on matrix units (tensor cores)";
+constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";
 constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
 
 constexpr OptionalPart kExtensions[] = {
@@ -32,6 +33,7 @@ constexpr OptionalPart kExtensions[] = {
     {"VK_KHR_shader_float16_int8", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_float_controls", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_vulkan_memory_model", &Capabilities::cooperative_matrix, false, kMatricesNeed},
+    {"VK_KHR_shader_integer_dot_product", &Capabilities::integer_dot, false, kDotBuys},
     {"VK_EXT_queue_family_foreign", &Capabilities::external_memory_android, false,
      "VK_ANDROID_external_memory_android_hardware_buffer asks for it"},
 };
@@ -53,12 +55,15 @@ constexpr OptionalPart kFeatures[] = {
      kMatricesNeed},
     {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModelDeviceScope", &Capabilities::cooperative_matrix,
      false, "with vulkanMemoryModel, all kernels with atomics need it"},
+    {"VkPhysicalDeviceShaderIntegerDotProductFeatures::shaderIntegerDotProduct", &Capabilities::integer_dot, false,
+     kDotBuys},
 };
 
 /// What a host's chain turns on, of that.
 struct Enabled {
     bool any_format = false, storage_16bit = false;
     bool matrices = false, subgroup_size = false, full_subgroups = false, float16 = false, memory_model = false;
+    bool integer_dot = false;
 
     void add(const VkBaseInStructure* s) {
         switch (s->sType) {
@@ -78,6 +83,11 @@ struct Enabled {
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
                 subgroup_size |= as<VkPhysicalDeviceVulkan13Features>(s).subgroupSizeControl == VK_TRUE;
                 full_subgroups |= as<VkPhysicalDeviceVulkan13Features>(s).computeFullSubgroups == VK_TRUE;
+                integer_dot |= as<VkPhysicalDeviceVulkan13Features>(s).shaderIntegerDotProduct == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES:
+                integer_dot |=
+                    as<VkPhysicalDeviceShaderIntegerDotProductFeatures>(s).shaderIntegerDotProduct == VK_TRUE;
                 break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
                 float16 |= as<VkPhysicalDeviceShaderFloat16Int8Features>(s).shaderFloat16 == VK_TRUE;
@@ -117,10 +127,11 @@ struct DeviceRequirements::Features {
     VkPhysicalDeviceVulkanMemoryModelFeatures memory_model{};
     VkPhysicalDeviceShaderFloat16Int8Features float16{};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{};
+    VkPhysicalDeviceShaderIntegerDotProductFeatures integer_dot{};
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
 #endif
-    bool wants_16bit = false, wants_matrices = false;
+    bool wants_16bit = false, wants_matrices = false, wants_integer_dot = false;
 
     /// The structs that are wanted, the first of them `core`, and then `next`.
     const void* chain(void* next) {
@@ -130,6 +141,9 @@ struct DeviceRequirements::Features {
         };
         if (wants_16bit) {
             put(storage_16bit);
+        }
+        if (wants_integer_dot) {
+            put(integer_dot);
         }
 #ifdef VK_KHR_cooperative_matrix
         if (wants_matrices) {
@@ -174,6 +188,9 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     features_->matrices.cooperativeMatrix = VK_TRUE;
 #endif
     features_->wants_matrices = supported.cooperative_matrix;
+    features_->integer_dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+    features_->integer_dot.shaderIntegerDotProduct = VK_TRUE;
+    features_->wants_integer_dot = supported.integer_dot;
 }
 
 DeviceRequirements::DeviceRequirements(DeviceRequirements&&) noexcept = default;
@@ -218,6 +235,7 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     }
     capabilities.storage_image_any_format = capabilities.storage_image_any_format && on.any_format;
     capabilities.storage_16bit = capabilities.storage_16bit && on.storage_16bit;
+    capabilities.integer_dot = capabilities.integer_dot && on.integer_dot;
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
                                       on.full_subgroups && on.float16 && on.memory_model;
 }

@@ -43,6 +43,7 @@ enum : std::uint32_t {
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityGroupNonUniform = 61,
     kCapabilityGroupNonUniformQuad = 68,
+    kCapabilityDotProduct = 6019,
     kCapabilityCooperativeMatrix = 6022,
 };
 
@@ -118,6 +119,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 need(1);
                 out.uses_16bit_storage |= w[0] == kCapabilityStorageBuffer16;
                 out.uses_cooperative_matrices |= w[0] == kCapabilityCooperativeMatrix;
+                out.uses_integer_dot |= w[0] == kCapabilityDotProduct;
                 out.uses_subgroups |= w[0] >= kCapabilityGroupNonUniform && w[0] <= kCapabilityGroupNonUniformQuad;
                 break;
             case kOpExecutionMode:

@@ -21,6 +21,7 @@ struct ShaderInterface {
     bool uses_16bit_storage = false;
     bool uses_subgroups = false;
     bool uses_cooperative_matrices = false;
+    bool uses_integer_dot = false;
 };
 
 /// Reads a compute module. Throws vkf::Error naming `name` for what is not SPIR-V, or uses what the runtime does not bind

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
-// dimensions b; or act(alpha * sum) + R[b, m, n], or act(alpha * sum) * R[b, m, n]. Four kernels take the same parameters: matmul.comp (tiles in registers alone), matmul_shared.comp
-// (tiles in shared memory), matvec.comp (few rows of A) and matmul_coopmat.comp (cooperative matrices: A and B rounded to f16).
+// dimensions b; or act(alpha * sum) + R[b, m, n], or act(alpha * sum) * R[b, m, n]. Five kernels take the same parameters: matmul.comp
+// (tiles in registers alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_coopmat.comp (cooperative
+// matrices: A and B rounded to f16) and matmul_dot.comp (A and B as codes of int8: of both it takes rows of words, and k counts
+// words of codes).
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch dimensions (sequence, kv head,
 // head within its group), with 0 as B's last batch stride. Sizes are all > 0; an element offset plus its strides stays
@@ -29,7 +31,7 @@ VKF_CONSTANT(kMatmulBindingC, 3)
 // Act: a kAct... of common/activation.h.
 // AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there contributes nothing,
 //   be it NaN or infinite.
-// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared and matmul_coopmat. Multiples of 4; the local size is
+// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot and matmul_coopmat. Multiples of 4; the local size is
 //   TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes.
 //   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
 //   CoopmatTile of ops/matmul_tiles.h.

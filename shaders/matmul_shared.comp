@@ -39,6 +39,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/dispatch.glsl"
 #include "common/packed_b.glsl"
 #include "common/third.glsl"
+#include "common/quads.glsl"
 
 const uint kRowQuads = kTileRows / 4;
 const uint kColumnQuads = kTileColumns / 4;
@@ -186,29 +187,8 @@ void main() {
             sums[i] *= scales;
         }
     }
-    vec4 shift = vec4(0.0);
-    if (p.bias_stride != 0) {
-        uvec4 at = p.bias_offset + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.bias_stride;
-        shift = vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
-    }
+    vec4 shift = biases(n);
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-        vec4 value = sums[i] * p.alpha + shift;
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            value[j] = activate(kAct, value[j]);
-        }
-        if (m + i < p.m) {
-            uint at = c_base + (m + i) * p.c_row + n * p.c_column;
-            if (kCVec != 0) {
-                if (n < p.n) {
-                    c_vec[at >> 2] = with_third(value, at);
-                }
-            } else {
-                [[unroll]] for (uint j = 0; j < 4; ++j) {
-                    if (n + j < p.n) {
-                        c[at + j * p.c_column] = with_third(value[j], at + j * p.c_column);
-                    }
-                }
-            }
-        }
+        store_quad(sums[i], shift, m + i, n, c_base);
     }
 }

@@ -7,8 +7,7 @@
 #include <limits>
 
 #include "ops/matmul_tiles.h"
-#include "runtime/device_core.h"
-#include "tests/device.h"
+#include "tests/believed.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"
 #include "tests/op_check.h"
@@ -20,21 +19,6 @@ namespace vkf::test {
 namespace {
 
 const CompileOptions kF16{.arithmetic = Arithmetic::f16};
-
-/// The test device with other capabilities, while it lives.
-class Believed {
-public:
-    template <class F>
-    explicit Believed(F change) : before_(device().capabilities()) {
-        change(device().core().capabilities);
-    }
-    ~Believed() { device().core().capabilities = before_; }
-    Believed(const Believed&) = delete;
-    Believed& operator=(const Believed&) = delete;
-
-private:
-    Capabilities before_;
-};
 
 bool has_matrices() {
     if (!device().capabilities().cooperative_matrix) {

@@ -87,6 +87,7 @@ int accuracy(const Options& options) {
                              {.max_tokens = static_cast<std::int64_t>(longest),
                               .chunk = options.chunk,
                               .kv = *weight_type(kind.cache),
+                              .arithmetic = arithmetic(options.arithmetic),
                               .score = true});
         const Score score = score_of(decoder, texts);
         base = base.likely.empty() ? score : base;

@@ -41,7 +41,8 @@ int check(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
     const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, weight_type(options.weights));
-    vkf::Decoder decoder(device, weights, config, {.kv = *weight_type(options.kv)});
+    vkf::Decoder decoder(device, weights, config,
+                         {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)});
     const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
     std::size_t wrong = 0;
     for (const auto& e : examples) {

@@ -81,6 +81,18 @@ void print_packing(const vkf::Weights& weights) {
                  weights.bytes_packed_on_device() != 0 ? ", packed on the device" : "");
 }
 
+/// Where fewer bits were asked for: whether the products of a prompt are computed so.
+void print_arithmetic(const Options& options, const vkf::Program& prompt) {
+    if (options.arithmetic == "fp32") {
+        return;
+    }
+    const std::string explained = prompt.explain();
+    const std::size_t reason = explained.find("fp32, though ");
+    std::fprintf(stderr, "arithmetic: %s\n",
+                 reason == std::string::npos ? options.arithmetic.c_str()
+                                             : explained.substr(reason, explained.find('\n', reason) - reason).c_str());
+}
+
 /// Enough for the prompt and what may follow.
 vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderConfig& config, std::size_t prompt) {
     vkf::DecoderOptions out;
@@ -89,6 +101,7 @@ vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderCo
     out.chunk = options.chunk;
     out.profile = !options.trace.empty();
     out.kv = *weight_type(options.kv);
+    out.arithmetic = arithmetic(options.arithmetic);
     out.progress = [](std::uint64_t, std::uint64_t) { stop_if_interrupted(); };
     if (options.sampling.temperature > 0) {
         out.candidates = std::min(options.sampling.top_k, config.vocab_size);
@@ -200,6 +213,7 @@ int generate(const Options& options) {
     vkf::Decoder decoder(device, weights, config, sizes);
     std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", config.model_type.c_str(), loaded,
                  seconds_since(start));
+    print_arithmetic(options, decoder.prompt_program());
     const Speed speed = answer(decoder, options, prompt, *out);
     print_speed(speed, prompt.size());
     if (options.copy_rate && speed.tokens > 1) {
@@ -255,6 +269,10 @@ void add_options(CLI::App& app, Options& o) {
                    "write a folder with the matrices packed like that, which loads as it is, and end");
     app.add_option("--kv", o.kv, "what keys and values are kept as")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}));
+    app.add_option("--arithmetic", o.arithmetic,
+                   "what products of a prompt may compute with where the device is faster at it; int8 with weights "
+                   "kept as int8")
+        ->check(CLI::IsMember({"fp32", "fp16", "int8"}));
     app.add_option("--profile", o.trace,
                    "where a trace of the last step is written (chrome://tracing); of the prompt's last "
                    "part, where the answer is one token");

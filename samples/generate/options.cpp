@@ -10,3 +10,7 @@ std::optional<vkf::WeightType> weight_type(const std::string& name) {
     const auto found = kTypes.find(name);
     return found == kTypes.end() ? std::nullopt : std::optional(found->second);
 }
+
+vkf::Arithmetic arithmetic(const std::string& name) {
+    return name == "fp16" ? vkf::Arithmetic::f16 : name == "int8" ? vkf::Arithmetic::int8 : vkf::Arithmetic::f32;
+}

@@ -18,9 +18,10 @@ struct Options {
     std::string system;  ///< and a system message before it
     std::vector<std::string> stop;
     std::string device;
-    std::string weights;         ///< what matrices are kept as; empty: as in the file
-    std::string pack_on;         ///< "host" or "device"; empty: by the kind of device
-    std::string kv = "fp32";     ///< what keys and values are kept as
+    std::string weights;      ///< what matrices are kept as; empty: as in the file
+    std::string pack_on;      ///< "host" or "device"; empty: by the kind of device
+    std::string kv = "fp32";  ///< what keys and values are kept as
+    std::string arithmetic = "fp32";
     std::filesystem::path save;  ///< where a folder with packed weights is written
     std::filesystem::path trace;
     std::filesystem::path texts;  ///< whose accuracy is to be told
@@ -36,3 +37,5 @@ struct Options {
 
 /// "fp32", "fp16", ... ; nothing for an empty name.
 std::optional<vkf::WeightType> weight_type(const std::string& name);
+/// "fp32", "fp16" or "int8".
+vkf::Arithmetic arithmetic(const std::string& name);

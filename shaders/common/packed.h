@@ -21,6 +21,7 @@ VKF_CONSTANT(kPackedBf16, 2)
 VKF_CONSTANT(kPackedInt8, 3)
 VKF_CONSTANT(kPackedInt4, 4)
 
-VKF_CONSTANT(kPackedGroup, 32)  // columns that share a scale in int4
+VKF_CONSTANT(kPackedGroup, 32)          // columns that share a scale in int4
+VKF_CONSTANT(kPackedInt8ScaleWords, 4)  // behind the codes of a row in int8: its scale, and zeros
 
 #endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "matmul_dot.spv.h"
+#include "ops/matmul_choice.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kDot{"matmul_dot", spirv::kMatmulDotSpirv};
+
+/// Products of codes, of magnitude 127 * 127 at most, whose sum needs no more than 31 bits and a sign.
+constexpr std::int64_t kMostProducts = ((std::int64_t{1} << 31) - 1) / (127 * 127);
+
+}  // namespace
+
+std::string no_dot(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows) {
+    const Capabilities& device = l.device();
+    const bool forced = device.asks_for(kDot.name);
+    if (forced && !device.integer_dot) {
+        fail(kMatmulName,
+             "VKFORMER_VARIANT asks for matmul_dot, which needs integer dot products: the device has none, or was not "
+             "told of them");
+    }
+    const std::int64_t k = l.max_of(l.info(a).shape.back());
+    return !device.integer_dot                    ? "the device has no integer dot products, or was not told of them"
+           : !device.fast_integer_dot && !forced  ? "the device does not call its integer dot products fast"
+           : l.weight_type(b) != WeightType::int8 ? "b is no weight kept as int8"
+           : !l.info(b).words                     ? "b is not whole rows of a weight"
+           : most_rows <= std::int64_t{kMatvecMaxRows} ? "up to " + std::to_string(kMatvecMaxRows) + " rows"
+           : l.info(a).shape.size() > kMostCodesRank
+               ? "a has more than " + std::to_string(kMostCodesRank) + " dimensions"
+           : k > kMostProducts ? "a sum of " + std::to_string(k) + " products of codes may pass 31 bits"
+                               : "";
+}
+
+void choose_dot(Choice& choice, const Capabilities& device, const std::vector<uint>& form) {
+    const uint rows = device.max_invocations >= 256 ? 64 : 32;
+    constexpr uint kColumns = 64, kDepth = 8;
+    std::vector<uint> c{rows * kColumns / 16, rows};
+    c.insert(c.end(), form.begin(), form.end());
+    c.resize(kMatmulSpecTileDepth + 1, 0);
+    c[kMatmulSpecTileRows] = rows;
+    c[kMatmulSpecTileColumns] = kColumns;
+    c[kMatmulSpecTileDepth] = kDepth;
+    choice.add(kDot, std::move(c), kAnyRows, rows, kColumns,
+               "int8 arithmetic, integer dot products: tiles of " + std::to_string(rows) + "x64x32 in shared memory");
+}
+
+}  // namespace vkf

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products at record time: push constants and group counts for the sizes of a run.
+#include "ops/matmul_choice.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+/// Where b's k and n dimensions are, counted from the innermost.
+struct BAxes {
+    std::size_t k, n;
+};
+
+BAxes b_axes(bool transpose_b) { return transpose_b ? BAxes{0, 1} : BAxes{1, 0}; }
+
+uint batch_stride(const View& v, std::size_t i) { return v.size[i] == 1 ? 0 : v.stride[i]; }
+
+MatmulPush describe(const Operands& operands) noexcept {
+    const auto& params = operands.params<MatmulParams>();
+    const View& a = operands[kMatmulBindingA];
+    const View& b = operands[kMatmulBindingB];
+    const View& bias = operands[kMatmulBindingBias];
+    const View& c = operands[kMatmulBindingC];
+    const BAxes axes = b_axes(params.transpose_b);
+    MatmulPush push{};
+    push.m = c.dim(1);
+    push.n = c.dim(0);
+    push.k = a.dim(0);
+    push.batch1 = c.size[1];
+    push.batch2 = c.size[2];
+    for (std::size_t i = 0; i < 3; ++i) {
+        push.a_batch[i] = batch_stride(a, i);
+        push.b_batch[i] = batch_stride(b, i);
+        push.c_batch[i] = batch_stride(c, i);
+    }
+    push.a_row = a.step(1);
+    push.a_k = a.step(0);
+    push.a_offset = a.offset;
+    push.b_k = b.step(axes.k);
+    push.b_column = b.step(axes.n);
+    push.b_offset = b.offset;
+    push.c_row = c.step(1);
+    push.c_column = c.step(0);
+    push.c_offset = c.offset;
+    push.bias_stride = params.bias ? bias.step(0) : 0;
+    push.bias_offset = bias.offset;
+    push.alpha = params.scale;
+    return push;
+}
+
+/// Turns batches that share b and follow each other in a and c into further rows: (B, T, K) x W is one product of B*T rows.
+std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
+    std::uint64_t sizes[3] = {batch0, push.batch1, push.batch2};
+    for (int inner = 2; inner >= 0; --inner) {
+        const bool follows =
+            sizes[inner] == 1 || (push.b_batch[inner] == 0 && push.a_batch[inner] == push.m * push.a_row &&
+                                  push.c_batch[inner] == push.m * push.c_row);
+        if (!follows) {
+            break;
+        }
+        push.m *= static_cast<uint>(sizes[inner]);
+        sizes[inner] = 1;
+    }
+    push.batch1 = static_cast<uint>(sizes[1]);
+    push.batch2 = static_cast<uint>(sizes[2]);
+    return sizes[0] * sizes[1] * sizes[2];
+}
+
+/// The whole of an encoding, once `push` describes the product; k is what is multiplied and summed for each output.
+void encode(MatmulPush push, double k, const Operands& operands, Command& command) noexcept {
+    const View& c = operands[kMatmulBindingC];
+    const double outputs = static_cast<double>(c.elements());
+    command.cost(2.0 * outputs * k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
+                                           static_cast<double>(operands[kMatmulBindingB].elements())));
+    if (c.elements() == 0) {
+        command.push(push);
+        command.groups(0);
+        return;
+    }
+    const std::uint64_t batches = fold_batches(push, c.size[0]);
+    uint at = 0;
+    while (at + 3 < operands.words.size() && push.m > operands.words[at]) {
+        at += 3;
+    }
+    command.kernel(at / 3);
+    command.push(push);
+    command.groups(batches * divide_up(push.m, operands.words[at + 1]) * divide_up(push.n, operands.words[at + 2]));
+}
+
+bool few_rows(const View& c) noexcept { return c.rows() <= kMatvecMaxRows; }
+
+void skip(MatmulPush push, Command& command) noexcept {
+    command.push(push);
+    command.groups(0);
+}
+
+}  // namespace
+
+void encode_product(const Operands& operands, Command& command) noexcept {
+    const MatmulPush push = describe(operands);
+    encode(push, push.k, operands, command);
+}
+
+void encode_few_rows(const Operands& operands, Command& command) noexcept {
+    few_rows(operands[kMatmulBindingC]) ? encode_product(operands, command) : skip(describe(operands), command);
+}
+
+void encode_codes(const Operands& operands, Command& command) noexcept {
+    MatmulPush push = describe(operands);
+    push.k -= kPackedInt8ScaleWords;
+    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : encode(push, 4.0 * push.k, operands, command);
+}
+
+}  // namespace vkf

@@ -1,0 +1,126 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+// Matrix product of int8 codes by integer dot products, for GPUs: the rows of A, and the columns of B, are rows of common/packed.h in int8,
+// four codes a word. The tiles are those of matmul_shared.comp with words in the place of numbers: p.k counts the words of a row's
+// codes, kTileDepth words too. Sums of codes are exact; each is then multiplied by the scales of its row and its column.
+//
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_spirv_intrinsics : require
+
+#include "matmul.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
+layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
+layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
+layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
+layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 8;
+
+layout(set = 0, binding = kMatmulBindingA) readonly buffer A { uint a_words[]; };
+layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { uvec4 a_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer B { uint b_words[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { uvec4 b_vec[]; };
+layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
+layout(set = 0, binding = kMatmulBindingC) writeonly buffer C { float c[]; };
+layout(set = 0, binding = kMatmulBindingC) writeonly buffer CVec { vec4 c_vec[]; };
+
+layout(push_constant) uniform Push { MatmulPush p; };
+
+#include "common/activation.glsl"
+#include "common/dispatch.glsl"
+#include "common/third.glsl"
+#include "common/quads.glsl"
+
+// OpSDotKHR of four signed 8-bit numbers a word (capabilities DotProduct and DotProductInput4x8BitPacked), packed vector format 0.
+spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)
+int dot_of_codes(uint a, uint b, spirv_literal int format);
+
+const uint kRowQuads = kTileRows / 4;
+const uint kColumnQuads = kTileColumns / 4;
+const uint kDepthQuads = kTileDepth / 4;
+const uint kRowPitch = kRowQuads + 1;
+const uint kColumnPitch = kColumnQuads + 1;
+const uint kThreads = kRowQuads * kColumnQuads;
+
+// A vec4 of padding for each k, as in matmul_shared.comp.
+shared uvec4 a_tile[kTileDepth * kRowPitch];
+shared uvec4 b_tile[kTileDepth * kColumnPitch];
+
+void stage_a(uint base, uint m0, uint k0) {
+    for (uint i = gl_LocalInvocationID.x; i < kTileRows * kDepthQuads; i += kThreads) {
+        uint row = i / kDepthQuads;
+        uint depth = (i - row * kDepthQuads) * 4;
+        uint k = k0 + depth;
+        uvec4 words = k < p.k ? a_vec[(base + min(m0 + row, p.m - 1) * p.a_row + k) >> 2] : uvec4(0);
+        for (uint j = 0; j < 4; ++j) {
+            a_tile[(depth + j) * kRowPitch + row / 4][row % 4] = words[j];
+        }
+    }
+}
+
+void stage_b(uint base, uint n0, uint k0) {
+    for (uint i = gl_LocalInvocationID.x; i < kTileColumns * kDepthQuads; i += kThreads) {
+        uint column = i / kDepthQuads;
+        uint depth = (i - column * kDepthQuads) * 4;
+        uint k = k0 + depth;
+        uvec4 words = k < p.k ? b_vec[(base + min(n0 + column, p.n - 1) * p.b_column + k) >> 2] : uvec4(0);
+        for (uint j = 0; j < 4; ++j) {
+            b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = words[j];
+        }
+    }
+}
+
+ivec4 dots(uint row, uvec4 columns) {
+    return ivec4(dot_of_codes(row, columns.x, 0), dot_of_codes(row, columns.y, 0), dot_of_codes(row, columns.z, 0),
+                 dot_of_codes(row, columns.w, 0));
+}
+
+void main() {
+    uint rest = group_index();
+    if (rest >= p.group_count) {
+        return;
+    }
+    uint m0 = take_dimension(rest, tiles_over(p.m, kTileRows)) * kTileRows;
+    uint n0 = take_dimension(rest, tiles_over(p.n, kTileColumns)) * kTileColumns;
+    uvec3 batch;
+    batch.z = take_dimension(rest, p.batch2);
+    batch.y = take_dimension(rest, p.batch1);
+    batch.x = rest;
+    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
+    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
+    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+    uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
+    uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
+
+    ivec4 sums[4] = ivec4[4](ivec4(0), ivec4(0), ivec4(0), ivec4(0));
+    for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
+        stage_a(a_base, m0, k0);
+        stage_b(b_base, n0, k0);
+        barrier();
+        for (uint depth = 0; depth < kTileDepth; ++depth) {
+            uvec4 rows = a_tile[depth * kRowPitch + row_quad];
+            uvec4 columns = b_tile[depth * kColumnPitch + column_quad];
+            sums[0] += dots(rows.x, columns);
+            sums[1] += dots(rows.y, columns);
+            sums[2] += dots(rows.z, columns);
+            sums[3] += dots(rows.w, columns);
+        }
+        barrier();
+    }
+
+    uint m = m0 + row_quad * 4;
+    uint n = n0 + column_quad * 4;
+    vec4 scales;  // of the columns; a row's scale lies behind its codes
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        scales[j] = uintBitsToFloat(b_words[b_base + min(n + j, p.n - 1) * p.b_column + p.k]);
+    }
+    vec4 shift = biases(n);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        float scale = uintBitsToFloat(a_words[a_base + min(m + i, p.m - 1) * p.a_row + p.k]);
+        store_quad(vec4(sums[i]) * scale * scales, shift, m + i, n, c_base);
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/device_core.h"
+#include "tests/device.h"
+
+namespace vkf::test {
+
+/// The test device with other capabilities, while it lives.
+class Believed {
+public:
+    template <class F>
+    explicit Believed(F change) : before_(device().capabilities()) {
+        change(device().core().capabilities);
+    }
+    ~Believed() { device().core().capabilities = before_; }
+    Believed(const Believed&) = delete;
+    Believed& operator=(const Believed&) = delete;
+
+private:
+    Capabilities before_;
+};
+
+}  // namespace vkf::test
