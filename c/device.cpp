@@ -26,6 +26,7 @@ DeviceOptions options_of(const vkf_device_options* options) {
     out.validation = o.validation;
     out.minimum_profile = o.minimum_profile;
     out.cache_folder = path_of(text_or(o.cache_folder));
+    out.tuning = text_or(o.tuning);
     out.staging_bytes = or_default(o.staging_bytes, out.staging_bytes);
     if (o.submit_budget != 0) {
         out.submit_budget = o.submit_budget < 0 ? 0 : o.submit_budget;

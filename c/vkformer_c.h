@@ -387,6 +387,7 @@ typedef struct vkf_device_options {
     uint64_t staging_bytes;    ///< 0: 16 MiB
     double submit_budget;      ///< 0: what suits the device; below 0: no bound
     vkf_get_instance_proc_addr get_instance_proc_addr;
+    const char* tuning;  ///< null: what vkformer-tune kept; "0": nothing
 } vkf_device_options;
 
 /// MemoryRequest

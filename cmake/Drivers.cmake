@@ -41,7 +41,7 @@ function(vkformer_set_environment test)
     list(JOIN ARGN ":" manifests)
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
         "VK_ICD_FILENAMES=${manifests}" "VK_DRIVER_FILES=${manifests}"
-        "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" "VKFORMER_VALIDATION=${test_validation}"
+        "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" "VKFORMER_VALIDATION=${test_validation}" VKFORMER_TUNING=0
         VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
     set_property(TEST ${test} PROPERTY TIMEOUT 1200)
     set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "test cases: +0 ")  # a selection of nothing proves nothing
@@ -63,7 +63,7 @@ function(vkformer_add_device_tests prefix)
             # does golden; the sample cannot and runs after them
             if("${prefix}" STREQUAL "")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
-            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|embed|async|c_[a-z_]*)-$")
+            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|embed|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
             endif()
             if(profile)

@@ -30,7 +30,7 @@ const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpi
 const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
 const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
-constexpr std::size_t kFullBindings = 12;
+constexpr std::size_t kFullBindings = kSplitBuffers;
 constexpr std::size_t kBaseBindings = 4;
 /// A few queries against many keys leave most of a device idle: then the keys are split, for up to so many queries.
 constexpr uint kSplitQueries = 8;
@@ -277,7 +277,8 @@ void lower(Lowering& l) {
     const bool packed_kv = o.kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
-    const uint wanted_split = full && params.queries < 0 ? (l.device().cpu() ? kCpuSplit : kGpuSplit) : 0;
+    const Tuned keys_a_group = tuned(l.device(), "attention_split", l.device().cpu() ? kCpuSplit : kGpuSplit);
+    const uint wanted_split = full && params.queries < 0 ? keys_a_group.value : 0;
     const uint most_splits = std::min<uint>(
         kMostSplits, wanted_split == 0
                          ? 1
@@ -334,7 +335,8 @@ void lower(Lowering& l) {
         kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
                            tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
                                " keys" + (fours ? ", by fours" : "") +
-                               (packed_kv ? ", keys and values " + std::string(name_of(o.kv_type)) : ""),
+                               (packed_kv ? ", keys and values " + std::string(name_of(o.kv_type)) : "") +
+                               (may_split ? keys_a_group.note : ""),
                            modded});
         words.push_back(rows);
     }

@@ -103,12 +103,20 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
         const std::int64_t small = large ? kSmallTileRows : kSmallModelRows;
         choice.add(kLanes8, constants(8, 8), static_cast<uint>(small), 8, 32, "processor, subgroups of 8: 8x32 tiles");
         if (most_rows > small) {
-            choice.add(kLanes8, constants(8, 24), kAnyRows, 24, 32, "many rows: 24x32 tiles");
+            const Tuned rows = tuned(device, "matmul_rows", 24);
+            choice.add(kLanes8, constants(8, rows.value), kAnyRows, rows.value, 32,
+                       "many rows: " + std::to_string(rows.value) + "x32 tiles" + rows.note);
         }
-    } else if (lanes == 4) {
-        choice.add(kLanes4, constants(4, 8), kAnyRows, 8, 16, "processor, subgroups of 4: 8x16 tiles");
+        return;
+    }
+    const Tuned rows = tuned(device, "matmul_rows", 8);
+    const std::string tile = std::to_string(rows.value) + "x";
+    if (lanes == 4) {
+        choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
+                   "processor, subgroups of 4: " + tile + "16 tiles" + rows.note);
     } else {
-        choice.add(kPlain, constants(16, 8), kAnyRows, 8, 64, "subgroup size unknown: 8x64 tiles");
+        choice.add(kPlain, constants(16, rows.value), kAnyRows, rows.value, 64,
+                   "subgroup size unknown: " + tile + "64 tiles" + rows.note);
     }
 }
 
@@ -118,10 +126,12 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
     std::vector<uint> matvec{64, 4};
     matvec.insert(matvec.end(), form.begin(), form.end());
     matvec.resize(kMatmulSpecSplit + 1, 0);
-    const uint split = params.transpose_b ? 32 : 1;
+    const Tuned sharing = tuned(device, "matvec_split", 32);
+    const uint split = params.transpose_b ? sharing.value : 1;
     matvec[kMatmulSpecSplit] = split;
     choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
-               "up to 4 rows: sums split over " + std::to_string(split) + " invocations");
+               "up to 4 rows: sums split over " + std::to_string(split) + " invocations" +
+                   (params.transpose_b ? sharing.note : ""));
     if (most_rows <= kMatvecMaxRows) {
         return;
     }
@@ -129,15 +139,18 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
         choose_coopmat(choice, device, form, most_rows);
         return;
     }
-    const bool large = device.max_invocations >= 256;
-    const uint rows = large ? 64 : 32;
-    std::vector<uint> shared{rows * 64 / 16, rows};
+    const Tuned tuned_rows = tuned(device, "matmul_rows", device.max_invocations >= 256 ? 64 : 32);
+    const Tuned depth = tuned(device, "matmul_depth", kSharedDepth);
+    const uint rows = tuned_rows.value;
+    std::vector<uint> shared{rows * kSharedColumns / 16, rows};
     shared.insert(shared.end(), form.begin(), form.end());
     shared.resize(kMatmulSpecTileDepth + 1, 0);
     shared[kMatmulSpecTileRows] = rows;
-    shared[kMatmulSpecTileColumns] = 64;
-    shared[kMatmulSpecTileDepth] = 16;
-    choice.add(kShared, shared, kAnyRows, rows, 64, "tiles of " + std::to_string(rows) + "x64x16 in shared memory");
+    shared[kMatmulSpecTileColumns] = kSharedColumns;
+    shared[kMatmulSpecTileDepth] = depth.value;
+    choice.add(kShared, shared, kAnyRows, rows, kSharedColumns,
+               "tiles of " + std::to_string(rows) + "x64x" + std::to_string(depth.value) + " in shared memory" +
+                   (tuned_rows.note.empty() ? depth.note : tuned_rows.note));
 }
 
 std::string describe_load(const Lowering& l, ValueId b, uint load) {

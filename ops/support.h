@@ -62,6 +62,24 @@ inline float dropout_scale(float p) {
 
 inline std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }
 
+/// Of matmul_shared's tiles: columns, and how deep they are.
+inline constexpr std::uint32_t kSharedColumns = 64, kSharedDepth = 16;
+
+/// Shared memory of such a tile, in bytes.
+inline std::uint32_t shared_tile_bytes(std::uint32_t rows, std::uint32_t depth) {
+    return (rows + kSharedColumns + 8) * depth * 4;
+}
+
+/// Storage buffers of fused attention that splits its keys.
+inline constexpr std::uint32_t kSplitBuffers = 12;
+
+struct Tuned {
+    std::uint32_t value;
+    std::string note;  ///< for explain(): ", tuned"
+};
+/// What a tunable (ops/tuning.h) is on this device. Throws Error for what the device cannot take, and for names that nobody knows.
+Tuned tuned(const Capabilities& device, std::string_view name, std::uint32_t by_capability);
+
 /// How many invocations work on one row, and how many in a group. On processors each invocation takes a row of its own:
 /// no shared memory, no barriers. On GPUs a group shares a row, so that neighbours read neighbouring elements.
 struct RowGroup {

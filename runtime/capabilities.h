@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,10 +64,16 @@ struct VKF_API Capabilities {
     bool minimum_profile = false;            ///< clamped by VKFORMER_PROFILE=minimum
     std::string variants;  ///< kernel variants to be taken though others may be faster: VKFORMER_VARIANT
 
+    /// "name=number" with commas between: what ops choose by instead of what capabilities suggest (ops/tuning.h).
+    std::string tuning;
+    std::string tuning_from;  ///< who said so, for explain()
+
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }
     /// True when `variants`, names with commas between, has this one.
     bool asks_for(std::string_view variant) const noexcept;
+    /// The number of this name in `tuning`.
+    std::optional<std::uint32_t> tuned(std::string_view name) const noexcept;
     /// Lowers everything to what Vulkan 1.1 guarantees.
     void clamp_to_minimum();
 };

@@ -10,6 +10,7 @@
 #include "runtime/deferred.h"
 #include "runtime/device_core.h"
 #include "runtime/requirements.h"
+#include "runtime/tuning_choices.h"
 
 namespace vkf {
 
@@ -101,9 +102,10 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
         core->capabilities.clamp_to_minimum();
     }
     core->instance->api.vkGetPhysicalDeviceMemoryProperties(core->physical, &core->memory);
+    const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
+    find_tuning(core->capabilities, options, folder);
     std::filesystem::path file;
     if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
-        const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
         file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);
     }
     core->pipelines = std::make_unique<PipelineStore>(*core, file);

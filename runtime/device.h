@@ -46,6 +46,9 @@ struct DeviceOptions {
     /// Wrong use of Program::record() is looked for as far as its arguments tell, see CompileOptions::checked; every program of the
     /// device. VKFORMER_CHECKED=1 asks for it too.
     bool checked = false;
+    /// "name=number" with commas between: kernels as measured, not as capabilities suggest (tunables()). Empty: what save_tuning() kept
+    /// in the cache folder; "0": as capabilities suggest. VKFORMER_TUNING is stronger.
+    std::string tuning = {};
     /// The loader's entry point; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
 };

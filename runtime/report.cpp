@@ -80,8 +80,11 @@ std::string Program::explain() const {
     const Plan& plan = core_->plan;
     const Capabilities& caps = core_->device->capabilities;
     std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") +
-                      (caps.variants.empty() ? "" : ", VKFORMER_VARIANT=" + caps.variants) + ": " +
-                      std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) +
+                      (caps.variants.empty() ? "" : ", VKFORMER_VARIANT=" + caps.variants) +
+                      (caps.tuning_from.empty()
+                           ? ""
+                           : ", tuning " + (caps.tuning.empty() ? "none" : caps.tuning) + " of " + caps.tuning_from) +
+                      ": " + std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) +
                       " steps\n";
     out += format(
         "memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, "

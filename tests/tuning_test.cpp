@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choices that were measured: what ops make of them, where they come from, and how tools/tune finds them.
+#include "runtime/tuning.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "ops/tuning.h"
+#include "tests/believed.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+#include "tests/reference.h"
+#include "tests/reference_attention.h"
+#include "tools/tune/search.h"
+
+namespace vkf::test {
+
+namespace {
+
+/// No variable decides.
+struct ByFile : Environment {
+    ByFile() : Environment("VKFORMER_TUNING", std::nullopt) {}
+};
+
+std::string choice(std::string_view name, std::uint32_t value) {
+    return std::string(name) + "=" + std::to_string(value);
+}
+
+/// The device believed to be one of a kind, with a choice.
+auto believing(bool gpu, const std::string& tuning) {
+    return [gpu, tuning](Capabilities& c) {
+        c.type = gpu ? DeviceType::discrete : c.type;
+        c.variants.clear();
+        c.tuning = tuning;
+        c.tuning_from = "a test";
+    };
+}
+
+std::string product_mismatch(std::int64_t m, std::int64_t n, std::int64_t k) {
+    OpCheck check;
+    const Tensor x = random_tensor({m, k}, 1), w = random_tensor({n, k}, 2);
+    const reference::MatmulOptions o{.transpose_b = true};
+    return difference(check.run(linear(check.input("x", x), check.input("w", w))), reference::matmul(x, w, o),
+                      {.rounding = reference::matmul_rounding(x, w, o)});
+}
+
+std::string decoding_mismatch(std::int64_t keys) {
+    OpCheck check;
+    const Tensor q = random_tensor({1, 4, 1, 16}, 1), k = random_tensor({1, 2, keys, 16}, 2),
+                 v = random_tensor({1, 2, keys, 16}, 3);
+    const Value y = scaled_dot_product_attention(check.input("q", q), check.input("k", k), check.input("v", v)).y;
+    return difference(check.run(y), reference::attention(q, k, v).y, {1e-5, 1e-4, {}});
+}
+
+std::string explained(const Device& device) {
+    Graph g;
+    g.output("y", linear(g.input("x", {600, 64}), g.input("w", {600, 64})));
+    return device.compile(g, {}).explain();
+}
+
+}  // namespace
+
+TEST_SUITE("tuning") {
+    TEST_CASE("tuning: whatever is chosen, results are right") {
+        for (const bool gpu : {false, true}) {
+            CAPTURE(gpu);
+            const Believed kind(believing(gpu, ""));
+            for (const Tunable& tunable : tunables()) {
+                for (const std::uint32_t value : tunable.values(device().capabilities())) {
+                    CAPTURE(choice(tunable.name, value));
+                    const Believed chosen(believing(gpu, choice(tunable.name, value)));
+                    if (tunable.name == "attention_split") {
+                        for (const std::int64_t keys : {130, 1100, 4200}) {
+                            CHECK(decoding_mismatch(keys) == "");
+                        }
+                        continue;
+                    }
+                    CHECK(product_mismatch(150, 70, 40) == "");
+                    CHECK(product_mismatch(2, 33, 260) == "");
+                    CHECK(product_mismatch(530, 516, 516) == "");
+                }
+            }
+        }
+    }
+
+    TEST_CASE("tuning: explain() says what was chosen, and by whom") {
+        const Believed none(believing(false, ""));
+        const auto values = tunables()[0].values(device().capabilities());
+        REQUIRE(values.size() > 1);
+        CHECK_FALSE(contains(explained(device()), ", tuned"));
+        const std::string asked = choice(tunables()[0].name, values.front());
+        const Believed chosen(believing(false, asked));
+        CHECK(contains(explained(device()), "tiles, tuned"));
+        CHECK(contains(explained(device()), "tuning " + asked + " of a test"));
+    }
+
+    TEST_CASE("tuning: what cannot be is an error that says what can") {
+        const auto said = [&](const std::string& tuning) {
+            const Believed chosen(believing(false, tuning));
+            return error_of([] { explained(device()); });
+        };
+        CHECK(contains(said("matmul_rows=7"), "matmul_rows=7 is nothing this device can take; it can "));
+        CHECK(contains(said("matmul_rows=7"), "a test"));
+        CHECK(contains(said("matmul_rows=8,rows=8"), "\"rows\" is not to be chosen; there are matmul_rows, "));
+        for (const char* wrong : {"matmul_rows", "matmul_rows=", "=8", "matmul_rows=8,,", "matmul_rows=8x",
+                                  "matmul_rows=-8", "matmul_rows=99999999999"}) {
+            CAPTURE(wrong);
+            const Environment variable("VKFORMER_TUNING", wrong);
+            CHECK(contains(error_of([] { Device::create(); }), "is not name=number"));
+            CHECK(contains(error_of([] { Device::create(); }), "VKFORMER_TUNING"));
+        }
+    }
+
+    TEST_CASE("tuning: kept in the cache folder, found by later devices, forgotten") {
+        const ByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        const Device before = Device::create(options);
+        CHECK(before.capabilities().tuning == "");
+        CHECK(before.capabilities().tuning_from == "");
+        const auto rows = tunables()[0].values(before.capabilities()).front();
+        const std::string asked = choice("matmul_rows", rows);
+        const std::filesystem::path file = save_tuning(before, asked);
+        CHECK(file == tuning_file(before));
+        CHECK(folder.files().size() == 1);
+        const Device after = Device::create(options);
+        CHECK(after.capabilities().tuning == asked);
+        CHECK(contains(explained(after), asked + " of " + utf8_name(file)));
+        DeviceOptions own = options;
+        own.tuning = "0";
+        CHECK(Device::create(own).capabilities().tuning == "");
+        own.tuning = "attention_split=512";
+        CHECK(Device::create(own).capabilities().tuning == "attention_split=512");
+        {
+            const Environment variable("VKFORMER_TUNING", "matmul_rows=8");
+            CHECK(Device::create(own).capabilities().tuning == "matmul_rows=8");
+        }
+        {
+            const Environment variable("VKFORMER_TUNING", "0");
+            CHECK(Device::create(own).capabilities().tuning == "");
+        }
+        if (!after.capabilities().minimum_profile) {
+            own = options;
+            own.minimum_profile = true;  // which is another device
+            CHECK(Device::create(own).capabilities().tuning == "");
+        }
+        CHECK(save_tuning(after, "") == file);
+        CHECK(folder.files().empty());
+        CHECK(Device::create(options).capabilities().tuning == "");
+        CHECK(save_tuning(after, "") == file);
+    }
+
+    TEST_CASE("tuning: a file that is damaged, or of another version, is not used, which explain() says") {
+        const ByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        const std::filesystem::path file = tuning_file(Device::create(options));
+        for (const char* text : {"", "vkformer tuning 2\nmatmul_rows=8\n", "vkformer tuning 1\nmatmul_rows=8",
+                                 "vkformer tuning 1\nmatmul_rows\n", "vkformer tuning 1\n\xff\xfe\n", "\n\n\n"}) {
+            CAPTURE(text);
+            std::ofstream(file, std::ios::binary) << text;
+            const Device device = Device::create(options);
+            CHECK(device.capabilities().tuning == "");
+            CHECK(contains(explained(device), "tuning none of " + utf8_name(file) + ", which is "));
+        }
+        std::filesystem::remove(file);
+        std::filesystem::create_directory(file);
+        CHECK(Device::create(options).capabilities().tuning == "");
+        CHECK(contains(error_of([&] { save_tuning(Device::create(options), "matmul_rows=8"); }), "cannot be written"));
+        CHECK(folder.files().size() == 1);
+        CHECK(contains(error_of([&] { save_tuning(Device::create(options), "rows"); }), "is not name=number"));
+    }
+
+    TEST_CASE("tuning: a search takes what is faster most of the time, and else what is usual") {
+        const Rounds usual{10, 11, 10, 12, 10, 11, 10, 30};
+        CHECK(best_of({usual}, 0) == 0);
+        CHECK(best_of({usual, {9, 9, 9, 9, 9, 9, 9, 9}}, 0) == 1);
+        CHECK(best_of({usual, {9, 9, 9, 9, 9, 9, 9, 9}, {8, 8, 8, 8, 8, 8, 8, 8}}, 0) == 2);
+        CHECK(best_of({{8, 8, 8}, {9, 9, 9}}, 0) == 0);
+        CHECK(best_of({{10, 10, 10, 10}, {9.9, 9.9, 9.9, 9.9}}, 0) == 0);          // by 1 %
+        CHECK(best_of({{10, 10, 10, 10, 10, 10}, {5, 11, 5, 11, 5, 5}}, 0) == 0);  // four of six
+        CHECK(best_of({{9, 9, 9}, {10, 10, 10}}, 1) == 0);
+        CHECK(median({3, 1, 2}) == 2);
+    }
+}
+
+}  // namespace vkf::test
