@@ -239,7 +239,6 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
                                           : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
                                                 describe_load(l, part.product.b, part.form.b_load);
     choice.kernels.front().why += "; " + loads + note;
-    choice.kernels.back().why += reduced.why_not;
     if (params.third != kMatmulThirdBias) {
         for (Kernel& kernel : choice.kernels) {
             kernel.constants.resize(kMatmulSpecThird + 1, 0);
@@ -247,6 +246,7 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
             kernel.why += params.third == kMatmulThirdTimes ? "; times a tensor" : "; plus a tensor";
         }
     }
+    choice.kernels.back().why += reduced.why_not;
     return choice;
 }
 
@@ -348,7 +348,7 @@ void lower_projections(Lowering& l) {
 
 }  // namespace
 
-const OpType kMatmul{kName, lower};
+const OpType kMatmul{kMatmulName, lower};
 const OpType kProjections{kProjectionsName, lower_projections};
 
 }  // namespace vkf

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -92,7 +92,9 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
     if (path.empty() || !in) {
         return;
     }
-    std::string text{std::istreambuf_iterator<char>(in), {}};
+    std::ostringstream all;
+    all << in.rdbuf();  // a read that fails, as of a folder, is an early end here and not an exception
+    std::string text = all.str();
     capabilities.tuning_from = utf8_name(path);
     if (!text.starts_with(kFirstLine) || !text.ends_with('\n')) {
         capabilities.tuning_from += ", which is not of this version and not used";

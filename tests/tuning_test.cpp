@@ -6,7 +6,9 @@
 
 #include <fstream>
 
+#include "layers/attention.h"
 #include "ops/tuning.h"
+#include "runtime/map_file.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -168,7 +170,9 @@ TEST_SUITE("tuning") {
         std::filesystem::create_directory(file);
         CHECK(Device::create(options).capabilities().tuning == "");
         CHECK(contains(error_of([&] { save_tuning(Device::create(options), "matmul_rows=8"); }), "cannot be written"));
-        CHECK(folder.files().size() == 1);
+        for (const std::string& name : folder.files()) {  // nothing half written is left
+            CHECK((name.ends_with(".tuning") || name.ends_with(".pipelines")));
+        }
         CHECK(contains(error_of([&] { save_tuning(Device::create(options), "rows"); }), "is not name=number"));
     }
 

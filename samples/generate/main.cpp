@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #ifdef _WIN32
@@ -81,16 +82,24 @@ void print_packing(const vkf::Weights& weights) {
                  weights.bytes_packed_on_device() != 0 ? ", packed on the device" : "");
 }
 
-/// Where fewer bits were asked for: whether the products of a prompt are computed so.
+/// Where fewer bits were asked for: which products of a prompt stay in fp32, and why.
 void print_arithmetic(const Options& options, const vkf::Program& prompt) {
     if (options.arithmetic == "fp32") {
         return;
     }
     const std::string explained = prompt.explain();
-    const std::size_t reason = explained.find("fp32, though ");
-    std::fprintf(stderr, "arithmetic: %s\n",
-                 reason == std::string::npos ? options.arithmetic.c_str()
-                                             : explained.substr(reason, explained.find('\n', reason) - reason).c_str());
+    const std::string name = options.arithmetic == "int8" ? "int8" : "f16";
+    const std::string mark = "fp32, though " + name + " was asked for: ";
+    std::map<std::string, int> reasons;
+    for (std::size_t at = explained.find(mark); at != std::string::npos; at = explained.find(mark, at + 1)) {
+        const std::size_t reason = at + mark.size();
+        ++reasons[explained.substr(reason, explained.find('\n', reason) - reason)];
+    }
+    std::string text = explained.find(name + " arithmetic") == std::string::npos ? "fp32" : name;
+    for (const auto& [reason, count] : reasons) {
+        text += "; " + std::to_string(count) + " products in fp32: " + reason;
+    }
+    std::fprintf(stderr, "arithmetic: %s\n", text.c_str());
 }
 
 /// Enough for the prompt and what may follow.
