@@ -72,12 +72,14 @@ void require_memory(const Device& device, const DecoderMemory& m) { require_memo
 
 namespace {
 
-DecoderMemory planned(const Device& device, const DecoderConfig& config, const DecoderOptions& o) {
+/// Without weights, of matrices in fp32.
+DecoderMemory planned(const Device& device, const DecoderConfig& config, const DecoderOptions& o,
+                      const Weights& weights = {}) {
     DecoderMemory memory;
     for (const DecoderRun run : runs_of(o)) {
         Graph graph;
         describe_decoder(graph, config, o, run);
-        add(memory, make_plan(graph, device.capabilities(), {}, o.arithmetic).memory);
+        add(memory, make_plan(graph, device.capabilities(), weights, o.arithmetic).memory);
     }
     return memory;
 }
@@ -292,7 +294,10 @@ Decoder::Decoder(const Device& device, const Weights& weights, const DecoderConf
     parts->options = settled(options, config);
     const DecoderOptions& o = parts->options;
     parts->rings = rings_of(config, o);
-    parts->memory = plan_decoder(device, config, o);
+    parts->memory = plan_decoder(device, config, o);  // which says what would fit
+    if (o.arithmetic == Arithmetic::int8) {
+        parts->memory = planned(device, config, o, weights);
+    }
     parts->memory.weights = weights.bytes();
     require_memory(device, parts->memory);
     Graph graphs[3];

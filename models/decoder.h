@@ -57,7 +57,8 @@ VKF_API void save_decoder(const std::filesystem::path& folder, const Checkpoint&
 VKF_API std::uint64_t decoder_weight_bytes(const Device& device, const Checkpoint& checkpoint,
                                            const DecoderConfig& config, std::optional<WeightType> matrices = {});
 
-/// Bytes that a model will take, by kind; nothing is allocated to know. Weights count as fp32: see decoder_weight_bytes().
+/// Bytes that a model will take, by kind; nothing is allocated to know. Weights count as fp32: see decoder_weight_bytes(). What
+/// arithmetic in int8 needs beside, rows of codes, is known with the weights: Decoder::memory().
 struct DecoderMemory {
     std::uint64_t weights = 0, cache = 0, scratch = 0, constants = 0,
                   transfers = 0;  ///< transfers: inputs, outputs, their mirrors

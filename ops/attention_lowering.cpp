@@ -277,8 +277,10 @@ void lower(Lowering& l) {
     const bool packed_kv = o.kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
-    const Tuned keys_a_group = tuned(l.device(), "attention_split", l.device().cpu() ? kCpuSplit : kGpuSplit);
-    const uint wanted_split = full && params.queries < 0 ? keys_a_group.value : 0;
+    const bool splits = full && params.queries < 0;
+    const Tuned keys_a_group =
+        splits ? tuned(l.device(), "attention_split", l.device().cpu() ? kCpuSplit : kGpuSplit) : Tuned{};
+    const uint wanted_split = keys_a_group.value;
     const uint most_splits = std::min<uint>(
         kMostSplits, wanted_split == 0
                          ? 1

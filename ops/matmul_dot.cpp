@@ -14,6 +14,9 @@ const Shader kDot{"matmul_dot", spirv::kMatmulDotSpirv};
 /// Products of codes, of magnitude 127 * 127 at most, whose sum needs no more than 31 bits and a sign.
 constexpr std::int64_t kMostProducts = ((std::int64_t{1} << 31) - 1) / (127 * 127);
 
+/// Rows of fewer are longer as codes, for the scale.
+constexpr std::int64_t kFewestProducts = 16;
+
 }  // namespace
 
 std::string no_dot(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows) {
@@ -32,6 +35,8 @@ std::string no_dot(const Lowering& l, ValueId a, ValueId b, std::int64_t most_ro
            : most_rows <= std::int64_t{kMatvecMaxRows} ? "up to " + std::to_string(kMatvecMaxRows) + " rows"
            : l.info(a).shape.size() > kMostCodesRank
                ? "a has more than " + std::to_string(kMostCodesRank) + " dimensions"
+           : k < kFewestProducts
+               ? "a sum of " + std::to_string(k) + " products: codes would take more room than numbers"
            : k > kMostProducts ? "a sum of " + std::to_string(k) + " products of codes may pass 31 bits"
                                : "";
 }

@@ -308,7 +308,9 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         Product operands = part.product;
         operands.a = codes;
         Dispatch& d = dispatch(l, operands, std::move(choice), less.dot ? encode_codes : encode_product);
-        if (params.third != kMatmulThirdBias && windows.size() == 1 && params.activation <= Activation::relu && !few) {
+        const auto apart = [&](ValueId v) { return l.info(v).storage != l.info(operands.third).storage; };
+        if (params.third != kMatmulThirdBias && windows.size() == 1 && params.activation <= Activation::relu && !few &&
+            apart(operands.a) && apart(operands.b)) {  // others read of a and b what one writes of c
             d.in_place_input = kMatmulBindingBias;
             d.in_place_output = kMatmulBindingC;
         }

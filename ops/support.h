@@ -74,10 +74,10 @@ inline std::uint32_t shared_tile_bytes(std::uint32_t rows, std::uint32_t depth) 
 inline constexpr std::uint32_t kSplitBuffers = 12;
 
 struct Tuned {
-    std::uint32_t value;
-    std::string note;  ///< for explain(): ", tuned"
+    std::uint32_t value = 0;
+    std::string note;  ///< for explain(): ", tuned", or why not
 };
-/// What a tunable (ops/tuning.h) is on this device. Throws Error for what the device cannot take, and for names that nobody knows.
+/// What a tunable (ops/tuning.h) is on this device. Throws Error for whatever does not fit it in a list that was asked for.
 Tuned tuned(const Capabilities& device, std::string_view name, std::uint32_t by_capability);
 
 /// How many invocations work on one row, and how many in a group. On processors each invocation takes a row of its own:

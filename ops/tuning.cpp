@@ -58,19 +58,40 @@ std::string list(const Values& values) {
     return out;
 }
 
-/// Throws for a name that nobody asks for.
-void check_names(const Capabilities& device) {
-    for (std::string_view rest = device.tuning; !rest.empty();) {
-        const std::string_view name = rest.substr(0, rest.find('='));
-        if (std::none_of(std::begin(kTunables), std::end(kTunables),
-                         [&](const Tunable& t) { return t.name == name; })) {
-            std::string known;
-            for (const Tunable& t : kTunables) {
-                known += (known.empty() ? "" : ", ") + std::string(t.name);
-            }
-            throw Error("\"" + std::string(name) + "\" is not to be chosen; there are " + known, device.tuning_from);
+const Tunable* find(std::string_view name) {
+    const auto* found =
+        std::find_if(std::begin(kTunables), std::end(kTunables), [&](const Tunable& t) { return t.name == name; });
+    return found == std::end(kTunables) ? nullptr : found;
+}
+
+/// What is wrong with a choice; empty: nothing.
+std::string objection(const Capabilities& device, std::string_view name, std::string_view value) {
+    const Tunable* tunable = find(name);
+    if (!tunable) {
+        std::string known;
+        for (const Tunable& t : kTunables) {
+            known += (known.empty() ? "" : ", ") + std::string(t.name);
         }
-        rest.remove_prefix(std::min(rest.find(','), rest.size() - 1) + 1);
+        return "\"" + std::string(name) + "\" is not to be chosen; there are " + known;
+    }
+    const Values values = tunable->values(device);
+    if (std::any_of(values.begin(), values.end(), [&](std::uint32_t v) { return std::to_string(v) == value; })) {
+        return {};
+    }
+    return std::string(name) + "=" + std::string(value) + " does not fit this device, which " +
+           (values.empty() ? "has no kernel that asks for it" : "takes " + list(values));
+}
+
+/// Throws for whatever is wrong in the list, wherever it stands.
+void check(const Capabilities& device) {
+    for (std::string_view rest = device.tuning; !rest.empty();) {
+        const std::string_view part = rest.substr(0, rest.find(','));
+        const std::size_t equals = std::min(part.find('='), part.size() - 1);
+        const std::string wrong = objection(device, part.substr(0, equals), part.substr(equals + 1));
+        if (!wrong.empty()) {
+            throw Error(wrong, device.tuning_from);
+        }
+        rest.remove_prefix(std::min(part.size() + 1, rest.size()));
     }
 }
 
@@ -79,23 +100,15 @@ void check_names(const Capabilities& device) {
 std::span<const Tunable> tunables() { return kTunables; }
 
 support::Tuned support::tuned(const Capabilities& device, std::string_view name, std::uint32_t by_capability) {
-    if (device.tuning.empty()) {
-        return {by_capability, ""};
+    if (device.tuning_is_asked) {
+        check(device);
     }
-    check_names(device);
     const std::optional<std::uint32_t> value = device.tuned(name);
     if (!value) {
         return {by_capability, ""};
     }
-    const auto tunable =
-        std::find_if(std::begin(kTunables), std::end(kTunables), [&](const Tunable& t) { return t.name == name; });
-    const Values values = tunable->values(device);
-    if (std::find(values.begin(), values.end(), *value) == values.end()) {
-        throw Error(std::string(name) + "=" + std::to_string(*value) + " is nothing this device can take; it can " +
-                        list(values),
-                    device.tuning_from);
-    }
-    return {*value, ", tuned"};
+    const std::string wrong = objection(device, name, std::to_string(*value));
+    return wrong.empty() ? Tuned{*value, ", tuned"} : Tuned{by_capability, ", not tuned: " + wrong};
 }
 
 }  // namespace vkf

@@ -25,7 +25,7 @@ void Capabilities::clamp_to_minimum() {
     storage_16bit = false;
     cooperative_matrix = false;
     matrix_shapes.clear();
-    integer_dot = false;
+    integer_dot = fast_integer_dot = false;
     unified_memory = false;
     minimum_profile = true;
 }

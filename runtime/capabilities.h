@@ -67,6 +67,8 @@ struct VKF_API Capabilities {
     /// "name=number" with commas between: what ops choose by instead of what capabilities suggest (ops/tuning.h).
     std::string tuning;
     std::string tuning_from;  ///< who said so, for explain()
+    bool tuning_is_asked =
+        false;  ///< by a variable or an option: what does not fit is an error. Of a file it is not used.
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

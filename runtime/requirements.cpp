@@ -236,6 +236,7 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     capabilities.storage_image_any_format = capabilities.storage_image_any_format && on.any_format;
     capabilities.storage_16bit = capabilities.storage_16bit && on.storage_16bit;
     capabilities.integer_dot = capabilities.integer_dot && on.integer_dot;
+    capabilities.fast_integer_dot = capabilities.fast_integer_dot && capabilities.integer_dot;
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
                                       on.full_subgroups && on.float16 && on.memory_model;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tuning.h"
 
+#include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -82,6 +84,7 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
     if (const std::string asked = by_variable ? variable : options.tuning; !asked.empty()) {
         if (asked != kNone) {
             capabilities.tuning = asked;
+            capabilities.tuning_is_asked = true;
             capabilities.tuning_from = by_variable ? "VKFORMER_TUNING" : "DeviceOptions::tuning";
             require_choices(capabilities.tuning, capabilities.tuning_from);
         }
@@ -124,7 +127,8 @@ std::filesystem::path save_tuning(const Device& device, const std::string& choic
     } else {
         std::filesystem::create_directories(path.parent_path(), error);
         std::filesystem::path temporary = path;
-        temporary += "." + std::to_string(process_number());
+        static std::atomic<unsigned> serial = 0;  // threads may save at once
+        temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
         std::ofstream out(temporary, std::ios::binary);
         out << kFirstLine << choices << "\n";
         out.close();

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/allocations.h"
-#include "tests/device.h"
+#include "tests/believed.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -234,6 +234,28 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
         }
         CHECK(judged > 400);
         CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("decoder: prompts in int8 arithmetic, where it was asked for, end in the same answers") {
+    const Checkpoint checkpoint(kSpell);
+    const DecoderConfig config = read_decoder_config(checkpoint);
+    const Weights weights = load_decoder(device(), checkpoint, config, WeightType::int8);
+    const Believed dot([](Capabilities& c) { c.variants = c.integer_dot ? "matmul_dot" : ""; });
+    Decoder exact(device(), weights, config, {.max_tokens = 96});
+    Decoder decoder(device(), weights, config, {.max_tokens = 96, .arithmetic = Arithmetic::int8});
+    CHECK_FALSE(contains(exact.prompt_program().explain(), "int8 arithmetic"));
+    if (!device().capabilities().integer_dot) {
+        CHECK(contains(decoder.prompt_program().explain(), "fp32, though int8 was asked for: "));
+        cannot_run("integer dot products");
+        return;
+    }
+    CHECK(contains(decoder.prompt_program().explain(), "int8 arithmetic"));
+    CHECK(decoder.memory().scratch > exact.memory().scratch);
+    const nlohmann::json examples = nlohmann::json::parse(read_text(kSpell / "expected.json"));
+    for (std::size_t i = 0; i < examples.size(); i += 40) {
+        const std::vector<std::int32_t> want = examples[i].at("output_ids");
+        CHECK(greedy(decoder, examples[i].at("prompt_ids"), want.size()) == want);
     }
 }
 

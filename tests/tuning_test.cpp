@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "layers/attention.h"
 #include "ops/tuning.h"
@@ -36,6 +38,7 @@ auto believing(bool gpu, const std::string& tuning) {
         c.variants.clear();
         c.tuning = tuning;
         c.tuning_from = "a test";
+        c.tuning_is_asked = true;
     };
 }
 
@@ -102,7 +105,12 @@ TEST_SUITE("tuning") {
             const Believed chosen(believing(false, tuning));
             return error_of([] { explained(device()); });
         };
-        CHECK(contains(said("matmul_rows=7"), "matmul_rows=7 is nothing this device can take; it can "));
+        CHECK(contains(said("matmul_rows=7"), "matmul_rows=7 does not fit this device, which takes "));
+        CHECK(
+            contains(said("attention_split=7"), "attention_split=7 does not fit"));  // though nothing asked for it yet
+        if (device().capabilities().cpu()) {
+            CHECK(contains(said("matvec_split=8"), "which has no kernel that asks for it"));
+        }
         CHECK(contains(said("matmul_rows=7"), "a test"));
         CHECK(contains(said("matmul_rows=8,rows=8"), "\"rows\" is not to be chosen; there are matmul_rows, "));
         for (const char* wrong : {"matmul_rows", "matmul_rows=", "=8", "matmul_rows=8,,", "matmul_rows=8x",
@@ -151,6 +159,44 @@ TEST_SUITE("tuning") {
         CHECK(folder.files().empty());
         CHECK(Device::create(options).capabilities().tuning == "");
         CHECK(save_tuning(after, "") == file);
+    }
+
+    TEST_CASE("tuning: what a file holds that does not fit the device is not used, which explain() says") {
+        const ByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        for (const char* text : {"matmul_rows=7,later=3", "later=3,matmul_rows=7"}) {
+            save_tuning(Device::create(options), text);
+            const Device device = Device::create(options);
+            CHECK(device.capabilities().tuning == text);
+            CHECK(
+                contains(explained(device), "tiles, not tuned: matmul_rows=7 does not fit this device, which takes "));
+        }
+    }
+
+    TEST_CASE("tuning: threads that save at once leave a file of one of them") {
+        const ByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        const Device device = Device::create(options);
+        std::atomic<int> failures = 0;
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 4; ++t) {
+            threads.emplace_back([&, t] {
+                for (int i = 0; i < 50; ++i) {
+                    failures += error_of([&] {
+                                    save_tuning(device, choice("matmul_rows", static_cast<std::uint32_t>(t)));
+                                }) == ""
+                                    ? 0
+                                    : 1;
+                }
+            });
+        }
+        for (std::thread& t : threads) {
+            t.join();
+        }
+        CHECK(failures == 0);
+        CHECK(Device::create(options).capabilities().tuning.starts_with("matmul_rows="));
     }
 
     TEST_CASE("tuning: a file that is damaged, or of another version, is not used, which explain() says") {

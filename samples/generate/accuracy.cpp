@@ -44,6 +44,7 @@ Score score_of(vkf::Decoder& decoder, const std::vector<JudgedText>& texts) {
 struct Kind {
     const char* weights;
     const char* cache;
+    bool base = false;  ///< in fp32 throughout, whatever is asked for
 };
 
 void print(const Kind& kind, const Score& score, const Score& base, std::size_t texts) {
@@ -76,8 +77,12 @@ int accuracy(const Options& options) {
     Score base;
     vkf::Weights weights;
     const char* loaded = "";
-    for (const Kind& kind : {Kind{"fp32", "fp32"}, Kind{"fp32", "fp16"}, Kind{"fp32", "bf16"}, Kind{"fp32", "int8"},
-                             Kind{"fp16", "fp32"}, Kind{"bf16", "fp32"}, Kind{"int8", "fp32"}, Kind{"int4", "fp32"}}) {
+    std::vector<Kind> kinds{{"fp32", "fp32"}, {"fp32", "fp16"}, {"fp32", "bf16"}, {"fp32", "int8"},
+                            {"fp16", "fp32"}, {"bf16", "fp32"}, {"int8", "fp32"}, {"int4", "fp32"}};
+    if (options.arithmetic != "fp32") {
+        kinds.insert(kinds.begin(), {"fp32", "fp32", true});
+    }
+    for (const Kind& kind : kinds) {
         if (std::string(loaded) != kind.weights) {
             weights = {};
             weights = vkf::load_decoder(device, checkpoint, config, weight_type(kind.weights));
@@ -87,8 +92,11 @@ int accuracy(const Options& options) {
                              {.max_tokens = static_cast<std::int64_t>(longest),
                               .chunk = options.chunk,
                               .kv = *weight_type(kind.cache),
-                              .arithmetic = arithmetic(options.arithmetic),
+                              .arithmetic = kind.base ? vkf::Arithmetic::f32 : arithmetic(options.arithmetic),
                               .score = true});
+        if (!kind.base) {
+            print_arithmetic(options.arithmetic, decoder.prompt_program());
+        }
         const Score score = score_of(decoder, texts);
         base = base.likely.empty() ? score : base;
         print(kind, score, base, texts.size());

@@ -43,6 +43,7 @@ int check(const Options& options) {
     const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, weight_type(options.weights));
     vkf::Decoder decoder(device, weights, config,
                          {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)});
+    print_arithmetic(options.arithmetic, decoder.prompt_program());
     const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
     std::size_t wrong = 0;
     for (const auto& e : examples) {

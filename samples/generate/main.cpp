@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <optional>
 
 #ifdef _WIN32
@@ -80,26 +79,6 @@ void print_packing(const vkf::Weights& weights) {
     }
     std::fprintf(stderr, "weights: MiB of %s%s\n", kept.c_str(),
                  weights.bytes_packed_on_device() != 0 ? ", packed on the device" : "");
-}
-
-/// Where fewer bits were asked for: which products of a prompt stay in fp32, and why.
-void print_arithmetic(const Options& options, const vkf::Program& prompt) {
-    if (options.arithmetic == "fp32") {
-        return;
-    }
-    const std::string explained = prompt.explain();
-    const std::string name = options.arithmetic == "int8" ? "int8" : "f16";
-    const std::string mark = "fp32, though " + name + " was asked for: ";
-    std::map<std::string, int> reasons;
-    for (std::size_t at = explained.find(mark); at != std::string::npos; at = explained.find(mark, at + 1)) {
-        const std::size_t reason = at + mark.size();
-        ++reasons[explained.substr(reason, explained.find('\n', reason) - reason)];
-    }
-    std::string text = explained.find(name + " arithmetic") == std::string::npos ? "fp32" : name;
-    for (const auto& [reason, count] : reasons) {
-        text += "; " + std::to_string(count) + " products in fp32: " + reason;
-    }
-    std::fprintf(stderr, "arithmetic: %s\n", text.c_str());
 }
 
 /// Enough for the prompt and what may follow.
@@ -222,7 +201,7 @@ int generate(const Options& options) {
     vkf::Decoder decoder(device, weights, config, sizes);
     std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", config.model_type.c_str(), loaded,
                  seconds_since(start));
-    print_arithmetic(options, decoder.prompt_program());
+    print_arithmetic(options.arithmetic, decoder.prompt_program());
     const Speed speed = answer(decoder, options, prompt, *out);
     print_speed(speed, prompt.size());
     if (options.copy_rate && speed.tokens > 1) {

@@ -176,7 +176,10 @@ static vkf_program* compile(vkf_device* device, const model* m, const vkf_compil
 /// Two slots at different lengths in one command buffer, then in segments, with memory, lock and scratch of the host's.
 static void records(host* h, const model* m) {
     vkf_device* device = borrow(h);
-    const vkf_compile_options options = {.struct_size = sizeof(options), .slots = 2, .name = "layer"};
+    const vkf_compile_options options = {.struct_size = sizeof(options),
+                                         .slots = 2,
+                                         .name = "layer",
+                                         .arithmetic = VKF_ARITHMETIC_INT8};  // its weights are fp32
     vkf_program* program = compile(device, m, &options);
     REQUIRE(h->pieces > 0);
 
@@ -644,7 +647,11 @@ static void runs(const model* m) {
     count = 1;
     OK(vkf_device_list(NULL, &first, &count));
     vkf_device* device = NULL;
-    const vkf_device_options device_options = {.struct_size = sizeof(device_options), .select = first.name};
+    vkf_device_options device_options = {.struct_size = sizeof(device_options), .select = first.name, .tuning = "1"};
+    if (!getenv("VKFORMER_TUNING")) {  // which is stronger
+        FAILS(vkf_device_create(&device_options, &device), "is not name=number");
+    }
+    device_options.tuning = "0";
     OK(vkf_device_create(&device_options, &device));
     printf("%s, %s\n", first.name, first.driver);
 

@@ -49,6 +49,14 @@ TEST_CASE("generate: --profile has dispatches that ran, of an answer of one toke
     }
 }
 
+TEST_CASE("generate: --arithmetic says which products stay in fp32, and why") {
+    const Outcome o = generate_to("2>&1 >/dev/null", {"-n", "2", "--weights", "fp16", "--arithmetic", "int8"});
+    CHECK(o.code == 0);
+    CHECK_MESSAGE(has(o.output, "arithmetic: fp32; "), o.output);
+    CHECK_MESSAGE(has(o.output, " products in fp32: "), o.output);
+    CHECK_FALSE(has(generate_to("2>&1 >/dev/null", {"-n", "2"}).output, "arithmetic: "));
+}
+
 TEST_CASE("generate: --stop ends ids too, where there is a tokenizer") {
     const std::vector<std::string> ids{kSpell, "--ids", "20 30 31 32", "--ignore-eos", "-n", "40"};
     const std::string whole = answer(ids);

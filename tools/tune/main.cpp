@@ -82,12 +82,17 @@ std::string settle(const Options& options, const vkf::Tunable& tunable, const st
 }
 
 void search(const Options& options) {
-    if (const char* decided = std::getenv("VKFORMER_TUNING"); decided && *decided != 0) {
-        throw vkf::Error("decides already; unset it", "VKFORMER_TUNING=" + std::string(decided));
+    for (const char* name : {"VKFORMER_TUNING", "VKFORMER_VARIANT"}) {
+        if (const char* decided = std::getenv(name); decided && *decided != 0) {
+            throw vkf::Error("decides already; unset it", std::string(name) + "=" + decided);
+        }
     }
     const vkf::Device device = device_with(options, {});
     const vkf::Capabilities& c = device.capabilities();
     std::printf("device: %s, %s%s\n", c.name.c_str(), c.driver.c_str(), c.minimum_profile ? ", minimum profile" : "");
+    if (!options.dry_run && vkf::tuning_file(device).empty()) {
+        throw vkf::Error("there is no cache folder to keep choices in; VKFORMER_CACHE_DIR names one");
+    }
     std::string settled;
     for (const vkf::Tunable& tunable : vkf::tunables()) {
         const std::vector<std::uint32_t> values = tunable.values(c);
@@ -139,9 +144,11 @@ int main(int argc, char** argv) {
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--seconds", options.seconds, "time spent on each number that is tried")
         ->check(CLI::Range(0.001, 60.0));
-    app.add_flag("--dry-run", options.dry_run, "keep nothing");
-    app.add_flag("--forget", options.forget, "remove what was kept, and end");
-    app.add_flag("--show", options.show, "print what is kept and what can be chosen, and end");
+    CLI::Option* dry_run = app.add_flag("--dry-run", options.dry_run, "keep nothing");
+    CLI::Option* forget = app.add_flag("--forget", options.forget, "remove what was kept, and end");
+    CLI::Option* show = app.add_flag("--show", options.show, "print what is kept and what can be chosen, and end");
+    forget->excludes(dry_run)->excludes(show);
+    show->excludes(dry_run);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -151,7 +158,7 @@ int main(int argc, char** argv) {
         run(options);
         return 0;
     } catch (const std::exception& e) {
-        std::fprintf(stderr, "tune: %s\n", e.what());
+        std::fprintf(stderr, "vkformer-tune: %s\n", e.what());
         return 1;
     }
 }
