@@ -96,7 +96,7 @@ TEST_SUITE("integer_dot") {
         const Believed dot(forced);
         for (const std::int64_t m : {5, 32, 65, 130}) {
             for (const std::int64_t n : {1, 63, 68}) {
-                for (const std::int64_t k : {1, 16, 33, 68}) {
+                for (const std::int64_t k : {16, 17, 33, 68}) {
                     CAPTURE(m);
                     CAPTURE(n);
                     CAPTURE(k);
@@ -218,7 +218,7 @@ TEST_SUITE("integer_dot") {
         CHECK(contains(error_of([&] { explained(codes, kInt8); }), "VKFORMER_VARIANT asks for matmul_dot"));
     }
 
-    TEST_CASE("integer dot: a sum that might pass 31 bits stays in fp32") {
+    TEST_CASE("integer dot: a sum that might pass 31 bits stays in fp32, and one that gains nothing") {
         if (!has_dot()) {
             return;
         }
@@ -227,6 +227,10 @@ TEST_SUITE("integer_dot") {
         g.output("y", linear(g.input("x", {5, 140000}), g.weight("w", {1, 140000})));
         const Tensor w = random_tensor({1, 140000}, 2);
         CHECK(contains(device().compile(g, load(w), kInt8).explain(), "a sum of 140000 products of codes may pass 31"));
+        Graph narrow;
+        narrow.output("y", linear(narrow.input("x", {5, 15}), narrow.weight("w", {1, 15})));
+        CHECK(contains(device().compile(narrow, load(random_tensor({1, 15}, 2)), kInt8).explain(),
+                       "a sum of 15 products: codes would take more room than numbers"));
     }
 
     TEST_CASE("integer dot: a borrowed device has what its host enabled") {

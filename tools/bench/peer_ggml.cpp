@@ -89,7 +89,7 @@ public:
                 mask = op.causal ? ggml_new_tensor_2d(c, GGML_TYPE_F16, op.inner, (op.rows + 63) / 64 * 64) : nullptr;
                 result = ggml_flash_attn_ext(c, x, weight, bias, mask, 1.0f / std::sqrt(static_cast<float>(op.columns)),
                                              0.0f, 0.0f);
-                ggml_flash_attn_ext_set_prec(result, GGML_PREC_F32);
+                accumulate_in_fp32(result);
                 break;
             case OpKind::decoder_layer:
             case OpKind::composed_attention: throw std::logic_error("ggml was asked for " + op.name);

@@ -37,6 +37,16 @@ std::vector<float> GgmlGraph::result() {
     return out;
 }
 
+void accumulate_in_fp32(ggml_tensor* attention) {
+#ifdef VKFORMER_GGML_PREC_SET_ACC
+    if (!ggml_prec_set_acc(attention, GGML_PREC_F32)) {
+        throw std::runtime_error("ggml does not accumulate attention in fp32");
+    }
+#else
+    ggml_flash_attn_ext_set_prec(attention, GGML_PREC_F32);
+#endif
+}
+
 void set(ggml_tensor* tensor, const float* data) { ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor)); }
 
 void set_packed(ggml_tensor* tensor, float* data) {

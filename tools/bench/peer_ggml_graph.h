@@ -43,6 +43,8 @@ private:
     ggml_tensor* result_ = nullptr;
 };
 
+/// Of ggml_flash_attn_ext().
+void accumulate_in_fp32(ggml_tensor* attention);
 /// fp32 numbers for an fp32 tensor.
 void set(ggml_tensor* tensor, const float* data);
 /// The same as the tensor's type keeps them; `data` becomes what they stand for then.

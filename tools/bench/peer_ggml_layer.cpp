@@ -71,7 +71,7 @@ private:
         k = cached(keys_, ggml_reshape_2d(c, k, op_.kv_heads * dim_, op_.rows));
         ggml_tensor* v = cached(values_, product("self_attn.v_proj.weight", x));
         ggml_tensor* y = ggml_flash_attn_ext(c, q, k, v, mask_, 1.0f / std::sqrt(static_cast<float>(dim_)), 0.0f, 0.0f);
-        ggml_flash_attn_ext_set_prec(y, GGML_PREC_F32);
+        accumulate_in_fp32(y);
         return product("self_attn.o_proj.weight", ggml_reshape_2d(c, y, op_.columns, op_.rows));
     }
 
