@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 class SavedModel {
 public:
     SavedModel() {
-        Process({GENERATE, VKFORMER_SOURCE_DIR "/tests/decoders/llama", "--weights", "int4", "--save", path()})
+        Process({GENERATE_PROGRAM, VKFORMER_SOURCE_DIR "/tests/decoders/llama", "--weights", "int4", "--save", path()})
             .wait(kSeconds);
     }
     ~SavedModel() {
@@ -49,35 +49,35 @@ const std::vector<Sample>& samples() {
     static const SavedModel saved;
     static const std::vector<Sample> all{
         {"generate",
-         GENERATE,
+         GENERATE_PROGRAM,
          VKFORMER_SOURCE_DIR "/samples/generate",
          {"config.json", "tokenizer.json", "model.safetensors", "generation_config.json"},
          [](const std::string& f) {
              return std::vector<std::string>{f, "--prompt", "1234567 is", "-n", "3"};
          }},
         {"generate",
-         GENERATE,
+         GENERATE_PROGRAM,
          VKFORMER_SOURCE_DIR "/tests/decoders/llama3",
          {"model.safetensors.index.json", "model-00002-of-00003.safetensors"},
          [](const std::string& f) {
              return std::vector<std::string>{f, "--ids", "1 2 3", "-n", "3"};
          }},
         {"generate",
-         GENERATE,
+         GENERATE_PROGRAM,
          saved.path(),
          {"model.safetensors"},
          [](const std::string& f) {
              return std::vector<std::string>{f, "--ids", "1 2 3", "-n", "3"};
          }},
         {"embed_text",
-         EMBED_TEXT,
+         EMBED_TEXT_PROGRAM,
          VKFORMER_SOURCE_DIR "/tests/text/bert",
          {"config.json", "tokenizer.json", "model.safetensors"},
          [](const std::string& f) {
              return std::vector<std::string>{f, "the hundred", "and thousand of café"};
          }},
         {"dates",
-         DATES,
+         DATES_PROGRAM,
          VKFORMER_SOURCE_DIR "/samples/dates",
          {"config.json", "model.safetensors"},
          [](const std::string& f) {
@@ -160,7 +160,7 @@ TEST_CASE("programs: a file that is damaged is refused, or read as another") {
 }
 
 TEST_CASE("programs: wrong arguments are refused by name") {
-    const std::string generate = GENERATE;
+    const std::string generate = GENERATE_PROGRAM;
     const auto refused = [&](std::vector<std::string> words, const std::string& part) {
         words.insert(words.begin(), generate);
         check_refused(run(words), "generate", part);
@@ -184,8 +184,8 @@ TEST_CASE("programs: wrong arguments are refused by name") {
         longest += "1 ";
     }
     refused({"--ids", longest}, "the prompt has 500 tokens; the model takes 1 to ");
-    check_refused(run({EMBED_TEXT, VKFORMER_SOURCE_DIR "/tests/text/bert", "one"}), "embed_text", "two lines");
-    check_refused(run({EMBED_TEXT, VKFORMER_SOURCE_DIR "/tests/text/bert", "a", longest}), "embed_text", "64");
+    check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "one"}), "embed_text", "two lines");
+    check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "a", longest}), "embed_text", "64");
 }
 
 TEST_CASE("programs: two at once answer as one does") {
@@ -204,7 +204,7 @@ TEST_CASE("programs: two at once answer as one does") {
 
 TEST_CASE("programs: an interrupt ends generate soon, whenever it comes") {
     std::mt19937 random(3);
-    const std::vector<std::string> words{GENERATE, "--ignore-eos", "-n", "90"};
+    const std::vector<std::string> words{GENERATE_PROGRAM, "--ignore-eos", "-n", "90"};
     const auto start = std::chrono::steady_clock::now();
     CHECK(run(words).code == 0);
     const auto whole =

@@ -10,13 +10,13 @@ const std::string kSpell = VKFORMER_SOURCE_DIR "/samples/generate";
 const std::string kNoTokenizer = VKFORMER_SOURCE_DIR "/tests/decoders/llama3";
 
 Outcome generate(std::vector<std::string> words) {
-    words.insert(words.begin(), GENERATE);
+    words.insert(words.begin(), GENERATE_PROGRAM);
     return run(words);
 }
 
 /// With its streams elsewhere, such as "2>/dev/null".
 Outcome generate_to(const std::string& streams, std::vector<std::string> words) {
-    words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + streams, GENERATE});
+    words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + streams, GENERATE_PROGRAM});
     return run(words);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("generate: an interrupt ends the reading of a long prompt") {
     for (int i = 0; i < 40000; ++i) {
         ids += "5 ";
     }
-    Process p({GENERATE, copy.folder.string(), "--ids", ids, "--chunk", "8", "-n", "1"});
+    Process p({GENERATE_PROGRAM, copy.folder.string(), "--ids", ids, "--chunk", "8", "-n", "1"});
     CHECK(p.wait_for("kernels after", kSeconds));
     p.interrupt();
     const Outcome o = p.wait(kSeconds);
