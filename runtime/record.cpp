@@ -194,6 +194,10 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                     spent = 0;
                 }
             }
+            if (at.group > 0 && written) {
+                // parts write apart from each other but in one window, which synchronization validation takes for one place
+                compute_barrier(vk, sink.commands);
+            }
             spent += share;
             all.flops += whole.flops * part;
             all.bytes += whole.bytes * part;
