@@ -8,6 +8,7 @@
 
 #include "models/decoder.h"
 #include "tests/device.h"
+#include "tests/fixtures.h"
 #include "tests/op_check.h"
 
 using namespace vkf;
@@ -23,12 +24,9 @@ nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_t
 
 /// A copy of a checkpoint that a test may damage; gone at its end.
 struct Copy {
-    fs::path folder;
-    explicit Copy(const char* name) : folder(fs::temp_directory_path() / ("vkformer-decoder-" + std::string(name))) {
-        fs::remove_all(folder);
-        fs::copy(kModels / name, folder);
-    }
-    ~Copy() { fs::remove_all(folder); }
+    TemporaryFolder own;
+    fs::path folder = own.path();
+    explicit Copy(const char* name) { fs::copy(kModels / name, folder); }
     std::string load() const {
         return error_of([&] {
             const Checkpoint checkpoint(folder);
