@@ -16,10 +16,12 @@ std::int64_t fixed_width(const char* op, const Value& x) {
 
 }  // namespace
 
-Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
+Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias,
+                   Value plus) {
     const std::int64_t width = fixed_width("feed_forward", x);
     const Scope scope(x.graph(), name);
-    return linear_layer(linear_layer(x, "linear1", hidden, bias, activation), "linear2", width, bias);
+    const Value inner = linear_layer(x, "linear1", hidden, bias, activation);
+    return linear_layer(inner, "linear2", width, bias, Activation::none, {}, plus);
 }
 
 Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {

@@ -168,9 +168,10 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     options.dropout = o.dropout;
     options.dropout_seed = o.dropout_seed;
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
-    const Value y = linear_layer(merge_heads(a.y), "out_proj", e, o.bias);
-    return {
-        o.batch_first ? y : transpose(y, 0, 1), o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
+    const auto batch_first = [&](Value x) { return o.batch_first || !x ? x : transpose(x, 0, 1); };
+    const Value y = batch_first(
+        linear_layer(merge_heads(a.y), "out_proj", e, o.bias, Activation::none, {}, batch_first(o.residual)));
+    return {y, o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
 }
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
@@ -191,13 +192,13 @@ Value layer_norm_layer(Value x, const std::string& name, float eps, bool bias) {
 
 namespace {
 
-/// x + f(norm(x)) or norm(x + f(x)).
+/// x + f(norm(x)) or norm(x + f(x)); `f` is given what it is a function of, and what it is to add.
 template <class F>
 Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f) {
     if (o.norm_first) {
-        return x + f(layer_norm_layer(x, norm, o.layer_norm_eps, o.bias));
+        return f(layer_norm_layer(x, norm, o.layer_norm_eps, o.bias), x);
     }
-    return layer_norm_layer(x + f(x), norm, o.layer_norm_eps, o.bias);
+    return layer_norm_layer(f(x, x), norm, o.layer_norm_eps, o.bias);
 }
 
 }  // namespace
@@ -205,44 +206,50 @@ Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f)
 Value transformer_encoder_layer(Value src, const TransformerLayerOptions& o, Value src_mask,
                                 Value src_key_padding_mask) {
     const Scope scope(src.graph(), o.name);
-    const Value x = residual(src, "norm1", o, [&](Value h) {
+    const Value x = residual(src, "norm1", o, [&](Value h, Value plus) {
         return multihead_attention(h, h, h,
                                    {.name = "self_attn",
                                     .num_heads = o.nhead,
                                     .bias = o.bias,
                                     .attn_mask = src_mask,
-                                    .key_padding_mask = src_key_padding_mask})
+                                    .key_padding_mask = src_key_padding_mask,
+                                    .residual = plus})
             .y;
     });
-    return residual(x, "norm2", o,
-                    [&](Value h) { return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias); });
+    return residual(x, "norm2", o, [&](Value h, Value plus) {
+        return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias, plus);
+    });
 }
 
 DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& o, const DecoderInputs& in) {
     const Scope scope(tgt.graph(), o.name);
-    Value x = residual(tgt, "norm1", o, [&](Value h) {
+    Value x = residual(tgt, "norm1", o, [&](Value h, Value plus) {
         const MultiheadAttentionOptions self{.name = "self_attn",
                                              .num_heads = o.nhead,
                                              .bias = o.bias,
                                              .attn_mask = in.tgt_mask,
                                              .key_padding_mask = in.tgt_key_padding_mask,
                                              .is_causal = in.tgt_is_causal,
-                                             .cache = in.cache};
+                                             .cache = in.cache,
+                                             .residual = plus};
         return multihead_attention(h, h, h, self).y;
     });
     Value cross_weights;
-    x = residual(x, "norm2", o, [&](Value h) {
+    x = residual(x, "norm2", o, [&](Value h, Value plus) {
         const MultiheadAttentionOptions cross{.name = "multihead_attn",
                                               .num_heads = o.nhead,
                                               .bias = o.bias,
                                               .attn_mask = in.memory_mask,
                                               .key_padding_mask = in.memory_key_padding_mask,
-                                              .memory = in.projected_memory};
+                                              .memory = in.projected_memory,
+                                              .residual = plus};
         const AttentionResult a = multihead_attention(h, in.memory, in.memory, cross);
         cross_weights = a.weights;
         return a.y;
     });
-    x = residual(x, "norm3", o, [&](Value h) { return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias); });
+    x = residual(x, "norm3", o, [&](Value h, Value plus) {
+        return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias, plus);
+    });
     return {x, cross_weights};
 }
 

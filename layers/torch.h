@@ -30,6 +30,7 @@ struct MultiheadAttentionOptions {
     std::optional<KvCache> cache =
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
     std::optional<ProjectedKv> memory = {};  ///< cross-attention to these; key and value are not looked at then
+    Value residual = {};                     ///< of y's shape, added to it
 };
 
 /// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E), weights (B, H, L, S'), where S' counts

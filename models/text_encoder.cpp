@@ -70,12 +70,13 @@ private:
         const Scope scope(g_, n.base + n.layers + "." + std::to_string(i));
         GroupedQueryAttentionOptions o{.heads = c_.heads, .kv_heads = c_.heads, .causal = false, .bias = true};
         o.keys = keys_;
+        o.residual = h;
         o.one_launch = true;  // load_text_encoder() keeps parameters in the order in which they are named here
         const std::string* names[4] = {&n.query, &n.key, &n.value, &n.attention_output};
         std::transform(std::begin(names), std::end(names), o.names, [](const std::string* s) { return s->c_str(); });
-        h = norm(h + grouped_query_attention(h, o).y, n.attention_norm);
+        h = norm(grouped_query_attention(h, o).y, n.attention_norm);
         const Value hidden = linear_layer(h, n.up, c_.intermediate_size, true, c_.activation);
-        return norm(h + linear_layer(hidden, n.down, c_.hidden_size), n.output_norm);
+        return norm(linear_layer(hidden, n.down, c_.hidden_size, true, Activation::none, {}, h), n.output_norm);
     }
 
     Graph& g_;

@@ -228,8 +228,7 @@ std::int64_t rounds_of(uint lanes, std::int64_t keys, std::int64_t head_dim) {
 }
 
 /// The mask as bits, in scratch.
-ValueId pack_mask(Lowering& l, const AttentionParams& params) {
-    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
+ValueId make_bits(Lowering& l, ValueId mask) {
     std::int64_t words = 1;
     const Shape& shape = l.info(mask).shape;
     for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -239,6 +238,12 @@ ValueId pack_mask(Lowering& l, const AttentionParams& params) {
     const ValueId bits = l.scratch(DType::i32, {words});
     l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, encode_mask);
     return bits;
+}
+
+ValueId pack_mask(Lowering& l, const AttentionParams& params) {
+    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
+    const bool flip = params.options.scores.mask.polarity == Polarity::ignore;
+    return l.once(flip ? "bits of a mask, 1 = may not" : "bits of a mask", mask, [&] { return make_bits(l, mask); });
 }
 
 /// The table of sequences, in scratch.

@@ -63,11 +63,13 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
         }
     }
     MatmulParams params{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights};
-    const bool room = !o.bias && !o.masked_weights && !o.heads_last;
+    const bool room = !o.masked_weights && !o.heads_last;
     const bool times_fused = room && o.times && lies_densely(o.times);
     const bool plus_fused = room && !o.times && o.plus && lies_densely(o.plus);
     if (times_fused || plus_fused) {
-        params.third = times_fused ? kMatmulThirdTimes : kMatmulThirdAdded;
+        params.third = o.bias        ? times_fused ? kMatmulThirdTimesApart : kMatmulThirdAddedApart
+                       : times_fused ? kMatmulThirdTimes
+                                     : kMatmulThirdAdded;
         inputs.push_back(times_fused ? o.times : o.plus);
     }
     std::vector<std::size_t> order;
@@ -80,6 +82,13 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
         order.push_back(shape.size() - 1);
     }
     Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
+    if (params.apart()) {
+        const Value& other = inputs.back();
+        inputs.pop_back();
+        params.third = kMatmulThirdBias;
+        const Value product = add_op(kMatmul, inputs, params, shape);
+        y = y.graph().prefer(y, times_fused ? mul(product, other) : add(product, other));
+    }
     y = o.times && !times_fused ? mul(y, o.times) : y;
     return o.plus && !plus_fused ? add(y, o.plus) : y;
 }

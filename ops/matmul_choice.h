@@ -45,7 +45,7 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const std::vecto
 std::string no_dot(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
 /// Dimensions that a may have.
 inline constexpr std::size_t kMostCodesRank = 4;
-/// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: a tensor for this node alone.
+/// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the products of a.
 ValueId codes_of(Lowering& l, ValueId a);
 /// The kernel for such rows. `form`: constants from AVec to AMasked.
 void choose_dot(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);

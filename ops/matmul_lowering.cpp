@@ -49,19 +49,25 @@ struct Form {
     bool c_vec;
 };
 
-Form form_of(const Lowering& l, ValueId a, ValueId b, ValueId bias, ValueId c, const MatmulParams& params) {
-    const ValueInfo& bi = l.info(b);
+/// A product's tensors; `bias` and `r` are any of them where there is none.
+struct Product {
+    ValueId a, b, bias, r, c;
+};
+
+Form form_of(const Lowering& l, const Product& product, const MatmulParams& params) {
+    const ValueInfo& bi = l.info(product.b);
     const std::size_t rank = bi.shape.size();
     const std::size_t k = rank - 1 - b_axes(params.transpose_b).k;
     const std::size_t n = rank - 1 - b_axes(params.transpose_b).n;
     Form f;
-    f.a_vec = vectorizable(l.info(a), l.info(a).shape.size() - 1);
-    f.b_load = bi.words              ? kMatmulBPacked + static_cast<uint>(l.weight_type(b))
+    const auto by_columns = [&](ValueId v) { return vectorizable(l.info(v), l.info(v).shape.size() - 1); };
+    f.a_vec = by_columns(product.a);
+    f.b_load = bi.words              ? kMatmulBPacked + static_cast<uint>(l.weight_type(product.b))
                : vectorizable(bi, k) ? kMatmulBVecK
                : vectorizable(bi, n) ? kMatmulBVecN
                                      : kMatmulBScalar;
-    f.c_vec = vectorizable(l.info(c), l.info(c).shape.size() - 1) &&
-              (!params.has_third() || vectorizable(l.info(bias), l.info(bias).shape.size() - 1));
+    f.c_vec = by_columns(product.c) && (!params.bias || by_columns(product.bias)) &&
+              (!params.has_r() || by_columns(product.r));
     return f;
 }
 
@@ -185,11 +191,6 @@ std::int64_t rounds_of(std::int64_t k, bool masked, std::int64_t rows) {
     return (k + 3) / 4 * (1 + (masked ? rows : 0)) + 8 * rows;
 }
 
-/// A product's tensors; `third` is any of them where there is none.
-struct Product {
-    ValueId a, b, third, c;
-};
-
 /// What a program's arithmetic makes of a product.
 struct Reduced {
     bool coopmat = false, dot = false;
@@ -239,21 +240,26 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
                                           : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
                                                 describe_load(l, part.product.b, part.form.b_load);
     choice.kernels.front().why += "; " + loads + note;
-    if (params.third != kMatmulThirdBias) {
+    if (params.has_r()) {
+        const bool times = params.third == kMatmulThirdTimes || params.third == kMatmulThirdTimesApart;
         for (Kernel& kernel : choice.kernels) {
             kernel.constants.resize(kMatmulSpecThird + 1, 0);
             kernel.constants[kMatmulSpecThird] = params.third;
-            kernel.why += params.third == kMatmulThirdTimes ? "; times a tensor" : "; plus a tensor";
+            kernel.why += times ? "; times a tensor" : "; plus a tensor";
         }
     }
     choice.kernels.back().why += reduced.why_not;
     return choice;
 }
 
-Dispatch& dispatch(Lowering& l, const Product& p, Choice choice, Encode encode) {
-    return l.dispatch(std::move(choice.kernels),
-                      {{p.a, Access::read}, {p.b, Access::read}, {p.third, Access::read}, {p.c, Access::read_write}},
-                      encode, std::move(choice.words));
+Dispatch& dispatch(Lowering& l, const Product& p, const MatmulParams& params, Choice choice, Encode encode) {
+    const Binding a{p.a, Access::read}, b{p.b, Access::read}, c{p.c, Access::read_write}, r{p.r, Access::read};
+    if (params.apart()) {
+        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, r}, encode,
+                          std::move(choice.words));
+    }
+    const Binding third = params.has_r() ? r : Binding{p.bias, Access::read};
+    return l.dispatch(std::move(choice.kernels), {a, b, third, c}, encode, std::move(choice.words));
 }
 
 /// True when c has more rows than mat-vecs are for in every run.
@@ -283,35 +289,35 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
     const std::int64_t most_rows = rows_at_most(l, b, c);
     const bool large = most_elements(l, product.b) >= kLargeMatrix;
-    const Reduced less = reduced(l, {a, b, product.third, c}, params, most_rows);
+    const Reduced less = reduced(l, {a, b, product.bias, product.r, c}, params, most_rows);
     const bool few = less.dot && !always_many_rows(l, c);
     const ValueId codes = less.dot ? codes_of(l, a) : a;
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
-        Part part{{a, window, product.third, c}, {}, most_rows, large, one_row};
+        Part part{{a, window, product.bias, product.r, c}, {}, most_rows, large, one_row};
         if (windows.size() > 1) {
             const std::int64_t columns = l.info(window).shape[b_n].constant();
-            part.product.c = l.slice(c, l.info(c).shape.size() - 1, first, columns);
-            if (params.has_third()) {
-                part.product.third = l.slice(product.third, l.info(product.third).shape.size() - 1, first, columns);
-            }
+            const auto cut = [&](ValueId v) { return l.slice(v, l.info(v).shape.size() - 1, first, columns); };
+            part.product.c = cut(c);
+            part.product.bias = params.bias ? cut(product.bias) : product.bias;
+            part.product.r = params.has_r() ? cut(product.r) : product.r;
             first += columns;
         }
-        part.form = form_of(l, a, window, part.product.third, part.product.c, params);
+        part.form = form_of(l, part.product, params);
         if (few) {
             Part rows = part;
             rows.most_rows = kMatvecMaxRows;
-            dispatch(l, rows.product, choose(l, rows, {}, params, note), encode_few_rows);
+            dispatch(l, rows.product, params, choose(l, rows, {}, params, note), encode_few_rows);
         }
         Choice choice = choose(l, part, less, params, note);
         Product operands = part.product;
         operands.a = codes;
-        Dispatch& d = dispatch(l, operands, std::move(choice), less.dot ? encode_codes : encode_product);
-        const auto apart = [&](ValueId v) { return l.info(v).storage != l.info(operands.third).storage; };
-        if (params.third != kMatmulThirdBias && windows.size() == 1 && params.activation <= Activation::relu && !few &&
+        Dispatch& d = dispatch(l, operands, params, std::move(choice), less.dot ? encode_codes : encode_product);
+        const auto apart = [&](ValueId v) { return l.info(v).storage != l.info(operands.r).storage; };
+        if (params.has_r() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
             apart(operands.a) && apart(operands.b)) {  // others read of a and b what one writes of c
-            d.in_place_input = kMatmulBindingBias;
+            d.in_place_input = params.apart() ? kMatmulBindingR : kMatmulBindingBias;
             d.in_place_output = kMatmulBindingC;
         }
     }
@@ -320,7 +326,16 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
 void lower(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
-    lower_product(l, {a, l.input(1), params.has_third() ? l.input(2) : a, l.output(0)}, params);
+    const ValueId last = l.node().inputs.back();
+    lower_product(l, {a, l.input(1), params.bias ? l.input(2) : a, params.has_r() ? last : a, l.output(0)}, params);
+}
+
+std::string declined(const Capabilities& device, const NodeInfo& node) {
+    const bool apart = static_cast<const MatmulParams*>(node.params.get())->apart();
+    return apart && device.storage_buffers <= kMatmulBindingR
+               ? "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
+                     std::to_string(kMatmulBindingR + 1)
+               : "";
 }
 
 /// One product where weights, and biases, lie behind each other in memory; else one for each weight, of its columns.
@@ -335,7 +350,7 @@ void lower_projections(Lowering& l) {
     const Lowering::Joined b = params.bias ? l.join(biases) : Lowering::Joined{a, {}};
     const std::string& apart = w.apart.empty() ? b.apart : w.apart;
     if (apart.empty()) {
-        lower_product(l, {a, w.value, b.value, c}, params,
+        lower_product(l, {a, w.value, b.value, a, c}, params,
                       "; " + std::to_string(params.weights) + " weights, one launch");
         return;
     }
@@ -343,14 +358,15 @@ void lower_projections(Lowering& l) {
     for (std::size_t i = 0; i < params.weights; ++i) {
         const std::int64_t columns = l.info(weights[i]).shape[0].constant();
         const ValueId part = l.slice(c, l.info(c).shape.size() - 1, first, columns);
-        lower_product(l, {a, weights[i], params.bias ? biases[i] : a, part}, params, "; a launch a weight: " + apart);
+        lower_product(l, {a, weights[i], params.bias ? biases[i] : a, a, part}, params,
+                      "; a launch a weight: " + apart);
         first += columns;
     }
 }
 
 }  // namespace
 
-const OpType kMatmul{kMatmulName, lower};
+const OpType kMatmul{kMatmulName, lower, declined};
 const OpType kProjections{kProjectionsName, lower_projections};
 
 }  // namespace vkf

@@ -14,13 +14,14 @@ struct MatmulParams {
     Activation activation;
     float scale;
     bool bias, transpose_b, masked_weights;
-    shader::uint third = shader::kMatmulThirdBias;  // else the third input is of the result's shape
+    shader::uint third = shader::kMatmulThirdBias;  // else the last input is of the result's shape
     std::size_t weights = 1;                        // of projections()
 
-    bool has_third() const { return bias || third != shader::kMatmulThirdBias; }
+    bool has_r() const { return third != shader::kMatmulThirdBias; }
+    bool apart() const { return bias && has_r(); }
 };
 
-/// Inputs: a, b, and the third where there is one.
+/// Inputs: a, b, the bias where there is one, R of shaders/matmul.h where there is one.
 extern const OpType kMatmul;
 
 /// Inputs: a, then the weights, then as many biases or none.

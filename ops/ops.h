@@ -70,7 +70,8 @@ struct MatmulOptions {
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
     /// Of the result's shape: result = activation(scale * a b + bias) * times + plus, a gate's other half and a residual. One of them costs no
-    /// dispatch of its own where there is neither bias nor masked weights, and it lies as the result will; the numbers are the same.
+    /// dispatch of its own where no weights are masked and it lies as the result will, beside a bias only on devices with five storage
+    /// buffers a stage; the numbers are the same.
     Value times = {};
     Value plus = {};
 };

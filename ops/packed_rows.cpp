@@ -134,13 +134,7 @@ void encode_codes_of(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(x.elements()) * 16, 5.0 * static_cast<double>(x.elements()));
 }
 
-constexpr OpType kPack{kPackName, lower_pack};
-constexpr OpType kUnpack{kUnpackName, lower_unpack};
-constexpr OpType kWeights{"pack_weights", lower_weights};
-
-}  // namespace
-
-ValueId codes_of(Lowering& l, ValueId a) {
+ValueId make_codes(Lowering& l, ValueId a) {
     Shape shape = l.info(a).shape;
     const std::int64_t columns = shape.back().constant();
     shape.back() = static_cast<std::int64_t>(packed_row_words(WeightType::int8, static_cast<std::uint64_t>(columns)));
@@ -149,6 +143,16 @@ ValueId codes_of(Lowering& l, ValueId a) {
     l.dispatch({{&kShader, {kLocalSize, kPackedInt8, 0, lanes, kPackedF32}, "rows of a as codes"}},
                {{a, Access::read}, {codes, Access::write}}, encode_codes_of, {lanes});
     return codes;
+}
+
+constexpr OpType kPack{kPackName, lower_pack};
+constexpr OpType kUnpack{kUnpackName, lower_unpack};
+constexpr OpType kWeights{"pack_weights", lower_weights};
+
+}  // namespace
+
+ValueId codes_of(Lowering& l, ValueId a) {
+    return l.once("rows of codes", a, [&] { return make_codes(l, a); });
 }
 
 void support::check_packed(const char* op, const Value& words, WeightType type, const Dim& columns) {

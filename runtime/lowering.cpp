@@ -76,6 +76,25 @@ ValueId Lowering::scratch(DType dtype, const Shape& shape) {
     return static_cast<ValueId>(values_.size() - 1);
 }
 
+ValueId Lowering::once(std::string_view how, ValueId from, const std::function<ValueId()>& make) {
+    const auto same = [&](const Made& m) {
+        const ValueInfo& a = values_[m.from];
+        const ValueInfo& b = values_[from];
+        return m.how == how && a.storage == b.storage && a.offset == b.offset && a.shape == b.shape &&
+               a.strides == b.strides && a.words == b.words;
+    };
+    if (storages_[values_[from].storage].kind == StorageKind::state) {
+        return make();
+    }
+    const auto found = std::find_if(made_.begin(), made_.end(), same);
+    if (found != made_.end()) {
+        return found->tensor;
+    }
+    const ValueId tensor = make();
+    made_.push_back({how, from, tensor});
+    return tensor;
+}
+
 ValueId Lowering::words(ValueId id) {
     ValueInfo v = values_[id];
     const Dim pitch = storages_[v.storage].shape[1];
@@ -160,6 +179,9 @@ Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<
     Dispatch d;
     d.node = id_;
     d.kernels = std::move(kernels);
+    for (Kernel& k : d.kernels) {
+        k.bindings = static_cast<std::uint32_t>(bindings.size());
+    }
     d.bindings = bindings;
     d.encode = encode;
     d.words = std::move(words);

@@ -177,7 +177,15 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                         std::to_string(caps.max_invocations),
                     "shader " + name);
     }
-    const std::uint32_t buffers = face.bindings - (face.image == ImageAccess::none ? 0 : 1);
+    // frozen here and not by the driver: some optimise before they look at specialization constants
+    const std::vector<std::uint32_t> code = prune(specialize(kernel.shader->code, kernel.constants));
+    const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
+    if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
+        throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +
+                        std::to_string(bindings < reached ? reached : face.bindings),
+                    "shader " + name);
+    }
+    const std::uint32_t buffers = bindings - (face.image == ImageAccess::none ? 0 : 1);
     if (face.push_constant_bytes > Command::kMaxPush || buffers > caps.storage_buffers) {
         throw Error("needs " + std::to_string(face.push_constant_bytes) + " bytes of push constants and " +
                         std::to_string(buffers) + " storage buffers; the device has " +
@@ -199,14 +207,12 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
 
     Pipeline p;
     p.owner = kernel.owner;
-    p.bindings = face.bindings;
+    p.bindings = bindings;
     p.image = face.image;
     {
         const std::scoped_lock lock(mutex_);
-        p.layout = layout(face.bindings, face.image).pipeline;
+        p.layout = layout(bindings, face.image).pipeline;
     }
-    // frozen here and not by the driver: some optimise before they look at specialization constants
-    const std::vector<std::uint32_t> code = prune(specialize(kernel.shader->code, kernel.constants));
     const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4,
                                                code.data()};
     VkShaderModule module = VK_NULL_HANDLE;

@@ -74,6 +74,12 @@ std::string escape(const std::string& text) {
     return out;
 }
 
+/// The result: of what is written, the first.
+const Binding& first_written(const Dispatch& d) {
+    return *std::find_if(d.bindings.begin(), d.bindings.end(),
+                         [](const Binding& b) { return b.access != Access::read; });
+}
+
 }  // namespace
 
 std::string Program::explain() const {
@@ -97,7 +103,7 @@ std::string Program::explain() const {
     out += packed_weights(plan);
     for (const PlannedDispatch& d : plan.dispatches) {
         const NodeInfo& node = plan.nodes[d.dispatch.node];
-        const ValueInfo& result = plan.values[d.dispatch.bindings.back().value];
+        const ValueInfo& result = plan.values[first_written(d.dispatch).value];
         out += format("%4u  %-44s", d.step, node.label.c_str());
         out += " -> " + shape_text(plan, result.shape);
         if (const std::uint64_t at = plan.arena_offset[result.storage]; at != Plan::kNotInArena) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "runtime/error.h"
 
@@ -25,7 +26,14 @@ enum : std::uint32_t {
     kOpConstant = 43,
     kOpSpecConstant = 50,
     kOpSpecConstantComposite = 51,
+    kOpFunctionCall = 57,
     kOpVariable = 59,
+    kOpLoad = 61,
+    kOpStore = 62,
+    kOpCopyMemory = 63,
+    kOpAccessChain = 65,
+    kOpInBoundsAccessChain = 66,
+    kOpArrayLength = 68,
     kOpDecorate = 71,
     kOpMemberDecorate = 72,
     kDecorationSpecId = 1,
@@ -101,6 +109,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
     std::vector<std::pair<std::uint32_t, std::uint32_t>> variables;  // id, pointer type
     std::uint32_t workgroup_size = 0;
     std::map<std::uint32_t, std::vector<std::uint32_t>> composites;
+    std::set<std::uint32_t> touched;  // variables that functions read, write, index, or hand on
 
     for (std::size_t at = 5; at < code.size();) {
         const std::uint32_t op = code[at] & 0xffff;
@@ -179,12 +188,31 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                     m.offsets[{w[0], w[1]}] = w[3];
                 }
                 break;
+            case kOpLoad:
+            case kOpAccessChain:
+            case kOpInBoundsAccessChain:
+            case kOpArrayLength:
+                need(3);
+                touched.insert(w[2]);
+                break;
+            case kOpFunctionCall:
+                need(3);
+                touched.insert(w.begin() + 3, w.end());
+                break;
+            case kOpStore:
+            case kOpCopyMemory:
+                need(2);
+                touched.insert(w.begin(), w.begin() + 2);
+                break;
             default: break;
         }
         at += words;
     }
 
     std::uint64_t used = 0;
+    const auto reach = [&](std::uint32_t id, std::uint32_t binding) {
+        out.reached = std::max(out.reached, touched.contains(id) ? binding + 1 : 0);
+    };
     for (const auto& [id, pointer] : variables) {
         const auto found = m.types.find(pointer);
         if (found == m.types.end() || found->second.op != kOpTypePointer) {
@@ -205,6 +233,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             out.image = type->second.operands[kSampled] == 1 ? ImageAccess::sampled : ImageAccess::storage;
             used |= 1;
             out.bindings = std::max(out.bindings, 1u);
+            reach(id, 0);
         } else if (storage == kStorageStorageBuffer || storage == kStorageUniform) {
             const auto set = m.sets.find(id);
             const auto binding = m.bindings.find(id);
@@ -213,6 +242,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             }
             used |= std::uint64_t{1} << binding->second;
             out.bindings = std::max(out.bindings, binding->second + 1);
+            reach(id, binding->second);
         }
     }
     if (out.bindings != 0 &&

@@ -13,6 +13,7 @@ namespace vkf {
 
 struct ShaderInterface {
     std::uint32_t bindings = 0;             ///< storage buffers, set 0, bindings 0..bindings-1
+    std::uint32_t reached = 0;              ///< of these, as many as its functions reach the last of
     ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a buffer
     std::uint32_t push_constant_bytes = 0;
     std::uint32_t local_size[3] = {1, 1, 1};  ///< literal sizes; where a specialization constant gives it, its default

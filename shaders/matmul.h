@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
-// dimensions b; or act(alpha * sum) + R[b, m, n], or act(alpha * sum) * R[b, m, n]. Five kernels take the same parameters: matmul.comp
+// dimensions b; that plus R[b, m, n], or times R[b, m, n], where there is one. Five kernels take the same parameters: matmul.comp
 // (tiles in registers alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_coopmat.comp (cooperative
 // matrices: A and B rounded to f16) and matmul_dot.comp (A and B as codes of int8: of both it takes rows of words, and k counts
 // words of codes).
@@ -19,6 +19,7 @@ VKF_CONSTANT(kMatmulBindingA, 0)
 VKF_CONSTANT(kMatmulBindingB, 1)
 VKF_CONSTANT(kMatmulBindingBias, 2)  // or R; any buffer where there is neither: never read then
 VKF_CONSTANT(kMatmulBindingC, 3)
+VKF_CONSTANT(kMatmulBindingR, 4)  // where there is a bias too; not bound elsewhere: Vulkan guarantees four
 
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
@@ -38,7 +39,7 @@ VKF_CONSTANT(kMatmulBindingC, 3)
 // MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and MatDepth multiples of 8.
 // SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of MatRows and MatColumns.
 // Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as the tile has such parts.
-// Third: what the third binding is, a kMatmulThird... below.
+// Third: what R is and where, a kMatmulThird... below.
 // Split: invocations that share the sum of one output in matvec; a power of two that divides the local size.
 //
 // Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
@@ -70,11 +71,14 @@ VKF_CONSTANT(kMatmulBVecN, 2)
 // b_column is a row's words, b_offset and b_batch[] are words too.
 VKF_CONSTANT(kMatmulBPacked, 2)
 
-// The bias, where bias_stride says that there is one.
+// There is no R.
 VKF_CONSTANT(kMatmulThirdBias, 0)
-// R, which is added to or multiplied with what the activation gives: bias_stride is 0, bias_offset is R's own, its strides are C's.
+// R is added to, or multiplied with, what the activation gives; its strides are C's. It takes the place of the bias: bias_stride is 0.
 VKF_CONSTANT(kMatmulThirdAdded, 1)
 VKF_CONSTANT(kMatmulThirdTimes, 2)
+// The same at a binding of its own.
+VKF_CONSTANT(kMatmulThirdAddedApart, 3)
+VKF_CONSTANT(kMatmulThirdTimesApart, 4)
 
 // Rows of C per group that the kernels have code for.
 VKF_CONSTANT(kMatmulMaxRows, 24)
@@ -100,8 +104,9 @@ VKF_PUSH_BEGIN(MatmulPush)
     uint c_row;
     uint c_column;
     uint c_offset;
-    uint bias_stride; // 0: no bias, or R
+    uint bias_stride; // 0: no bias
     uint bias_offset;
+    uint r_offset;
     float alpha;
 VKF_PUSH_END(MatmulPush)
 // clang-format on

@@ -4,10 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/device.h"
-#include "tests/op_check.h"
-#include "tests/reference.h"
-#include "tests/reference_packed.h"
+#include "tests/product_check.h"
 
 using namespace vkf;
 using namespace vkf::test;
@@ -17,27 +14,6 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Under VKFORMER_VARIANT=matmul_coopmat the same products are asked for in f16.
-bool in_f16() {
-    const Capabilities& c = device().capabilities();
-    if (c.asks_for("matmul_coopmat") && !c.cooperative_matrix) {
-        cannot_run("cooperative matrices");
-        return false;
-    }
-    return c.asks_for("matmul_coopmat");
-}
-
-struct ProductCheck : OpCheck {
-    ProductCheck() { arithmetic = in_f16() ? Arithmetic::f16 : Arithmetic::f32; }
-};
-
-/// What such a product makes of an operand.
-Tensor taken(const Tensor& x) { return in_f16() ? reference::as_f16(x) : x; }
-
-Tensor twin(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
-    return o.masked_weights ? reference::matmul(a, b, o) : reference::matmul(taken(a), taken(b), o);
-}
-
 MatmulOptions on_device(OpCheck& check, const reference::MatmulOptions& o) {
     MatmulOptions out;
     out.bias = o.bias ? check.input("bias", *o.bias) : Value();
@@ -46,10 +22,6 @@ MatmulOptions on_device(OpCheck& check, const reference::MatmulOptions& o) {
     out.transpose_b = o.transpose_b;
     out.masked_weights = o.masked_weights;
     return out;
-}
-
-Tolerance tolerance(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o) {
-    return {.rounding = reference::matmul_rounding(a, b, o)};
 }
 
 std::string mismatch(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
@@ -135,79 +107,6 @@ TEST_CASE("matmul: scale, bias and every activation in the epilogue") {
         CHECK(mismatch(random_tensor({5, 6}), random_tensor({6, 7}), {.bias = random_tensor({7}), .activation = act}) ==
               "");
     }
-}
-
-TEST_CASE("matmul: a gate's other half and a residual in the epilogue, bit for bit as ops of their own") {
-    const std::int64_t sizes[][3] = {{5, 7, 6},     {19, 36, 8},  {1, 516, 520}, {3, 513, 516},
-                                     {9, 520, 512}, {70, 72, 20}, {130, 41, 12}, {2, 64, 64}};
-    for (const auto& size : sizes) {
-        const std::int64_t m = size[0], n = size[1], k = size[2];
-        CAPTURE(m);
-        CAPTURE(n);
-        const Tensor a = random_tensor({m, k}, 1);
-        const Tensor w = random_tensor({n, k}, 2);
-        const Tensor other = random_tensor({m, n}, 3);
-        for (const Activation act : {Activation::none, Activation::relu, Activation::silu}) {
-            CAPTURE(static_cast<int>(act));
-            ProductCheck check;
-            const Value va = check.input("a", a), vw = check.input("w", w), vo = check.input("other", other);
-            MatmulOptions o{.activation = act, .transpose_b = true};
-            const Value plain = matmul(va, vw, o);
-            const Tensor product = twin(a, w, {.activation = act, .transpose_b = true});
-            Tensor times = product, plus = product;
-            for (std::size_t i = 0; i < product.data.size(); ++i) {
-                times.data[i] *= other.data[i];
-                plus.data[i] += other.data[i];
-            }
-            const Tolerance near = tolerance(taken(a), taken(w), {.transpose_b = true});
-            o.times = vo;
-            const Value gated = matmul(va, vw, o);
-            CHECK(check.difference(gated, times, near) == "");
-            CHECK(same_bits(check.run(gated), check.run(mul(plain, vo))));
-            o.times = {};
-            o.plus = vo;
-            const Value summed = matmul(va, vw, o);
-            CHECK(check.difference(summed, plus, near) == "");
-            CHECK(same_bits(check.run(summed), check.run(plain + vo)));
-        }
-    }
-}
-
-TEST_CASE("matmul: what has no room in the epilogue is added and multiplied by ops of its own") {
-    const Tensor a = random_tensor({2, 6, 8}, 1), w = random_tensor({5, 8}, 2), bias = random_tensor({5}, 3);
-    const Tensor wide = random_tensor({2, 5, 6}, 4), r = random_tensor({2, 6, 5}, 5);
-    OpCheck check;
-    const Value va = check.input("a", a), vw = check.input("w", w), vr = check.input("r", r);
-    const Value turned = transpose(check.input("wide", wide), 1, 2);
-    const Value vbias = check.input("bias", bias);
-    const auto dispatches = [&](const MatmulOptions& o) {
-        Graph g;
-        const Value x = g.input("a", {2, 6, 8}), y = g.input("w", {5, 8}), z = g.input("r", {2, 6, 5});
-        MatmulOptions own{.transpose_b = true};
-        own.times = o.times ? z : Value();
-        own.plus = o.plus ? z : Value();
-        g.output("y", matmul(x, y, own));
-        return device().compile(g).plan().dispatches.size();
-    };
-    CHECK(dispatches({.times = vr}) == 1);
-    CHECK(dispatches({.plus = vr}) == 1);
-    CHECK(dispatches({.times = vr, .plus = vr}) == 2);
-    Tensor want = reference::matmul(a, w, {.bias = bias, .transpose_b = true});
-    const Tensor plain = reference::matmul(a, w, {.transpose_b = true});
-    const Tensor across = transpose(wide, 1, 2);
-    Tensor both = plain, turned_sum = plain;
-    for (std::size_t i = 0; i < want.data.size(); ++i) {
-        want.data[i] += r.data[i];
-        both.data[i] = plain.data[i] * r.data[i] + r.data[i];
-        turned_sum.data[i] += across.data[i];
-    }
-    CHECK(check.difference(matmul(va, vw, {.bias = vbias, .transpose_b = true, .plus = vr}), want) == "");
-    CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .times = vr, .plus = vr}), both) == "");
-    CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .plus = turned}), turned_sum) == "");
-    CHECK(contains(error_of([&] {
-                       matmul(va, vw, {.transpose_b = true, .plus = turned.graph().input("s", {6, 5})});
-                   }),
-                   "must be f32 of the result's shape"));
 }
 
 TEST_CASE("matmul: linear is x W^T + b on any rank") {

@@ -1,15 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third operand of a matrix product, where it is no bias. Names kThird, p, bias and bias_vec of the kernel.
+// R, a matrix product's operand of its result's shape. Names kThird, p, bias and bias_vec of the kernel.
 #ifndef VKF_SHADERS_COMMON_THIRD_GLSL
 #define VKF_SHADERS_COMMON_THIRD_GLSL
+
+layout(set = 0, binding = kMatmulBindingR) readonly buffer R { float r[]; };
+layout(set = 0, binding = kMatmulBindingR) readonly buffer RVec { vec4 r_vec[]; };
+
+const bool kRApart = kThird == kMatmulThirdAddedApart || kThird == kMatmulThirdTimesApart;
+const bool kRTimes = kThird == kMatmulThirdTimes || kThird == kMatmulThirdTimesApart;
 
 // What becomes of an output that is stored at c[at].
 float with_third(float value, uint at) {
     if (kThird == kMatmulThirdBias) {
         return value;
     }
-    float other = bias[p.bias_offset + (at - p.c_offset)];
-    return kThird == kMatmulThirdAdded ? value + other : value * other;
+    uint from = p.r_offset + (at - p.c_offset);
+    float other;
+    if (kRApart) {
+        other = r[from];
+    } else {
+        other = bias[from];
+    }
+    return kRTimes ? value * other : value + other;
 }
 
 // The same of four.
@@ -17,8 +29,14 @@ vec4 with_third(vec4 value, uint at) {
     if (kThird == kMatmulThirdBias) {
         return value;
     }
-    vec4 other = bias_vec[(p.bias_offset + (at - p.c_offset)) >> 2];
-    return kThird == kMatmulThirdAdded ? value + other : value * other;
+    uint from = (p.r_offset + (at - p.c_offset)) >> 2;
+    vec4 other;
+    if (kRApart) {
+        other = r_vec[from];
+    } else {
+        other = bias_vec[from];
+    }
+    return kRTimes ? value * other : value + other;
 }
 
 #endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What several nodes need of one tensor is made once: the bits of a mask, the codes of activations.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "layers/attention.h"
+#include "runtime/plan.h"
+#include "tests/believed.h"
+#include "tests/fixtures.h"
+#include "tests/host.h"
+#include "tests/op_check.h"
+#include "tests/reference.h"
+
+namespace vkf::test {
+
+namespace {
+
+std::ptrdiff_t count(const Program& program, std::string_view shader) {
+    const auto& all = program.plan().dispatches;
+    return std::count_if(all.begin(), all.end(),
+                         [&](const PlannedDispatch& d) { return d.dispatch.kernels.front().shader->name == shader; });
+}
+
+}  // namespace
+
+TEST_SUITE("made once") {
+    TEST_CASE("made once: the bits of a mask that several layers of attention share, each polarity for itself") {
+        const Believed fused([](Capabilities& c) { c.variants = "attention_shared"; });
+        if (device().capabilities().storage_buffers < 12) {
+            return;  // no fused attention with masks
+        }
+        const auto attend = [](Value y, Value keys, Polarity polarity) {
+            AttentionOptions o;
+            o.mask.keys = keys;
+            o.mask.polarity = polarity;
+            return scaled_dot_product_attention(y, y, y, o).y;
+        };
+        const auto run = [&](bool together) {
+            Graph g;
+            const Value mask = g.input("mask", {40, 40}, DType::i32);
+            const auto own = [&] { return together ? mask : contiguous(mask); };
+            Value y = attend(g.input("x", {1, 2, 40, 8}), own(), Polarity::attend);
+            y = attend(y, own(), Polarity::attend);
+            y = attend(y, own(), Polarity::ignore);
+            g.output("y", contiguous(attend(y, own(), Polarity::ignore)));
+            Program program = device().compile(g);
+            CHECK(count(program, "attention_mask") == (together ? 2 : 4));
+            upload(program, "x", random_tensor({1, 2, 40, 8}, 1));
+            std::vector<std::int32_t> mask_bits(1600);
+            for (std::size_t i = 0; i < mask_bits.size(); ++i) {
+                mask_bits[i] = i * i % 7 < 3 ? 1 : 0;
+            }
+            program.upload("mask", mask_bits);
+            program.run();
+            return download(program, "y");
+        };
+        CHECK(same_bits(run(true), run(false)));
+    }
+
+    TEST_CASE("made once: rows of codes, for every product of the same activations") {
+        if (!device().capabilities().integer_dot) {
+            cannot_run("integer dot products");
+            return;
+        }
+        const Believed dot([](Capabilities& c) { c.variants = "matmul_dot"; });
+        const Tensor w = random_tensor({24, 32}, 2);
+        const std::vector<float> floats = w.floats();
+        const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
+        const auto run = [&](bool together) {
+            Graph g;
+            const Value x = g.input("x", {9, 32}), weight = g.weight("w", {24, 32});
+            const Value h = relu(x);
+            g.output("gate", linear(h, weight, {}, Activation::silu));
+            if (together) {
+                g.output("up", linear(h, weight));
+                g.output("part", linear(slice(h, 0, 1, 7), weight));
+            }
+            Program program = device().compile(g, device().load({&tensor, 1}, {.matrices = WeightType::int8}),
+                                               {.arithmetic = Arithmetic::int8});
+            CHECK(count(program, "packed_rows") == (together ? 2 : 1));
+            upload(program, "x", random_tensor({9, 32}, 1));
+            program.run();
+            if (together) {
+                const Tensor up = download(program, "up"), part = download(program, "part");
+                for (std::size_t i = 0; i < part.data.size(); ++i) {
+                    CHECK(part.data[i] == up.data[24 + i]);
+                }
+            }
+            return download(program, "gate");
+        };
+        CHECK(same_bits(run(true), run(false)));
+    }
+}
+
+}  // namespace vkf::test

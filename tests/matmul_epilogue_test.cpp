@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// A product's epilogue: a gate's other half and a residual, beside a bias or without, and where these are operands too.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/product_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+Tensor combined(const Tensor& product, const Tensor& other, bool times) {
+    Tensor out = product;
+    for (std::size_t i = 0; i < out.data.size(); ++i) {
+        out.data[i] = times ? out.data[i] * other.data[i] : out.data[i] + other.data[i];
+    }
+    return out;
+}
+
+/// A tensor that dies where it is used, as those of a layer do; whose place another may take.
+Value intermediate(Value x) { return relu(x); }
+
+Tensor non_negative(Tensor x) {
+    for (double& v : x.data) {
+        v = std::max(v, 0.0);
+    }
+    return x;
+}
+
+}  // namespace
+
+TEST_SUITE("matmul") {
+    TEST_CASE("matmul: a gate's other half and a residual in the epilogue, bit for bit as ops of their own") {
+        const std::int64_t sizes[][3] = {{5, 7, 6},     {19, 36, 8},  {1, 516, 520}, {3, 513, 516},
+                                         {9, 520, 512}, {70, 72, 20}, {130, 41, 12}, {2, 64, 64}};
+        for (const auto& size : sizes) {
+            const std::int64_t m = size[0], n = size[1], k = size[2];
+            CAPTURE(m);
+            CAPTURE(n);
+            const Tensor a = random_tensor({m, k}, 1);
+            const Tensor w = random_tensor({n, k}, 2);
+            const Tensor other = random_tensor({m, n}, 3);
+            const Tensor bias = random_tensor({n}, 4);
+            const std::pair<Activation, bool> kinds[] = {{Activation::none, false},
+                                                         {Activation::relu, false},
+                                                         {Activation::silu, false},
+                                                         {Activation::none, true},
+                                                         {Activation::silu, true}};
+            for (const std::pair<Activation, bool>& kind : kinds) {
+                const Activation act = kind.first;
+                const bool biased = kind.second;
+                CAPTURE(static_cast<int>(act));
+                CAPTURE(biased);
+                ProductCheck check;
+                const Value va = check.input("a", a), vw = check.input("w", w), vo = check.input("other", other);
+                const Value vbias = check.input("bias", bias);
+                MatmulOptions o{.bias = biased ? vbias : Value(), .activation = act, .transpose_b = true};
+                const Value plain = matmul(va, vw, o);
+                reference::MatmulOptions wanted{.activation = act, .transpose_b = true};
+                if (biased) {
+                    wanted.bias = bias;
+                }
+                const Tensor product = twin(a, w, wanted);
+                Tensor times = product, plus = product;
+                for (std::size_t i = 0; i < product.data.size(); ++i) {
+                    times.data[i] *= other.data[i];
+                    plus.data[i] += other.data[i];
+                }
+                const Tolerance near = tolerance(taken(a), taken(w), {.transpose_b = true});
+                o.times = vo;
+                const Value gated = matmul(va, vw, o);
+                CHECK(check.difference(gated, times, near) == "");
+                CHECK(same_bits(check.run(gated), check.run(mul(plain, vo))));
+                o.times = {};
+                o.plus = vo;
+                const Value summed = matmul(va, vw, o);
+                CHECK(check.difference(summed, plus, near) == "");
+                CHECK(same_bits(check.run(summed), check.run(plain + vo)));
+            }
+        }
+    }
+
+    TEST_CASE("matmul: what has no room in the epilogue is added and multiplied by ops of its own") {
+        const Tensor a = random_tensor({2, 6, 8}, 1), w = random_tensor({5, 8}, 2), bias = random_tensor({5}, 3);
+        const Tensor wide = random_tensor({2, 5, 6}, 4), r = random_tensor({2, 6, 5}, 5);
+        OpCheck check;
+        const Value va = check.input("a", a), vw = check.input("w", w), vr = check.input("r", r);
+        const Value turned = transpose(check.input("wide", wide), 1, 2);
+        const Value vbias = check.input("bias", bias);
+        const auto dispatches = [&](const MatmulOptions& o) {
+            Graph g;
+            const Value x = g.input("a", {2, 6, 8}), y = g.input("w", {5, 8}), z = g.input("r", {2, 6, 5});
+            MatmulOptions own{.transpose_b = true};
+            own.times = o.times ? z : Value();
+            own.plus = o.plus ? z : Value();
+            own.bias = o.bias ? g.input("bias", {5}) : Value();
+            g.output("y", matmul(x, y, own));
+            return device().compile(g).plan().dispatches.size();
+        };
+        CHECK(dispatches({.times = vr}) == 1);
+        CHECK(dispatches({.plus = vr}) == 1);
+        CHECK(dispatches({.times = vr, .plus = vr}) == 2);
+        const bool five_buffers = device().capabilities().storage_buffers >= 5;
+        CHECK(dispatches({.bias = vbias, .plus = vr}) == (five_buffers ? 1 : 2));
+        CHECK(dispatches({.bias = vbias, .times = vr}) == (five_buffers ? 1 : 2));
+        Tensor want = reference::matmul(a, w, {.bias = bias, .transpose_b = true});
+        const Tensor plain = reference::matmul(a, w, {.transpose_b = true});
+        const Tensor across = transpose(wide, 1, 2);
+        Tensor both = plain, turned_sum = plain;
+        for (std::size_t i = 0; i < want.data.size(); ++i) {
+            want.data[i] += r.data[i];
+            both.data[i] = plain.data[i] * r.data[i] + r.data[i];
+            turned_sum.data[i] += across.data[i];
+        }
+        CHECK(check.difference(matmul(va, vw, {.bias = vbias, .transpose_b = true, .plus = vr}), want) == "");
+        CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .times = vr, .plus = vr}), both) == "");
+        CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .plus = turned}), turned_sum) == "");
+        CHECK(contains(error_of([&] {
+                           matmul(va, vw, {.transpose_b = true, .plus = turned.graph().input("s", {6, 5})});
+                       }),
+                       "must be f32 of the result's shape"));
+    }
+
+    TEST_CASE("matmul: a residual, or a gate, that is an operand too") {
+        constexpr std::int64_t kSize = 150;  // several tiles of every kernel, both ways
+        const Tensor x = random_tensor({kSize, kSize}, 1), w = random_tensor({kSize, kSize}, 2, 0.1);
+        const Tensor h = non_negative(x);
+        const Tensor bias = random_tensor({kSize}, 3);
+        for (const int which : {0, 1, 2, 3}) {
+            const bool times = which % 2 != 0, biased = which / 2 != 0;
+            CAPTURE(times);
+            CAPTURE(biased);
+            for (const bool left : {true, false}) {
+                CAPTURE(left);
+                OpCheck check;
+                const Value vh = intermediate(check.input("x", x)), vw = check.input("w", w);
+                MatmulOptions o{.bias = biased ? check.input("bias", bias) : Value()};
+                (times ? o.times : o.plus) = vh;
+                const Value y = left ? matmul(vh, vw, o) : matmul(vw, vh, o);
+                reference::MatmulOptions wanted;
+                if (biased) {
+                    wanted.bias = bias;
+                }
+                const Tensor product = left ? reference::matmul(h, w, wanted) : reference::matmul(w, h, wanted);
+                const Tensor once = combined(product, h, times);
+                CHECK(check.difference(y + y, combined(once, once, false), {1e-4, 1e-4, {}}) == "");
+            }
+        }
+    }
+}
+
+}  // namespace vkf::test
