@@ -16,15 +16,17 @@
 
 /// The best that the device did, measured first; 0: not measured.
 struct Ceilings {
-    double gbps = 0;    ///< of a copy
-    double gflops = 0;  ///< of fp32 multiply-adds
+    double gbps = 0;           ///< of a copy
+    double gflops = 0;         ///< of fp32 multiply-adds
+    double matrix_gflops = 0;  ///< of cooperative matrices
 
     /// The least time for so much work over the time it took: 1 is the ceiling.
-    std::optional<double> share(double flops, double bytes, double ms) const {
-        if (gbps == 0 || gflops == 0) {
+    std::optional<double> share(double flops, double bytes, double ms, bool on_matrices) const {
+        const double most = on_matrices ? matrix_gflops : gflops;
+        if (gbps == 0 || most == 0) {
             return std::nullopt;
         }
-        return std::max(flops / gflops, bytes / gbps) * 1e-6 / ms;
+        return std::max(flops / most, bytes / gbps) * 1e-6 / ms;
     }
 };
 
@@ -41,6 +43,8 @@ struct Settings {
 struct Bench {
     std::string name;
     std::function<Row(Settings&)> measure;
+    /// Why this device does not run it; empty: it does.
+    std::function<std::string(const vkf::Capabilities&)> lacking = [](const vkf::Capabilities&) { return ""; };
 };
 
 /// Runs `body`, which returns the milliseconds it measured, `count` times as a Google Benchmark of this name, with its own line

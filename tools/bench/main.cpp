@@ -25,7 +25,7 @@ struct Options {
 };
 
 std::vector<Bench> all_benches() {
-    std::vector<Bench> all = {fma_ceiling()};
+    std::vector<Bench> all = {fma_ceiling(), matrix_ceiling()};
     const std::vector<Bench> ops = op_benches();  // the copy first
     all.insert(all.end(), ops.begin(), ops.end());
     for (const auto& more : {runtime_benches(), start_benches()}) {
@@ -84,8 +84,11 @@ int run(const Options& options) {
     }
     CacheFlush flush(settings.device);
     settings.flush_caches = [&] { flush.run(); };
-    for (const Bench& ceiling : {fma_ceiling(), op_benches().front()}) {
-        ceiling.measure(settings);  // which the others are compared with
+    std::erase_if(benches, [&](const Bench& b) { return !b.lacking(device).empty(); });
+    for (const Bench& ceiling : {fma_ceiling(), matrix_ceiling(), op_benches().front()}) {
+        if (ceiling.lacking(device).empty()) {
+            ceiling.measure(settings);  // which the others are compared with
+        }
     }
     std::printf("%s\n", table_head().c_str());
     std::vector<Row> rows;

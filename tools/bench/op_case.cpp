@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string_view>
 
 #include "layer_case.h"
 
@@ -236,7 +237,40 @@ std::vector<OpCase> op_cases() {
             cases.push_back(std::move(op));
         }
     }
+    for (const vkf::WeightType type : {vkf::WeightType::f16, vkf::WeightType::int8}) {
+        for (const std::int64_t size : {1024, 4096, 8192}) {
+            const std::string name = std::to_string(size) + "_in_" + std::string(vkf::name_of(type));
+            add("matmul", type, size, size, size, name);
+            cases.back().arithmetic = type == vkf::WeightType::f16 ? vkf::Arithmetic::f16 : vkf::Arithmetic::int8;
+        }
+    }
+    for (const std::int64_t width : {64, 128}) {
+        for (const std::int64_t tokens : {1024, 4096, 16384}) {
+            for (const bool causal : {false, true}) {
+                OpCase op{"attention_prefill_d" + std::to_string(width) + "_" + std::to_string(tokens) +
+                              (causal ? "_causal" : "") + "_in_f16",
+                          OpKind::attention,
+                          tokens,
+                          tokens,
+                          width,
+                          causal};
+                op.arithmetic = vkf::Arithmetic::f16;
+                cases.push_back(std::move(op));
+            }
+        }
+    }
     return cases;
+}
+
+std::string OpCase::lacking(const vkf::Capabilities& device) const {
+    const auto forced = [&](std::initializer_list<std::string_view> kernels) {
+        return std::any_of(kernels.begin(), kernels.end(), [&](std::string_view k) { return device.asks_for(k); });
+    };
+    const bool asked = arithmetic == vkf::Arithmetic::f32 || !device.cpu() ||
+                       (is_attention()                 ? forced({"attention_coopmat"})
+                        : type == vkf::WeightType::f16 ? forced({"matmul_coopmat", "matmul_half"})
+                                                       : forced({"matmul_dot", "matmul_coopmat_int8"}));
+    return asked ? "" : "processors compute in fp32";
 }
 
 std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {

@@ -31,8 +31,10 @@ struct OpCase {
     vkf::WeightType type = vkf::WeightType::f32;  ///< what linear's weight, or attention's keys and values, are kept as
     std::int64_t heads = 8;                       ///< of attention
     std::int64_t kv_heads = 2;                    ///< each shared by heads / kv_heads of these
+    vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
 
     bool is_attention() const;
+    std::string lacking(const vkf::Capabilities& device) const;  ///< see Bench
     bool packed() const { return type != vkf::WeightType::f32; }
     double flops() const;  ///< of products, what a mask hides left out; 0 where moving the bytes is the work
     double bytes() const;  ///< each operand once

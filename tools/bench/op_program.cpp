@@ -122,6 +122,7 @@ OpProgram make_program(const vkf::Device& device, const OpCase& op, const OpData
     vkf::CompileOptions options;
     options.name = op.name;
     options.profile = true;
+    options.arithmetic = op.arithmetic;
     if (op.kind == OpKind::decoder_layer) {
         options.state = fill_layer_cache(device, op, data, g);
     } else if (op.is_attention() && op.packed()) {

@@ -1,0 +1,47 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+//! needs GL_KHR_cooperative_matrix
+// A group is one subgroup. Its part of y, a matrix, becomes the sum of its chains: in each element chains * unrolled * steps * depth * x[0] * x[1].
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#include "matrix_rate.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = kMatrixRateSpecRows) const uint kRows = 16;
+layout(constant_id = kMatrixRateSpecColumns) const uint kColumns = 16;
+layout(constant_id = kMatrixRateSpecDepth) const uint kDepth = 16;
+
+layout(push_constant) uniform Push { MatrixRatePush p; };
+layout(set = 0, binding = kMatrixRateBindingX) readonly buffer X { float x[]; };
+layout(set = 0, binding = kMatrixRateBindingY) writeonly buffer Y { float y[]; };
+
+#include "../../../shaders/common/dispatch.glsl"
+
+void main() {
+    uint group = group_index();
+    if (group >= p.group_count) {
+        return;
+    }
+    coopmat<float16_t, gl_ScopeSubgroup, kRows, kDepth, gl_MatrixUseA> a =
+        coopmat<float16_t, gl_ScopeSubgroup, kRows, kDepth, gl_MatrixUseA>(float16_t(x[0]));
+    coopmat<float16_t, gl_ScopeSubgroup, kDepth, kColumns, gl_MatrixUseB> b =
+        coopmat<float16_t, gl_ScopeSubgroup, kDepth, kColumns, gl_MatrixUseB>(float16_t(x[1]));
+    coopmat<float, gl_ScopeSubgroup, kRows, kColumns, gl_MatrixUseAccumulator> sums[kMatrixRateChains];
+    [[unroll]] for (uint i = 0; i < kMatrixRateChains; ++i) {
+        sums[i] = coopmat<float, gl_ScopeSubgroup, kRows, kColumns, gl_MatrixUseAccumulator>(0.0);
+    }
+    for (uint step = 0; step < p.steps; ++step) {
+        [[unroll]] for (uint j = 0; j < kMatrixRateUnrolled; ++j) {
+            [[unroll]] for (uint i = 0; i < kMatrixRateChains; ++i) {
+                sums[i] = coopMatMulAdd(a, b, sums[i]);
+            }
+        }
+    }
+    [[unroll]] for (uint i = 1; i < kMatrixRateChains; ++i) {
+        sums[0] += sums[i];
+    }
+    coopMatStore(sums[0], y, group * kRows * kColumns, kColumns, gl_CooperativeMatrixLayoutRowMajor);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of matrix_rate.comp: how fast the device multiplies cooperative matrices of f16, summing in fp32, when nothing else is asked of it.
+#ifndef VKF_BENCH_MATRIX_RATE_H
+#define VKF_BENCH_MATRIX_RATE_H
+
+#include "../../../shaders/common/types.h"
+
+VKF_CONSTANT(kMatrixRateBindingX, 0)
+VKF_CONSTANT(kMatrixRateBindingY, 1)
+
+VKF_CONSTANT(kMatrixRateSpecRows, 1)  // of the matrices: M, N, K
+VKF_CONSTANT(kMatrixRateSpecColumns, 2)
+VKF_CONSTANT(kMatrixRateSpecDepth, 3)
+
+VKF_CONSTANT(kMatrixRateChains, 8)  // sums of a subgroup that do not wait for each other
+VKF_CONSTANT(kMatrixRateUnrolled, 4)
+
+VKF_PUSH_BEGIN(MatrixRatePush)
+    uint steps;  // of kMatrixRateUnrolled for each chain
+VKF_PUSH_END(MatrixRatePush)
+
+#endif
