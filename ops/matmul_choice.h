@@ -21,33 +21,50 @@ struct Choice {
 
 inline constexpr shader::uint kAnyRows = ~0u;
 
+/// The tile of matmul_shared on this device, in numbers; or of matmul_half, whose words of two numbers take as much room.
+struct SharedTile {
+    std::vector<shader::uint> constants;
+    shader::uint rows, depth;
+    std::string note;  ///< for explain()
+};
+/// `form`: constants from AVec to AMasked.
+SharedTile shared_tile(const Capabilities& device, const std::vector<shader::uint>& form);
+
 /// Operands: those of shaders/matmul.h; words: Choice's.
 void encode_product(const Operands& operands, Command& command) noexcept;
 /// The same where A has up to kMatvecMaxRows rows; else nothing is dispatched.
 void encode_few_rows(const Operands& operands, Command& command) noexcept;
-/// The same where it has more, and A and B are rows of codes (matmul_dot).
+/// The same where it has more, and A and B are rows of codes.
 void encode_codes(const Operands& operands, Command& command) noexcept;
 
-// --- a program for f16: matmul_coopmat.comp ---------------------------------------------------------------------------------
-
-/// What keeps a product from cooperative matrices; empty: nothing. Throws where VKFORMER_VARIANT asks for what cannot be.
-std::string no_coopmat(const Capabilities& device, const MatmulParams& params);
-/// VKFORMER_VARIANT asks for them for any number of rows, on processors too.
+// Whether VKFORMER_VARIANT asks for a kernel, for any number of rows and on processors too.
 bool coopmat_is_forced(const Capabilities& device);
-/// Kernels with cooperative matrices, behind those for fewer rows that are there already. `form`: constants from AVec to AMasked.
+bool half_is_forced(const Capabilities& device);
+bool dot_is_forced(const Capabilities& device);
+
+// What keeps a product from a kernel; empty: nothing. Throws where VKFORMER_VARIANT asks for what cannot be.
+
+// --- a program for f16: matmul_coopmat.comp, else matmul_half.comp ------------------------------------------------------------
+
+std::string no_coopmat(const Capabilities& device, const MatmulParams& params);
+std::string no_half(const Capabilities& device, const MatmulParams& params);
+/// Kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that are there already. `form` as above.
 void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form,
-                    std::int64_t most_rows);
+                    std::int64_t most_rows, bool codes = false);
+/// The kernel with f16 arithmetic, likewise.
+void choose_half(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);
 
-// --- a program for int8: matmul_dot.comp --------------------------------------------------------------------------------------
+// --- a program for int8: matmul_coopmat.comp's variant, else matmul_dot.comp ---------------------------------------------------
 
-/// What keeps a product of a (..., K) and b from integer dot products; empty: nothing. Throws where VKFORMER_VARIANT asks for what
-/// cannot be.
-std::string no_dot(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
+std::string no_codes_coopmat(const Capabilities& device);
+std::string no_dot(const Capabilities& device);
+/// Of a (..., K) and b, whatever computes it.
+std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
 /// Dimensions that a may have.
 inline constexpr std::size_t kMostCodesRank = 4;
 /// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the products of a.
 ValueId codes_of(Lowering& l, ValueId a);
-/// The kernel for such rows. `form`: constants from AVec to AMasked.
+/// The kernel with integer dot products for such rows.
 void choose_dot(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);
 
 }  // namespace vkf

@@ -3,6 +3,7 @@
 #include "ops/matmul_tiles.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "matmul_coopmat.spv.h"
+#include "matmul_coopmat_int8.spv.h"
 #endif
 
 namespace vkf {
@@ -14,9 +15,11 @@ using namespace support;
 
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 const Shader kCoopmat{"matmul_coopmat", spirv::kMatmulCoopmatSpirv};
+const Shader kCodesCoopmat{"matmul_coopmat_int8", spirv::kMatmulCoopmatInt8Spirv};
 constexpr bool kHasCoopmat = true;
 #else
 const Shader kCoopmat{"matmul_coopmat", {}};
+const Shader kCodesCoopmat{"matmul_coopmat_int8", {}};
 constexpr bool kHasCoopmat = false;
 #endif
 
@@ -42,55 +45,75 @@ void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& 
     c[kMatmulSpecSubgroupRows] = t.subgroup_rows;
     c[kMatmulSpecSubgroupColumns] = t.subgroup_columns;
     c[kMatmulSpecSubgroup] = t.subgroup;
-    choice.add(kCoopmat, std::move(c), most_rows, t.rows, t.columns, "f16 arithmetic, tiles of " + t.str());
+    choice.add(t.codes ? kCodesCoopmat : kCoopmat, std::move(c), most_rows, t.rows, t.columns,
+               (t.codes ? "int8 arithmetic, cooperative matrices: tiles of " : "f16 arithmetic, tiles of ") + t.str());
     choice.kernels.back().subgroup_size = t.subgroup;
 }
 
-void add_coopmat(Choice& choice, const Capabilities& device, const CoopmatPlan& plan, const std::vector<uint>& form) {
-    if (const auto tile = coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across)) {
-        add_coopmat(choice, *tile, form, plan.most_rows);
-    }
+std::optional<CoopmatTile> tile_of(const Capabilities& device, const CoopmatPlan& plan, bool codes) {
+    return coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across, codes);
 }
 
-bool some_tile_fits(const Capabilities& device) {
-    const CoopmatPlan& least = kSmallCoopmatPlan;
-    return coopmat_tile(device, least.mats_down, least.mats_across, least.down, least.across).has_value();
+/// What the build or the device lacks for such products; empty: nothing. Throws where VKFORMER_VARIANT asks for them all the same.
+std::string lacking(const Capabilities& device, const Shader& shader, bool offered, bool codes) {
+    const std::string what =
+        !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
+        : !offered   ? std::string("the device has none") + (codes ? " of int8" : "") + ", or was not told of them"
+        : !tile_of(device, kSmallCoopmatPlan, codes) ? "the device has none of a shape that fits"
+                                                     : "";
+    if (device.asks_for(shader.name) && !what.empty()) {
+        fail(kMatmulName,
+             std::string("VKFORMER_VARIANT asks for ") + shader.name + ", which needs cooperative matrices: " + what);
+    }
+    return what.empty() ? what : "no cooperative matrices: " + what;
 }
+
+constexpr const char* kSlowOnProcessors = "on a processor cooperative matrices are the slower way";
 
 }  // namespace
 
 bool coopmat_is_forced(const Capabilities& device) { return device.asks_for(kCoopmat.name); }
 
-void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows) {
+void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows,
+                    bool codes) {
     const std::size_t before = choice.kernels.size();
+    const auto add = [&](const CoopmatPlan& plan) {
+        if (const auto tile = tile_of(device, plan, codes)) {
+            add_coopmat(choice, *tile, form, plan.most_rows);
+        }
+    };
     for (const CoopmatPlan& plan : kCoopmatPlans) {
         if (device.cpu()) {
             break;
         }
-        add_coopmat(choice, device, plan, form);
+        add(plan);
         if (most_rows <= plan.most_rows) {
             break;
         }
     }
     if (choice.kernels.size() == before) {
-        add_coopmat(choice, device, kSmallCoopmatPlan, form);
+        add(kSmallCoopmatPlan);
     }
     choice.words[choice.words.size() - 3] = kAnyRows;  // the last serves what is left
 }
 
 std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
+    const std::string what = lacking(device, kCoopmat, device.cooperative_matrix, false);
     const bool forced = coopmat_is_forced(device);
-    const std::string lacking = !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
-                                : !device.cooperative_matrix ? "the device has none, or was not told of them"
-                                : !some_tile_fits(device)    ? "the device has none of a shape that fits"
-                                                             : "";
-    if (forced && !lacking.empty()) {
-        fail(kMatmulName, "VKFORMER_VARIANT asks for matmul_coopmat, which needs cooperative matrices: " + lacking);
-    }
-    return !lacking.empty()          ? "no cooperative matrices: " + lacking
-           : params.masked_weights   ? "masked weights are multiplied in fp32"
-           : device.cpu() && !forced ? "on a processor cooperative matrices are the slower way"
-                                     : "";
+    return !what.empty()                       ? what
+           : params.masked_weights             ? "masked weights are multiplied in fp32"
+           : half_is_forced(device) && !forced ? "VKFORMER_VARIANT asks for another kernel"
+           : device.cpu() && !forced           ? kSlowOnProcessors
+                                               : "";
+}
+
+std::string no_codes_coopmat(const Capabilities& device) {
+    const std::string what = lacking(device, kCodesCoopmat, device.cooperative_matrix_int8, true);
+    const bool forced = device.asks_for(kCodesCoopmat.name);
+    return !what.empty()                      ? what
+           : dot_is_forced(device) && !forced ? "VKFORMER_VARIANT asks for another kernel"
+           : device.cpu() && !forced          ? kSlowOnProcessors
+                                              : "";
 }
 
 }  // namespace vkf

@@ -19,19 +19,24 @@ constexpr std::int64_t kFewestProducts = 16;
 
 }  // namespace
 
-std::string no_dot(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows) {
-    const Capabilities& device = l.device();
-    const bool forced = device.asks_for(kDot.name);
+bool dot_is_forced(const Capabilities& device) { return device.asks_for(kDot.name); }
+
+std::string no_dot(const Capabilities& device) {
+    const bool forced = dot_is_forced(device);
     if (forced && !device.integer_dot) {
         fail(kMatmulName,
              "VKFORMER_VARIANT asks for matmul_dot, which needs integer dot products: the device has none, or was not "
              "told of them");
     }
+    return !device.integer_dot                   ? "the device has no integer dot products, or was not told of them"
+           : !device.fast_integer_dot && !forced ? "the device does not call its integer dot products fast"
+                                                 : "";
+}
+
+std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows) {
     const std::int64_t k = l.max_of(l.info(a).shape.back());
-    return !device.integer_dot                    ? "the device has no integer dot products, or was not told of them"
-           : !device.fast_integer_dot && !forced  ? "the device does not call its integer dot products fast"
-           : l.weight_type(b) != WeightType::int8 ? "b is no weight kept as int8"
-           : !l.info(b).words                     ? "b is not whole rows of a weight"
+    return l.weight_type(b) != WeightType::int8        ? "b is no weight kept as int8"
+           : !l.info(b).words                          ? "b is not whole rows of a weight"
            : most_rows <= std::int64_t{kMatvecMaxRows} ? "up to " + std::to_string(kMatvecMaxRows) + " rows"
            : l.info(a).shape.size() > kMostCodesRank
                ? "a has more than " + std::to_string(kMostCodesRank) + " dimensions"

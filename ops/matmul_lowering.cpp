@@ -126,9 +126,16 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
     }
 }
 
+/// What a program's arithmetic makes of a product.
+struct Reduced {
+    bool halves = false, codes = false;  ///< what is multiplied, where it is not fp32
+    bool coopmat = false;                ///< on cooperative matrices
+    std::string why_not;                 ///< why in fp32 though less was asked for, or why without cooperative matrices
+};
+
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding step.
 void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
-                    const MatmulParams& params, std::int64_t most_rows, bool coopmat) {
+                    const MatmulParams& params, std::int64_t most_rows, const Reduced& reduced) {
     std::vector<uint> matvec{64, 4};
     matvec.insert(matvec.end(), form.begin(), form.end());
     matvec.resize(kMatmulSpecSplit + 1, 0);
@@ -141,22 +148,16 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
     if (most_rows <= kMatvecMaxRows) {
         return;
     }
-    if (coopmat) {
+    if (reduced.coopmat) {
         choose_coopmat(choice, device, form, most_rows);
-        return;
+    } else if (reduced.halves) {
+        choose_half(choice, device, form);
+    } else {
+        SharedTile tile = shared_tile(device, form);
+        choice.add(kShared, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
+                   "tiles of " + std::to_string(tile.rows) + "x64x" + std::to_string(tile.depth) + " in shared memory" +
+                       tile.note);
     }
-    const Tuned tuned_rows = tuned(device, "matmul_rows", device.max_invocations >= 256 ? 64 : 32);
-    const Tuned depth = tuned(device, "matmul_depth", kSharedDepth);
-    const uint rows = tuned_rows.value;
-    std::vector<uint> shared{rows * kSharedColumns / 16, rows};
-    shared.insert(shared.end(), form.begin(), form.end());
-    shared.resize(kMatmulSpecTileDepth + 1, 0);
-    shared[kMatmulSpecTileRows] = rows;
-    shared[kMatmulSpecTileColumns] = kSharedColumns;
-    shared[kMatmulSpecTileDepth] = depth.value;
-    choice.add(kShared, shared, kAnyRows, rows, kSharedColumns,
-               "tiles of " + std::to_string(rows) + "x64x" + std::to_string(depth.value) + " in shared memory" +
-                   (tuned_rows.note.empty() ? depth.note : tuned_rows.note));
 }
 
 std::string describe_load(const Lowering& l, ValueId b, uint load) {
@@ -191,23 +192,34 @@ std::int64_t rounds_of(std::int64_t k, bool masked, std::int64_t rows) {
     return (k + 3) / 4 * (1 + (masked ? rows : 0)) + 8 * rows;
 }
 
-/// What a program's arithmetic makes of a product.
-struct Reduced {
-    bool coopmat = false, dot = false;
-    std::string why_not;  ///< why it is computed in fp32 though less was asked for
-};
-
 Reduced reduced(const Lowering& l, const Product& product, const MatmulParams& params, std::int64_t most_rows) {
-    const auto because = [](const char* asked, const std::string& reason) {
-        return reason.empty() ? reason : std::string("; fp32, though ") + asked + " was asked for: " + reason;
-    };
     Reduced out;
+    const Capabilities& device = l.device();
+    const auto in_fp32 = [](const char* asked, const std::string& reason) {
+        return std::string("; fp32, though ") + asked + " was asked for: " + reason;
+    };
+    std::string no_matrices;
     if (l.arithmetic() == Arithmetic::f16) {
-        out.why_not = because("f16", no_coopmat(l.device(), params));
-        out.coopmat = out.why_not.empty();
+        no_matrices = no_coopmat(device, params);
+        const std::string no_halves = no_half(device, params);
+        out.halves = no_matrices.empty() || no_halves.empty();
+        if (!out.halves) {
+            out.why_not = in_fp32("f16", no_halves == no_matrices ? no_halves : no_matrices + "; " + no_halves);
+        }
     } else if (l.arithmetic() == Arithmetic::int8) {
-        out.why_not = because("int8", no_dot(l, product.a, product.b, most_rows));
-        out.dot = out.why_not.empty();
+        no_matrices = no_codes_coopmat(device);
+        const std::string no_dots = no_dot(device);
+        const std::string reason = !no_matrices.empty() && !no_dots.empty()
+                                       ? no_dots + "; " + no_matrices
+                                       : no_codes(l, product.a, product.b, most_rows);
+        out.codes = reason.empty();
+        if (!out.codes) {
+            out.why_not = in_fp32("int8", reason);
+        }
+    }
+    if (out.halves || out.codes) {
+        out.coopmat = no_matrices.empty();
+        out.why_not = out.coopmat ? "" : "; " + no_matrices;
     }
     return out;
 }
@@ -227,18 +239,22 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
     const std::vector<uint> form{part.form.a_vec ? 1u : 0u, part.form.b_load, c_vec ? 1u : 0u,
                                  static_cast<uint>(params.activation), params.masked_weights ? 1u : 0u};
     Choice choice;
-    if (reduced.dot) {
+    if (reduced.codes && reduced.coopmat) {
+        choose_coopmat(choice, l.device(), form, part.most_rows, true);
+    } else if (reduced.codes) {
         choose_dot(choice, l.device(), form);
     } else if (reduced.coopmat && coopmat_is_forced(l.device())) {
         choose_coopmat(choice, l.device(), form, part.most_rows);
+    } else if (reduced.halves && half_is_forced(l.device())) {
+        choose_half(choice, l.device(), form);
     } else if (l.device().cpu()) {
         choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row);
     } else {
-        choose_for_gpu(choice, l.device(), form, params, part.most_rows, reduced.coopmat);
+        choose_for_gpu(choice, l.device(), form, params, part.most_rows, reduced);
     }
-    const std::string loads = reduced.dot ? "codes of a and b"
-                                          : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
-                                                describe_load(l, part.product.b, part.form.b_load);
+    const std::string loads = reduced.codes ? "codes of a and b"
+                                            : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
+                                                  describe_load(l, part.product.b, part.form.b_load);
     choice.kernels.front().why += "; " + loads + note;
     if (params.has_r()) {
         const bool times = params.third == kMatmulThirdTimes || params.third == kMatmulThirdTimesApart;
@@ -290,8 +306,8 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const std::int64_t most_rows = rows_at_most(l, b, c);
     const bool large = most_elements(l, product.b) >= kLargeMatrix;
     const Reduced less = reduced(l, {a, b, product.bias, product.r, c}, params, most_rows);
-    const bool few = less.dot && !always_many_rows(l, c);
-    const ValueId codes = less.dot ? codes_of(l, a) : a;
+    const bool few = less.codes && !always_many_rows(l, c);
+    const ValueId codes = less.codes ? codes_of(l, a) : a;
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
@@ -313,7 +329,7 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         Choice choice = choose(l, part, less, params, note);
         Product operands = part.product;
         operands.a = codes;
-        Dispatch& d = dispatch(l, operands, params, std::move(choice), less.dot ? encode_codes : encode_product);
+        Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? encode_codes : encode_product);
         const auto apart = [&](ValueId v) { return l.info(v).storage != l.info(operands.r).storage; };
         if (params.has_r() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
             apart(operands.a) && apart(operands.b)) {  // others read of a and b what one writes of c
@@ -365,6 +381,22 @@ void lower_projections(Lowering& l) {
 }
 
 }  // namespace
+
+SharedTile shared_tile(const Capabilities& device, const std::vector<uint>& form) {
+    const uint by_capability = device.max_invocations >= 256 ? 64 : 32;
+    const Tuned rows = device.cpu() ? Tuned{by_capability, ""} : tuned(device, "matmul_rows", by_capability);
+    const Tuned depth = tuned(device, "matmul_depth", kSharedDepth);
+    SharedTile out{{rows.value * kSharedColumns / 16, rows.value},
+                   rows.value,
+                   depth.value,
+                   rows.note.empty() ? depth.note : rows.note};
+    out.constants.insert(out.constants.end(), form.begin(), form.end());
+    out.constants.resize(kMatmulSpecTileDepth + 1, 0);
+    out.constants[kMatmulSpecTileRows] = rows.value;
+    out.constants[kMatmulSpecTileColumns] = kSharedColumns;
+    out.constants[kMatmulSpecTileDepth] = depth.value;
+    return out;
+}
 
 const OpType kMatmul{kMatmulName, lower, declined};
 const OpType kProjections{kProjectionsName, lower_projections};

@@ -17,21 +17,23 @@ struct CoopmatTile {
     std::uint32_t rows = 0, columns = 0, depth = 0;
     std::uint32_t subgroup_rows = 0, subgroup_columns = 0;  ///< the part of the tile that one subgroup computes
     std::uint32_t subgroup = 0;                             ///< its size
+    bool codes = false;                                     ///< of int8, not of f16
 
     std::uint32_t subgroups() const { return rows / subgroup_rows * (columns / subgroup_columns); }
     std::uint32_t invocations() const { return subgroups() * subgroup; }
 
-    /// As shaders/matmul_coopmat.comp declares it, in bytes; the larger of B's two layouts.
+    /// As shaders/matmul_coopmat.comp declares it, in bytes; the larger of B's two layouts, of which codes have one.
     std::uint32_t shared_bytes() const {
-        const std::uint32_t eights = depth / 8;
-        const std::uint32_t b = std::max(columns * (eights + 1), depth * (columns / 8 + 1));
-        return 16 * std::max(2 * (rows * (eights + 1) + b), subgroups() * mat.m * (subgroup_columns / 4));
+        const std::uint32_t chunks = depth / (codes && mat.k % 16 == 0 ? 16 : 8);
+        const std::uint32_t along_n = codes ? 0 : depth * (columns / 8 + 1);
+        return 16 * std::max(2 * (rows * (chunks + 1) + std::max(columns * (chunks + 1), along_n)),
+                             subgroups() * mat.m * (subgroup_columns / 4));
     }
 
     bool fits(const Capabilities& device) const {
-        return mat.n % 8 == 0 && mat.k % 8 == 0 && depth % mat.k == 0 && subgroup_rows % mat.m == 0 &&
-               subgroup_columns % mat.n == 0 && rows % subgroup_rows == 0 && columns % subgroup_columns == 0 &&
-               subgroups() <= device.max_subgroups &&
+        return mat.n % 8 == 0 && mat.k % (codes && mat.k != 8 ? 16 : 8) == 0 && depth % mat.k == 0 &&
+               subgroup_rows % mat.m == 0 && subgroup_columns % mat.n == 0 && rows % subgroup_rows == 0 &&
+               columns % subgroup_columns == 0 && subgroups() <= device.max_subgroups &&
                invocations() <= std::min(device.max_invocations, device.max_group_size[0]) &&
                shared_bytes() <= device.shared_memory;
     }
@@ -45,17 +47,18 @@ struct CoopmatTile {
 /// The tile of `down` x `across` subgroups, each with `mats_down` x `mats_across` matrices, in the advertised shape that fits and has the
 /// most multiplications a matrix; of equals the first. Two matrices deep, or one.
 inline std::optional<CoopmatTile> coopmat_tile(const Capabilities& device, std::uint32_t mats_down,
-                                               std::uint32_t mats_across, std::uint32_t down, std::uint32_t across) {
+                                               std::uint32_t mats_across, std::uint32_t down, std::uint32_t across,
+                                               bool codes = false) {
     std::optional<CoopmatTile> best;
     const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
-    for (const MatrixShape& shape : device.matrix_shapes) {
+    for (const MatrixShape& shape : codes ? device.int8_matrix_shapes : device.matrix_shapes) {
         if (work(shape) == 0 || (best && work(shape) <= work(best->mat))) {
             continue;
         }
         const std::uint32_t rows = mats_down * shape.m, columns = mats_across * shape.n;
         for (const std::uint32_t depth : {2 * shape.k, shape.k}) {
-            const CoopmatTile t{shape, down * rows, across * columns,           depth,
-                                rows,  columns,     device.matrix_subgroup_size};
+            const CoopmatTile t{shape, down * rows, across * columns, depth, rows, columns, device.matrix_subgroup_size,
+                                codes};
             if (t.fits(device)) {
                 best = t;
                 break;

@@ -23,8 +23,10 @@ void Capabilities::clamp_to_minimum() {
     subgroup_shuffle = false;
     subgroup_arithmetic = false;
     storage_16bit = false;
-    cooperative_matrix = false;
+    float16 = false;
+    cooperative_matrix = cooperative_matrix_int8 = false;
     matrix_shapes.clear();
+    int8_matrix_shapes.clear();
     integer_dot = fast_integer_dot = false;
     unified_memory = false;
     minimum_profile = true;

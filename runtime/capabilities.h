@@ -15,7 +15,7 @@ namespace vkf {
 
 enum class DeviceType : std::uint8_t { other, integrated, discrete, virtual_gpu, cpu };
 
-/// Matrices a subgroup multiplies at once: C (m, n) += A (m, k) B (k, n), A and B of f16, C of fp32.
+/// Matrices a subgroup multiplies at once: C (m, n) += A (m, k) B (k, n), A and B of f16, C of fp32; or of int8 and int32.
 struct MatrixShape {
     std::uint32_t m = 0, n = 0, k = 0;
     bool operator==(const MatrixShape&) const = default;
@@ -45,10 +45,14 @@ struct VKF_API Capabilities {
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
+    /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8, VK_KHR_shader_float_controls.
+    bool float16 = false;
     /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the nearest, Vulkan's memory model, full
     /// subgroups of a required size. False too where this build's shader compiler could not compile such kernels.
     bool cooperative_matrix = false;
     std::vector<MatrixShape> matrix_shapes;  ///< of it, within a subgroup
+    bool cooperative_matrix_int8 = false;    ///< the same of int8
+    std::vector<MatrixShape> int8_matrix_shapes;
     std::uint32_t matrix_subgroup_size = 0;  ///< required of its pipelines
     std::uint32_t max_subgroups = 0;         ///< in a work group of them
     bool integer_dot = false;                ///< VK_KHR_shader_integer_dot_product

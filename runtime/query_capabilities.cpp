@@ -68,6 +68,26 @@ void query_integer_dot(const InstanceTable& api, VkPhysicalDevice physical, Capa
     c.fast_integer_dot = c.integer_dot && speed.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
 }
 
+bool has_float16(const InstanceTable& api, VkPhysicalDevice physical) {
+    if (!has_extension(api, physical, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME) ||
+        !has_extension(api, physical, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME)) {
+        return false;
+    }
+    VkPhysicalDeviceShaderFloat16Int8Features small{};
+    small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+    VkPhysicalDeviceFeatures2 features{};
+    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features.pNext = &small;
+    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    VkPhysicalDeviceFloatControlsProperties floats{};
+    floats.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &floats;
+    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    return small.shaderFloat16 == VK_TRUE && floats.shaderRoundingModeRTEFloat16 == VK_TRUE;
+}
+
 }  // namespace
 
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name) {
@@ -164,6 +184,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
                                 has_extension(api, physical, "VK_EXT_queue_family_foreign");
     c.portability_subset = has_extension(api, physical, "VK_KHR_portability_subset");
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
+    c.float16 = has_float16(api, physical);
     query_matrices(api, physical, c);
     query_integer_dot(api, physical, c);
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;

@@ -12,15 +12,16 @@ namespace {
 
 bool has_extensions(const InstanceTable& api, VkPhysicalDevice physical) {
     const char* const wanted[] = {
-        VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,  VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
-        VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME,
+        VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
+        VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
         VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
     };
     return std::all_of(std::begin(wanted), std::end(wanted),
                        [&](const char* name) { return has_extension(api, physical, name); });
 }
 
-bool has_features(const InstanceTable& api, VkPhysicalDevice physical) {
+/// `int8` becomes whether there are integers of 8 bits beside.
+bool has_features(const InstanceTable& api, VkPhysicalDevice physical, bool& int8) {
     VkPhysicalDeviceVulkanMemoryModelFeatures model{};
     model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
     VkPhysicalDeviceShaderFloat16Int8Features small{};
@@ -36,17 +37,15 @@ bool has_features(const InstanceTable& api, VkPhysicalDevice physical) {
     features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
     features.pNext = &matrices;
     api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    int8 = small.shaderInt8 == VK_TRUE;
     return matrices.cooperativeMatrix && sizes.subgroupSizeControl && sizes.computeFullSubgroups &&
-           small.shaderFloat16 && model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope;
+           model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope;
 }
 
 /// Reads what the kernels rely on into `c`; false where it does not suffice.
 bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
-    VkPhysicalDeviceFloatControlsProperties floats{};
-    floats.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
     VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
     sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
-    sizes.pNext = &floats;
     VkPhysicalDeviceCooperativeMatrixPropertiesKHR matrices{};
     matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
     matrices.pNext = &sizes;
@@ -57,41 +56,46 @@ bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabil
     c.matrix_subgroup_size = std::clamp(c.subgroup_size, sizes.minSubgroupSize, sizes.maxSubgroupSize);
     c.max_subgroups = sizes.maxComputeWorkgroupSubgroups;
     return c.matrix_subgroup_size != 0 && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-           (matrices.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-           floats.shaderRoundingModeRTEFloat16;
+           (matrices.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
 }
 
-std::vector<MatrixShape> shapes(const InstanceTable& api, VkPhysicalDevice physical) {
+/// Puts what is offered within a subgroup into `c`.
+void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
     std::uint32_t count = 0;
     if (!api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
         api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, nullptr) != VK_SUCCESS) {
-        return {};
+        return;
     }
     VkCooperativeMatrixPropertiesKHR blank{};
     blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
     std::vector<VkCooperativeMatrixPropertiesKHR> list(count, blank);
     if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, list.data()) != VK_SUCCESS) {
-        return {};
+        return;
     }
-    std::vector<MatrixShape> out;
     for (const VkCooperativeMatrixPropertiesKHR& p : list) {
-        if (p.AType == VK_COMPONENT_TYPE_FLOAT16_KHR && p.BType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
-            p.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && p.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
-            p.scope == VK_SCOPE_SUBGROUP_KHR) {
-            out.push_back({p.MSize, p.NSize, p.KSize});
+        const auto is = [&](VkComponentTypeKHR operands, VkComponentTypeKHR sums) {
+            return p.scope == VK_SCOPE_SUBGROUP_KHR && !p.saturatingAccumulation && p.AType == operands &&
+                   p.BType == operands && p.CType == sums && p.ResultType == sums;
+        };
+        if (is(VK_COMPONENT_TYPE_FLOAT16_KHR, VK_COMPONENT_TYPE_FLOAT32_KHR)) {
+            c.matrix_shapes.push_back({p.MSize, p.NSize, p.KSize});
+        } else if (is(VK_COMPONENT_TYPE_SINT8_KHR, VK_COMPONENT_TYPE_SINT32_KHR)) {
+            c.int8_matrix_shapes.push_back({p.MSize, p.NSize, p.KSize});
         }
     }
-    return out;
 }
 
 }  // namespace
 
 void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
-    if (!has_extensions(api, physical) || !has_features(api, physical) || !has_properties(api, physical, c)) {
+    bool int8 = false;
+    if (!c.float16 || !has_extensions(api, physical) || !has_features(api, physical, int8) ||
+        !has_properties(api, physical, c)) {
         return;
     }
-    c.matrix_shapes = shapes(api, physical);
+    find_shapes(api, physical, c);
     c.cooperative_matrix = !c.matrix_shapes.empty();
+    c.cooperative_matrix_int8 = c.cooperative_matrix && int8 && !c.int8_matrix_shapes.empty();
 }
 
 #else

@@ -16,6 +16,8 @@ struct OptionalPart {
 };
 
 constexpr const char* kMatricesBuy = "CompileOptions::arithmetic f16: matrix products on matrix units (tensor cores)";
+constexpr const char* kHalvesBuy =
+    "CompileOptions::arithmetic f16: matrix products in f16, also without matrix units; kernels with those need it";
 constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";
 constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
 
@@ -30,8 +32,8 @@ constexpr OptionalPart kExtensions[] = {
      "Device::import_hardware_buffer()"},
     {"VK_KHR_cooperative_matrix", &Capabilities::cooperative_matrix, false, kMatricesBuy},
     {"VK_EXT_subgroup_size_control", &Capabilities::cooperative_matrix, false, kMatricesNeed},
-    {"VK_KHR_shader_float16_int8", &Capabilities::cooperative_matrix, false, kMatricesNeed},
-    {"VK_KHR_shader_float_controls", &Capabilities::cooperative_matrix, false, kMatricesNeed},
+    {"VK_KHR_shader_float16_int8", &Capabilities::float16, false, kHalvesBuy},
+    {"VK_KHR_shader_float_controls", &Capabilities::float16, false, kHalvesBuy},
     {"VK_KHR_vulkan_memory_model", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_integer_dot_product", &Capabilities::integer_dot, false, kDotBuys},
     {"VK_EXT_queue_family_foreign", &Capabilities::external_memory_android, false,
@@ -49,8 +51,9 @@ constexpr OptionalPart kFeatures[] = {
      kMatricesNeed},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::computeFullSubgroups", &Capabilities::cooperative_matrix, false,
      kMatricesNeed},
-    {"VkPhysicalDeviceShaderFloat16Int8Features::shaderFloat16", &Capabilities::cooperative_matrix, false,
-     kMatricesNeed},
+    {"VkPhysicalDeviceShaderFloat16Int8Features::shaderFloat16", &Capabilities::float16, false, kHalvesBuy},
+    {"VkPhysicalDeviceShaderFloat16Int8Features::shaderInt8", &Capabilities::cooperative_matrix_int8, false,
+     "CompileOptions::arithmetic int8: products of codes on matrix units"},
     {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModel", &Capabilities::cooperative_matrix, false,
      kMatricesNeed},
     {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModelDeviceScope", &Capabilities::cooperative_matrix,
@@ -62,7 +65,8 @@ constexpr OptionalPart kFeatures[] = {
 /// What a host's chain turns on, of that.
 struct Enabled {
     bool any_format = false, storage_16bit = false;
-    bool matrices = false, subgroup_size = false, full_subgroups = false, float16 = false, memory_model = false;
+    bool matrices = false, subgroup_size = false, full_subgroups = false, memory_model = false;
+    bool float16 = false, int8 = false;
     bool integer_dot = false;
 
     void add(const VkBaseInStructure* s) {
@@ -78,6 +82,7 @@ struct Enabled {
                 break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES:
                 float16 |= as<VkPhysicalDeviceVulkan12Features>(s).shaderFloat16 == VK_TRUE;
+                int8 |= as<VkPhysicalDeviceVulkan12Features>(s).shaderInt8 == VK_TRUE;
                 memory_model |= whole(as<VkPhysicalDeviceVulkan12Features>(s));
                 break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
@@ -91,6 +96,7 @@ struct Enabled {
                 break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
                 float16 |= as<VkPhysicalDeviceShaderFloat16Int8Features>(s).shaderFloat16 == VK_TRUE;
+                int8 |= as<VkPhysicalDeviceShaderFloat16Int8Features>(s).shaderInt8 == VK_TRUE;
                 break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES:
                 memory_model |= whole(as<VkPhysicalDeviceVulkanMemoryModelFeatures>(s));
@@ -131,7 +137,7 @@ struct DeviceRequirements::Features {
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
 #endif
-    bool wants_16bit = false, wants_matrices = false, wants_integer_dot = false;
+    bool wants_16bit = false, wants_float16 = false, wants_matrices = false, wants_integer_dot = false;
 
     /// The structs that are wanted, the first of them `core`, and then `next`.
     const void* chain(void* next) {
@@ -142,13 +148,15 @@ struct DeviceRequirements::Features {
         if (wants_16bit) {
             put(storage_16bit);
         }
+        if (wants_float16) {
+            put(float16);
+        }
         if (wants_integer_dot) {
             put(integer_dot);
         }
 #ifdef VK_KHR_cooperative_matrix
         if (wants_matrices) {
             put(memory_model);
-            put(float16);
             put(subgroup_size);
             put(matrices);
         }
@@ -180,6 +188,8 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     features_->memory_model.vulkanMemoryModelDeviceScope = VK_TRUE;
     features_->float16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
     features_->float16.shaderFloat16 = VK_TRUE;
+    features_->float16.shaderInt8 = supported.cooperative_matrix_int8 ? VK_TRUE : VK_FALSE;
+    features_->wants_float16 = supported.float16;
     features_->subgroup_size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
     features_->subgroup_size.subgroupSizeControl = VK_TRUE;
     features_->subgroup_size.computeFullSubgroups = VK_TRUE;
@@ -237,8 +247,11 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     capabilities.storage_16bit = capabilities.storage_16bit && on.storage_16bit;
     capabilities.integer_dot = capabilities.integer_dot && on.integer_dot;
     capabilities.fast_integer_dot = capabilities.fast_integer_dot && capabilities.integer_dot;
+    capabilities.float16 = capabilities.float16 && on.float16;
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
-                                      on.full_subgroups && on.float16 && on.memory_model;
+                                      on.full_subgroups && capabilities.float16 && on.memory_model;
+    capabilities.cooperative_matrix_int8 =
+        capabilities.cooperative_matrix_int8 && capabilities.cooperative_matrix && on.int8;
 }
 
 }  // namespace vkf

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
-// dimensions b; that plus R[b, m, n], or times R[b, m, n], where there is one. Five kernels take the same parameters: matmul.comp
-// (tiles in registers alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_coopmat.comp (cooperative
-// matrices: A and B rounded to f16) and matmul_dot.comp (A and B as codes of int8: of both it takes rows of words, and k counts
-// words of codes).
+// dimensions b; that plus R[b, m, n], or times R[b, m, n], where there is one. Six kernels take the same parameters: matmul.comp
+// (tiles in registers alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_half.comp (A and B rounded to
+// f16), matmul_coopmat.comp (the same on cooperative matrices) and matmul_dot.comp. This one, and the int8 variant of matmul_coopmat.comp,
+// multiply codes of int8: of both A and B they take rows of words, and k counts words of codes.
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch dimensions (sequence, kv head,
 // head within its group), with 0 as B's last batch stride. Sizes are all > 0; an element offset plus its strides stays
@@ -32,8 +32,9 @@ VKF_CONSTANT(kMatmulBindingR, 4)  // where there is a bias too; not bound elsewh
 // Act: a kAct... of common/activation.h.
 // AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there contributes nothing,
 //   be it NaN or infinite.
-// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot and matmul_coopmat. Multiples of 4; the local size is
-//   TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes.
+// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot, matmul_half and matmul_coopmat. Multiples of 4; the local
+//   size is TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes.
+//   In matmul_half, TileDepth counts words of two numbers, and is a multiple of kMatmulHalfRun.
 //   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
 //   CoopmatTile of ops/matmul_tiles.h.
 // MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and MatDepth multiples of 8.
@@ -84,6 +85,9 @@ VKF_CONSTANT(kMatmulThirdTimesApart, 4)
 VKF_CONSTANT(kMatmulMaxRows, 24)
 VKF_CONSTANT(kMatvecMaxRows, 4)
 VKF_CONSTANT(kMatmulFewRows, 4)
+
+// matmul_half: products that are summed in f16 before fp32 takes over (docs/numerics.md, 12).
+VKF_CONSTANT(kMatmulHalfRun, 8)
 
 // clang-format off
 VKF_PUSH_BEGIN(MatmulPush)

@@ -1,31 +1,48 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 //! needs GL_KHR_cooperative_matrix
-// Matrix product on cooperative matrices: A and B are rounded to f16 (to the nearest, ties to even) while they are staged in
-// shared memory, products are summed in fp32. A group computes kTileRows by kTileColumns outputs, each of its subgroups
-// kSubgroupRows by kSubgroupColumns of them, and walks along k in steps of kTileDepth. What the next step needs is read
-// into registers before this step's products and stored into the other half of the stage after them: one barrier a step.
+//! variant matmul_coopmat
+//! variant matmul_coopmat_int8 -DCODES
+// Matrix product on cooperative matrices. A group computes kTileRows by kTileColumns outputs, each of its subgroups kSubgroupRows by
+// kSubgroupColumns of them, and walks along k in steps of kTileDepth. What the next step needs is read into registers before this step's
+// products and stored into the other half of the stage after them: one barrier a step.
 //
-// The stage holds f16 by eights. A lies row by row with k innermost, and so does B where it is read along k; else B lies
-// with n innermost. An eight of padding per row keeps the matrices' rows off the same banks.
+// A and B are rounded to f16 (to the nearest, ties to even) while they are staged in shared memory, products are summed in fp32. With
+// CODES they are rows of common/packed.h in int8, as in matmul_dot.comp: sums of codes are exact, and multiplied by the scales of their
+// row and column.
+//
+// The stage holds numbers by chunks of 16 bytes. A lies row by row with k innermost, and so does B where it is read along k; else B lies
+// with n innermost. A chunk of padding per row keeps the matrices' rows off the same banks.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_cooperative_matrix : require
+#ifdef CODES
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#define NUMBER int8_t
+#define SUM int
+#else
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_EXT_spirv_intrinsics : require
+#define NUMBER float16_t
+#define SUM float
+#endif
 
 #include "matmul.h"
 
+#ifndef CODES
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
+#endif
 
 layout(local_size_x_id = 0) in;
+#ifndef CODES
 layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
+#endif
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
@@ -39,10 +56,17 @@ layout(constant_id = kMatmulSpecSubgroupRows) const uint kSubgroupRows = 32;
 layout(constant_id = kMatmulSpecSubgroupColumns) const uint kSubgroupColumns = 32;
 layout(constant_id = kMatmulSpecSubgroup) const uint kSubgroup = 32;
 
+#ifdef CODES
+layout(set = 0, binding = kMatmulBindingA) readonly buffer AWords { uint a_words[]; };
+layout(set = 0, binding = kMatmulBindingA) readonly buffer APairs { uvec2 a_pairs[]; };
+layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { uvec4 a_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { uvec4 b_vec[]; };
+#else
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+#endif
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
@@ -54,10 +78,28 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
-#include "common/packed_b.glsl"
 #include "common/third.glsl"
+#include "common/quads.glsl"
+
+// kChunk: numbers in 16 bytes of the stage. products(): how many an output sums.
+#ifdef CODES
+const bool kAlongK = true;
+const uint kChunk = kMatDepth % 16 == 0 ? 16 : 8;  // of 8, half the bytes stay unused: matrices 8 deep begin at a chunk
+uint products() {
+    return p.k * 4;
+}
+#else
+const float kCode = 1.0;
+
+#include "common/packed_b.glsl"
+#include "common/halves.glsl"
 
 const bool kAlongK = kBLoad == kMatmulBVecK || kPacked != kPackedF32;
+const uint kChunk = 8;
+uint products() {
+    return p.k;
+}
+#endif
 
 const uint kSubgroupsAcross = kTileColumns / kSubgroupColumns;
 const uint kSubgroups = kTileRows / kSubgroupRows * kSubgroupsAcross;
@@ -65,85 +107,94 @@ const uint kThreads = kSubgroups * kSubgroup;
 const uint kMatsDown = kSubgroupRows / kMatRows;
 const uint kMatsAcross = kSubgroupColumns / kMatColumns;
 
-// The stage, in eights of f16. Afterwards each subgroup's sums pass through it, kMatRows rows at a time, as fours of fp32.
-const uint kDepthEights = kTileDepth / 8;
-const uint kColumnEights = kTileColumns / 8;
-const uint kAPitch = kDepthEights + 1;
-const uint kBPitch = kAlongK ? kDepthEights + 1 : kColumnEights + 1;
-const uint kAEights = kTileRows * kAPitch;
-const uint kBEights = kAlongK ? kTileColumns * kBPitch : kTileDepth * kBPitch;
-const uint kHalf = kAEights + kBEights;
+// The stage, in chunks. Afterwards each subgroup's sums pass through it, kMatRows rows at a time, by fours.
+const uint kDepthChunks = kTileDepth / kChunk;
+const uint kColumnChunks = kTileColumns / kChunk;
+const uint kAPitch = kDepthChunks + 1;
+const uint kBPitch = kAlongK ? kDepthChunks + 1 : kColumnChunks + 1;
+const uint kAChunks = kTileRows * kAPitch;
+const uint kBChunks = kAlongK ? kTileColumns * kBPitch : kTileDepth * kBPitch;
+const uint kHalf = kAChunks + kBChunks;
 const uint kStripPitch = kSubgroupColumns / 4;
 const uint kStrip = kMatRows * kStripPitch;
 const uint kStageSize = kSubgroups * kStrip > 2 * kHalf ? kSubgroups * kStrip : 2 * kHalf;
 shared uvec4 stage[kStageSize];
 
 // What an invocation carries from global memory to the stage, a step.
-const uint kAItems = (kTileRows * kDepthEights + kThreads - 1) / kThreads;
-const uint kBItems = (kTileColumns * kDepthEights + kThreads - 1) / kThreads;
+const uint kAItems = (kTileRows * kDepthChunks + kThreads - 1) / kThreads;
+const uint kBItems = (kTileColumns * kDepthChunks + kThreads - 1) / kThreads;
 uvec4 a_next[kAItems];
 uvec4 b_next[kBItems];
 
-uvec2 halves(vec4 x) {
-    return uvec2(packFloat2x16(f16vec2(x.xy)), packFloat2x16(f16vec2(x.zw)));
+// Chunks of A and of B: from k on, of the row or column that begins there; or of the row of B, from column n on. And what a row's sums in
+// four columns stand for.
+#ifdef CODES
+uvec4 chunk_of_a(uint row, uint k) {
+    if (k >= products()) {
+        return uvec4(0);
+    }
+    return kChunk == 16 ? a_vec[(row + (k >> 2)) >> 2] : uvec4(a_pairs[(row + (k >> 2)) >> 1], 0, 0);
 }
 
-uvec2 four_of_a(uint row, uint k) {
-    vec4 values = vec4(0.0);
-    if (kAVec != 0) {
-        if (k < p.k) {
-            values = a_vec[(row + k) >> 2];
-        }
-    } else {
+uvec4 chunk_along_k(uint column, uint k) {
+    if (k >= products()) {
+        return uvec4(0);
+    }
+    return kChunk == 16 ? b_vec[(column + (k >> 2)) >> 2] : uvec4(b_pairs[(column + (k >> 2)) >> 1], 0, 0);
+}
+
+uvec4 chunk_along_n(uint at, uint n) {
+    return uvec4(0);
+}
+
+vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
+    vec4 scales;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        scales[j] = uintBitsToFloat(b_words[columns[j] + p.k]);
+    }
+    return vec4(ivec4(sums)) * uintBitsToFloat(a_words[row + p.k]) * scales;
+}
+#else
+uvec4 chunk_of_a(uint row, uint k) {
+    return uvec4(four_of_a(row, k), four_of_a(row, k + 4));
+}
+
+uvec4 chunk_along_k(uint column, uint k) {
+    return uvec4(four_along_k(column, k), four_along_k(column, k + 4));
+}
+
+uvec4 chunk_along_n(uint at, uint n) {
+    return uvec4(four_along_n(at, n), four_along_n(at, n + 4));
+}
+
+vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
+    vec4 value = uintBitsToFloat(sums);
+    if (kPacked == kPackedInt8) {
         [[unroll]] for (uint j = 0; j < 4; ++j) {
-            if (k + j < p.k) {
-                values[j] = a[row + (k + j) * p.a_k];
-            }
+            value[j] *= column_scale(columns[j]);
         }
     }
-    return halves(values);
+    return value;
 }
-
-// From k on, of a column.
-uvec2 four_along_k(uint column, uint k) {
-    if (k >= p.k) {
-        return uvec2(0);
-    }
-    if (kPacked == kPackedF16) {
-        return b_pairs[(column >> 1) + (k >> 2)];
-    }
-    return halves(kPacked != kPackedF32 ? load_packed(column, k) : b_vec[(column + k) >> 2]);
-}
-
-// From column n on, of the row of B that begins at `at`.
-uvec2 four_along_n(uint at, uint n) {
-    if (kBLoad == kMatmulBVecN) {
-        return halves(b_vec[(at + min(n, p.n - 4)) >> 2]);
-    }
-    uvec4 columns = at + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
-    return halves(vec4(b[columns.x], b[columns.y], b[columns.z], b[columns.w]));
-}
+#endif
 
 void fetch(uint a_base, uint b_base, uint m0, uint n0, uint k0) {
     [[unroll]] for (uint i = 0; i < kAItems; ++i) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
-        uint row = item / kDepthEights;
-        uint k = k0 + (item - row * kDepthEights) * 8;
-        uint at = a_base + min(m0 + row, p.m - 1) * p.a_row;
-        a_next[i] = uvec4(four_of_a(at, k), four_of_a(at, k + 4));
+        uint row = item / kDepthChunks;
+        uint k = k0 + (item - row * kDepthChunks) * kChunk;
+        a_next[i] = chunk_of_a(a_base + min(m0 + row, p.m - 1) * p.a_row, k);
     }
     [[unroll]] for (uint i = 0; i < kBItems; ++i) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
         if (kAlongK) {
-            uint column = item / kDepthEights;
-            uint k = k0 + (item - column * kDepthEights) * 8;
-            uint at = b_base + min(n0 + column, p.n - 1) * p.b_column;
-            b_next[i] = uvec4(four_along_k(at, k), four_along_k(at, k + 4));
+            uint column = item / kDepthChunks;
+            uint k = k0 + (item - column * kDepthChunks) * kChunk;
+            b_next[i] = chunk_along_k(b_base + min(n0 + column, p.n - 1) * p.b_column, k);
         } else {
-            uint depth = item / kColumnEights;
-            uint n = n0 + (item - depth * kColumnEights) * 8;
-            uint at = b_base + (k0 + depth) * p.b_k;
-            b_next[i] = k0 + depth < p.k ? uvec4(four_along_n(at, n), four_along_n(at, n + 4)) : uvec4(0);
+            uint depth = item / kColumnChunks;
+            uint n = n0 + (item - depth * kColumnChunks) * kChunk;
+            b_next[i] = k0 + depth < p.k ? chunk_along_n(b_base + (k0 + depth) * p.b_k, n) : uvec4(0);
         }
     }
 }
@@ -151,36 +202,18 @@ void fetch(uint a_base, uint b_base, uint m0, uint n0, uint k0) {
 void put(uint half_base) {
     [[unroll]] for (uint i = 0; i < kAItems; ++i) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
-        uint row = item / kDepthEights;
+        uint row = item / kDepthChunks;
         if (row < kTileRows) {
-            stage[half_base + row * kAPitch + item - row * kDepthEights] = a_next[i];
+            stage[half_base + row * kAPitch + item - row * kDepthChunks] = a_next[i];
         }
     }
-    const uint kRowItems = kAlongK ? kDepthEights : kColumnEights;
+    const uint kRowItems = kAlongK ? kDepthChunks : kColumnChunks;
     const uint kRows = kAlongK ? kTileColumns : kTileDepth;
     [[unroll]] for (uint i = 0; i < kBItems; ++i) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
         uint row = item / kRowItems;
         if (row < kRows) {
-            stage[half_base + kAEights + row * kBPitch + item - row * kRowItems] = b_next[i];
-        }
-    }
-}
-
-// Four outputs of one row, from column n on.
-void finish(vec4 sums, uint row, uint n, vec4 scales, vec4 shift) {
-    vec4 value = sums * scales + shift;
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        value[j] = activate(kAct, value[j]);
-    }
-    uint at = row + n * p.c_column;
-    if (kCVec != 0) {
-        c_vec[at >> 2] = with_third(value, at);
-        return;
-    }
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        if (n + j < p.n) {
-            c[at + j * p.c_column] = with_third(value[j], at + j * p.c_column);
+            stage[half_base + kAChunks + row * kBPitch + item - row * kRowItems] = b_next[i];
         }
     }
 }
@@ -202,33 +235,33 @@ void main() {
     uint subgroup_row = part_row(gl_SubgroupID, kTileColumns, kSubgroupRows, kSubgroupColumns);
     uint subgroup_column = part_column(gl_SubgroupID, kTileColumns, kSubgroupColumns);
 
-    coopmat<float, gl_ScopeSubgroup, kMatRows, kMatColumns, gl_MatrixUseAccumulator> sums[kMatsDown * kMatsAcross];
+    coopmat<SUM, gl_ScopeSubgroup, kMatRows, kMatColumns, gl_MatrixUseAccumulator> sums[kMatsDown * kMatsAcross];
     [[unroll]] for (uint i = 0; i < kMatsDown * kMatsAcross; ++i) {
-        sums[i] = coopmat<float, gl_ScopeSubgroup, kMatRows, kMatColumns, gl_MatrixUseAccumulator>(0.0);
+        sums[i] = coopmat<SUM, gl_ScopeSubgroup, kMatRows, kMatColumns, gl_MatrixUseAccumulator>(SUM(0));
     }
     fetch(a_base, b_base, m0, n0, 0);
     put(0);
     barrier();
     uint half_base = 0;
-    for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
-        bool more = k0 + kTileDepth < p.k;
+    for (uint k0 = 0; k0 < products(); k0 += kTileDepth) {
+        bool more = k0 + kTileDepth < products();
         if (more) {
             fetch(a_base, b_base, m0, n0, k0 + kTileDepth);
         }
         [[unroll]] for (uint depth = 0; depth < kTileDepth; depth += kMatDepth) {
-            coopmat<float16_t, gl_ScopeSubgroup, kMatRows, kMatDepth, gl_MatrixUseA> rows[kMatsDown];
+            coopmat<NUMBER, gl_ScopeSubgroup, kMatRows, kMatDepth, gl_MatrixUseA> rows[kMatsDown];
             [[unroll]] for (uint i = 0; i < kMatsDown; ++i) {
-                coopMatLoad(rows[i], stage, half_base + (subgroup_row + i * kMatRows) * kAPitch + depth / 8, kAPitch,
+                coopMatLoad(rows[i], stage, half_base + (subgroup_row + i * kMatRows) * kAPitch + depth / kChunk, kAPitch,
                             gl_CooperativeMatrixLayoutRowMajor);
             }
             [[unroll]] for (uint j = 0; j < kMatsAcross; ++j) {
-                coopmat<float16_t, gl_ScopeSubgroup, kMatDepth, kMatColumns, gl_MatrixUseB> columns;
+                coopmat<NUMBER, gl_ScopeSubgroup, kMatDepth, kMatColumns, gl_MatrixUseB> columns;
                 uint n = subgroup_column + j * kMatColumns;
                 if (kAlongK) {
-                    coopMatLoad(columns, stage, half_base + kAEights + n * kBPitch + depth / 8, kBPitch,
+                    coopMatLoad(columns, stage, half_base + kAChunks + n * kBPitch + depth / kChunk, kBPitch,
                                 gl_CooperativeMatrixLayoutColumnMajor);
                 } else {
-                    coopMatLoad(columns, stage, half_base + kAEights + depth * kBPitch + n / 8, kBPitch,
+                    coopMatLoad(columns, stage, half_base + kAChunks + depth * kBPitch + n / kChunk, kBPitch,
                                 gl_CooperativeMatrixLayoutRowMajor);
                 }
                 [[unroll]] for (uint i = 0; i < kMatsDown; ++i) {
@@ -254,19 +287,8 @@ void main() {
             uint m = m0 + subgroup_row + i * kMatRows + strip_row(item, kSubgroupColumns);
             uint n = n0 + subgroup_column + strip_column(item, kSubgroupColumns);
             if (m < p.m && n < p.n) {
-                uvec4 columns = min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1));
-                vec4 scales = vec4(p.alpha);
-                if (kPacked == kPackedInt8) {
-                    [[unroll]] for (uint j = 0; j < 4; ++j) {
-                        scales[j] *= column_scale(b_base + columns[j] * p.b_column);
-                    }
-                }
-                vec4 shift = vec4(0.0);
-                if (p.bias_stride != 0) {
-                    columns = p.bias_offset + columns * p.bias_stride;
-                    shift = vec4(bias[columns.x], bias[columns.y], bias[columns.z], bias[columns.w]);
-                }
-                finish(uintBitsToFloat(stage[strip + item]), c_base + m * p.c_row, n, scales, shift);
+                uvec4 columns = b_base + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
+                store_quad(scaled(stage[strip + item], a_base + m * p.a_row, columns), biases(n), m, n, c_base);
             }
         }
         barrier();

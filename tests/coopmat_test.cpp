@@ -190,7 +190,7 @@ TEST_SUITE("coopmat") {
             CHECK(contains(explained(kF16), "matmul_coopmat<"));
             CHECK_FALSE(contains(explained({}), "matmul_coopmat<"));
         }
-        const Believed without([](Capabilities& c) { c.cooperative_matrix = false; });
+        const Believed without([](Capabilities& c) { c.cooperative_matrix = c.float16 = false; });
         CHECK(contains(explained(kF16), "fp32, though f16 was asked for: no cooperative matrices: "));
         const Believed forced([](Capabilities& c) { c.variants = "matmul_coopmat"; });
         CHECK(contains(error_of([&] { explained(kF16); }), "VKFORMER_VARIANT asks for matmul_coopmat"));

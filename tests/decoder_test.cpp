@@ -241,11 +241,13 @@ TEST_CASE("decoder: prompts in int8 arithmetic, where it was asked for, end in t
     const Checkpoint checkpoint(kSpell);
     const DecoderConfig config = read_decoder_config(checkpoint);
     const Weights weights = load_decoder(device(), checkpoint, config, WeightType::int8);
-    const Believed dot([](Capabilities& c) { c.variants = c.integer_dot ? "matmul_dot" : ""; });
+    const Believed codes([](Capabilities& c) {
+        c.variants = c.cooperative_matrix_int8 ? "matmul_coopmat_int8" : c.integer_dot ? "matmul_dot" : "";
+    });
     Decoder exact(device(), weights, config, {.max_tokens = 96});
     Decoder decoder(device(), weights, config, {.max_tokens = 96, .arithmetic = Arithmetic::int8});
     CHECK_FALSE(contains(exact.prompt_program().explain(), "int8 arithmetic"));
-    if (!device().capabilities().integer_dot) {
+    if (device().capabilities().variants.empty()) {
         CHECK(contains(decoder.prompt_program().explain(), "fp32, though int8 was asked for: "));
         cannot_run("integer dot products");
         return;

@@ -150,6 +150,15 @@ Tensor matmul_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& o)
     return matmul(magnitudes(a), magnitudes(b), plain);
 }
 
+Tensor half_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& o) {
+    Tensor out = matmul_rounding(a, b, o);
+    for (double& x : out.data) {
+        x *= 1 + (0x1p-8 + 0x1p-17) / (16 * 0x1p-24);
+        x += static_cast<double>(a.size(-1)) * 0x1p-25 * std::abs(o.scale);
+    }
+    return out;
+}
+
 Tensor softmax(const Tensor& scores, const SoftmaxOptions& o) {
     Tensor y = masked_scores(scores, o);
     std::size_t next = 0;

@@ -18,6 +18,7 @@
 #include "shaders/matmul.h"
 #include "shaders/rope.h"
 #include "shaders/softmax.h"
+#include "tests/device.h"
 #include "tests/op_check.h"
 
 namespace vkf::test {
@@ -125,8 +126,11 @@ std::vector<Capabilities> devices() {
             c.max_invocations = c.max_group_size[0] = 1024;
             c.shared_memory = 49152;
             c.max_subgroups = 64;
-            c.cooperative_matrix = true;
+            c.float16 = true;
+            c.integer_dot = c.fast_integer_dot = true;
+            c.cooperative_matrix = c.cooperative_matrix_int8 = true;
             c.matrix_shapes = {{16, 16, 16}};
+            c.int8_matrix_shapes = {{16, 16, 32}};
             out.push_back(c);
         }
     }
@@ -139,12 +143,20 @@ std::vector<Capabilities> devices() {
 
 // --- products ----------------------------------------------------------------------------------------------------------
 
+/// A group's invocations compute 4x4 outputs each.
+bool in_quads(const Encoded& e) {
+    return e.name() == "matmul_shared" || e.name() == "matmul_dot" || e.name() == "matmul_half";
+}
+
+/// A group's subgroups compute a part each.
+bool in_parts(const Encoded& e) { return e.name() == "matmul_coopmat" || e.name() == "matmul_coopmat_int8"; }
+
 /// What one group of a product's kernel computes of C, its tile's row and column being those.
 void cover_tile(const Encoded& e, uint tile_m, uint tile_n, Cover& cover) {
     const uint rows = e.constant(kMatmulSpecRows);
     const uint tile_rows = e.constant(kMatmulSpecTileRows), tile_columns = e.constant(kMatmulSpecTileColumns);
     for (uint i = 0; i < e.local_size(); ++i) {
-        if (e.name() == "matmul_shared") {
+        if (in_quads(e)) {
             cover.block(tile_m * tile_rows + quad_row(i, tile_columns),
                         tile_n * tile_columns + quad_column(i, tile_columns), 4, 4);
         } else if (e.name() == "matvec") {
@@ -152,11 +164,11 @@ void cover_tile(const Encoded& e, uint tile_m, uint tile_n, Cover& cover) {
             if (i % split == 0) {  // where the parts come together
                 cover.block(tile_m * rows, split_column(tile_n, e.local_size(), split, i), rows, 1);
             }
-        } else if (e.name() != "matmul_coopmat") {
+        } else if (!in_parts(e)) {
             cover.block(tile_m * rows, lane_column(tile_n, e.local_size(), i), rows, 4);
         }
     }
-    if (e.name() == "matmul_coopmat") {
+    if (in_parts(e)) {
         const uint lanes = e.constant(kMatmulSpecSubgroup), mat_rows = e.constant(kMatmulSpecMatRows);
         const uint part_rows = e.constant(kMatmulSpecSubgroupRows);
         const uint part_columns = e.constant(kMatmulSpecSubgroupColumns);
@@ -176,7 +188,7 @@ void cover_tile(const Encoded& e, uint tile_m, uint tile_n, Cover& cover) {
 
 std::string product_mismatch(Encoded e, std::size_t rows, std::size_t columns) {
     const auto p = e.push<MatmulPush>();
-    const bool tiled = e.name() == "matmul_shared" || e.name() == "matmul_coopmat";
+    const bool tiled = in_quads(e) || in_parts(e);
     const uint tile_rows = tiled ? e.constant(kMatmulSpecTileRows) : e.constant(kMatmulSpecRows);
     const uint tile_columns = tiled                  ? e.constant(kMatmulSpecTileColumns)
                               : e.name() == "matvec" ? e.local_size() / e.constant(kMatmulSpecSplit)
@@ -284,6 +296,51 @@ TEST_SUITE("tiling") {
         }
     }
 
+    TEST_CASE("tiling: products in f16, on cooperative matrices and without") {
+        for (const Capabilities& any : devices()) {
+            for (const bool matrices : {true, false}) {
+                Capabilities device = any;
+                device.cooperative_matrix = any.cooperative_matrix && matrices;
+                device.variants = !device.cpu() || !device.float16 ? "" : "matmul_half";
+                CAPTURE(device.matrix_subgroup_size);
+                CAPTURE(device.cpu());
+                for (const std::int64_t m : {1, 5, 40, 130}) {
+                    for (const std::int64_t n : {1, 65, 516}) {
+                        CAPTURE(m);
+                        CAPTURE(n);
+                        CHECK(product_mismatch(device, m, n, Arithmetic::f16) == "");
+                    }
+                }
+            }
+        }
+    }
+
+    TEST_CASE("tiling: products of codes, on cooperative matrices and without") {
+        const Tensor numbers = random_tensor({129, 48});
+        const std::vector<float> floats = numbers.floats();
+        const HostTensor tensor{"w", DType::f32, numbers.shape, std::as_bytes(std::span(floats))};
+        const Weights weights = test::device().load({&tensor, 1}, {.matrices = WeightType::int8});
+        for (const Capabilities& any : devices()) {
+            for (const bool matrices : {true, false}) {
+                Capabilities device = any;
+                if (device.cpu() || !device.integer_dot) {
+                    continue;
+                }
+                device.cooperative_matrix_int8 = matrices;
+                CAPTURE(device.matrix_subgroup_size);
+                for (const std::int64_t m : {5, 40, 130, 515}) {
+                    CAPTURE(m);
+                    Graph g;
+                    g.output("y", linear(g.input("a", {m, 48}), g.weight("w", {129, 48})));
+                    const Plan plan = make_plan(g, device, weights, Arithmetic::int8);
+                    const Encoded e = encode(plan, plan.dispatches.back().dispatch);
+                    CHECK((e.name() == "matmul_dot" || e.name() == "matmul_coopmat_int8"));
+                    CHECK(product_mismatch(e, static_cast<std::size_t>(m), 129) == "");
+                }
+            }
+        }
+    }
+
     TEST_CASE("tiling: products of several batches") {
         for (const Capabilities& device : devices()) {
             Graph g;
@@ -297,16 +354,18 @@ TEST_SUITE("tiling") {
     }
 
     TEST_CASE("tiling: cooperative matrices of every shape and subgroup size") {
-        const MatrixShape shapes[] = {{16, 16, 16}, {8, 8, 8},    {8, 16, 16}, {16, 8, 16},
-                                      {32, 32, 16}, {16, 16, 32}, {8, 4, 8}};
+        const MatrixShape shapes[] = {{16, 16, 16}, {8, 8, 8},   {8, 16, 16}, {16, 8, 16}, {32, 32, 16},
+                                      {16, 16, 32}, {16, 8, 32}, {8, 16, 64}, {8, 4, 8}};
         int tiles = 0;
         for (const Capabilities& any : devices()) {
-            for (const MatrixShape& shape : shapes) {
+            for (std::size_t nth = 0; nth < 2 * std::size(shapes); ++nth) {
+                const MatrixShape& shape = shapes[nth / 2];
+                const bool codes = nth % 2 != 0;
                 for (const auto& part :
                      {std::array{2u, 1u, 1u, 2u}, {2u, 2u, 1u, 4u}, {2u, 2u, 2u, 2u}, {4u, 2u, 2u, 4u}}) {
                     Capabilities device = any;
-                    device.matrix_shapes = {shape};
-                    const auto tile = coopmat_tile(device, part[0], part[1], part[2], part[3]);
+                    (codes ? device.int8_matrix_shapes : device.matrix_shapes) = {shape};
+                    const auto tile = coopmat_tile(device, part[0], part[1], part[2], part[3], codes);
                     if (!tile) {
                         continue;
                     }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "matmul_half.spv.h"
+#include "ops/matmul_choice.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kHalf{"matmul_half", spirv::kMatmulHalfSpirv};
+
+}  // namespace
+
+bool half_is_forced(const Capabilities& device) { return device.asks_for(kHalf.name); }
+
+std::string no_half(const Capabilities& device, const MatmulParams& params) {
+    const bool forced = half_is_forced(device);
+    if (forced && !device.float16) {
+        fail(kMatmulName,
+             "VKFORMER_VARIANT asks for matmul_half, which needs arithmetic in f16: the device has none that rounds to "
+             "the nearest, or was not told of it");
+    }
+    return !device.float16
+               ? "no arithmetic in f16: the device has none that rounds to the nearest, or was not told of it"
+           : params.masked_weights   ? "masked weights are multiplied in fp32"
+           : device.cpu() && !forced ? "on a processor arithmetic in f16 is no faster"
+                                     : "";
+}
+
+void choose_half(Choice& choice, const Capabilities& device, const std::vector<uint>& form) {
+    SharedTile tile = shared_tile(device, form);
+    choice.add(kHalf, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
+               "f16 arithmetic, " + std::to_string(kMatmulHalfRun) + " products at a time: tiles of " +
+                   std::to_string(tile.rows) + "x64x" + std::to_string(2 * tile.depth) + " in shared memory" +
+                   tile.note);
+}
+
+}  // namespace vkf
