@@ -10,7 +10,7 @@
 #include "attention_shared.glsl.h"
 #include "attention_shared.spv.h"
 #include "attention_shared_full.spv.h"
-#include "ops/attention_params.h"
+#include "ops/attention_choice.h"
 #include "ops/sequence_table.h"
 #include "ops/support.h"
 #include "shaders/attention_mask.h"
@@ -174,18 +174,6 @@ void encode_mask(const Operands& operands, Command& command) noexcept {
 
 // --- at lowering -----------------------------------------------------------------------------------------------------------
 
-/// How a device walks over rows and keys.
-struct Tiling {
-    const Shader* shader;
-    std::string_view source;           // of the shader, for score mods
-    std::vector<std::string> defines;  // the same
-    uint local_size;
-    uint tile;               // keys
-    std::vector<uint> rows;  // one kernel each, fewest first
-    std::string why;
-    uint lanes = 0;  // of attention_lanes
-};
-
 /// Lanes that the kernels for processors can rely on; 0: none.
 uint exact_lanes(const Capabilities& device) {
     const bool known = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
@@ -193,7 +181,7 @@ uint exact_lanes(const Capabilities& device) {
     return known ? device.exact_subgroup_size : 0;
 }
 
-Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
+AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
     const uint lanes = device.asks_for("attention_shared") ? 0 : exact_lanes(device);
     if (device.asks_for("attention_lanes") && lanes == 0) {
         fail(kFusedAttentionName,
@@ -201,30 +189,60 @@ Tiling choose(const Capabilities& device, bool full, std::int64_t most_rows) {
              "lanes");
     }
     if (lanes != 0) {
-        Tiling t{lanes == 8 ? &kLanes8 : &kLanes4,
-                 glsl::kAttentionLanesGlsl,
-                 {"LANES=" + std::to_string(lanes), "FULL"},
-                 lanes,
-                 4 * lanes,
-                 {4},
-                 "processor, subgroups of " + std::to_string(lanes),
-                 lanes};
+        AttentionTiling t{.shader = lanes == 8 ? &kLanes8 : &kLanes4,
+                          .full = true,
+                          .source = glsl::kAttentionLanesGlsl,
+                          .defines = {"LANES=" + std::to_string(lanes), "FULL"},
+                          .local_size = lanes,
+                          .tile = 4 * lanes,
+                          .rows = {4},
+                          .why = "processor, subgroups of " + std::to_string(lanes),
+                          .lanes = lanes};
         if (lanes == 8 && most_rows > kSmallModelRows) {
             t.rows.push_back(16);
         }
         return t;
     }
-    std::vector<std::string> defines;
-    if (full) {
-        defines.push_back("FULL");
-    }
-    return {full ? &kSharedFull : &kShared, glsl::kAttentionSharedGlsl, defines, 128, 32, {32},
-            "tiles in shared memory"};
+    return {.shader = full ? &kSharedFull : &kShared,
+            .full = full,
+            .source = glsl::kAttentionSharedGlsl,
+            .defines = full ? std::vector<std::string>{"FULL"} : std::vector<std::string>{},
+            .local_size = 128,
+            .tile = 32,
+            .rows = {32},
+            .why = "tiles in shared memory"};
 }
 
-/// Rounds of the loops of attention_lanes.comp for so many keys: head dimension and values.
-std::int64_t rounds_of(uint lanes, std::int64_t keys, std::int64_t head_dim) {
-    return divide_up(keys, 4 * lanes) * (1 + divide_up(head_dim, 4) + lanes);
+/// The tiling, and in `modded` the shader with the caller's mod, where there is one.
+AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool full, std::int64_t value_dim,
+                       std::shared_ptr<const Shader>& modded) {
+    const Capabilities& device = l.device();
+    const auto compile = [&](const AttentionTiling& t) {
+        const ScoreMod& mod = params.options.score_mod;
+        modded = mod ? mod.shader(std::string(t.shader->name) + "_mod", t.source, t.defines) : nullptr;
+    };
+    std::string why_not;
+    if (l.arithmetic() == Arithmetic::f16) {
+        why_not = no_coopmat_attention(device, params.head_dim);
+        if (why_not.empty()) {
+            AttentionTiling t = choose_coopmat_attention(device, params, full, value_dim);
+            try {
+                compile(t);
+                return t;
+            } catch (
+                const Error&) {  // of a compiler that is older than the one this library was built with, or of the mod itself
+                if (coopmat_attention_is_forced(device)) {
+                    throw;
+                }
+                why_not = "the GLSL compiler at hand does not compile the score mod for cooperative matrices";
+            }
+        }
+        why_not = "; fp32, though f16 was asked for: " + why_not;
+    }
+    AttentionTiling t = choose_f32(device, full, params.most_queries * params.group);
+    t.why_not = why_not;
+    compile(t);
+    return t;
 }
 
 /// The mask as bits, in scratch.
@@ -272,13 +290,17 @@ void lower(Lowering& l) {
     const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());
     // splitting the keys takes a buffer more than the four that are always there
     const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
-    Tiling tiling = choose(l.device(), params.full || room, params.most_queries * params.group);
-    const bool full = tiling.shader != &kShared;
+    std::shared_ptr<const Shader> modded;
+    AttentionTiling tiling = choose(l, params, params.full || room, value_dim, modded);
+    const bool full = tiling.full;
     if (params.queries >= 0) {  // the table of packed sequences is made for one size of tile
-        tiling.rows = {tiling.rows.back()};
+        tiling.rows.erase(tiling.rows.begin(), tiling.rows.end() - 1);
+        tiling.matrices.erase(tiling.matrices.begin(), tiling.matrices.end() - (tiling.matrices.empty() ? 0 : 1));
     }
     const uint blocks_wanted = static_cast<uint>(divide_up(value_dim, tiling.tile));
-    const uint blocks = blocks_wanted > 2 ? kAttentionMaxBlocks : blocks_wanted;
+    const uint blocks = !tiling.matrices.empty() ? tiling.matrices.front().blocks
+                        : blocks_wanted > 2      ? kAttentionMaxBlocks
+                                                 : blocks_wanted;
     const bool packed_kv = o.kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
@@ -297,22 +319,20 @@ void lower(Lowering& l) {
     const bool busy = at_most(0) * at_most(1) / params.group >= kBusyHeads;
     const bool may_split = full && most_splits > 1 && !busy &&
                            partial_rows * most_splits * (value_dim + 2) * sizeof(float) <= l.device().storage_range;
-    if (tiling.lanes != 0) {
+    if (tiling.lanes != 0 || !tiling.matrices.empty()) {
         const auto keys = static_cast<uint>(params.most_keys);
         const bool split = may_split && params.most_queries <= kSplitQueries;
-        l.check_rounds(rounds_of(tiling.lanes, split ? std::max(split_keys(wanted_split, 1, keys), wanted_split) : keys,
-                                 params.head_dim),
+        const uint each = split ? std::max(split_keys(wanted_split, 1, keys), wanted_split) : keys;
+        l.check_rounds(tiling.lanes != 0 ? lanes_rounds(tiling.lanes, each, params.head_dim)
+                                         : coopmat_rounds(tiling.matrices.back(), each, params.head_dim),
                        std::to_string(params.most_keys) + " keys");
     }
     const Causal causal = o.scores.mask.causal;
 
-    std::shared_ptr<const Shader> modded;
-    if (o.score_mod) {
-        modded = o.score_mod.shader(std::string(tiling.shader->name) + "_mod", tiling.source, tiling.defines);
-    }
     std::vector<Kernel> kernels;
     std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
-    for (const uint rows : tiling.rows) {
+    for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
+        const uint rows = tiling.rows[i];
         std::vector<uint> constants{tiling.local_size,
                                     rows,
                                     blocks,
@@ -339,14 +359,19 @@ void lower(Lowering& l) {
             constants.resize(kAttentionSpecRing, 0);
             constants.push_back(1);
         }
+        if (!tiling.matrices.empty()) {
+            add_matrix_constants(tiling.matrices[i], constants);
+        }
         kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
                            tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
                                " keys" + (fours ? ", by fours" : "") +
                                (packed_kv ? ", keys and values " + std::string(name_of(o.kv_type)) : "") +
                                (may_split ? keys_a_group.note : ""),
                            modded});
+        kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
         words.push_back(rows);
     }
+    kernels.back().why += tiling.why_not;
     const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
     const std::vector<ValueId> ring =
         params.ring < 0 ? std::vector<ValueId>{} : std::vector<ValueId>{input(params.ring), input(params.ring + 1)};
@@ -396,7 +421,8 @@ std::string declined(const Capabilities& device, const NodeInfo& node) {
     if (device.asks_for("attention_composed")) {
         return "VKFORMER_VARIANT asks for attention_composed";
     }
-    const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes");
+    const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes") ||
+                        (device.cooperative_matrix && coopmat_attention_is_forced(device));
     const bool sequences = params.keys >= 0;
     if (!device.cpu() || forced || sequences) {
         return {};
@@ -405,7 +431,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node) {
         return "a processor whose subgroups' size is not certain gains nothing by fusing";
     }
     if (params.most_queries > kSplitQueries &&
-        rounds_of(exact_lanes(device), params.most_keys, params.head_dim) > kMostRounds) {
+        lanes_rounds(exact_lanes(device), params.most_keys, params.head_dim) > kMostRounds) {
         return "so many keys would take more rounds of a loop than a processor's driver may allow";
     }
     if (params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing) {

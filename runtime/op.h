@@ -24,7 +24,7 @@ namespace vkf {
 
 class Weights;
 
-/// What matrix products may compute with.
+/// What matrix products, and in f16 fused attention, may compute with.
 enum class Arithmetic : std::uint8_t {
     f32,  ///< fp32, whatever weights are kept as
     f16,  ///< operands may be rounded to f16, sums are fp32: docs/numerics.md

@@ -29,8 +29,9 @@ struct CompileOptions {
     /// How many recordings may be in flight at once (record()); run() uses slot 0.
     std::uint32_t slots = 1;
     /// What matrix products compute with. f16 is taken where it is faster, on devices with cooperative matrices (tensor cores) or, with fewer
-    /// digits, f16 arithmetic, by products of more than four rows that have no masked weights; int8 by those of weights kept as int8, on
-    /// devices with cooperative matrices of int8 or fast integer dot products. explain() says where, and why not. docs/numerics.md, 12.
+    /// digits, f16 arithmetic, by products of more than four rows that have no masked weights, and on the former by fused attention; int8
+    /// by those of weights kept as int8, on devices with cooperative matrices of int8 or fast integer dot products. explain() says where,
+    /// and why not. docs/numerics.md, 12.
     Arithmetic arithmetic = Arithmetic::f32;
     /// Timestamps around every dispatch.
     bool profile = false;

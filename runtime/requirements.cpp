@@ -15,7 +15,8 @@ struct OptionalPart {
     const char* buys;
 };
 
-constexpr const char* kMatricesBuy = "CompileOptions::arithmetic f16: matrix products on matrix units (tensor cores)";
+constexpr const char* kMatricesBuy =
+    "CompileOptions::arithmetic f16: products and fused attention on matrix units (tensor cores)";
 constexpr const char* kHalvesBuy =
     "CompileOptions::arithmetic f16: matrix products in f16, also without matrix units; kernels with those need it";
 constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";

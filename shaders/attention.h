@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention without the score matrix: O = softmax(scale Q K^T + ...) V, by running maxima and sums (Milakov and
-// Gimelshein 2018; Dao et al. 2022, FlashAttention). Two kernels take the same parameters: attention_lanes.comp (tiles in
-// registers, for processors) and attention_shared.comp (tiles in shared memory).
+// Gimelshein 2018; Dao et al. 2022, FlashAttention). Three kernels take the same parameters: attention_lanes.comp (tiles in
+// registers, for processors), attention_shared.comp (tiles in shared memory) and attention_coopmat.comp (cooperative matrices, in f16).
 //
 // Query heads that share a key/value head ride together: row r of a kv head is query r / kGroup of head r % kGroup within its group.
 // All operands have unit stride along the head's width; the other strides are in elements. Sizes are all > 0 but for the number of keys.
@@ -26,7 +26,7 @@ VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, q
 VKF_CONSTANT(kAttentionBindingPartial, 11)   // (batch, kv head, row, split, value width + 2) of what a split gives
 
 // Specialization constants. Id 0 is the local size in x.
-VKF_CONSTANT(kAttentionSpecRows, 1)        // rows a group takes: 4 or 16 in registers, 32 in shared memory
+VKF_CONSTANT(kAttentionSpecRows, 1)        // rows a group takes: 4 or 16 in registers, 32 in shared memory, kSubgroupRows a subgroup of matrices
 VKF_CONSTANT(kAttentionSpecBlocks, 2)      // columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
 VKF_CONSTANT(kAttentionSpecFours, 3)       // 1: Q, K and V can be read by vec4: widths, strides and offsets multiples of four
 VKF_CONSTANT(kAttentionSpecCausal, 4)      // 0: none; 1: top-left; 2: bottom-right
@@ -49,11 +49,20 @@ VKF_CONSTANT(kAttentionSpecSplit, 18)      // 1: p.split_keys may be set
 // Of all variants again.
 VKF_CONSTANT(kAttentionSpecRing, 19)       // 1: K and V are rings of p.table_width rows, of which key 0 is row p.pages
 
+// attention_coopmat.comp: the matrices' shape, and what ops/attention_tiles.h says of a tile.
+VKF_CONSTANT(kAttentionSpecMatRows, 20)
+VKF_CONSTANT(kAttentionSpecMatColumns, 21)
+VKF_CONSTANT(kAttentionSpecMatDepth, 22)
+VKF_CONSTANT(kAttentionSpecSubgroupRows, 23)  // rows a subgroup takes
+VKF_CONSTANT(kAttentionSpecSubgroup, 24)      // its size
+VKF_CONSTANT(kAttentionSpecPart, 25)          // columns of Q and K that are staged at once
+
 // A sequence's words in the table: its first query, number of queries, first key, number of keys, and where sequences are packed
 // the first of the row tiles that are its own.
 VKF_CONSTANT(kAttentionSequenceWords, 5)
 
 VKF_CONSTANT(kAttentionMaxBlocks, 4)
+VKF_CONSTANT(kAttentionMatrixTile, 32)  // keys of a tile, and columns of a block, of attention_coopmat.comp
 VKF_CONSTANT(kAttentionPresent, 16)
 VKF_CONSTANT(kAttentionPresentBatch, 8)
 VKF_CONSTANT(kAttentionPresentHead, 4)

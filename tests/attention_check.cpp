@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/attention_check.h"
 
+#include <cmath>
+
 #include "tests/device.h"
+#include "tests/reference_packed.h"
 
 namespace vkf::test {
 
@@ -9,6 +12,26 @@ Qkv random_qkv(const AttentionSizes& s, std::uint32_t seed, double amplitude) {
     return {random_tensor({s.batch, s.heads, s.queries, s.head_dim}, 3 * seed, amplitude),
             random_tensor({s.batch, s.kv_heads, s.keys, s.head_dim}, 3 * seed + 1, amplitude),
             random_tensor({s.batch, s.kv_heads, s.keys, s.value_dim}, 3 * seed + 2, amplitude)};
+}
+
+Arithmetic attention_arithmetic() {
+    const Capabilities& c = device().capabilities();
+    return c.cooperative_matrix && c.asks_for("attention_coopmat") ? Arithmetic::f16 : Arithmetic::f32;
+}
+
+Qkv as_f16(const Qkv& x) { return {reference::as_f16(x.query), reference::as_f16(x.key), reference::as_f16(x.value)}; }
+
+Tolerance f16_tolerance(const Qkv& x, const reference::AttentionOptions& o, const Tolerance& tolerance) {
+    Tensor magnitudes = x.value;
+    for (double& v : magnitudes.data) {
+        v = std::abs(v);
+    }
+    Tolerance out = tolerance;
+    out.rounding = reference::attention(x.query, x.key, magnitudes, o).y;
+    for (double& v : out.rounding.data) {
+        v = (0x1p-11 + tolerance.relative) * v + tolerance.absolute;
+    }
+    return out;
 }
 
 Attended attend(const Qkv& x, const reference::AttentionOptions& o, Ask ask, bool repeat_kv) {
@@ -43,7 +66,7 @@ Attended attend(const Qkv& x, const reference::AttentionOptions& o, Ask ask, boo
     if (ask == Ask::everything) {
         g.output("weights", contiguous(a.weights));
     }
-    Program p = device().compile(g);
+    Program p = device().compile(g, {}, {.arithmetic = attention_arithmetic()});
     upload(p, "query", x.query);
     upload(p, "key", x.key);
     upload(p, "value", x.value);
@@ -67,22 +90,25 @@ Attended attend(const Qkv& x, const reference::AttentionOptions& o, Ask ask, boo
     return out;
 }
 
-std::string mismatch(const Qkv& x, const reference::AttentionOptions& o, const Tolerance& tolerance) {
+std::string mismatch(const Qkv& given, const reference::AttentionOptions& o, const Tolerance& tolerance) {
+    const bool f16 = attention_arithmetic() == Arithmetic::f16;
+    const Qkv x = f16 ? as_f16(given) : given;
+    const Tolerance of_y = f16 ? f16_tolerance(x, o, tolerance) : tolerance;
     const reference::Attention want = reference::attention(x.query, x.key, x.value, o);
     const auto found = [&](const char* where) {
         std::string out;
-        const auto compare = [&](const char* what, const Tensor& got, const Tensor& wanted) {
-            const std::string text = difference(got, wanted, tolerance);
+        const auto compare = [&](const char* what, const Tensor& got, const Tensor& wanted, const Tolerance& within) {
+            const std::string text = difference(got, wanted, within);
             out += text.empty() ? "" : std::string(where) + what + ": " + text + "; ";
         };
-        compare("y alone", attend(x, o).y, want.y);
+        compare("y alone", attend(x, o).y, want.y, of_y);
         const Attended lse = attend(x, o, Ask::y_and_lse);
-        compare("y with lse", lse.y, want.y);
-        compare("lse", lse.log_sum_exp, want.log_sum_exp);
+        compare("y with lse", lse.y, want.y, of_y);
+        compare("lse", lse.log_sum_exp, want.log_sum_exp, tolerance);
         const Attended all = attend(x, o, Ask::everything);
-        compare("y with weights", all.y, want.y);
-        compare("lse with weights", all.log_sum_exp, want.log_sum_exp);
-        compare("weights", *all.weights, want.weights);
+        compare("y with weights", all.y, want.y, of_y);
+        compare("lse with weights", all.log_sum_exp, want.log_sum_exp, tolerance);
+        compare("weights", *all.weights, want.weights, tolerance);
         return out;
     };
     std::string out = found("");

@@ -35,15 +35,25 @@ std::vector<std::string> kernels() {
         cannot_run("12 storage buffers");
         return {};
     }
-    const bool lanes = c.cpu() && c.subgroup_shuffle && (c.exact_subgroup_size == 4 || c.exact_subgroup_size == 8);
-    return lanes ? std::vector<std::string>{"attention_lanes", "attention_shared"}
-                 : std::vector<std::string>{"attention_shared"};
+    std::vector<std::string> out{"attention_shared"};
+    if (c.cpu() && c.subgroup_shuffle && (c.exact_subgroup_size == 4 || c.exact_subgroup_size == 8)) {
+        out.push_back("attention_lanes");
+    }
+    if (c.cooperative_matrix) {
+        out.push_back("attention_coopmat");
+    } else {
+        cannot_run("cooperative matrices");
+    }
+    return out;
 }
 
 /// Empty, or how y and the log-sum-exp differ from the twin's. The number of queries is a symbol with
 /// this maximum; a greater one than there are queries makes room that is not used.
-std::string mismatch(const Qkv& x, const Options& o, std::int64_t most_queries, bool lse = true) {
+std::string mismatch(const Qkv& given, const Options& o, std::int64_t most_queries, bool lse = true) {
     OpCheck check;
+    check.arithmetic = attention_arithmetic();
+    const bool f16 = check.arithmetic == Arithmetic::f16;
+    const Qkv x = f16 ? as_f16(given) : given;
     const Dim queries = check.graph.symbol("queries", most_queries);
     const Dim keys = check.graph.symbol("keys", x.key.size(2));
     check.set("queries", x.query.size(2));
@@ -73,7 +83,7 @@ std::string mismatch(const Qkv& x, const Options& o, std::int64_t most_queries, 
     const FusedAttention fused = fused_attention(q, k, v, options);
     const reference::Attention want = reference::attention(x.query, x.key, x.value, o);
     const Tolerance tolerance{2e-5, 1e-4, {}};
-    std::string found = difference(check.run(fused.y), want.y, tolerance);
+    std::string found = difference(check.run(fused.y), want.y, f16 ? f16_tolerance(x, o, tolerance) : tolerance);
     found = found.empty() ? found : "y: " + found;
     if (lse && found.empty()) {
         found = difference(check.run(fused.log_sum_exp), want.log_sum_exp, tolerance);

@@ -5,14 +5,9 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <numeric>
+#include <array>
 
 #include "ops/matmul_tiles.h"
-#include "ops/ops.h"
-#include "runtime/plan.h"
-#include "shaders/attention.h"
 #include "shaders/elementwise.h"
 #include "shaders/layer_norm.h"
 #include "shaders/matmul.h"
@@ -20,126 +15,13 @@
 #include "shaders/softmax.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
+#include "tests/tiling_check.h"
 
 namespace vkf::test {
 
 namespace {
 
 using namespace shader;
-
-/// How often each output of a result was computed.
-class Cover {
-public:
-    Cover(std::size_t rows, std::size_t columns) : rows_(rows), columns_(columns), times_(rows * columns, 0) {}
-
-    /// Outputs outside are not stored by kernels, and not counted.
-    void add(std::uint64_t row, std::uint64_t column) {
-        if (row < rows_ && column < columns_) {
-            ++times_[row * columns_ + column];
-        }
-    }
-    void block(std::uint64_t row, std::uint64_t column, std::uint64_t rows, std::uint64_t columns) {
-        for (std::uint64_t i = 0; i < rows * columns; ++i) {
-            add(row + i / columns, column + i % columns);
-        }
-    }
-    /// Empty, or the first output that was not computed once.
-    std::string mismatch() const {
-        for (std::size_t i = 0; i < times_.size(); ++i) {
-            if (times_[i] != 1) {
-                return "row " + std::to_string(i / columns_) + ", column " + std::to_string(i % columns_) + ": " +
-                       std::to_string(times_[i]) + " times";
-            }
-        }
-        return {};
-    }
-
-private:
-    std::size_t rows_, columns_;
-    std::vector<int> times_;
-};
-
-View view_of(const Plan& plan, ValueId id) {
-    const ValueInfo& info = plan.values[id];
-    View v;
-    v.size.fill(1);
-    v.rank = static_cast<std::uint32_t>(info.shape.size());
-    for (std::size_t i = 0; i < info.shape.size(); ++i) {
-        const std::size_t at = kMaxRank - info.shape.size() + i;
-        v.size[at] = static_cast<std::uint32_t>(info.shape[i].constant());
-        v.stride[at] = static_cast<std::uint32_t>(info.strides[i].constant());
-    }
-    v.offset = static_cast<std::uint32_t>(info.offset.constant());
-    return v;
-}
-
-/// A dispatch as it would be recorded, its sizes being constants.
-struct Encoded {
-    const Kernel* kernel = nullptr;
-    Command command;
-
-    template <class Push>
-    Push push() {
-        Push p;
-        const auto bytes = command.push_bytes();
-        REQUIRE(bytes.size() == sizeof(Push));
-        std::memcpy(&p, bytes.data(), sizeof(Push));
-        return p;
-    }
-    /// 0 where the kernel was not given that constant.
-    uint constant(uint id) const { return id < kernel->constants.size() ? kernel->constants[id] : 0; }
-    uint local_size() const { return kernel->constants[0]; }
-    std::string name() const { return kernel->shader->name; }
-    uint groups() const { return static_cast<uint>(command.groups()); }
-};
-
-Encoded encode(const Plan& plan, const Dispatch& d) {
-    std::vector<View> views;
-    for (const Binding& b : d.bindings) {
-        views.push_back(view_of(plan, b.value));
-    }
-    for (const ValueId v : d.sizes_of) {
-        views.push_back(view_of(plan, v));
-    }
-    Encoded e;
-    d.encode({views, plan.nodes[d.node].params.get(), d.words}, e.command);
-    e.kernel = &d.kernels[e.command.kernel()];
-    return e;
-}
-
-/// One output's node, lowered for the device.
-Plan plan_of(Graph& g, const Value& y, const Capabilities& device, Arithmetic arithmetic = Arithmetic::f32) {
-    g.output("y", y);
-    return make_plan(g, device, {}, arithmetic);
-}
-
-/// Devices whose subgroups have a size from 1 to 128: processors and GPUs, those that say so and those that do not.
-std::vector<Capabilities> devices() {
-    std::vector<Capabilities> out;
-    for (uint size = 1; size <= 128; ++size) {
-        for (const DeviceType type : {DeviceType::cpu, DeviceType::discrete}) {
-            Capabilities c;
-            c.type = type;
-            c.subgroup_size = c.exact_subgroup_size = c.matrix_subgroup_size = size;
-            c.subgroup_shuffle = true;
-            c.storage_buffers = 16;
-            c.max_invocations = c.max_group_size[0] = 1024;
-            c.shared_memory = 49152;
-            c.max_subgroups = 64;
-            c.float16 = true;
-            c.integer_dot = c.fast_integer_dot = true;
-            c.cooperative_matrix = c.cooperative_matrix_int8 = true;
-            c.matrix_shapes = {{16, 16, 16}};
-            c.int8_matrix_shapes = {{16, 16, 32}};
-            out.push_back(c);
-        }
-    }
-    Capabilities least;  // the minimum profile
-    out.push_back(least);
-    least.type = DeviceType::cpu;
-    out.push_back(least);
-    return out;
-}
 
 // --- products ----------------------------------------------------------------------------------------------------------
 
@@ -243,40 +125,6 @@ std::string items_mismatch(const Encoded& e, uint each, bool apart, std::size_t 
         }
     }
     return cover.mismatch();
-}
-
-// --- attention ---------------------------------------------------------------------------------------------------------
-
-std::string attention_mismatch(const Capabilities& device, std::int64_t queries, std::int64_t heads,
-                               std::int64_t width) {
-    Graph g;
-    const Value q = g.input("q", {1, heads, queries, 16}), k = g.input("k", {1, 1, 40, 16}),
-                v = g.input("v", {1, 1, 40, width});
-    const Plan plan = plan_of(g, contiguous(fused_attention(q, k, v).y), device);
-    Encoded e = encode(plan, plan.dispatches.front().dispatch);
-    const auto p = e.push<AttentionPush>();
-    const bool in_shared = contains(e.name(), "attention_shared");
-    const uint lanes = in_shared ? 8 : e.local_size();
-    const uint tile = 4 * lanes, rows = e.constant(kAttentionSpecRows), blocks = e.constant(kAttentionSpecBlocks);
-    const uint all_rows = static_cast<uint>(queries * heads), columns = static_cast<uint>(width);
-    Cover cover(all_rows, columns);
-    for (uint group = 0; group < e.groups(); ++group) {
-        uint rest = group;
-        const uint first_row = take_dimension(rest, tiles_over(all_rows, rows)) * rows;
-        const uint slice = take_dimension(rest, tiles_over(columns, blocks * tile));
-        if (rest != 0 || p.split_keys != 0) {
-            return "a group beyond the batches, or a split";
-        }
-        for (uint i = 0; i < e.local_size(); ++i) {
-            for (uint block = 0; block < blocks; ++block) {
-                const uint column = value_column(slice, blocks, block, tile, i % lanes);
-                const uint row = in_shared ? pair_row(i, lanes) : 0;
-                cover.block(first_row + row, column, in_shared ? 2 : rows, 4);
-            }
-        }
-    }
-    const std::string found = cover.mismatch();
-    return found.empty() ? found : e.name() + ": " + found;
 }
 
 }  // namespace
@@ -392,22 +240,6 @@ TEST_SUITE("tiling") {
             }
         }
         CHECK(tiles > 1000);
-    }
-
-    TEST_CASE("tiling: attention") {
-        for (const Capabilities& device : devices()) {
-            if (device.storage_buffers < 12 && device.cpu()) {
-                continue;  // composed there
-            }
-            CAPTURE(device.exact_subgroup_size);
-            for (const std::int64_t queries : {1, 7, 33, 70}) {
-                for (const std::int64_t width : {4, 30, 64, 200}) {
-                    CAPTURE(queries);
-                    CAPTURE(width);
-                    CHECK(attention_mismatch(device, queries, 3, width) == "");
-                }
-            }
-        }
     }
 
     TEST_CASE("tiling: row kernels") {

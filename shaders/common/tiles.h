@@ -81,6 +81,14 @@ VKF_FUNCTION uint value_column(uint slice, uint blocks, uint block, uint tile, u
 VKF_FUNCTION uint pair_row(uint invocation, uint lanes) {
     return invocation / lanes * 2u;
 }
+// attention_coopmat: rows of its subgroup's strip that a lane has, one a pass (there may be fewer), and its fours of them; `row_lanes`
+// neighbours share a row, and every subgroup size is a multiple of that.
+VKF_FUNCTION uint strip_lane_row(uint lane, uint subgroup, uint row_lanes, uint pass) {
+    return lane / row_lanes + pass * (subgroup / row_lanes);
+}
+VKF_FUNCTION uint strip_lane_four(uint lane, uint row_lanes, uint pass) {
+    return lane % row_lanes + pass * row_lanes;
+}
 
 #ifdef __cplusplus
 }  // namespace vkf::shader

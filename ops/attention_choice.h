@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels fused attention is computed by.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/attention_params.h"
+#include "ops/attention_tiles.h"
+
+namespace vkf {
+
+/// How a device walks over rows and keys.
+struct AttentionTiling {
+    const Shader* shader = nullptr;
+    bool full = false;                      ///< the shader has all twelve buffers
+    std::string_view source = {};           ///< of the shader, for score mods
+    std::vector<std::string> defines = {};  ///< the same
+    shader::uint local_size = 0;
+    shader::uint tile = 0;                ///< keys, and columns of a block of O
+    std::vector<shader::uint> rows = {};  ///< one kernel each, fewest first
+    std::string why = {};
+    shader::uint lanes = 0;                    ///< of attention_lanes
+    std::vector<AttentionTile> matrices = {};  ///< of attention_coopmat, one for each of `rows`
+    std::string why_not = {};                  ///< why it is computed in fp32 though f16 was asked for
+};
+
+/// Rounds of the loops of attention_lanes.comp for so many keys: head dimension and values.
+inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int64_t head_dim) {
+    const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
+    return static_cast<std::int64_t>(tiles * (1 + support::divide_up(static_cast<std::uint64_t>(head_dim), 4) + lanes));
+}
+
+// --- a program for f16: attention_coopmat.comp ------------------------------------------------------------------------------
+
+bool coopmat_attention_is_forced(const Capabilities& device);
+/// What keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws where VKFORMER_VARIANT asks for what cannot be.
+std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim);
+/// Where nothing keeps it. With a score mod its own module takes the place of the library's.
+AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,
+                                         std::int64_t value_dim);
+/// The constants that a tile adds to those of the other kernels.
+void add_matrix_constants(const AttentionTile& tile, std::vector<shader::uint>& constants);
+/// Rounds of an invocation's loops for so many keys.
+std::int64_t coopmat_rounds(const AttentionTile& tile, std::int64_t keys, std::int64_t head_dim);
+
+}  // namespace vkf

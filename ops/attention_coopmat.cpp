@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention_choice.h"
+#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
+#include "attention_coopmat.glsl.h"
+#include "attention_coopmat.spv.h"
+#include "attention_coopmat_full.spv.h"
+#endif
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+constexpr const char* kVariant = "attention_coopmat";
+
+#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
+constexpr bool kHasCoopmat = true;
+constexpr std::string_view kSource = glsl::kAttentionCoopmatGlsl;
+const Shader kCoopmat{kVariant, spirv::kAttentionCoopmatSpirv};
+const Shader kCoopmatFull{"attention_coopmat_full", spirv::kAttentionCoopmatFullSpirv};
+#else
+constexpr bool kHasCoopmat = false;
+constexpr std::string_view kSource = {};
+const Shader kCoopmat{kVariant, {}};
+const Shader kCoopmatFull{"attention_coopmat_full", {}};
+#endif
+/// Subgroups of a group: for few rows, and for more.
+constexpr uint kFewSubgroups = 2, kSubgroups = 4;
+
+/// Blocks of O. A processor takes one, which compiles sooner.
+uint blocks_of(const Capabilities& device, std::int64_t value_dim) {
+    const uint blocks = static_cast<uint>(divide_up(static_cast<std::uint64_t>(value_dim), kAttentionMatrixTile));
+    return device.cpu() ? 1 : blocks > 2 ? kAttentionMaxBlocks : blocks;
+}
+
+}  // namespace
+
+bool coopmat_attention_is_forced(const Capabilities& device) { return device.asks_for(kVariant); }
+
+std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim) {
+    const bool forced = coopmat_attention_is_forced(device);
+    const std::string lacking = !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
+                                : !device.cooperative_matrix ? "the device has none, or was not told of them"
+                                : !attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim))
+                                    ? "the device has none of a shape that fits"
+                                    : "";
+    if (forced && !lacking.empty()) {
+        fail(kFusedAttentionName,
+             "VKFORMER_VARIANT asks for attention_coopmat, which needs cooperative matrices: " + lacking);
+    }
+    return !lacking.empty()                      ? "no cooperative matrices: " + lacking
+           : device.asks_for("attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
+           : device.asks_for("attention_lanes")  ? "VKFORMER_VARIANT asks for attention_lanes"
+           : device.cpu() && !forced             ? "on a processor cooperative matrices are the slower way"
+                                                 : "";
+}
+
+AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,
+                                         std::int64_t value_dim) {
+    const auto head_dim = static_cast<uint>(params.head_dim);
+    uint blocks = blocks_of(device, value_dim);
+    while (blocks > 1 && !attention_tile(device, kFewSubgroups, blocks, head_dim)) {
+        blocks /= 2;
+    }
+    AttentionTiling t;
+    const auto add = [&](uint subgroups) {
+        if (const auto tile = attention_tile(device, subgroups, blocks, head_dim)) {
+            t.matrices.push_back(*tile);
+            t.rows.push_back(tile->rows());
+        }
+    };
+    add(kFewSubgroups);
+    if (!device.cpu() && params.most_queries * params.group > t.rows.front()) {
+        add(kSubgroups);
+    }
+    t.shader = full ? &kCoopmatFull : &kCoopmat;
+    t.full = full;
+    t.source = kSource;
+    if (full) {
+        t.defines.push_back("FULL");
+    }
+    t.tile = kAttentionMatrixTile;
+    t.why = "f16 arithmetic, " + t.matrices.front().str();
+    return t;
+}
+
+void add_matrix_constants(const AttentionTile& tile, std::vector<uint>& constants) {
+    constants.resize(kAttentionSpecPart + 1, 0);
+    constants[0] = tile.invocations();
+    constants[kAttentionSpecMatRows] = tile.mat.m;
+    constants[kAttentionSpecMatColumns] = tile.mat.n;
+    constants[kAttentionSpecMatDepth] = tile.mat.k;
+    constants[kAttentionSpecSubgroupRows] = tile.subgroup_rows;
+    constants[kAttentionSpecSubgroup] = tile.subgroup;
+    constants[kAttentionSpecPart] = tile.part;
+}
+
+std::int64_t coopmat_rounds(const AttentionTile& tile, std::int64_t keys, std::int64_t head_dim) {
+    const std::int64_t invocations = tile.invocations(), parts = divide_up(head_dim, tile.part);
+    const std::int64_t query_eights = parts * tile.rows() * tile.part / 8;
+    const std::int64_t staged = query_eights + kAttentionMatrixTile * (parts * tile.part + tile.blocks * 32) / 8;
+    const std::int64_t rounds = divide_up(staged, invocations) + parts * tile.part / tile.mat.k + tile.rows() + 1 +
+                                kAttentionMatrixTile * tile.blocks;  // where values are not finite
+    return divide_up(keys, kAttentionMatrixTile) * rounds;
+}
+
+}  // namespace vkf

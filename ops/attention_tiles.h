@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// How attention_coopmat divides rows among subgroups, and what of queries, keys and values it has in shared memory at once.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/capabilities.h"
+#include "shaders/attention.h"
+
+namespace vkf {
+
+/// The tile of one work group, for cooperative matrices of one shape.
+struct AttentionTile {
+    MatrixShape mat;
+    std::uint32_t subgroups = 0, subgroup_rows = 0;
+    std::uint32_t blocks = 0;    ///< of kAttentionMatrixTile columns of O
+    std::uint32_t part = 0;      ///< columns of Q and K
+    std::uint32_t subgroup = 0;  ///< its size
+
+    std::uint32_t rows() const { return subgroups * subgroup_rows; }
+    std::uint32_t invocations() const { return subgroups * subgroup; }
+
+    /// Neighbours that share a row of their subgroup's strip; with these, the shader's passes over its rows and the fours of one.
+    std::uint32_t row_lanes() const { return std::clamp(std::bit_floor(subgroup / subgroup_rows), 1u, 8u); }
+    std::uint32_t rows_each() const { return (subgroup_rows * row_lanes() + subgroup - 1) / subgroup; }
+    std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
+
+    /// As shaders/attention_coopmat.comp declares it, in bytes.
+    std::uint32_t shared_bytes() const {
+        constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
+        const std::uint32_t eights =
+            (rows() + kKeys) * (part / 8 + 1) + kKeys * (blocks * kKeys / 8 + 1) + rows() * (kKeys / 4 + 1);
+        return 16 * eights + 4 * (2 * rows() + 1);
+    }
+
+    bool fits(const Capabilities& device) const {
+        constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
+        return mat.m != 0 && mat.n % 8 == 0 && mat.k % 8 == 0 && mat.n != 0 && mat.k != 0 && kKeys % mat.n == 0 &&
+               kKeys % mat.k == 0 && part % mat.k == 0 && subgroup_rows % mat.m == 0 && std::has_single_bit(subgroup) &&
+               subgroups <= device.max_subgroups &&
+               invocations() <= std::min(device.max_invocations, device.max_group_size[0]) &&
+               shared_bytes() <= device.shared_memory;
+    }
+
+    std::string str() const {
+        return "matrices of " + std::to_string(mat.m) + "x" + std::to_string(mat.n) + "x" + std::to_string(mat.k);
+    }
+};
+
+/// The tile of so many subgroups, with 16 rows each or as many as a matrix has (on a processor always that), in the advertised shape that fits and has the most
+/// multiplications a matrix; of equals the first. All of the head at once, or the largest part of it that fits.
+inline std::optional<AttentionTile> attention_tile(const Capabilities& device, std::uint32_t subgroups,
+                                                   std::uint32_t blocks, std::uint32_t head_dim) {
+    constexpr std::uint32_t kSubgroupRows = 16;
+    std::optional<AttentionTile> best;
+    const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
+    for (const MatrixShape& shape : device.matrix_shapes) {
+        if (work(shape) == 0 || (best && work(shape) <= work(best->mat))) {
+            continue;
+        }
+        const std::uint32_t whole = (head_dim + shape.k - 1) / shape.k * shape.k;
+        for (const std::uint32_t most : {256u, 128u, 64u, 32u}) {
+            const AttentionTile t{shape,
+                                  subgroups,
+                                  device.cpu() ? shape.m : std::max(kSubgroupRows, shape.m),
+                                  blocks,
+                                  std::min(whole, std::max(most, shape.k)),
+                                  device.matrix_subgroup_size};
+            if (t.fits(device)) {
+                best = t;
+                break;
+            }
+        }
+    }
+    return best;
+}
+
+}  // namespace vkf

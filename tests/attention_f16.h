@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// fused_attention() of programs for f16, against the twin of operands rounded to f16.
+#pragma once
+
+#include <string>
+
+#include "runtime/capabilities.h"
+#include "tests/attention_check.h"
+
+namespace vkf::test {
+
+inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";  ///< what explain() says then
+
+/// False, which is counted, where the device has no cooperative matrices.
+bool has_matrices();
+/// For Believed: a GPU; and a processor that is made to take attention_coopmat, where tiles are small and compile soon.
+void as_gpu(Capabilities& c);
+void as_forced(Capabilities& c);
+
+/// Inputs and options as the twin's; the scale is never 0.
+FusedAttentionOptions fused_options(OpCheck& check, const Qkv& x, const reference::AttentionOptions& o);
+
+/// By attention_coopmat, or an error.
+Attended run_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);
+/// Empty, or how y differs from the twin's.
+std::string mismatch_f16(const Tensor& y, const Qkv& x, const reference::AttentionOptions& o);
+/// Empty, or how the device's results differ from the twin's.
+std::string mismatch_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);
+
+}  // namespace vkf::test

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of fused attention cover its result exactly once, as tiling_test.cpp counts it of the other kernels.
+#include <doctest/doctest.h>
+
+#include "ops/attention_tiles.h"
+#include "shaders/attention.h"
+#include "shaders/common/tiles.h"
+#include "tests/op_check.h"
+#include "tests/tiling_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+using namespace shader;
+
+/// What one group of attention_coopmat stores of O.
+void cover_strips(const AttentionTile& t, uint first_row, uint slice, Cover& cover) {
+    for (uint i = 0; i < t.invocations(); ++i) {
+        const uint subgroup = i / t.subgroup, lane = i % t.subgroup;
+        for (uint n = 0; n < t.rows_each(); ++n) {
+            const uint row = strip_lane_row(lane, t.subgroup, t.row_lanes(), n);
+            for (uint m = 0; m < t.blocks * t.fours_each() && row < t.subgroup_rows; ++m) {
+                const uint four = strip_lane_four(lane, t.row_lanes(), m % t.fours_each());
+                cover.block(first_row + subgroup * t.subgroup_rows + row,
+                            value_column(slice, t.blocks, m / t.fours_each(), kAttentionMatrixTile, four), 1, 4);
+            }
+        }
+    }
+}
+
+std::string attention_mismatch(const Capabilities& device, std::int64_t queries, std::int64_t heads, std::int64_t width,
+                               Arithmetic arithmetic) {
+    Graph g;
+    const Value q = g.input("q", {1, heads, queries, 16}), k = g.input("k", {1, 1, 40, 16}),
+                v = g.input("v", {1, 1, 40, width});
+    const Plan plan = plan_of(g, contiguous(fused_attention(q, k, v).y), device, arithmetic);
+    Encoded e = encode(plan, plan.dispatches.front().dispatch);
+    const auto p = e.push<AttentionPush>();
+    const bool in_shared = contains(e.name(), "attention_shared");
+    const bool in_matrices = contains(e.name(), "attention_coopmat");
+    const uint lanes = in_shared || in_matrices ? 8 : e.local_size();
+    const uint tile = 4 * lanes, rows = e.constant(kAttentionSpecRows), blocks = e.constant(kAttentionSpecBlocks);
+    const uint all_rows = static_cast<uint>(queries * heads), columns = static_cast<uint>(width);
+    Cover cover(all_rows, columns);
+    for (uint group = 0; group < e.groups(); ++group) {
+        uint rest = group;
+        const uint first_row = take_dimension(rest, tiles_over(all_rows, rows)) * rows;
+        const uint slice = take_dimension(rest, tiles_over(columns, blocks * tile));
+        if (rest != 0 || p.split_keys != 0) {
+            return "a group beyond the batches, or a split";
+        }
+        if (in_matrices) {
+            const AttentionTile t{.mat = {},
+                                  .subgroups = rows / e.constant(kAttentionSpecSubgroupRows),
+                                  .subgroup_rows = e.constant(kAttentionSpecSubgroupRows),
+                                  .blocks = blocks,
+                                  .part = 0,
+                                  .subgroup = e.constant(kAttentionSpecSubgroup)};
+            CHECK(t.invocations() == e.local_size());
+            cover_strips(t, first_row, slice, cover);
+            continue;
+        }
+        for (uint i = 0; i < e.local_size(); ++i) {
+            for (uint block = 0; block < blocks; ++block) {
+                const uint column = value_column(slice, blocks, block, tile, i % lanes);
+                const uint row = in_shared ? pair_row(i, lanes) : 0;
+                cover.block(first_row + row, column, in_shared ? 2 : rows, 4);
+            }
+        }
+    }
+    const std::string found = cover.mismatch();
+    return found.empty() ? found : e.name() + ": " + found;
+}
+
+}  // namespace
+
+TEST_SUITE("tiling") {
+    TEST_CASE("tiling: attention") {
+        for (const Capabilities& device : devices()) {
+            if (device.storage_buffers < 12 && device.cpu()) {
+                continue;  // composed there
+            }
+            CAPTURE(device.exact_subgroup_size);
+            for (const std::int64_t queries : {1, 7, 33, 70}) {
+                for (const std::int64_t width : {4, 30, 64, 200}) {
+                    CAPTURE(queries);
+                    CAPTURE(width);
+                    CHECK(attention_mismatch(device, queries, 3, width, Arithmetic::f32) == "");
+                    CHECK(attention_mismatch(device, queries, 3, width, Arithmetic::f16) == "");
+                }
+            }
+        }
+    }
+
+    TEST_CASE("tiling: attention on cooperative matrices of every shape and subgroup size") {
+        const MatrixShape shapes[] = {{16, 16, 16}, {8, 8, 8},    {8, 16, 16}, {16, 8, 16},
+                                      {32, 32, 16}, {16, 16, 32}, {16, 64, 16}};
+        int tiles = 0;
+        for (const Capabilities& any : devices()) {
+            for (const MatrixShape& shape : shapes) {
+                for (const auto& [subgroups, blocks] : {std::pair{2u, 1u}, {2u, 4u}, {4u, 2u}, {4u, 4u}}) {
+                    Capabilities device = any;
+                    device.matrix_shapes = {shape};
+                    for (const uint head_dim : {5u, 64u, 100u, 576u}) {
+                        const auto tile = attention_tile(device, subgroups, blocks, head_dim);
+                        if (!tile) {
+                            continue;
+                        }
+                        ++tiles;
+                        CAPTURE(device.matrix_subgroup_size);
+                        CHECK(tile->fits(device));
+                        CHECK(tile->part * tiles_over(head_dim, tile->part) >= head_dim);
+                        Cover cover(tile->rows(), blocks * kAttentionMatrixTile);
+                        cover_strips(*tile, 0, 0, cover);
+                        CHECK(cover.mismatch() == "");
+                    }
+                }
+            }
+        }
+        CHECK(tiles > 500);
+    }
+}
+
+}  // namespace vkf::test
