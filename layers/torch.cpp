@@ -168,9 +168,9 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     options.dropout = o.dropout;
     options.dropout_seed = o.dropout_seed;
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
-    const auto batch_first = [&](Value x) { return o.batch_first || !x ? x : transpose(x, 0, 1); };
-    const Value y = batch_first(
-        linear_layer(merge_heads(a.y), "out_proj", e, o.bias, Activation::none, {}, batch_first(o.residual)));
+    const auto swapped = [&](Value x) { return o.batch_first || !x ? x : transpose(x, 0, 1); };
+    const Value y =
+        swapped(linear_layer(merge_heads(a.y), "out_proj", e, o.bias, Activation::none, {}, swapped(o.residual)));
     return {y, o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
 }
 

@@ -67,9 +67,10 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
     const bool times_fused = room && o.times && lies_densely(o.times);
     const bool plus_fused = room && !o.times && o.plus && lies_densely(o.plus);
     if (times_fused || plus_fused) {
-        params.third = o.bias        ? times_fused ? kMatmulThirdTimesApart : kMatmulThirdAddedApart
-                       : times_fused ? kMatmulThirdTimes
-                                     : kMatmulThirdAdded;
+        params.third = times_fused ? kMatmulThirdTimes : kMatmulThirdAdded;
+        if (o.bias) {
+            params.third = times_fused ? kMatmulThirdTimesApart : kMatmulThirdAddedApart;
+        }
         inputs.push_back(times_fused ? o.times : o.plus);
     }
     std::vector<std::size_t> order;
@@ -83,9 +84,9 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
     }
     Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
     if (params.apart()) {
-        const Value& other = inputs.back();
+        const Value other = inputs.back();
         inputs.pop_back();
-        params.third = kMatmulThirdBias;
+        params.third = kMatmulThirdNone;
         const Value product = add_op(kMatmul, inputs, params, shape);
         y = y.graph().prefer(y, times_fused ? mul(product, other) : add(product, other));
     }

@@ -2,6 +2,7 @@
 #include "matmul.spv.h"
 #include "matmul_lanes4.spv.h"
 #include "matmul_lanes8.spv.h"
+#include "matmul_lanes8_wide.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
 #include "ops/matmul_choice.h"
@@ -16,6 +17,7 @@ using namespace support;
 const Shader kPlain{"matmul", spirv::kMatmulSpirv};
 const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanes4Spirv};
 const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
+const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanes8WideSpirv};
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
 
@@ -88,15 +90,16 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
         return out;
     };
     const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
+    const Shader& eight = device.int64 ? kLanes8Wide : kLanes8;
     if (one_row) {
         choice.add(kPlain, constants(16, 1), kAnyRows, 1, 64, "a long sum of masked weights: 1x64 tiles");
         return;
     }
     if (large) {  // few rows: each weight is read once, so it is loads that count
         if (lanes == 8) {
-            choice.add(kLanes8, constants(8, 1), 1, 1, 32, "one row: 1x32 tiles");
+            choice.add(eight, constants(8, 1), 1, 1, 32, "one row: 1x32 tiles");
             if (most_rows > 1) {
-                choice.add(kLanes8, constants(8, 4), kMatmulFewRows, 4, 32, "few rows: 4x32 tiles");
+                choice.add(eight, constants(8, 4), kMatmulFewRows, 4, 32, "few rows: 4x32 tiles");
             }
         } else {
             choice.add(kPlain, constants(16, 1), 1, 1, 64, "one row: 1x64 tiles");
@@ -107,10 +110,10 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
     }
     if (lanes == 8) {
         const std::int64_t small = large ? kSmallTileRows : kSmallModelRows;
-        choice.add(kLanes8, constants(8, 8), static_cast<uint>(small), 8, 32, "processor, subgroups of 8: 8x32 tiles");
+        choice.add(eight, constants(8, 8), static_cast<uint>(small), 8, 32, "processor, subgroups of 8: 8x32 tiles");
         if (most_rows > small) {
             const Tuned rows = tuned(device, "matmul_rows", 24);
-            choice.add(kLanes8, constants(8, rows.value), kAnyRows, rows.value, 32,
+            choice.add(eight, constants(8, rows.value), kAnyRows, rows.value, 32,
                        "many rows: " + std::to_string(rows.value) + "x32 tiles" + rows.note);
         }
         return;
@@ -330,9 +333,9 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         Product operands = part.product;
         operands.a = codes;
         Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? encode_codes : encode_product);
-        const auto apart = [&](ValueId v) { return l.info(v).storage != l.info(operands.r).storage; };
+        const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.r).storage; };
         if (params.has_r() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
-            apart(operands.a) && apart(operands.b)) {  // others read of a and b what one writes of c
+            elsewhere(operands.a) && elsewhere(operands.b)) {  // others read of a and b what one writes of c
             d.in_place_input = params.apart() ? kMatmulBindingR : kMatmulBindingBias;
             d.in_place_output = kMatmulBindingC;
         }

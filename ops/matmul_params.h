@@ -14,10 +14,10 @@ struct MatmulParams {
     Activation activation;
     float scale;
     bool bias, transpose_b, masked_weights;
-    shader::uint third = shader::kMatmulThirdBias;  // else the last input is of the result's shape
+    shader::uint third = shader::kMatmulThirdNone;  // else the last input is of the result's shape
     std::size_t weights = 1;                        // of projections()
 
-    bool has_r() const { return third != shader::kMatmulThirdBias; }
+    bool has_r() const { return third != shader::kMatmulThirdNone; }
     bool apart() const { return bias && has_r(); }
 };
 

@@ -23,6 +23,7 @@ void Capabilities::clamp_to_minimum() {
     subgroup_shuffle = false;
     subgroup_arithmetic = false;
     storage_16bit = false;
+    int64 = false;
     float16 = false;
     cooperative_matrix = cooperative_matrix_int8 = false;
     matrix_shapes.clear();

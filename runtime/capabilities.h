@@ -45,6 +45,7 @@ struct VKF_API Capabilities {
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
+    bool int64 = false;  ///< 64-bit integers in shaders; of processors, whose loads then take 8 bytes at a time
     /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8, VK_KHR_shader_float_controls.
     bool float16 = false;
     /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the nearest, Vulkan's memory model, full

@@ -44,8 +44,8 @@ struct Kernel {
     std::string why;  ///< for explain(): what decided for this variant
     /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can be found by its address.
     std::shared_ptr<const Shader> owner = {};
-    /// Storage buffers it binds, where its constants leave it fewer than the shader declares: those behind are never read. 0: all. Set by
-    /// Lowering::dispatch.
+    /// What it binds, where its constants, which decide it, leave it less than the shader declares: the buffers behind are never touched.
+    /// 0: all. Set by Lowering::dispatch.
     std::uint32_t bindings = 0;
     /// Size that its subgroups must have, all of them full (Capabilities::matrix_subgroup_size); 0: whatever the device takes.
     std::uint32_t subgroup_size = 0;
@@ -219,7 +219,7 @@ public:
     std::vector<ValueId> chunks(ValueId id, std::size_t dim);
     /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a processor's driver may allow.
     void check_rounds(std::int64_t rounds, const std::string& what) const;
-    /// A tensor that no other node knows of, in the scratch arena.
+    /// A fresh tensor in the scratch arena.
     ValueId scratch(DType dtype, const Shape& shape);
     /// The tensor that `make` gives, and dispatches to fill, made of `from` in the way that `how` names. Where an earlier node made the same
     /// of the same view, it is that one; but for views of states, which change from node to node.

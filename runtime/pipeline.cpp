@@ -198,6 +198,9 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     if (face.uses_16bit_storage && !caps.storage_16bit) {
         throw Error("needs 16-bit storage, which this device does not have or was not told of", "shader " + name);
     }
+    if (face.uses_int64 && !caps.int64) {
+        throw Error("needs 64-bit integers, which this device does not have or was not told of", "shader " + name);
+    }
     if (face.uses_cooperative_matrices && (!caps.cooperative_matrix || kernel.subgroup_size == 0)) {
         throw Error("needs cooperative matrices, which this device does not have or was not told of", "shader " + name);
     }

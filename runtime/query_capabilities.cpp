@@ -175,6 +175,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.subgroup_shuffle = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                          (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
     c.exact_subgroup_size = sizes.minSubgroupSize == sizes.maxSubgroupSize ? sizes.minSubgroupSize : 0;
+    c.int64 = c.cpu() && features.features.shaderInt64 == VK_TRUE;
     c.storage_image_any_format = features.features.shaderStorageImageWriteWithoutFormat == VK_TRUE;
     c.external_memory_fd = has_extension(api, physical, "VK_KHR_external_memory_fd") &&
                            shares(api, physical, VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, true);

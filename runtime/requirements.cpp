@@ -44,6 +44,8 @@ constexpr OptionalPart kExtensions[] = {
 constexpr OptionalPart kFeatures[] = {
     {"VkPhysicalDeviceFeatures::shaderStorageImageWriteWithoutFormat", &Capabilities::storage_image_any_format, false,
      "image_output() to images of any float format, not only rgba8, rgba16f, r32f and rgba32f"},
+    {"VkPhysicalDeviceFeatures::shaderInt64", &Capabilities::int64, false,
+     "matrix products that load 8 bytes at a time, which processors are faster with"},
     {"VkPhysicalDevice16BitStorageFeatures::storageBuffer16BitAccess", &Capabilities::storage_16bit, false,
      "kernels that read and write 16-bit numbers without unpacking words"},
     {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,
@@ -65,16 +67,19 @@ constexpr OptionalPart kFeatures[] = {
 
 /// What a host's chain turns on, of that.
 struct Enabled {
-    bool any_format = false, storage_16bit = false;
+    bool any_format = false, int64 = false, storage_16bit = false;
     bool matrices = false, subgroup_size = false, full_subgroups = false, memory_model = false;
     bool float16 = false, int8 = false;
     bool integer_dot = false;
 
+    void add(const VkPhysicalDeviceFeatures& core) {
+        any_format |= core.shaderStorageImageWriteWithoutFormat == VK_TRUE;
+        int64 |= core.shaderInt64 == VK_TRUE;
+    }
+
     void add(const VkBaseInStructure* s) {
         switch (s->sType) {
-            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2:
-                any_format |= as<VkPhysicalDeviceFeatures2>(s).features.shaderStorageImageWriteWithoutFormat == VK_TRUE;
-                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2: add(as<VkPhysicalDeviceFeatures2>(s).features); break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES:
                 storage_16bit |= as<VkPhysicalDevice16BitStorageFeatures>(s).storageBuffer16BitAccess == VK_TRUE;
                 break;
@@ -181,6 +186,7 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     features_->core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
     features_->core.features.shaderStorageImageWriteWithoutFormat =
         supported.storage_image_any_format ? VK_TRUE : VK_FALSE;
+    features_->core.features.shaderInt64 = supported.int64 ? VK_TRUE : VK_FALSE;
     features_->storage_16bit.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
     features_->storage_16bit.storageBuffer16BitAccess = VK_TRUE;
     features_->wants_16bit = supported.storage_16bit;
@@ -238,13 +244,15 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
         capabilities.*e.supported = capabilities.*e.supported && extension(e.name);
     }
     Enabled on;
-    on.any_format = created_with && created_with->pEnabledFeatures &&
-                    created_with->pEnabledFeatures->shaderStorageImageWriteWithoutFormat == VK_TRUE;
+    if (created_with && created_with->pEnabledFeatures) {
+        on.add(*created_with->pEnabledFeatures);
+    }
     for (auto* s = static_cast<const VkBaseInStructure*>(created_with ? created_with->pNext : nullptr); s;
          s = s->pNext) {
         on.add(s);
     }
     capabilities.storage_image_any_format = capabilities.storage_image_any_format && on.any_format;
+    capabilities.int64 = capabilities.int64 && on.int64;
     capabilities.storage_16bit = capabilities.storage_16bit && on.storage_16bit;
     capabilities.integer_dot = capabilities.integer_dot && on.integer_dot;
     capabilities.fast_integer_dot = capabilities.fast_integer_dot && capabilities.integer_dot;

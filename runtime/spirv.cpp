@@ -48,6 +48,7 @@ enum : std::uint32_t {
     kStorageUniform = 2,
     kStoragePushConstant = 9,
     kStorageStorageBuffer = 12,
+    kCapabilityInt64 = 11,
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityGroupNonUniform = 61,
     kCapabilityGroupNonUniformQuad = 68,
@@ -109,7 +110,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
     std::vector<std::pair<std::uint32_t, std::uint32_t>> variables;  // id, pointer type
     std::uint32_t workgroup_size = 0;
     std::map<std::uint32_t, std::vector<std::uint32_t>> composites;
-    std::set<std::uint32_t> touched;  // variables that functions read, write, index, or hand on
+    std::set<std::uint32_t> touched;  // variables that functions read, write, index, or hand on, as glslang writes it
 
     for (std::size_t at = 5; at < code.size();) {
         const std::uint32_t op = code[at] & 0xffff;
@@ -127,6 +128,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             case kOpCapability:
                 need(1);
                 out.uses_16bit_storage |= w[0] == kCapabilityStorageBuffer16;
+                out.uses_int64 |= w[0] == kCapabilityInt64;
                 out.uses_cooperative_matrices |= w[0] == kCapabilityCooperativeMatrix;
                 out.uses_integer_dot |= w[0] == kCapabilityDotProduct;
                 out.uses_subgroups |= w[0] >= kCapabilityGroupNonUniform && w[0] <= kCapabilityGroupNonUniformQuad;

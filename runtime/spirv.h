@@ -13,13 +13,14 @@ namespace vkf {
 
 struct ShaderInterface {
     std::uint32_t bindings = 0;             ///< storage buffers, set 0, bindings 0..bindings-1
-    std::uint32_t reached = 0;              ///< of these, as many as its functions reach the last of
+    std::uint32_t reached = 0;              ///< one past the last of them that a function touches: fewer after prune()
     ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a buffer
     std::uint32_t push_constant_bytes = 0;
     std::uint32_t local_size[3] = {1, 1, 1};  ///< literal sizes; where a specialization constant gives it, its default
     int local_size_id = -1;                   ///< specialization constant id of the x size, -1: literal
     std::vector<std::uint32_t> constant_ids;  ///< specialization constants the module declares
     bool uses_16bit_storage = false;
+    bool uses_int64 = false;
     bool uses_subgroups = false;
     bool uses_cooperative_matrices = false;
     bool uses_integer_dot = false;

@@ -5,6 +5,7 @@
 //! variant matmul
 //! variant matmul_lanes4 -DLANES=4
 //! variant matmul_lanes8 -DLANES=8
+//! variant matmul_lanes8_wide -DLANES=8 -DWIDE
 //
 // A group computes kRows rows by 4 columns per invocation; groups follow each other along m first, so that the columns
 // of B that a group has read are still cached for the next. Each step takes four k: a vec4 of every row of A, a 4x4
@@ -14,13 +15,16 @@
 // with a bounds check, whether or not the lanes load the same. So the LANES variants let each lane load the vec4 of
 // another row of A, and hand them round by shuffles (a single instruction): 16 rows by 32 columns then take 6 loads
 // instead of 20. They need a local size of LANES, subgroups of exactly that size (smallest and largest, or required),
-// and shuffles in compute. The plain variant needs nothing. For up to kMatmulFewRows rows with 8 lanes, a lane loads each
+// and shuffles in compute. WIDE loads 8 bytes at a time, in half as many steps of such a loop. The plain variant needs nothing. For up to kMatmulFewRows rows with 8 lanes, a lane loads each
 // row's vec4 of another k instead, so that a load of A serves 8 steps, and packed weights 16 bytes at a time: a wide load costs
 // little more than a narrow one.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifdef WIDE
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#endif
 #ifdef LANES
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -35,7 +39,7 @@ layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
@@ -43,7 +47,12 @@ layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
+#ifdef WIDE
+layout(set = 0, binding = kMatmulBindingA) readonly buffer AWide { u64vec2 a_wide[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BWide { u64vec2 b_wide[]; };
+#else
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BQuads { uvec4 b_quads[]; };
+#endif
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
 layout(set = 0, binding = kMatmulBindingC) buffer C { float c[]; };
@@ -93,16 +102,30 @@ const bool kFew = false;
 #define ROW_OF_A(i) a_rows[i]
 #endif
 
+// 16 bytes of A, and of B.
+#ifdef WIDE
+uvec4 whole(u64vec2 w) {
+    return uvec4(unpack32(w.x), unpack32(w.y));
+}
+#define A_FOUR(i) uintBitsToFloat(whole(a_wide[i]))
+#define B_FOUR(i) uintBitsToFloat(whole(b_wide[i]))
+#define B_QUAD(i) whole(b_wide[i])
+#else
+#define A_FOUR(i) a_vec[i]
+#define B_FOUR(i) b_vec[i]
+#define B_QUAD(i) b_quads[i]
+#endif
+
 // kAMasked: B held something that is not finite, so this invocation's sums must be taken again with care.
 bool wild = false;
 
 vec4 load_a(uint row, uint k) {
     if (kAVec != 0) {
         if (kFew || kPacked == kPackedInt4) {  // k may have passed the end
-            vec4 values = a_vec[(row + min(k, p.k - 4)) >> 2];
+            vec4 values = A_FOUR((row + min(k, p.k - 4)) >> 2);
             return mix(values, vec4(0.0), bvec4(k >= p.k));
         }
-        return a_vec[(row + k) >> 2];
+        return A_FOUR((row + k) >> 2);
     }
     uvec4 ks = k + uvec4(0, 1, 2, 3);
     uvec4 at = row + min(ks, uvec4(p.k - 1)) * p.a_k;
@@ -124,7 +147,7 @@ vec4 load_b_row(uvec4 columns, uint k) {
     uint row = min(k, p.k - 1) * p.b_k;
     vec4 values;
     if (kBLoad == kMatmulBVecN) {
-        values = b_vec[(columns.x + row) >> 2];
+        values = B_FOUR((columns.x + row) >> 2);
     } else {
         uvec4 at = columns + row;
         values = vec4(b[at.x], b[at.y], b[at.z], b[at.w]);
@@ -173,8 +196,8 @@ mat4 load_b(uvec4 columns, uint k) {
     if (kPacked != kPackedF32) {
         rows = load_b_packed(columns, inside);
     } else {
-        rows = transpose(mat4(tame(b_vec[(columns.x + inside) >> 2]), tame(b_vec[(columns.y + inside) >> 2]),
-                              tame(b_vec[(columns.z + inside) >> 2]), tame(b_vec[(columns.w + inside) >> 2])));
+        rows = transpose(mat4(tame(B_FOUR((columns.x + inside) >> 2)), tame(B_FOUR((columns.y + inside) >> 2)),
+                              tame(B_FOUR((columns.z + inside) >> 2)), tame(B_FOUR((columns.w + inside) >> 2))));
     }
     if (kFew && kPacked < kPackedInt8) {  // what stands for those past the end may not be finite
         bvec4 past = bvec4(k >= p.k);
@@ -191,10 +214,10 @@ uvec4 held[4];
 
 void hold(uvec4 columns, uint k) {
     uvec4 at = (columns + (kPacked == kPackedInt4 ? k >> 3 : kPacked == kPackedInt8 ? k >> 2 : k >> 1)) >> 2;
-    held[0] = b_quads[at.x];
-    held[1] = b_quads[at.y];
-    held[2] = b_quads[at.z];
-    held[3] = b_quads[at.w];
+    held[0] = B_QUAD(at.x);
+    held[1] = B_QUAD(at.y);
+    held[2] = B_QUAD(at.z);
+    held[3] = B_QUAD(at.w);
 }
 
 // Of what is held the rows of B of one step, k onwards.

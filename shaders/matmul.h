@@ -73,7 +73,7 @@ VKF_CONSTANT(kMatmulBVecN, 2)
 VKF_CONSTANT(kMatmulBPacked, 2)
 
 // There is no R.
-VKF_CONSTANT(kMatmulThirdBias, 0)
+VKF_CONSTANT(kMatmulThirdNone, 0)
 // R is added to, or multiplied with, what the activation gives; its strides are C's. It takes the place of the bias: bias_stride is 0.
 VKF_CONSTANT(kMatmulThirdAdded, 1)
 VKF_CONSTANT(kMatmulThirdTimes, 2)

@@ -14,7 +14,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
 layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 8;

@@ -21,7 +21,7 @@ layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
 layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 16;

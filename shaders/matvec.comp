@@ -18,7 +18,7 @@ layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdBias;
+layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
 layout(constant_id = kMatmulSpecSplit) const uint kSplit = 32;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };

@@ -264,7 +264,9 @@ TEST_SUITE("attention coopmat") {
         o.scores.scale = options.scores.scale;
         o.scores.causal = Causal::bottom_right;
         o.dropout = 0.2;
-        for (const auto& [rows, columns] : {std::pair{1, 120}, {16, 16}, {90, 120}, {17, 33}, {5, 0}, {0, 7}}) {
+        const std::int64_t sizes[][2] = {{1, 120}, {16, 16}, {90, 120}, {17, 33}, {5, 0}, {0, 7}};
+        for (const auto& size : sizes) {
+            const std::int64_t rows = size[0], columns = size[1];
             CAPTURE(rows);
             const Qkv x = random_qkv({1, 4, 2, rows, columns, 16, 24});
             p.set("queries", rows);

@@ -69,6 +69,7 @@ TEST_SUITE("embed") {
             CHECK_FALSE(device.capabilities().external_memory_host);
             CHECK_FALSE(device.capabilities().storage_16bit);
             CHECK_FALSE(device.capabilities().storage_image_any_format);
+            CHECK_FALSE(device.capabilities().int64);
             CHECK(plain.messages().empty());
         }
         Host host(true);
@@ -82,6 +83,7 @@ TEST_SUITE("embed") {
             CHECK(device.capabilities().storage_16bit == own.capabilities().storage_16bit);
         }
         CHECK(device.capabilities().storage_image_any_format == own.capabilities().storage_image_any_format);
+        CHECK(device.capabilities().int64 == own.capabilities().int64);
         for (const DeviceRequirement& r : needs.list()) {
             CHECK_FALSE(r.buys.empty());
             CHECK(contains(needs.str(), r.name));

@@ -59,6 +59,39 @@ TEST_SUITE("made once") {
         CHECK(same_bits(run(true), run(false)));
     }
 
+    TEST_CASE("made once: not of a state that is written in between") {
+        const Believed fused([](Capabilities& c) { c.variants = "attention_shared"; });
+        if (device().capabilities().storage_buffers < 12) {
+            return;
+        }
+        const auto attend = [](Value y, Value keys) {
+            AttentionOptions o;
+            o.mask.keys = keys;
+            return scaled_dot_product_attention(y, y, y, o).y;
+        };
+        Graph g;
+        const Value state = g.state("mask", {40, 40}, DType::i32), x = g.input("x", {1, 1, 40, 8});
+        const Value first = g.input("first", {40, 40}, DType::i32), second = g.input("second", {40, 40}, DType::i32);
+        copy_into(state, first);
+        const Value y = attend(x, state);
+        copy_into(state, second);
+        g.output("y", contiguous(attend(y, state)));
+        g.output("same", contiguous(attend(attend(x, first), second)));
+        CompileOptions options;
+        options.state = device().make_state({&g});
+        Program program = device().compile(g, {}, options);
+        std::vector<std::int32_t> ones(1600), others(1600);
+        for (std::size_t i = 0; i < ones.size(); ++i) {
+            ones[i] = i * i % 7 < 3 ? 1 : 0;
+            others[i] = i * i % 11 < 5 ? 1 : 0;
+        }
+        program.upload("first", ones);
+        program.upload("second", others);
+        upload(program, "x", random_tensor({1, 1, 40, 8}, 1));
+        program.run();
+        CHECK(same_bits(download(program, "y"), download(program, "same")));
+    }
+
     TEST_CASE("made once: rows of codes, for every product of the same activations") {
         if (!device().capabilities().integer_dot) {
             cannot_run("integer dot products");

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+#include "runtime/plan.h"
+#include "shaders/matmul.h"
+#include "tests/believed.h"
+#include "tests/host.h"
 #include "tests/product_check.h"
 
 namespace vkf::test {
@@ -146,6 +150,64 @@ TEST_SUITE("matmul") {
                 const Tensor once = combined(product, h, times);
                 CHECK(check.difference(y + y, combined(once, once, false), {1e-4, 1e-4, {}}) == "");
             }
+        }
+    }
+
+    TEST_CASE("matmul: the result takes a residual's memory over, but where a bias lies in it too") {
+        const Tensor x = random_tensor({33, 20}, 1), w = random_tensor({64, 20}, 2), r = random_tensor({33, 64}, 3);
+        for (const bool inside : {false, true}) {
+            CAPTURE(inside);
+            const auto run = [&](bool fused) {
+                Graph g;
+                const Value residual = relu(g.input("r", {33, 64}));
+                const Value bias = inside ? slice(reshape(residual, {33 * 64}), 0, 3 * 64, 64) : g.input("bias", {64});
+                const Value a = g.input("x", {33, 20}), b = g.input("w", {64, 20});
+                const Value y =
+                    fused ? linear(a, b, bias, Activation::none, {}, residual) : linear(a, b, bias) + residual;
+                g.output("y", relu(y));
+                Program program = device().compile(g);
+                for (const PlannedDispatch& d : program.plan().dispatches) {
+                    if (d.dispatch.bindings.size() == shader::kMatmulBindingR + 1) {
+                        const auto lies = [&](std::uint32_t binding) {
+                            const ValueId v = d.dispatch.bindings[binding].value;
+                            return program.plan().arena_offset[program.plan().values[v].storage];
+                        };
+                        CHECK((lies(shader::kMatmulBindingC) == lies(shader::kMatmulBindingR)) == !inside);
+                    }
+                }
+                upload(program, "x", x);
+                upload(program, "w", w);
+                upload(program, "r", r);
+                if (!inside) {
+                    upload(program, "bias", random_tensor({64}, 4));
+                }
+                program.run();
+                return download(program, "y");
+            };
+            CHECK(same_bits(run(true), run(false)));
+        }
+    }
+
+    TEST_CASE("matmul: a bias and a residual where b is cut into windows") {
+        const Tensor x = random_tensor({9, 64}, 1), w = random_tensor({200, 64}, 2), r = random_tensor({9, 200}, 3);
+        const Tensor bias = random_tensor({200}, 4);
+        for (const std::uint32_t buffers : {4, 5, 16}) {
+            CAPTURE(buffers);
+            const auto run = [&](bool fused, std::uint64_t range) {
+                const Believed small([&](Capabilities& c) {
+                    c.storage_buffers = std::min(c.storage_buffers, buffers);
+                    c.storage_range = range;
+                });
+                OpCheck check;
+                const Value a = check.input("x", x), b = check.input("w", w), c = check.input("bias", bias);
+                const Value other = check.input("r", r);
+                return check.run(fused ? linear(a, b, c, Activation::relu, {}, other)
+                                       : linear(a, b, c, Activation::relu) + other);
+            };
+            const std::uint64_t all = device().capabilities().storage_range;
+            const Tensor want = run(false, all);
+            CHECK(same_bits(run(true, all), want));
+            CHECK(same_bits(run(true, 16384), want));
         }
     }
 }

@@ -8,8 +8,12 @@
 #include <random>
 
 #include "elementwise.spv.h"
+#include "matmul.spv.h"
 #include "runtime/error.h"
+#include "runtime/prune.h"
+#include "runtime/specialize.h"
 #include "shaders/elementwise.h"
+#include "shaders/matmul.h"
 #include "shaders/softmax.h"
 #include "softmax.spv.h"
 #include "tests/fixtures.h"
@@ -61,6 +65,19 @@ TEST_SUITE("spirv") {
         CHECK(elementwise.constant_ids.front() == 0);
         CHECK_FALSE(elementwise.uses_16bit_storage);
         CHECK_FALSE(elementwise.uses_subgroups);
+
+        // of a matrix product, the fifth buffer is touched where constants say that there is something in it
+        const auto reached = [](std::uint32_t third) {
+            std::vector<std::uint32_t> constants(shader::kMatmulSpecThird + 1, 0);
+            constants[0] = 16;
+            constants[shader::kMatmulSpecRows] = 8;
+            constants[shader::kMatmulSpecThird] = third;
+            return reflect(prune(specialize(spirv::kMatmulSpirv, constants)), "matmul").reached;
+        };
+        CHECK(reflect(spirv::kMatmulSpirv, "matmul").bindings == 5);
+        CHECK(reached(shader::kMatmulThirdNone) == 4);
+        CHECK(reached(shader::kMatmulThirdAdded) == 4);
+        CHECK(reached(shader::kMatmulThirdAddedApart) == 5);
 
         const ShaderInterface softmax = reflect(spirv::kSoftmaxSpirv, "softmax");
         CHECK(softmax.bindings == shader::kSoftmaxBindingWeights + 1);

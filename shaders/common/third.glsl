@@ -11,7 +11,7 @@ const bool kRTimes = kThird == kMatmulThirdTimes || kThird == kMatmulThirdTimesA
 
 // What becomes of an output that is stored at c[at].
 float with_third(float value, uint at) {
-    if (kThird == kMatmulThirdBias) {
+    if (kThird == kMatmulThirdNone) {
         return value;
     }
     uint from = p.r_offset + (at - p.c_offset);
@@ -26,7 +26,7 @@ float with_third(float value, uint at) {
 
 // The same of four.
 vec4 with_third(vec4 value, uint at) {
-    if (kThird == kMatmulThirdBias) {
+    if (kThird == kMatmulThirdNone) {
         return value;
     }
     uint from = (p.r_offset + (at - p.c_offset)) >> 2;

@@ -84,7 +84,16 @@ int run(const Options& options) {
     }
     CacheFlush flush(settings.device);
     settings.flush_caches = [&] { flush.run(); };
-    std::erase_if(benches, [&](const Bench& b) { return !b.lacking(device).empty(); });
+    std::erase_if(benches, [&](const Bench& b) {
+        const std::string lacking = b.lacking(device);
+        if (!lacking.empty()) {
+            std::printf("left out: %s: %s\n", b.name.c_str(), lacking.c_str());
+        }
+        return !lacking.empty();
+    });
+    if (benches.empty()) {
+        throw std::runtime_error("this device runs none of the benchmarks whose names match " + options.filter);
+    }
     for (const Bench& ceiling : {fma_ceiling(), matrix_ceiling(), op_benches().front()}) {
         if (ceiling.lacking(device).empty()) {
             ceiling.measure(settings);  // which the others are compared with

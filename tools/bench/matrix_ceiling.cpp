@@ -73,6 +73,7 @@ Row measure(Settings& settings) {
     const vkf::Capabilities& device = settings.device.capabilities();
     const std::int64_t groups = device.cpu() ? 64 : 1 << 14;  // some milliseconds on either
     Row best;
+    double best_rate = 0;
     for (const vkf::MatrixShape& shape : device.matrix_shapes) {
         vkf::Program program = compile(settings.device, shape, groups);
         const std::vector<double> samples = sample(kName, 30, [&] {
@@ -81,10 +82,11 @@ Row measure(Settings& settings) {
         });
         const double flops = flops_of(shape) * static_cast<double>(groups);
         const double rate = flops / *std::min_element(samples.begin(), samples.end()) * 1e-6;
-        if (rate <= settings.ceilings.matrix_gflops && best.ms) {
+        settings.ceilings.matrix_gflops = std::max(settings.ceilings.matrix_gflops, rate);
+        if (rate <= best_rate) {
             continue;
         }
-        settings.ceilings.matrix_gflops = std::max(settings.ceilings.matrix_gflops, rate);
+        best_rate = rate;
         best.ms = median(samples);
         best.gflops = flops / *best.ms * 1e-6;
         best.variant = "matrices of " + std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" +

@@ -55,14 +55,22 @@ void check(const std::string& who, const OpCase& op, const OpData& data, const s
 }
 
 /// Operands that are rounded to f16, and to int8, err by 2^-11 of themselves and by 1/254 of a row's largest: errors that add up like random
-/// ones. What attention gives is a mean of values.
+/// ones. What attention gives is a mean of so many values, some of them counting more.
 double tolerance_of(const OpCase& op) {
-    const double sums = op.is_attention() ? 8.0 : std::sqrt(static_cast<double>(op.inner));
+    const double terms = std::sqrt(static_cast<double>(op.inner));
     switch (op.arithmetic) {
-        case vkf::Arithmetic::f16: return 1e-3 * sums;
-        case vkf::Arithmetic::int8: return 5e-3 * sums;
+        case vkf::Arithmetic::f16: return op.is_attention() ? 0.1 / terms : 1e-3 * terms;
+        case vkf::Arithmetic::int8: return 5e-3 * terms;
         default: return 1e-4;
     }
+}
+
+/// It rounds x to 16 or 8 bits beside packed weights, and may sum products in 16.
+double tolerance_of_peer(const OpCase& op) {
+    if (op.is_product()) {
+        return std::max(1e-2, (op.packed() ? 5e-3 : 1e-3) * std::sqrt(static_cast<double>(op.inner)));
+    }
+    return op.packed() ? 5e-2 : 1e-2;
 }
 
 double timed(PeerOp& op) {
@@ -96,9 +104,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     if (peer) {
         overhead = peer_overhead(*settings.peer);
         peer->run();
-        // it rounds x to 16 or 8 bits beside packed weights, and may sum in 16: errors that add up like random ones
-        const double tolerance = std::max(1e-2, (op.packed() ? 5e-3 : 1e-3) * std::sqrt(static_cast<double>(op.inner)));
-        check(settings.peer->name(), op, peer->kept(), peer->result(), tolerance);
+        check(settings.peer->name(), op, peer->kept(), peer->result(), tolerance_of_peer(op));
         expected += timed(*peer);
     }
     const auto start = Clock::now();
@@ -134,7 +140,8 @@ Row measure_op(const OpCase& op, Settings& settings) {
         // a ceiling is the best that was seen
         settings.ceilings.gbps = op.bytes() / *std::min_element(samples.begin(), samples.end()) * 1e-6;
     } else {
-        const bool on_matrices = row.variant.find("coopmat") != std::string::npos;
+        const bool on_matrices =
+            op.arithmetic == vkf::Arithmetic::f16 && row.variant.find("coopmat") != std::string::npos;
         row.ceiling_share = settings.ceilings.share(op.flops(), op.bytes(), *row.ms, on_matrices);
     }
     if (peer) {

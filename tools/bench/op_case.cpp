@@ -14,8 +14,6 @@
 
 namespace {
 
-bool is_product(OpKind kind) { return kind == OpKind::matmul || kind == OpKind::linear; }
-
 /// Of attention: the first key that a query sees, and the one behind the last.
 struct Span {
     std::int64_t first, end;
@@ -120,7 +118,7 @@ Row rope_row(Row x, std::int64_t position) {
 }
 
 Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
-    if (is_product(op.kind)) {
+    if (op.is_product()) {
         return product_row(op, data, row);
     }
     if (op.is_attention()) {
@@ -179,7 +177,7 @@ double OpCase::flops() const {
         return 2.0 * static_cast<double>(rows * layer_parameters(*this)) +
                4.0 * static_cast<double>(pairs(*this) * columns);
     }
-    return is_product(kind) ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0;
+    return is_product() ? 2.0 * static_cast<double>(rows * inner * columns) : 0.0;
 }
 
 double OpCase::bytes() const {
@@ -196,7 +194,7 @@ double OpCase::bytes() const {
         const std::uint64_t words = vkf::packed_row_words(type, static_cast<std::uint64_t>(inner));
         return 4.0 * static_cast<double>(rows * inner + columns * static_cast<std::int64_t>(words) + rows * columns);
     }
-    const std::int64_t elements = is_product(kind) ? rows * inner + inner * columns + rows * columns : 2 * outputs();
+    const std::int64_t elements = is_product() ? rows * inner + inner * columns + rows * columns : 2 * outputs();
     return 4.0 * static_cast<double>(elements);
 }
 
@@ -287,7 +285,7 @@ OpData make_data(const OpCase& op) {
         return make_layer_data(op);
     }
     OpData data;
-    if (is_product(op.kind)) {
+    if (op.is_product()) {
         data.x = random_floats(op.rows * op.inner, 1);
         data.weight = random_floats(op.inner * op.columns, 2);
         return data;
@@ -313,7 +311,7 @@ double worst_error(const OpCase& op, const OpData& data, std::span<const float> 
     }
     const std::int64_t rows = op.outputs() / op.columns;
     // an odd step: rows of every place within a tile
-    const bool slow = is_product(op.kind) || op.is_attention() || op.kind == OpKind::decoder_layer;
+    const bool slow = op.is_product() || op.is_attention() || op.kind == OpKind::decoder_layer;
     const std::int64_t step = slow ? std::max<std::int64_t>(1, rows / 64) | 1 : 1;
     const auto reference = op.kind == OpKind::decoder_layer ? layer_reference(op, data) : [&](std::int64_t row) {
         return reference_row(op, data, row);

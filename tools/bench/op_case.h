@@ -34,6 +34,7 @@ struct OpCase {
     vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
 
     bool is_attention() const;
+    bool is_product() const { return kind == OpKind::matmul || kind == OpKind::linear; }
     std::string lacking(const vkf::Capabilities& device) const;  ///< see Bench
     bool packed() const { return type != vkf::WeightType::f32; }
     double flops() const;  ///< of products, what a mask hides left out; 0 where moving the bytes is the work

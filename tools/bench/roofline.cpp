@@ -75,14 +75,15 @@ void draw_axes(std::ostream& svg, const Axis& x, const Axis& y) {
         << "<text text-anchor='middle' transform='translate(-46," << kChart / 2 << ") rotate(-90)'>GFLOP/s</text>\n";
 }
 
-void draw_roof(std::ostream& svg, const Axis& x, const Axis& y, const Ceilings& c) {
-    const double ridge = c.gflops / c.gbps;
-    const double left = std::max(std::pow(10, x.first), std::pow(10, y.first) / c.gbps);
-    svg << "<polyline class='roof' points='" << x.at(left) << ',' << kChart - y.at(left * c.gbps) << ' ' << x.at(ridge)
-        << ',' << kChart - y.at(c.gflops) << ' ' << kChart << ',' << kChart - y.at(c.gflops) << "'/>\n"
-        << "<text x='" << kChart - 6 << "' text-anchor='end' y='" << kChart - y.at(c.gflops) - 8 << "'>"
-        << number(c.gflops) << " GFLOP/s fp32 multiply-add</text>\n"
-        << "<text x='" << x.at(left) + 30 << "' y='" << kChart - y.at(left * c.gbps) - 8 << "'>" << number(c.gbps)
+/// The roof of one kind of arithmetic.
+void draw_roof(std::ostream& svg, const Axis& x, const Axis& y, double gbps, double gflops, std::string_view what) {
+    const double ridge = gflops / gbps;
+    const double left = std::max(std::pow(10, x.first), std::pow(10, y.first) / gbps);
+    svg << "<polyline class='roof' points='" << x.at(left) << ',' << kChart - y.at(left * gbps) << ' ' << x.at(ridge)
+        << ',' << kChart - y.at(gflops) << ' ' << kChart << ',' << kChart - y.at(gflops) << "'/>\n"
+        << "<text x='" << kChart - 6 << "' text-anchor='end' y='" << kChart - y.at(gflops) - 8 << "'>" << number(gflops)
+        << " GFLOP/s " << what << "</text>\n"
+        << "<text x='" << x.at(left) + 30 << "' y='" << kChart - y.at(left * gbps) - 8 << "'>" << number(gbps)
         << " GB/s copy</text>\n";
 }
 
@@ -95,9 +96,14 @@ void draw_chart(std::ostream& svg, const std::vector<Row>& rows, const Ceilings&
             least_y = std::min(least_y, *row.gflops);
         }
     }
-    const Axis x = axis_over(least_x, most_x), y = axis_over(least_y, ceilings.gflops * 1.01);
+    most_x = std::max(most_x, ceilings.matrix_gflops / ceilings.gbps);
+    const Axis x = axis_over(least_x, most_x);
+    const Axis y = axis_over(least_y, std::max(ceilings.gflops, ceilings.matrix_gflops) * 1.01);
     draw_axes(svg, x, y);
-    draw_roof(svg, x, y, ceilings);
+    draw_roof(svg, x, y, ceilings.gbps, ceilings.gflops, "fp32 multiply-add");
+    if (ceilings.matrix_gflops > 0) {
+        draw_roof(svg, x, y, ceilings.gbps, ceilings.matrix_gflops, "cooperative matrices");
+    }
     for (const Row& row : rows) {
         if (has_point(row)) {
             svg << "<circle r='5' cx='" << x.at(*row.gflops / *row.gbps) << "' cy='" << kChart - y.at(*row.gflops)
