@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm and rms_norm: one kernel.
+// layer_norm and rms_norm, of a tensor or of the sum of two: one kernel.
 #include "layer_norm.spv.h"
 #include "ops/support.h"
 #include "shaders/layer_norm.h"
@@ -15,7 +15,7 @@ const Shader kShader{"layer_norm", spirv::kLayerNormSpirv};
 
 struct NormParams {
     float eps;
-    bool centred, weight, bias;
+    bool centred, weight, bias, added;
 };
 
 void encode(const Operands& operands, Command& command) noexcept {
@@ -31,36 +31,65 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.bias_offset = bias.offset;
     push.bias_stride = bias.step(0);
     push.y_offset = operands[kNormBindingY].offset;
-    push.eps = operands.params<NormParams>().eps;
+    const auto& params = operands.params<NormParams>();
+    if (params.added) {
+        push.r_offset = operands[kNormBindingR].offset;
+        push.sum_offset = operands[kNormBindingSum].offset;
+    }
+    push.eps = params.eps;
     command.push(push);
     command.groups(RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(x.elements());
-    command.cost(elements * 8, elements * 8);
+    command.cost(elements * (params.added ? 9 : 8), elements * (params.added ? 16 : 8));
 }
 
+/// Inputs: x, what is added to it, the weight, the bias, as far as there are such. Outputs: the sum where there is one, and y.
 void lower(Lowering& l) {
     const auto& params = l.params<NormParams>();
     const ValueId x = l.input(0);
-    const ValueId weight = params.weight ? l.input(1) : x;
-    const ValueId bias = params.bias ? l.input(params.weight ? 2 : 1) : x;
+    std::size_t next = 1;
+    const auto input = [&](bool there) { return there ? l.input(next++) : x; };
+    const ValueId r = input(params.added);
+    const ValueId weight = input(params.weight);
+    const ValueId bias = input(params.bias);
+    const ValueId y = l.output(params.added ? 1 : 0);
     const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
-    const bool fours =
-        in_fours(l.info(x)) && in_fours(l.info(weight)) && in_fours(l.info(bias)) && in_fours(l.info(l.output(0)));
-    Dispatch& d =
-        l.dispatch({{&kShader,
-                     {group.local_size, group.lanes, params.centred ? 1u : 0u, params.weight ? 1u : 0u,
-                      params.bias ? 1u : 0u, fours ? 1u : 0u},
-                     why_rows(l.device(), group, fours)}},
-                   {{x, Access::read}, {weight, Access::read}, {bias, Access::read}, {l.output(0), Access::write}},
-                   encode, {group.local_size, group.lanes});
+    const bool fours = in_fours(l.info(x)) && in_fours(l.info(r)) && in_fours(l.info(weight)) &&
+                       in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
+    const auto flag = [](bool set) { return set ? 1u : 0u; };
+    const Kernel kernel{&kShader,
+                        {group.local_size, group.lanes, flag(params.centred), flag(params.weight), flag(params.bias),
+                         flag(fours), flag(params.added)},
+                        why_rows(l.device(), group, fours) + (params.added ? "; of a sum" : "")};
+    const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
+    const std::vector<uint> words{group.local_size, group.lanes};
+    if (params.added) {
+        Dispatch& d =
+            l.dispatch({kernel}, {from, w, b, to, {r, Access::read}, {l.output(0), Access::read_write}}, encode, words);
+        if (l.info(r).storage != l.info(x).storage) {
+            d.in_place_input = kNormBindingR;
+            d.in_place_output = kNormBindingSum;
+        }
+        return;
+    }
+    Dispatch& d = l.dispatch({kernel}, {from, w, b, to}, encode, words);
     d.in_place_input = kNormBindingX;
     d.in_place_output = kNormBindingY;
 }
 
-constexpr OpType kLayerNorm{"layer_norm", lower};
-constexpr OpType kRmsNorm{"rms_norm", lower};
+std::string declined(const Capabilities& device, const NodeInfo& node) {
+    const bool added = static_cast<const NormParams*>(node.params.get())->added;
+    return added && device.storage_buffers <= kNormBindingSum
+               ? "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
+                     std::to_string(kNormBindingSum + 1)
+               : "";
+}
 
-Value norm(const OpType& op, Value x, Value weight, Value bias, float eps, bool centred) {
+constexpr OpType kLayerNorm{"layer_norm", lower, declined};
+constexpr OpType kRmsNorm{"rms_norm", lower, declined};
+
+/// x and the other inputs of a norm, checked.
+std::vector<Value> norm_inputs(const OpType& op, Value x, Value weight, Value bias, float eps) {
     require_dtype(op.name, x, DType::f32);
     require(x.rank() >= 1, op.name, x.str() + " has no last dimension");
     require(std::isfinite(eps) && eps >= 0, op.name, "eps = " + std::to_string(eps) + " is not finite and >= 0");
@@ -72,7 +101,26 @@ Value norm(const OpType& op, Value x, Value weight, Value bias, float eps, bool 
             inputs.push_back(v);
         }
     }
-    return add_op(op, inputs, NormParams{eps, centred, bool(weight), bool(bias)}, x.shape());
+    return inputs;
+}
+
+Value norm(const OpType& op, Value x, Value weight, Value bias, float eps, bool centred) {
+    return add_op(op, norm_inputs(op, x, weight, bias, eps), NormParams{eps, centred, bool(weight), bool(bias), false},
+                  x.shape());
+}
+
+AddedNorm added_norm(const OpType& op, Value x, Value residual, Value weight, Value bias, float eps, bool centred) {
+    std::vector<Value> inputs = norm_inputs(op, x, weight, bias, eps);
+    require_dtype(op.name, residual, DType::f32);
+    require(residual.shape() == x.shape(), op.name, residual.str() + " must have the shape of " + x.str());
+    inputs.insert(inputs.begin() + 1, dense(residual));
+    Graph& g = x.graph();
+    const OutputSpec like_x{DType::f32, x.shape(), {}, {}};
+    const std::vector<Value> both = g.add_node(
+        op, std::move(inputs), params(NormParams{eps, centred, bool(weight), bool(bias), true}), {like_x, like_x});
+    const Value sum = x + residual;
+    const Value y = norm(op, sum, weight, bias, eps, centred);
+    return {g.prefer(both[0], sum), g.prefer(both[1], y)};
 }
 
 }  // namespace
@@ -80,5 +128,13 @@ Value norm(const OpType& op, Value x, Value weight, Value bias, float eps, bool 
 Value layer_norm(Value x, Value weight, Value bias, float eps) { return norm(kLayerNorm, x, weight, bias, eps, true); }
 
 Value rms_norm(Value x, Value weight, float eps) { return norm(kRmsNorm, x, weight, {}, eps, false); }
+
+AddedNorm add_layer_norm(Value x, Value residual, Value weight, Value bias, float eps) {
+    return added_norm(kLayerNorm, x, residual, weight, bias, eps, true);
+}
+
+AddedNorm add_rms_norm(Value x, Value residual, Value weight, float eps) {
+    return added_norm(kRmsNorm, x, residual, weight, {}, eps, false);
+}
 
 }  // namespace vkf

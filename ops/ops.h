@@ -165,6 +165,14 @@ VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
 VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
+struct AddedNorm {
+    Value sum;  ///< x + residual, what the next residual is
+    Value y;    ///< its norm
+};
+/// x + residual, both (..., N), and its norm in one pass over them: where a layer ends and the next begins. In two on devices with fewer
+/// than six storage buffers a stage; the numbers are the same. (Where x is a product, MatmulOptions::plus saves more.)
+VKF_API AddedNorm add_layer_norm(Value x, Value residual, Value weight, Value bias, float eps = 1e-5f);
+VKF_API AddedNorm add_rms_norm(Value x, Value residual, Value weight, float eps = 1e-6f);
 /// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax). A run where a
 /// symbolic N is 0 is an error, as in PyTorch.
 VKF_API Value argmax(Value x);

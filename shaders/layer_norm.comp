@@ -2,16 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in. Mean first, then the mean
 // square of what is left: in one pass a row of mean 1000 and spread 1 would lose its spread. Each lane sums in four parts,
-// which keeps the rounding error of long rows to that of rows a quarter as long.
+// which keeps the rounding error of long rows to that of rows a quarter as long. With kAdded, x is the sum of two tensors: every lane
+// stores its part of it first, and reads that again.
 #extension GL_GOOGLE_include_directive : require
 #include "layer_norm.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint kLanes = 1;
-layout(constant_id = 2) const uint kCentred = 1;
-layout(constant_id = 3) const uint kWeight = 1;
-layout(constant_id = 4) const uint kBias = 1;
-layout(constant_id = 5) const uint kFours = 0;
+layout(constant_id = kNormSpecLanes) const uint kLanes = 1;
+layout(constant_id = kNormSpecCentred) const uint kCentred = 1;
+layout(constant_id = kNormSpecWeight) const uint kWeight = 1;
+layout(constant_id = kNormSpecBias) const uint kBias = 1;
+layout(constant_id = kNormSpecFours) const uint kFours = 0;
+layout(constant_id = kNormSpecAdded) const uint kAdded = 0;
 
 layout(push_constant) uniform Push { NormPush p; };
 layout(set = 0, binding = kNormBindingX) readonly buffer X { float x[]; };
@@ -22,6 +24,10 @@ layout(set = 0, binding = kNormBindingBias) readonly buffer Bias { float bias[];
 layout(set = 0, binding = kNormBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
 layout(set = 0, binding = kNormBindingY) writeonly buffer Y { float y[]; };
 layout(set = 0, binding = kNormBindingY) writeonly buffer YFours { vec4 y_fours[]; };
+layout(set = 0, binding = kNormBindingR) readonly buffer R { float r[]; };
+layout(set = 0, binding = kNormBindingR) readonly buffer RFours { vec4 r_fours[]; };
+layout(set = 0, binding = kNormBindingSum) buffer Sum { float sum[]; };
+layout(set = 0, binding = kNormBindingSum) buffer SumFours { vec4 sum_fours[]; };
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
@@ -30,9 +36,37 @@ float sum_of(vec4 v) {
     return (v.x + v.y) + (v.z + v.w);
 }
 
+// What is normalised.
+float load(uint at) {
+    if (kAdded != 0u) {
+        return sum[at];
+    }
+    return x[at];
+}
+
+vec4 load_four(uint at) {
+    if (kAdded != 0u) {
+        return sum_fours[at];
+    }
+    return x_fours[at];
+}
+
 // Four elements, kLanes apart, as a lane takes them.
 vec4 apart(uint at) {
-    return vec4(x[at], x[at + kLanes], x[at + 2u * kLanes], x[at + 3u * kLanes]);
+    return vec4(load(at), load(at + kLanes), load(at + 2u * kLanes), load(at + 3u * kLanes));
+}
+
+// A lane adds what it will read.
+void add_row(uint at, uint from, uint to, uint width) {
+    if (kFours != 0u) {
+        for (uint i = row_lane(); i < width / 4u; i += kLanes) {
+            sum_fours[to / 4u + i] = x_fours[at / 4u + i] + r_fours[from / 4u + i];
+        }
+        return;
+    }
+    for (uint i = row_lane(); i < width; i += kLanes) {
+        sum[to + i] = x[at + i] + r[from + i];
+    }
 }
 
 float row_mean(uint at, uint width) {
@@ -40,14 +74,14 @@ float row_mean(uint at, uint width) {
     uint i = row_lane();
     if (kFours != 0u) {
         for (; i < width / 4u; i += kLanes) {
-            sums += x_fours[at / 4u + i];
+            sums += load_four(at / 4u + i);
         }
     } else {
         for (; i + 3u * kLanes < width; i += 4u * kLanes) {
             sums += apart(at + i);
         }
         for (; i < width; i += kLanes) {
-            sums.x += x[at + i];
+            sums.x += load(at + i);
         }
     }
     return row_sum(sum_of(sums)) / float(width);
@@ -58,7 +92,7 @@ float row_mean_square(uint at, uint width, float mean) {
     uint i = row_lane();
     if (kFours != 0u) {
         for (; i < width / 4u; i += kLanes) {
-            vec4 d = x_fours[at / 4u + i] - mean;
+            vec4 d = load_four(at / 4u + i) - mean;
             sums += d * d;
         }
     } else {
@@ -67,7 +101,7 @@ float row_mean_square(uint at, uint width, float mean) {
             sums += d * d;
         }
         for (; i < width; i += kLanes) {
-            float d = x[at + i] - mean;
+            float d = load(at + i) - mean;
             sums.x += d * d;
         }
     }
@@ -76,7 +110,7 @@ float row_mean_square(uint at, uint width, float mean) {
 
 void write_fours(uint from, uint to, uint fours, float mean, float scale) {
     for (uint i = row_lane(); i < fours; i += kLanes) {
-        vec4 v = (x_fours[from + i] - mean) * scale;
+        vec4 v = (load_four(from + i) - mean) * scale;
         if (kWeight != 0u) {
             v *= weight_fours[p.weight_offset / 4u + i];
         }
@@ -96,6 +130,10 @@ void main() {
     uint width = row < p.rows ? p.width : 0u;
     uint at = p.x_offset + row * p.width;
     uint to = p.y_offset + row * p.width;
+    if (kAdded != 0u) {
+        add_row(at, p.r_offset + row * p.width, p.sum_offset + row * p.width, width);
+        at = p.sum_offset + row * p.width;
+    }
     float mean = kCentred != 0u ? row_mean(at, width) : 0.0;
     float scale = 1.0 / sqrt(row_mean_square(at, width, mean) + p.eps);
     if (kFours != 0u) {
@@ -103,7 +141,7 @@ void main() {
         return;
     }
     for (uint i = row_lane(); i < width; i += kLanes) {
-        float v = (x[at + i] - mean) * scale;
+        float v = (load(at + i) - mean) * scale;
         if (kWeight != 0u) {
             v *= weight[p.weight_offset + i * p.weight_stride];
         }
