@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DGLSLANG= -DSHADER= -DINCLUDE= -DDEFINES= -DNAME= -DSPIRV= -DWERROR= -P CompileShader.cmake
+# cmake -DGLSLANG= -DSHADER= -DINCLUDE= -DDEFINES= -DVULKAN= -DNAME= -DSPIRV= -DWERROR= -P CompileShader.cmake
 # Compiles SHADER to SPIRV, writes SPIRV.d (what it includes) and SPIRV.h (the words, for C++). No warning is lost.
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 execute_process(
-    COMMAND "${GLSLANG}" --quiet -V -g0 --target-env vulkan1.1 "-I${INCLUDE}" ${DEFINES} --depfile "${SPIRV}.d"
+    COMMAND "${GLSLANG}" --quiet -V -g0 --target-env ${VULKAN} "-I${INCLUDE}" ${DEFINES} --depfile "${SPIRV}.d"
             -o "${SPIRV}" "${SHADER}"
     RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 string(STRIP "${output}" output)

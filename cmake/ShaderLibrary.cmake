@@ -5,19 +5,20 @@
 # "NAME.glsl.h" beside them: the text, includes resolved, for compiling it with a caller's score_mod.glsl at run time:
 #     namespace vkf::glsl { inline constexpr std::string_view k<Name>Glsl = ...; }
 # A line `//! needs GL_SOME_extension` leaves the shader out, which is said, where the compiler does not know that extension of GLSL;
-# where it does, the target is compiled with VKFORMER_GL_SOME_EXTENSION.
+# where it does, the target is compiled with VKFORMER_GL_SOME_EXTENSION. `//! variant NAME2 -DFOO needs GL_SOME_extension vulkan1.3` does so for one
+# header, whose shader is for that Vulkan, not for 1.1.
 include_guard()
 set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
 set(VKFORMER_SHADER_TEXT "${CMAKE_CURRENT_LIST_DIR}/ShaderText.cmake")
 set(VKFORMER_SHADER_NAME "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 
-# vkformer_check_extension(extension out): whether the shader compiler knows it; asked once.
-function(vkformer_check_extension extension out)
+# vkformer_check_extension(extension vulkan out): whether the shader compiler knows it for that Vulkan; asked once.
+function(vkformer_check_extension extension vulkan out)
     string(TOUPPER "VKFORMER_${extension}" known)
     if(NOT "${${known}_ASKED}" STREQUAL "${VKFORMER_GLSLANG}")
         set(probe "${CMAKE_CURRENT_BINARY_DIR}/probe-${extension}.comp")
         file(WRITE "${probe}" "#version 450\n#extension ${extension} : require\nvoid main() {}\n")
-        execute_process(COMMAND "${VKFORMER_GLSLANG}" -V --target-env vulkan1.1 -o "${probe}.spv" "${probe}"
+        execute_process(COMMAND "${VKFORMER_GLSLANG}" -V --target-env ${vulkan} -o "${probe}.spv" "${probe}"
             RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
         if(result EQUAL 0)
             set(${known} ON CACHE INTERNAL "")
@@ -40,7 +41,7 @@ function(vkformer_add_shaders target folder)
         file(STRINGS "${shader}" extension REGEX "^//! needs ")
         if(extension)
             string(REPLACE "//! needs " "" extension "${extension}")
-            vkformer_check_extension(${extension} known)
+            vkformer_check_extension(${extension} vulkan1.1 known)
             if(NOT known)
                 message(STATUS "vkformer: without the kernel ${shader_name}, for ${VKFORMER_GLSLANG} does not know ${extension}")
                 continue()
@@ -69,11 +70,26 @@ function(vkformer_add_shaders target folder)
             string(REPLACE "//! variant " "" variant "${variant}")
             separate_arguments(defines UNIX_COMMAND "${variant}")
             list(POP_FRONT defines name)
+            set(vulkan vulkan1.1)
+            list(FIND defines needs needs)
+            if(NOT needs EQUAL -1)
+                math(EXPR at "${needs} + 1")
+                list(GET defines ${at} extension)
+                list(GET defines -1 vulkan)
+                list(SUBLIST defines 0 ${needs} defines)
+                vkformer_check_extension(${extension} ${vulkan} known)
+                if(NOT known)
+                    message(STATUS "vkformer: without the kernel ${name}, for ${VKFORMER_GLSLANG} does not know ${extension}")
+                    continue()
+                endif()
+                string(TOUPPER "VKFORMER_${extension}" define)
+                target_compile_definitions(${target} PUBLIC ${define})
+            endif()
             set(spirv "${made}/${name}.spv")
             add_custom_command(
                 OUTPUT "${spirv}" "${spirv}.h"
                 COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"
-                        "-DDEFINES=${defines}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
+                        "-DDEFINES=${defines}" "-DVULKAN=${vulkan}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
                         -P "${VKFORMER_COMPILE_SHADER}"
                 DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}" "${VKFORMER_SHADER_NAME}"
                 DEPFILE "${spirv}.d"

@@ -5,6 +5,10 @@
 #include "matmul_coopmat.spv.h"
 #include "matmul_coopmat_int8.spv.h"
 #endif
+#ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
+#include "matmul_coopmat_elements.spv.h"
+#include "matmul_coopmat_int8_elements.spv.h"
+#endif
 
 namespace vkf {
 
@@ -23,6 +27,15 @@ const Shader kCodesCoopmat{"matmul_coopmat_int8", {}};
 constexpr bool kHasCoopmat = false;
 #endif
 
+// The same products, to which VKFORMER_VARIANT gives the same names.
+#ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
+const Shader kElements{"matmul_coopmat", spirv::kMatmulCoopmatElementsSpirv};
+const Shader kCodesElements{"matmul_coopmat_int8", spirv::kMatmulCoopmatInt8ElementsSpirv};
+#else
+const Shader& kElements = kCoopmat;
+const Shader& kCodesElements = kCodesCoopmat;
+#endif
+
 /// Matrices of a subgroup, down and across, and how many subgroups of a work group lie below and beside each other.
 struct CoopmatPlan {
     uint most_rows, mats_down, mats_across, down, across;
@@ -32,7 +45,7 @@ constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {k
 /// For processors, and devices too small for those.
 constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
 
-void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& form, uint most_rows) {
+void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& form, uint most_rows, bool elements) {
     std::vector<uint> c{t.invocations(), t.subgroup_rows};
     c.insert(c.end(), form.begin(), form.end());
     c.resize(kMatmulSpecSubgroup + 1, 0);
@@ -45,8 +58,10 @@ void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& 
     c[kMatmulSpecSubgroupRows] = t.subgroup_rows;
     c[kMatmulSpecSubgroupColumns] = t.subgroup_columns;
     c[kMatmulSpecSubgroup] = t.subgroup;
-    choice.add(t.codes ? kCodesCoopmat : kCoopmat, std::move(c), most_rows, t.rows, t.columns,
-               (t.codes ? "int8 arithmetic, cooperative matrices: tiles of " : "f16 arithmetic, tiles of ") + t.str());
+    const Shader& shader = elements ? (t.codes ? kCodesElements : kElements) : (t.codes ? kCodesCoopmat : kCoopmat);
+    choice.add(shader, std::move(c), most_rows, t.rows, t.columns,
+               (t.codes ? "int8 arithmetic, cooperative matrices: tiles of " : "f16 arithmetic, tiles of ") + t.str() +
+                   (elements ? ", sums finished element by element" : ""));
     choice.kernels.back().subgroup_size = t.subgroup;
 }
 
@@ -79,7 +94,7 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const std::vecto
     const std::size_t before = choice.kernels.size();
     const auto add = [&](const CoopmatPlan& plan) {
         if (const auto tile = tile_of(device, plan, codes)) {
-            add_coopmat(choice, *tile, form, plan.most_rows);
+            add_coopmat(choice, *tile, form, plan.most_rows, device.matrix_elements);
         }
     };
     for (const CoopmatPlan& plan : kCoopmatPlans) {

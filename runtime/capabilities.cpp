@@ -25,7 +25,7 @@ void Capabilities::clamp_to_minimum() {
     storage_16bit = false;
     int64 = false;
     float16 = false;
-    cooperative_matrix = cooperative_matrix_int8 = false;
+    cooperative_matrix = cooperative_matrix_int8 = matrix_elements = false;
     matrix_shapes.clear();
     int8_matrix_shapes.clear();
     integer_dot = fast_integer_dot = false;

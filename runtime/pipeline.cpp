@@ -204,6 +204,10 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     if (face.uses_cooperative_matrices && (!caps.cooperative_matrix || kernel.subgroup_size == 0)) {
         throw Error("needs cooperative matrices, which this device does not have or was not told of", "shader " + name);
     }
+    if (face.uses_matrix_elements && !caps.matrix_elements) {
+        throw Error("needs operations on the elements of matrices, which this device does not have or was not told of",
+                    "shader " + name);
+    }
     if (face.uses_integer_dot && !caps.integer_dot) {
         throw Error("needs integer dot products, which this device does not have or was not told of", "shader " + name);
     }

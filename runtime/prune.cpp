@@ -45,6 +45,7 @@ enum : std::uint32_t {
     kOpUnreachable = 255,
     kOpNoLine = 317,
     kOpCooperativeMatrixStore = 4458,
+    kOpCooperativeMatrixPerElementOp = 5369,
 };
 
 std::uint32_t op_of(Words instruction) { return instruction[0] & 0xffff; }
@@ -141,6 +142,8 @@ public:
             for (const Words i : b.body) {
                 if (b.live && op_of(i) == kOpFunctionCall) {
                     out.push_back(i[3]);
+                } else if (b.live && op_of(i) == kOpCooperativeMatrixPerElementOp) {
+                    out.push_back(i[4]);
                 }
             }
         }

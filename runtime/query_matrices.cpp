@@ -85,6 +85,25 @@ void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabiliti
     }
 }
 
+#if defined(VKFORMER_GL_NV_COOPERATIVE_MATRIX2) && defined(VK_NV_cooperative_matrix2)
+/// Its kernels are SPIR-V 1.6, which is Vulkan 1.3's.
+bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Capabilities& c) {
+    if (c.api_version < VK_API_VERSION_1_3 ||
+        !has_extension(api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) {
+        return false;
+    }
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV second{};
+    second.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
+    VkPhysicalDeviceFeatures2 features{};
+    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features.pNext = &second;
+    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    return second.cooperativeMatrixPerElementOperations == VK_TRUE;
+}
+#else
+bool has_elements(const InstanceTable&, VkPhysicalDevice, const Capabilities&) { return false; }
+#endif
+
 }  // namespace
 
 void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
@@ -96,6 +115,7 @@ void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabil
     find_shapes(api, physical, c);
     c.cooperative_matrix = !c.matrix_shapes.empty();
     c.cooperative_matrix_int8 = c.cooperative_matrix && int8 && !c.int8_matrix_shapes.empty();
+    c.matrix_elements = c.cooperative_matrix && has_elements(api, physical, c);
 }
 
 #else

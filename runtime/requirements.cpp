@@ -20,6 +20,8 @@ constexpr const char* kMatricesBuy =
 constexpr const char* kHalvesBuy =
     "CompileOptions::arithmetic f16: matrix products in f16, also without matrix units; kernels with those need it";
 constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";
+constexpr const char* kElementsBuy =
+    "in an instance of Vulkan 1.3: products on matrix units that finish their sums without shared memory";
 constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
 
 constexpr OptionalPart kExtensions[] = {
@@ -32,6 +34,7 @@ constexpr OptionalPart kExtensions[] = {
     {"VK_ANDROID_external_memory_android_hardware_buffer", &Capabilities::external_memory_android, false,
      "Device::import_hardware_buffer()"},
     {"VK_KHR_cooperative_matrix", &Capabilities::cooperative_matrix, false, kMatricesBuy},
+    {"VK_NV_cooperative_matrix2", &Capabilities::matrix_elements, false, kElementsBuy},
     {"VK_EXT_subgroup_size_control", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_float16_int8", &Capabilities::float16, false, kHalvesBuy},
     {"VK_KHR_shader_float_controls", &Capabilities::float16, false, kHalvesBuy},
@@ -50,6 +53,8 @@ constexpr OptionalPart kFeatures[] = {
      "kernels that read and write 16-bit numbers without unpacking words"},
     {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,
      kMatricesBuy},
+    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixPerElementOperations",
+     &Capabilities::matrix_elements, false, kElementsBuy},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::subgroupSizeControl", &Capabilities::cooperative_matrix, false,
      kMatricesNeed},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::computeFullSubgroups", &Capabilities::cooperative_matrix, false,
@@ -69,7 +74,7 @@ constexpr OptionalPart kFeatures[] = {
 struct Enabled {
     bool any_format = false, int64 = false, storage_16bit = false;
     bool matrices = false, subgroup_size = false, full_subgroups = false, memory_model = false;
-    bool float16 = false, int8 = false;
+    bool float16 = false, int8 = false, elements = false;
     bool integer_dot = false;
 
     void add(const VkPhysicalDeviceFeatures& core) {
@@ -116,6 +121,12 @@ struct Enabled {
                 matrices |= as<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(s).cooperativeMatrix == VK_TRUE;
                 break;
 #endif
+#ifdef VK_NV_cooperative_matrix2
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV:
+                elements |= as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(s).cooperativeMatrixPerElementOperations ==
+                            VK_TRUE;
+                break;
+#endif
             default: break;
         }
     }
@@ -143,7 +154,11 @@ struct DeviceRequirements::Features {
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
 #endif
-    bool wants_16bit = false, wants_float16 = false, wants_matrices = false, wants_integer_dot = false;
+#ifdef VK_NV_cooperative_matrix2
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements{};
+#endif
+    bool wants_16bit = false, wants_float16 = false, wants_matrices = false, wants_elements = false,
+         wants_integer_dot = false;
 
     /// The structs that are wanted, the first of them `core`, and then `next`.
     const void* chain(void* next) {
@@ -165,6 +180,11 @@ struct DeviceRequirements::Features {
             put(memory_model);
             put(subgroup_size);
             put(matrices);
+        }
+#endif
+#ifdef VK_NV_cooperative_matrix2
+        if (wants_elements) {
+            put(elements);
         }
 #endif
         put(core);
@@ -205,6 +225,11 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     features_->matrices.cooperativeMatrix = VK_TRUE;
 #endif
     features_->wants_matrices = supported.cooperative_matrix;
+#ifdef VK_NV_cooperative_matrix2
+    features_->elements.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
+    features_->elements.cooperativeMatrixPerElementOperations = VK_TRUE;
+#endif
+    features_->wants_elements = supported.matrix_elements;
     features_->integer_dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
     features_->integer_dot.shaderIntegerDotProduct = VK_TRUE;
     features_->wants_integer_dot = supported.integer_dot;
@@ -259,6 +284,7 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     capabilities.float16 = capabilities.float16 && on.float16;
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
                                       on.full_subgroups && capabilities.float16 && on.memory_model;
+    capabilities.matrix_elements = capabilities.matrix_elements && capabilities.cooperative_matrix && on.elements;
     capabilities.cooperative_matrix_int8 =
         capabilities.cooperative_matrix_int8 && capabilities.cooperative_matrix && on.int8;
 }

@@ -10,6 +10,7 @@ namespace vkf {
 namespace {
 
 enum : std::uint32_t {
+    kOpExecutionMode = 16,
     kOpTypeBool = 20,
     kOpTypeInt = 21,
     kOpConstantTrue = 41,
@@ -50,6 +51,9 @@ enum : std::uint32_t {
     kOpBitwiseXor = 198,
     kOpBitwiseAnd = 199,
     kOpNot = 200,
+    kOpExecutionModeId = 331,
+    kExecutionModeLocalSize = 17,
+    kExecutionModeLocalSizeId = 38,
     kDecorationSpecId = 1,
 };
 
@@ -145,6 +149,7 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
     std::map<std::uint32_t, std::uint32_t> spec_ids;  // result id -> number of the specialization constant
     std::set<std::uint32_t> bools;
     std::set<std::uint32_t> ints;
+    std::optional<std::size_t> local_size;  // where it is told, ahead of the constants that it names
     const auto chosen = [&](std::uint32_t id, std::uint32_t otherwise) {
         const auto spec = spec_ids.find(id);
         return spec != spec_ids.end() && spec->second < constants.size() ? constants[spec->second] : otherwise;
@@ -190,6 +195,9 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
         }
         const std::size_t copied = out.size();
         out.insert(out.end(), w.begin(), w.end());
+        if (op == kOpExecutionModeId && words == 6 && w[2] == kExecutionModeLocalSizeId) {
+            local_size = copied;
+        }
         if (op == kOpTypeBool && words == 2) {
             bools.insert(w[1]);
         } else if (op == kOpTypeInt && words == 4 && w[2] == 32) {
@@ -205,6 +213,15 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
                             [&](std::uint32_t id) { return known.value(id).has_value(); })) {
                 out[copied] = head(kOpConstantComposite, words);
             }
+        }
+    }
+    if (local_size) {  // by ids it takes a feature, VK_KHR_maintenance4's, which nothing else here needs
+        std::uint32_t* const mode = out.data() + *local_size;
+        const std::optional<std::uint32_t> size[] = {known.value(mode[3]), known.value(mode[4]), known.value(mode[5])};
+        if (size[0] && size[1] && size[2]) {
+            const std::uint32_t plain[] = {
+                head(kOpExecutionMode, 6), mode[1], kExecutionModeLocalSize, *size[0], *size[1], *size[2]};
+            std::copy(std::begin(plain), std::end(plain), mode);
         }
     }
     return out;

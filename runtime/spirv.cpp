@@ -36,6 +36,7 @@ enum : std::uint32_t {
     kOpArrayLength = 68,
     kOpDecorate = 71,
     kOpMemberDecorate = 72,
+    kOpExecutionModeId = 331,
     kDecorationSpecId = 1,
     kDecorationBuiltIn = 11,
     kDecorationArrayStride = 6,
@@ -44,6 +45,7 @@ enum : std::uint32_t {
     kDecorationOffset = 35,
     kBuiltInWorkgroupSize = 25,
     kExecutionModeLocalSize = 17,
+    kExecutionModeLocalSizeId = 38,
     kStorageUniformConstant = 0,
     kStorageUniform = 2,
     kStoragePushConstant = 9,
@@ -52,6 +54,7 @@ enum : std::uint32_t {
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityGroupNonUniform = 61,
     kCapabilityGroupNonUniformQuad = 68,
+    kCapabilityCooperativeMatrixPerElement = 5432,
     kCapabilityDotProduct = 6019,
     kCapabilityCooperativeMatrix = 6022,
 };
@@ -130,6 +133,7 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 out.uses_16bit_storage |= w[0] == kCapabilityStorageBuffer16;
                 out.uses_int64 |= w[0] == kCapabilityInt64;
                 out.uses_cooperative_matrices |= w[0] == kCapabilityCooperativeMatrix;
+                out.uses_matrix_elements |= w[0] == kCapabilityCooperativeMatrixPerElement;
                 out.uses_integer_dot |= w[0] == kCapabilityDotProduct;
                 out.uses_subgroups |= w[0] >= kCapabilityGroupNonUniform && w[0] <= kCapabilityGroupNonUniformQuad;
                 break;
@@ -138,6 +142,14 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 if (w[1] == kExecutionModeLocalSize) {
                     need(5);
                     std::copy(w.begin() + 2, w.begin() + 5, out.local_size);
+                }
+                break;
+            case kOpExecutionModeId:
+                need(2);
+                if (w[1] == kExecutionModeLocalSizeId) {
+                    need(5);
+                    workgroup_size = w[0];  // the entry point's id stands for a constant of them
+                    composites[w[0]] = {w.begin() + 2, w.end()};
                 }
                 break;
             case kOpTypeImage:

@@ -23,6 +23,7 @@ struct ShaderInterface {
     bool uses_int64 = false;
     bool uses_subgroups = false;
     bool uses_cooperative_matrices = false;
+    bool uses_matrix_elements = false;
     bool uses_integer_dot = false;
 };
 

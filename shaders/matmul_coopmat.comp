@@ -3,6 +3,8 @@
 //! needs GL_KHR_cooperative_matrix
 //! variant matmul_coopmat
 //! variant matmul_coopmat_int8 -DCODES
+//! variant matmul_coopmat_elements -DELEMENTS needs GL_NV_cooperative_matrix2 vulkan1.3
+//! variant matmul_coopmat_int8_elements -DCODES -DELEMENTS needs GL_NV_cooperative_matrix2 vulkan1.3
 // Matrix product on cooperative matrices. A group computes kTileRows by kTileColumns outputs, each of its subgroups kSubgroupRows by
 // kSubgroupColumns of them, and walks along k in steps of kTileDepth. What the next step needs is read into registers before this step's
 // products and stored into the other half of the stage after them: one barrier a step.
@@ -10,6 +12,9 @@
 // A and B are rounded to f16 (to the nearest, ties to even) while they are staged in shared memory, products are summed in fp32. With
 // CODES they are rows of common/packed.h in int8, as in matmul_dot.comp: sums of codes are exact, and multiplied by the scales of their
 // row and column.
+//
+// Sums leave through shared memory, a strip for each subgroup; with ELEMENTS (VK_NV_cooperative_matrix2, of which it takes per-element
+// operations alone) each is finished and stored from where it is.
 //
 // The stage holds numbers by chunks of 16 bytes. A lies row by row with k innermost, and so does B where it is read along k; else B lies
 // with n innermost. A chunk of padding per row keeps the matrices' rows off the same banks.
@@ -20,15 +25,20 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_cooperative_matrix : require
+#ifdef ELEMENTS
+#extension GL_NV_cooperative_matrix2 : require
+#endif
 #ifdef CODES
 #extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
 #define NUMBER int8_t
 #define SUM int
+#define BITS uint
 #else
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_EXT_spirv_intrinsics : require
 #define NUMBER float16_t
 #define SUM float
+#define BITS floatBitsToUint
 #endif
 
 #include "matmul.h"
@@ -117,7 +127,11 @@ const uint kBChunks = kAlongK ? kTileColumns * kBPitch : kTileDepth * kBPitch;
 const uint kHalf = kAChunks + kBChunks;
 const uint kStripPitch = kSubgroupColumns / 4;
 const uint kStrip = kMatRows * kStripPitch;
+#ifdef ELEMENTS
+const uint kStageSize = 2 * kHalf;
+#else
 const uint kStageSize = kSubgroups * kStrip > 2 * kHalf ? kSubgroups * kStrip : 2 * kHalf;
+#endif
 shared uvec4 stage[kStageSize];
 
 // What an invocation carries from global memory to the stage, a step.
@@ -218,6 +232,21 @@ void put(uint half_base) {
     }
 }
 
+#ifdef ELEMENTS
+// An output from its sum, where C has it: element (row, column) of the matrix at (m0, n0).
+SUM finish(const in uint row, const in uint column, const in SUM sum, const in uint m0, const in uint n0,
+           const in uvec3 bases) {
+    uint m = m0 + row;
+    uint n = n0 + column;
+    if (m < p.m && n < p.n) {
+        vec4 value = scaled(uvec4(BITS(sum)), bases.x + m * p.a_row, uvec4(bases.y + n * p.b_column));
+        uint at = bases.z + m * p.c_row + n * p.c_column;
+        c[at] = with_third(activate(kAct, value.x * p.alpha + biases(n).x), at);
+    }
+    return sum;
+}
+#endif
+
 void main() {
     uint rest = group_index();
     if (rest >= p.group_count) {
@@ -276,6 +305,15 @@ void main() {
         barrier();
     }
 
+#ifdef ELEMENTS
+    [[unroll]] for (uint i = 0; i < kMatsDown; ++i) {
+        [[unroll]] for (uint j = 0; j < kMatsAcross; ++j) {
+            coopMatPerElementNV(sums[i * kMatsAcross + j], sums[i * kMatsAcross + j], finish,
+                                m0 + subgroup_row + i * kMatRows, n0 + subgroup_column + j * kMatColumns,
+                                uvec3(a_base, b_base, c_base));
+        }
+    }
+#else
     uint strip = gl_SubgroupID * kStrip;
     [[unroll]] for (uint i = 0; i < kMatsDown; ++i) {
         [[unroll]] for (uint j = 0; j < kMatsAcross; ++j) {
@@ -293,4 +331,5 @@ void main() {
         }
         barrier();
     }
+#endif
 }

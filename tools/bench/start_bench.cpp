@@ -33,7 +33,8 @@ std::vector<std::string> caches(bool warm, const fs::path& folder) {
     return {"MESA_SHADER_CACHE_DISABLE=true", "VKFORMER_PIPELINE_CACHE=0"};
 }
 
-Start start_of(const std::string& name, bool warm, const fs::path& program, std::vector<std::string> arguments) {
+[[maybe_unused]] Start start_of(const std::string& name, bool warm, const fs::path& program,
+                                std::vector<std::string> arguments) {
     const TemporaryFolder folder;
     if (program != own_program()) {
         arguments.insert(arguments.end(), {"--picture", (folder.path() / "picture.svg").string()});

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products on cooperative matrices whose sums are finished element by element (VK_NV_cooperative_matrix2): bit for bit those whose sums
+// pass through shared memory.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/believed.h"
+#include "tests/fixtures.h"
+#include "tests/host.h"
+#include "tests/op_check.h"
+#include "tests/reference.h"
+
+namespace vkf::test {
+
+namespace {
+
+bool has_elements() {
+    if (!device().capabilities().matrix_elements) {
+        cannot_run("operations on the elements of matrices");
+        return false;
+    }
+    return true;
+}
+
+struct Case {
+    std::int64_t batch = 1, m = 1, n = 1, k = 1;
+    bool transpose_b = true, bias = false, times = false, plus = false;
+    Activation activation = Activation::none;
+    float scale = 1;
+};
+
+struct Result {
+    Tensor y;
+    std::string explanation;
+};
+
+Result product(const Case& c, Arithmetic arithmetic) {
+    Graph g;
+    const Value x = g.input("x", {c.batch, c.m, c.k}), r = g.input("r", {c.batch, c.m, c.n});
+    const Sizes shape = c.transpose_b ? Sizes{c.n, c.k} : Sizes{c.k, c.n};
+    const Value w = g.weight("w", {shape[0], shape[1]});
+    MatmulOptions o{.activation = c.activation, .scale = c.scale, .transpose_b = c.transpose_b};
+    o.bias = c.bias ? g.input("bias", {c.n}) : Value();
+    o.times = c.times ? r : Value();
+    o.plus = c.plus ? r : Value();
+    g.output("y", matmul(x, w, o));
+    if (!c.times && !c.plus) {
+        g.output("unused", r + r);
+    }
+    const std::vector<float> floats = random_tensor(shape, 2).floats();
+    const HostTensor tensor{"w", DType::f32, shape, std::as_bytes(std::span(floats))};
+    const WeightType type = arithmetic == Arithmetic::int8 ? WeightType::int8 : WeightType::f32;
+    Program program = device().compile(g, device().load({&tensor, 1}, {.matrices = type}), {.arithmetic = arithmetic});
+    upload(program, "x", random_tensor({c.batch, c.m, c.k}, 1));
+    upload(program, "r", random_tensor({c.batch, c.m, c.n}, 3));
+    if (c.bias) {
+        upload(program, "bias", random_tensor({c.n}, 4));
+    }
+    program.run();
+    return {download(program, "y"), program.explain()};
+}
+
+void as_gpu(Capabilities& c) {
+    c.type = DeviceType::discrete;
+    c.variants.clear();
+}
+
+}  // namespace
+
+TEST_SUITE("matrix elements") {
+    TEST_CASE("matrix elements: the bits of sums that pass through shared memory, every tile and epilogue") {
+        if (!has_elements()) {
+            return;
+        }
+        const Case cases[] = {
+            {.m = 5, .n = 1, .k = 1},
+            {.m = 33, .n = 129, .k = 33, .transpose_b = false},
+            {.m = 40, .n = 64, .k = 64, .bias = true, .activation = Activation::gelu},
+            {.m = 65, .n = 63, .k = 40, .bias = true, .plus = true, .activation = Activation::relu, .scale = 0.5f},
+            {.batch = 3, .m = 20, .n = 36, .k = 48, .times = true, .activation = Activation::silu},
+            {.batch = 2, .m = 9, .n = 70, .k = 17, .transpose_b = false, .plus = true},
+            {.m = 600, .n = 130, .k = 68, .bias = true, .times = true},
+        };
+        for (const Arithmetic arithmetic : {Arithmetic::f16, Arithmetic::int8}) {
+            CAPTURE(static_cast<int>(arithmetic));
+            const bool codes = arithmetic == Arithmetic::int8;
+            if (codes && !device().capabilities().cooperative_matrix_int8) {
+                continue;
+            }
+            const std::string kernel = codes ? "matmul_coopmat_int8<" : "matmul_coopmat<";
+            for (const Case& c : cases) {
+                if (codes && (!c.transpose_b || c.k < 16)) {
+                    continue;  // in fp32
+                }
+                CAPTURE(c.m);
+                CAPTURE(c.n);
+                const Believed gpu(as_gpu);
+                const Result direct = product(c, arithmetic);
+                CHECK(contains(direct.explanation, kernel));
+                CHECK(contains(direct.explanation, "element by element"));
+                const Believed without([](Capabilities& d) { d.matrix_elements = false; });
+                const Result staged = product(c, arithmetic);
+                CHECK(contains(staged.explanation, kernel));
+                CHECK_FALSE(contains(staged.explanation, "element by element"));
+                CHECK(same_bits(direct.y, staged.y));
+            }
+        }
+    }
+
+    TEST_CASE("matrix elements: a borrowed device has them where its host enabled them") {
+        const Device own = Device::create();
+        Host plain;
+        CHECK_FALSE(Device::borrow(plain.handles()).capabilities().matrix_elements);
+        Host host(true);
+        CHECK(Device::borrow(host.handles()).capabilities().matrix_elements == own.capabilities().matrix_elements);
+    }
+}
+
+}  // namespace vkf::test
