@@ -14,9 +14,9 @@ namespace {
 using namespace vkf::shader;
 
 constexpr const char* kName = "coopmat_f16";
-constexpr std::uint32_t kSteps = 32;
-/// Products that each element of the result is the sum of: powers of two, so that it is exact.
-constexpr float kX[] = {0.5f, 0.125f};
+constexpr std::uint32_t kSteps = 128;
+/// Of the result's elements, which are exact.
+constexpr float kX[] = {0.5f, 0.125f, 1.0f};
 
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 const vkf::Shader kShader{"matrix_rate", vkf::spirv::kMatrixRateSpirv};
@@ -25,9 +25,7 @@ const vkf::Shader kShader{"matrix_rate", {}};
 #endif
 
 /// Multiplications and additions of a group, which is a subgroup.
-double flops_of(const vkf::MatrixShape& s) {
-    return 2.0 * s.m * s.n * s.k * kMatrixRateChains * kMatrixRateUnrolled * kSteps;
-}
+double flops_of(const vkf::MatrixShape& s) { return 2.0 * s.m * s.n * s.k * kMatrixRateChains * kSteps; }
 
 void encode(const vkf::Operands& operands, vkf::Command& command) noexcept {
     const auto& shape = operands.params<vkf::MatrixShape>();
@@ -52,7 +50,7 @@ constexpr vkf::OpType kOp{"matrix_rate", lower};
 vkf::Program compile(const vkf::Device& device, const vkf::MatrixShape& shape, std::int64_t groups) {
     vkf::Graph g;
     const std::int64_t elements = groups * shape.m * shape.n;
-    const vkf::Value x = g.input("x", {2});
+    const vkf::Value x = g.input("x", {3});
     g.output("y", g.add_node(kOp, {x}, std::make_shared<const vkf::MatrixShape>(shape),
                              {{vkf::DType::f32, {elements}, {}, {}}})
                       .front());
@@ -61,7 +59,8 @@ vkf::Program compile(const vkf::Device& device, const vkf::MatrixShape& shape, s
     vkf::Program program = device.compile(g, {}, options);
     program.upload("x", std::vector<float>(std::begin(kX), std::end(kX)));
     program.run();
-    const float want = kMatrixRateChains * kMatrixRateUnrolled * kSteps * static_cast<float>(shape.k) * kX[0] * kX[1];
+    constexpr std::uint32_t kTerms = kSteps * kMatrixRateChains * (kMatrixRateChains + 1) / 2;
+    const float want = static_cast<float>(kTerms * shape.k) * kX[0] * kX[1];
     const std::vector<float> y = program.download("y");
     if (std::any_of(y.begin(), y.end(), [&](float v) { return v != want; })) {
         throw std::runtime_error(std::string(kName) + " is wrong");

@@ -1,7 +1,9 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 //! needs GL_KHR_cooperative_matrix
-// A group is one subgroup. Its part of y, a matrix, becomes the sum of its chains: in each element chains * unrolled * steps * depth * x[0] * x[1].
+// A group is one subgroup. Its part of y, a matrix, becomes the sum of its chains: in each element steps * depth * x[0] * x[1] times
+// 1 + 2 + ... + kMatrixRateChains. Every product has an A of its own, and B changes from step to step (by x[2], which is 1), lest a processor's
+// driver compute one for all.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -25,20 +27,20 @@ void main() {
     if (group >= p.group_count) {
         return;
     }
-    coopmat<float16_t, gl_ScopeSubgroup, kRows, kDepth, gl_MatrixUseA> a =
-        coopmat<float16_t, gl_ScopeSubgroup, kRows, kDepth, gl_MatrixUseA>(float16_t(x[0]));
+    coopmat<float16_t, gl_ScopeSubgroup, kRows, kDepth, gl_MatrixUseA> a[kMatrixRateChains];
     coopmat<float16_t, gl_ScopeSubgroup, kDepth, kColumns, gl_MatrixUseB> b =
         coopmat<float16_t, gl_ScopeSubgroup, kDepth, kColumns, gl_MatrixUseB>(float16_t(x[1]));
     coopmat<float, gl_ScopeSubgroup, kRows, kColumns, gl_MatrixUseAccumulator> sums[kMatrixRateChains];
     [[unroll]] for (uint i = 0; i < kMatrixRateChains; ++i) {
+        a[i] = coopmat<float16_t, gl_ScopeSubgroup, kRows, kDepth, gl_MatrixUseA>(float16_t(x[0] * float(i + 1)));
         sums[i] = coopmat<float, gl_ScopeSubgroup, kRows, kColumns, gl_MatrixUseAccumulator>(0.0);
     }
+    float16_t one = float16_t(x[2]);
     for (uint step = 0; step < p.steps; ++step) {
-        [[unroll]] for (uint j = 0; j < kMatrixRateUnrolled; ++j) {
-            [[unroll]] for (uint i = 0; i < kMatrixRateChains; ++i) {
-                sums[i] = coopMatMulAdd(a, b, sums[i]);
-            }
+        [[unroll]] for (uint i = 0; i < kMatrixRateChains; ++i) {
+            sums[i] = coopMatMulAdd(a[i], b, sums[i]);
         }
+        b *= one;
     }
     [[unroll]] for (uint i = 1; i < kMatrixRateChains; ++i) {
         sums[0] += sums[i];

@@ -13,10 +13,9 @@ VKF_CONSTANT(kMatrixRateSpecColumns, 2)
 VKF_CONSTANT(kMatrixRateSpecDepth, 3)
 
 VKF_CONSTANT(kMatrixRateChains, 8)  // sums of a subgroup that do not wait for each other
-VKF_CONSTANT(kMatrixRateUnrolled, 4)
 
 VKF_PUSH_BEGIN(MatrixRatePush)
-    uint steps;  // of kMatrixRateUnrolled for each chain
+    uint steps;  // of a product for each chain
 VKF_PUSH_END(MatrixRatePush)
 
 #endif
