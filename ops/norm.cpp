@@ -66,7 +66,8 @@ void lower(Lowering& l) {
     if (params.added) {
         Dispatch& d =
             l.dispatch({kernel}, {from, w, b, to, {r, Access::read}, {l.output(0), Access::read_write}}, encode, words);
-        if (l.info(r).storage != l.info(x).storage) {
+        const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(r).storage; };
+        if (elsewhere(x) && elsewhere(weight) && elsewhere(bias)) {
             d.in_place_input = kNormBindingR;
             d.in_place_output = kNormBindingSum;
         }

@@ -51,7 +51,8 @@ struct VKF_API Capabilities {
     /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the nearest, Vulkan's memory model, full
     /// subgroups of a required size. False too where this build's shader compiler could not compile such kernels.
     bool cooperative_matrix = false;
-    /// VK_NV_cooperative_matrix2's per-element operations, beside.
+    /// VK_NV_cooperative_matrix2's per-element operations, beside. Never of a host's device: their kernels need an instance made for Vulkan
+    /// 1.3, and a host's does not tell.
     bool matrix_elements = false;
     std::vector<MatrixShape> matrix_shapes;  ///< of it, within a subgroup
     bool cooperative_matrix_int8 = false;    ///< the same of int8

@@ -34,7 +34,7 @@ std::vector<Candidate> candidates(const InstanceCore& instance) {
     for (VkPhysicalDevice physical : list) {
         Candidate c;
         c.physical = physical;
-        if (auto caps = query_capabilities(instance.api, physical, c.queue_family)) {
+        if (auto caps = query_capabilities(instance.api, physical, c.queue_family, instance.api_version)) {
             c.capabilities = std::move(*caps);
             out.push_back(std::move(c));
         }
@@ -270,7 +270,8 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     core->handle = host.device;
     core->api = load_device_table(core->instance->api, host.device);
     core->queue_family = host.queue_family;
-    auto capabilities = query_capabilities(core->instance->api, host.physical, core->queue_family);
+    auto capabilities =
+        query_capabilities(core->instance->api, host.physical, core->queue_family, core->instance->api_version);
     if (!capabilities) {
         throw Error("the host's device offers no Vulkan 1.1, or its queue family " + std::to_string(host.queue_family) +
                         " no compute",
@@ -303,7 +304,8 @@ DeviceRequirements Device::requirements(VkInstance instance, VkPhysicalDevice ph
         throw Error("the host's instance and physical device are needed", "Device::requirements");
     }
     std::uint32_t family = kAnyFamily;
-    const auto supported = query_capabilities(load_instance_table(entry_point(get), instance), physical, family);
+    const auto supported = query_capabilities(load_instance_table(entry_point(get), instance), physical, family,
+                                              InstanceCore().api_version);
     if (!supported) {
         throw Error("the device offers no Vulkan 1.1, or no queue with compute", "Device::requirements");
     }

@@ -27,6 +27,7 @@ struct MessageLog {
 struct InstanceCore {
     InstanceTable api;
     VkInstance handle = VK_NULL_HANDLE;
+    std::uint32_t api_version = VK_API_VERSION_1_1;  ///< it was made for; a host's does not tell
     bool owned = false;
     bool debug_utils = false;
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
@@ -83,7 +84,7 @@ constexpr std::uint32_t kAnyFamily = ~0u;
 /// Reads properties and features, with queues of that family; kAnyFamily becomes the one to use. nullopt when the device or the
 /// family is unusable here.
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
-                                               std::uint32_t& queue_family);
+                                               std::uint32_t& queue_family, std::uint32_t instance_version);
 
 /// True where the device offers the extension.
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name);

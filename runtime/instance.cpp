@@ -139,13 +139,9 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
         wanted.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
         instance->debug_utils = true;
     }
-    const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO,
-                                nullptr,
-                                "vkformer",
-                                1,
-                                "vkformer",
-                                1,
-                                std::min<std::uint32_t>(api_version, VK_API_VERSION_1_3)};
+    instance->api_version = std::min<std::uint32_t>(api_version, VK_API_VERSION_1_3);
+    const VkApplicationInfo app{
+        VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "vkformer", 1, "vkformer", 1, instance->api_version};
     const VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
                                     validation ? &features : nullptr,
                                     flags,

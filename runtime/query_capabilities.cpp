@@ -100,7 +100,7 @@ bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const ch
 }
 
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
-                                               std::uint32_t& queue_family) {
+                                               std::uint32_t& queue_family, std::uint32_t instance_version) {
     VkPhysicalDeviceDriverProperties driver{};
     driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
     VkPhysicalDeviceMaintenance3Properties maintenance{};
@@ -187,6 +187,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
     c.float16 = has_float16(api, physical);
     query_matrices(api, physical, c);
+    c.matrix_elements = c.matrix_elements && instance_version >= VK_API_VERSION_1_3;  // SPIR-V 1.6
     query_integer_dot(api, physical, c);
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
     c.timestamp_bits = families[queue_family].timestampValidBits;

@@ -20,8 +20,7 @@ constexpr const char* kMatricesBuy =
 constexpr const char* kHalvesBuy =
     "CompileOptions::arithmetic f16: matrix products in f16, also without matrix units; kernels with those need it";
 constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";
-constexpr const char* kElementsBuy =
-    "in an instance of Vulkan 1.3: products on matrix units that finish their sums without shared memory";
+constexpr const char* kElementsBuy = "products on matrix units that finish their sums without shared memory";
 constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
 
 constexpr OptionalPart kExtensions[] = {

@@ -2,6 +2,7 @@
 // A sum and its norm in one pass: bit for bit what two ops give.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "runtime/plan.h"
@@ -82,6 +83,21 @@ TEST_SUITE("added_norm") {
         CHECK(check.difference(add_layer_norm(vx, vr, {}, {}).sum, sum) == "");
         CHECK(check.difference(add_rms_norm(vx, vr, weight, 1e-5f).y, reference::rms_norm(sum, w, eps)) == "");
         CHECK(check.difference(add_rms_norm(vx, vr, {}, 1e-5f).y, reference::rms_norm(sum, {}, eps)) == "");
+    }
+
+    TEST_CASE("added_norm: a residual that is the weight and the bias too") {
+        const Tensor x = random_tensor({8}, 1), r = random_tensor({8}, 2);
+        Tensor residual = r, sum = x;
+        for (std::size_t i = 0; i < sum.data.size(); ++i) {
+            residual.data[i] = std::max(residual.data[i], 0.0);
+            sum.data[i] += residual.data[i];
+        }
+        OpCheck check;
+        const Value vx = check.input("x", x), vr = relu(check.input("r", r));
+        const double eps = static_cast<double>(1e-5f);
+        CHECK(check.difference(add_layer_norm(vx, vr, vr, vr).y, reference::layer_norm(sum, residual, residual, eps)) ==
+              "");
+        CHECK(check.difference(add_rms_norm(vx, vr, vr, 1e-5f).y, reference::rms_norm(sum, residual, eps)) == "");
     }
 
     TEST_CASE("added_norm: one dispatch where there are six storage buffers, else two") {
