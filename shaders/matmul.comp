@@ -15,8 +15,8 @@
 // with a bounds check, whether or not the lanes load the same. So the LANES variants let each lane load the vec4 of
 // another row of A, and hand them round by shuffles (a single instruction): 16 rows by 32 columns then take 6 loads
 // instead of 20. They need a local size of LANES, subgroups of exactly that size (smallest and largest, or required),
-// and shuffles in compute. WIDE loads 8 bytes at a time, in half as many steps of such a loop. The plain variant needs nothing. For up to kMatmulFewRows rows with 8 lanes, a lane loads each
-// row's vec4 of another k instead, so that a load of A serves 8 steps, and packed weights 16 bytes at a time: a wide load costs
+// and shuffles in compute; the plain variant needs nothing. WIDE, which needs 64-bit integers, loads 8 bytes at a time, in half as many
+// steps of such a loop. For up to kMatmulFewRows rows with 8 lanes, a lane loads each row's vec4 of another k instead, so that a load of A serves 8 steps, and packed weights 16 bytes at a time: a wide load costs
 // little more than a narrow one.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.

@@ -37,7 +37,8 @@ VKF_CONSTANT(kMatmulBindingR, 4)  // where there is a bias too; not bound elsewh
 //   In matmul_half, TileDepth counts words of two numbers, and is a multiple of kMatmulHalfRun.
 //   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
 //   CoopmatTile of ops/matmul_tiles.h.
-// MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and MatDepth multiples of 8.
+// MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and MatDepth multiples of 8, of codes MatDepth 8 or a
+//   multiple of 16.
 // SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of MatRows and MatColumns.
 // Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as the tile has such parts.
 // Third: what R is and where, a kMatmulThird... below.
