@@ -89,6 +89,30 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
 /// True where the device offers the extension.
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name);
 
+/// One structure of what VkPhysicalDeviceFeatures2 chains, as the device fills it.
+template <class Features>
+Features features_of(const InstanceTable& api, VkPhysicalDevice physical, VkStructureType type) {
+    Features out{};
+    out.sType = type;
+    VkPhysicalDeviceFeatures2 all{};
+    all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    all.pNext = &out;
+    api.vkGetPhysicalDeviceFeatures2(physical, &all);
+    return out;
+}
+
+/// The same of VkPhysicalDeviceProperties2.
+template <class Properties>
+Properties properties_of(const InstanceTable& api, VkPhysicalDevice physical, VkStructureType type) {
+    Properties out{};
+    out.sType = type;
+    VkPhysicalDeviceProperties2 all{};
+    all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    all.pNext = &out;
+    api.vkGetPhysicalDeviceProperties2(physical, &all);
+    return out;
+}
+
 /// Sets what Capabilities says of cooperative matrices; `c` has its subgroup_size already.
 void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c);
 

@@ -48,22 +48,34 @@ bool shares(const InstanceTable& api, VkPhysicalDevice physical, VkExternalMemor
     return (properties.externalMemoryProperties.externalMemoryFeatures & wanted) == wanted;
 }
 
+/// The driver's own name and version where it tells them.
+std::string driver_text(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t version) {
+    if (!has_extension(api, physical, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME)) {
+        return "driver " + version_text(version);
+    }
+    const auto driver = properties_of<VkPhysicalDeviceDriverProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
+    return std::string(driver.driverName) + (driver.driverInfo[0] ? " " : "") + driver.driverInfo;
+}
+
+/// The only size that subgroups have; 0 where there are several, or none is promised.
+std::uint32_t exact_subgroup_size(const InstanceTable& api, VkPhysicalDevice physical) {
+    if (!has_extension(api, physical, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) {
+        return 0;
+    }
+    const auto sizes = properties_of<VkPhysicalDeviceSubgroupSizeControlProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
+    return sizes.minSubgroupSize == sizes.maxSubgroupSize ? sizes.minSubgroupSize : 0;
+}
+
 void query_integer_dot(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
     if (!has_extension(api, physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) {
         return;
     }
-    VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
-    dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
-    VkPhysicalDeviceFeatures2 features{};
-    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-    features.pNext = &dot;
-    api.vkGetPhysicalDeviceFeatures2(physical, &features);
-    VkPhysicalDeviceShaderIntegerDotProductProperties speed{};
-    speed.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &speed;
-    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const auto dot = features_of<VkPhysicalDeviceShaderIntegerDotProductFeatures>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
+    const auto speed = properties_of<VkPhysicalDeviceShaderIntegerDotProductProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES);
     c.integer_dot = dot.shaderIntegerDotProduct == VK_TRUE;
     c.fast_integer_dot = c.integer_dot && speed.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
 }
@@ -73,18 +85,10 @@ bool has_float16(const InstanceTable& api, VkPhysicalDevice physical) {
         !has_extension(api, physical, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME)) {
         return false;
     }
-    VkPhysicalDeviceShaderFloat16Int8Features small{};
-    small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
-    VkPhysicalDeviceFeatures2 features{};
-    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-    features.pNext = &small;
-    api.vkGetPhysicalDeviceFeatures2(physical, &features);
-    VkPhysicalDeviceFloatControlsProperties floats{};
-    floats.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &floats;
-    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+    const auto floats = properties_of<VkPhysicalDeviceFloatControlsProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
     return small.shaderFloat16 == VK_TRUE && floats.shaderRoundingModeRTEFloat16 == VK_TRUE;
 }
 
@@ -101,26 +105,8 @@ bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const ch
 
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
                                                std::uint32_t& queue_family, std::uint32_t instance_version) {
-    VkPhysicalDeviceDriverProperties driver{};
-    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
-    VkPhysicalDeviceMaintenance3Properties maintenance{};
-    maintenance.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
-    VkPhysicalDeviceSubgroupProperties subgroup{};
-    subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
     VkPhysicalDeviceProperties2 properties{};
     properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &subgroup;
-    subgroup.pNext = &maintenance;
-    const bool driver_known = has_extension(api, physical, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
-    VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
-    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
-    if (driver_known) {
-        maintenance.pNext = &driver;
-    }
-    if (has_extension(api, physical, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) {
-        sizes.pNext = maintenance.pNext;
-        maintenance.pNext = &sizes;
-    }
     api.vkGetPhysicalDeviceProperties2(physical, &properties);
     const VkPhysicalDeviceProperties& p = properties.properties;
     if (p.apiVersion < VK_API_VERSION_1_1) {
@@ -140,11 +126,14 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
         return std::nullopt;
     }
 
-    VkPhysicalDevice16BitStorageFeatures storage16{};
-    storage16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+    const auto subgroup = properties_of<VkPhysicalDeviceSubgroupProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
+    const auto maintenance = properties_of<VkPhysicalDeviceMaintenance3Properties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
+    const auto storage16 = features_of<VkPhysicalDevice16BitStorageFeatures>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
     VkPhysicalDeviceFeatures2 features{};
     features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-    features.pNext = &storage16;
     api.vkGetPhysicalDeviceFeatures2(physical, &features);
 
     Capabilities c;
@@ -154,8 +143,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.vendor_id = p.vendorID;
     c.device_id = p.deviceID;
     c.driver_version = p.driverVersion;
-    c.driver = driver_known ? std::string(driver.driverName) + (driver.driverInfo[0] ? " " : "") + driver.driverInfo
-                            : "driver " + version_text(p.driverVersion);
+    c.driver = driver_text(api, physical, p.driverVersion);
     std::copy(std::begin(p.pipelineCacheUUID), std::end(p.pipelineCacheUUID), c.cache_uuid.begin());
     c.max_invocations = p.limits.maxComputeWorkGroupInvocations;
     for (std::size_t i = 0; i < 3; ++i) {
@@ -174,7 +162,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
                             (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
     c.subgroup_shuffle = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                          (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
-    c.exact_subgroup_size = sizes.minSubgroupSize == sizes.maxSubgroupSize ? sizes.minSubgroupSize : 0;
+    c.exact_subgroup_size = exact_subgroup_size(api, physical);
     c.int64 = c.cpu() && features.features.shaderInt64 == VK_TRUE;
     c.storage_image_any_format = features.features.shaderStorageImageWriteWithoutFormat == VK_TRUE;
     c.external_memory_fd = has_extension(api, physical, "VK_KHR_external_memory_fd") &&

@@ -22,21 +22,14 @@ bool has_extensions(const InstanceTable& api, VkPhysicalDevice physical) {
 
 /// `int8` becomes whether there are integers of 8 bits beside.
 bool has_features(const InstanceTable& api, VkPhysicalDevice physical, bool& int8) {
-    VkPhysicalDeviceVulkanMemoryModelFeatures model{};
-    model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
-    VkPhysicalDeviceShaderFloat16Int8Features small{};
-    small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
-    small.pNext = &model;
-    VkPhysicalDeviceSubgroupSizeControlFeatures sizes{};
-    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
-    sizes.pNext = &small;
-    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
-    matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
-    matrices.pNext = &sizes;
-    VkPhysicalDeviceFeatures2 features{};
-    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-    features.pNext = &matrices;
-    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    const auto model = features_of<VkPhysicalDeviceVulkanMemoryModelFeatures>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES);
+    const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+    const auto sizes = features_of<VkPhysicalDeviceSubgroupSizeControlFeatures>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+    const auto matrices = features_of<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
     int8 = small.shaderInt8 == VK_TRUE;
     return matrices.cooperativeMatrix && sizes.subgroupSizeControl && sizes.computeFullSubgroups &&
            model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope;
@@ -44,15 +37,10 @@ bool has_features(const InstanceTable& api, VkPhysicalDevice physical, bool& int
 
 /// Reads what the kernels rely on into `c`; false where it does not suffice.
 bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
-    VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
-    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
-    VkPhysicalDeviceCooperativeMatrixPropertiesKHR matrices{};
-    matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-    matrices.pNext = &sizes;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &matrices;
-    api.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const auto sizes = properties_of<VkPhysicalDeviceSubgroupSizeControlProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
+    const auto matrices = properties_of<VkPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
     c.matrix_subgroup_size = std::clamp(c.subgroup_size, sizes.minSubgroupSize, sizes.maxSubgroupSize);
     c.max_subgroups = sizes.maxComputeWorkgroupSubgroups;
     return c.matrix_subgroup_size != 0 && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
@@ -92,12 +80,8 @@ bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Cap
         !has_extension(api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) {
         return false;
     }
-    VkPhysicalDeviceCooperativeMatrix2FeaturesNV second{};
-    second.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
-    VkPhysicalDeviceFeatures2 features{};
-    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-    features.pNext = &second;
-    api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    const auto second = features_of<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV);
     return second.cooperativeMatrixPerElementOperations == VK_TRUE;
 }
 #else
