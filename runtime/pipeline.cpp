@@ -50,6 +50,30 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
     return {bytes, bytes + text.size()};
 }
 
+/// Throws naming what a kernel's shader says it uses and the device has not.
+void require_features(const ShaderInterface& face, const Kernel& kernel, const Capabilities& caps) {
+    const bool matrices = caps.cooperative_matrix && kernel.subgroup_size != 0;
+    const struct {
+        bool used, offered;
+        const char* what;
+    } needs[] = {
+        {face.uses_cooperative_matrices, matrices, "cooperative matrices"},
+        {face.uses_matrix_elements, caps.matrix_elements, "operations on the elements of matrices"},
+        {face.uses_subgroups && !face.uses_cooperative_matrices, caps.subgroup_shuffle, "subgroup shuffles"},
+        {face.uses_16bit_storage, caps.storage_16bit, "16-bit storage"},
+        {face.uses_float16, caps.float16, "arithmetic in f16"},
+        {face.uses_int8, caps.cooperative_matrix_int8, "8-bit integers"},
+        {face.uses_int64, caps.int64, "64-bit integers"},
+        {face.uses_integer_dot, caps.integer_dot, "integer dot products"},
+    };
+    for (const auto& need : needs) {
+        if (need.used && !need.offered) {
+            throw Error(std::string("needs ") + need.what + ", which this device does not have or was not told of",
+                        std::string("shader ") + kernel.shader->name);
+        }
+    }
+}
+
 /// Builds in parallel only when it pays for the threads.
 constexpr std::size_t kSerialPipelines = 2;
 
@@ -192,25 +216,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                         std::to_string(caps.push_constants) + " and " + std::to_string(caps.storage_buffers),
                     "shader " + name);
     }
-    if (face.uses_subgroups && !caps.subgroup_shuffle) {
-        throw Error("needs subgroup shuffles, which this device does not have", "shader " + name);
-    }
-    if (face.uses_16bit_storage && !caps.storage_16bit) {
-        throw Error("needs 16-bit storage, which this device does not have or was not told of", "shader " + name);
-    }
-    if (face.uses_int64 && !caps.int64) {
-        throw Error("needs 64-bit integers, which this device does not have or was not told of", "shader " + name);
-    }
-    if (face.uses_cooperative_matrices && (!caps.cooperative_matrix || kernel.subgroup_size == 0)) {
-        throw Error("needs cooperative matrices, which this device does not have or was not told of", "shader " + name);
-    }
-    if (face.uses_matrix_elements && !caps.matrix_elements) {
-        throw Error("needs operations on the elements of matrices, which this device does not have or was not told of",
-                    "shader " + name);
-    }
-    if (face.uses_integer_dot && !caps.integer_dot) {
-        throw Error("needs integer dot products, which this device does not have or was not told of", "shader " + name);
-    }
+    require_features(face, kernel, caps);
 
     Pipeline p;
     p.owner = kernel.owner;

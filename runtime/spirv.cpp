@@ -50,7 +50,9 @@ enum : std::uint32_t {
     kStorageUniform = 2,
     kStoragePushConstant = 9,
     kStorageStorageBuffer = 12,
+    kCapabilityFloat16 = 9,
     kCapabilityInt64 = 11,
+    kCapabilityInt8 = 39,
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityGroupNonUniform = 61,
     kCapabilityGroupNonUniformQuad = 68,
@@ -131,6 +133,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             case kOpCapability:
                 need(1);
                 out.uses_16bit_storage |= w[0] == kCapabilityStorageBuffer16;
+                out.uses_float16 |= w[0] == kCapabilityFloat16;
+                out.uses_int8 |= w[0] == kCapabilityInt8;
                 out.uses_int64 |= w[0] == kCapabilityInt64;
                 out.uses_cooperative_matrices |= w[0] == kCapabilityCooperativeMatrix;
                 out.uses_matrix_elements |= w[0] == kCapabilityCooperativeMatrixPerElement;

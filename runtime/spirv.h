@@ -20,6 +20,8 @@ struct ShaderInterface {
     int local_size_id = -1;                   ///< specialization constant id of the x size, -1: literal
     std::vector<std::uint32_t> constant_ids;  ///< specialization constants the module declares
     bool uses_16bit_storage = false;
+    bool uses_float16 = false;  ///< arithmetic
+    bool uses_int8 = false;
     bool uses_int64 = false;
     bool uses_subgroups = false;
     bool uses_cooperative_matrices = false;

@@ -129,6 +129,26 @@ TEST_SUITE("prune") {
         CHECK(full.size() > plain.size());
     }
 
+    TEST_CASE("prune: functions stay that are called, or applied to the elements of a matrix") {
+        const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
+        const auto append = [](Words& to, const Words& more) { to.insert(to.end(), more.begin(), more.end()); };
+        const auto function = [&](std::uint32_t id, const Words& body) {
+            Words out = {op(5, 54), 2, id, 0, 3, op(2, 248), id + 100};
+            append(out, body);
+            append(out, {op(1, 253), op(1, 56)});
+            return out;
+        };
+        Words module = {0x07230203, 0x00010600, 0, 300, 0, op(4, 15), 5, 1, 'm'};
+        append(module, function(1, {op(4, 57), 2, 20, 5, op(5, 5369), 4, 21, 7, 6}));  // calls 5, and 6 for each of 7's
+        append(module, function(5, {}));
+        append(module, function(6, {op(4, 57), 2, 22, 8}));
+        Words rest = module;
+        append(module, function(7, {}));  // the matrix's id, too, were operands counted wrongly
+        append(rest, function(8, {}));
+        append(module, function(8, {}));
+        CHECK(prune(module) == rest);
+    }
+
     TEST_CASE("prune: a module cut short is given back") {
         const Words whole(std::begin(spirv::kElementwiseSpirv), std::end(spirv::kElementwiseSpirv));
         Words cut(whole.begin(), whole.begin() + 6);

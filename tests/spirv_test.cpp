@@ -90,8 +90,29 @@ TEST_SUITE("spirv") {
         CHECK(reflect(module_of({{op(6, 16), 1, 17, 8, 4, 2}}), "t").local_size_id == -1);
         CHECK(reflect(module_of({{op(2, 17), 4433}}), "t").uses_16bit_storage);
         CHECK(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroups);
+        CHECK(reflect(module_of({{op(2, 17), 9}}), "t").uses_float16);
+        CHECK(reflect(module_of({{op(2, 17), 39}}), "t").uses_int8);
         CHECK(reflect(module_with_buffers({}), "t").bindings == 0);
         CHECK(reflect(module_with_buffers({{0, 1}, {0, 0}}), "t").bindings == 2);
+    }
+
+    TEST_CASE("spirv: local sizes by ids of constants, as compilers for SPIR-V 1.6 write them, become plain ones") {
+        const Words uint = {op(4, 21), 2, 32, 0};
+        const Words by_id = module_of({{op(6, 331), 1, 38, 10, 11, 12},
+                                       {op(4, 71), 10, 1, 0},
+                                       uint,
+                                       {op(4, 50), 2, 10, 8},
+                                       {op(4, 43), 2, 11, 2},
+                                       {op(4, 43), 2, 12, 3}});
+        CHECK(reflect(by_id, "t").local_size_id == 0);
+        CHECK(reflect(by_id, "t").local_size[0] == 8);
+        CHECK(specialize(by_id, Words{64}) == module_of({{op(6, 16), 1, 17, 64, 2, 3},
+                                                         uint,
+                                                         {op(4, 43), 2, 10, 64},
+                                                         {op(4, 43), 2, 11, 2},
+                                                         {op(4, 43), 2, 12, 3}}));
+        const Words unknown = module_of({{op(6, 331), 1, 38, 10, 11, 12}, uint, {op(4, 43), 2, 11, 2}});
+        CHECK(specialize(unknown, {}) == unknown);
     }
 
     TEST_CASE("spirv: what the runtime does not bind is refused, naming the shader") {
