@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention_choice.h"
+#include "ops/matrices.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "attention_coopmat.glsl.h"
 #include "attention_coopmat.spv.h"
@@ -16,12 +17,10 @@ using namespace support;
 constexpr const char* kVariant = "attention_coopmat";
 
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
-constexpr bool kHasCoopmat = true;
 constexpr std::string_view kSource = glsl::kAttentionCoopmatGlsl;
 const Shader kCoopmat{kVariant, spirv::kAttentionCoopmatSpirv};
 const Shader kCoopmatFull{"attention_coopmat_full", spirv::kAttentionCoopmatFullSpirv};
 #else
-constexpr bool kHasCoopmat = false;
 constexpr std::string_view kSource = {};
 const Shader kCoopmat{kVariant, {}};
 const Shader kCoopmatFull{"attention_coopmat_full", {}};
@@ -41,19 +40,14 @@ bool coopmat_attention_is_forced(const Capabilities& device) { return device.ask
 
 std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim) {
     const bool forced = coopmat_attention_is_forced(device);
-    const std::string lacking = !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
-                                : !device.cooperative_matrix ? "the device has none, or was not told of them"
-                                : !attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim))
-                                    ? "the device has none of a shape that fits"
-                                    : "";
-    if (forced && !lacking.empty()) {
-        fail(kFusedAttentionName,
-             "VKFORMER_VARIANT asks for attention_coopmat, which needs cooperative matrices: " + lacking);
-    }
-    return !lacking.empty()                      ? "no cooperative matrices: " + lacking
+    const bool fits =
+        device.cooperative_matrix && attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim)).has_value();
+    const std::string lacking =
+        lacking_matrices(device, kFusedAttentionName, kVariant, device.cooperative_matrix, fits);
+    return !lacking.empty()                      ? lacking
            : device.asks_for("attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
            : device.asks_for("attention_lanes")  ? "VKFORMER_VARIANT asks for attention_lanes"
-           : device.cpu() && !forced             ? "on a processor cooperative matrices are the slower way"
+           : device.cpu() && !forced             ? kMatricesSlowOnProcessors
                                                  : "";
 }
 

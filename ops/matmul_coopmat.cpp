@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul_choice.h"
 #include "ops/matmul_tiles.h"
+#include "ops/matrices.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "matmul_coopmat.spv.h"
 #include "matmul_coopmat_int8.spv.h"
@@ -20,11 +21,9 @@ using namespace support;
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 const Shader kCoopmat{"matmul_coopmat", spirv::kMatmulCoopmatSpirv};
 const Shader kCodesCoopmat{"matmul_coopmat_int8", spirv::kMatmulCoopmatInt8Spirv};
-constexpr bool kHasCoopmat = true;
 #else
 const Shader kCoopmat{"matmul_coopmat", {}};
 const Shader kCodesCoopmat{"matmul_coopmat_int8", {}};
-constexpr bool kHasCoopmat = false;
 #endif
 
 // The same products, to which VKFORMER_VARIANT gives the same names.
@@ -69,21 +68,10 @@ std::optional<CoopmatTile> tile_of(const Capabilities& device, const CoopmatPlan
     return coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across, codes);
 }
 
-/// What the build or the device lacks for such products; empty: nothing. Throws where VKFORMER_VARIANT asks for them all the same.
 std::string lacking(const Capabilities& device, const Shader& shader, bool offered, bool codes) {
-    const std::string what =
-        !kHasCoopmat ? "this build has none, for want of a shader compiler that knows them"
-        : !offered   ? std::string("the device has none") + (codes ? " of int8" : "") + ", or was not told of them"
-        : !tile_of(device, kSmallCoopmatPlan, codes) ? "the device has none of a shape that fits"
-                                                     : "";
-    if (device.asks_for(shader.name) && !what.empty()) {
-        fail(kMatmulName,
-             std::string("VKFORMER_VARIANT asks for ") + shader.name + ", which needs cooperative matrices: " + what);
-    }
-    return what.empty() ? what : "no cooperative matrices: " + what;
+    return lacking_matrices(device, kMatmulName, shader.name, offered,
+                            offered && tile_of(device, kSmallCoopmatPlan, codes).has_value(), codes ? " of int8" : "");
 }
-
-constexpr const char* kSlowOnProcessors = "on a processor cooperative matrices are the slower way";
 
 }  // namespace
 
@@ -118,7 +106,7 @@ std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
     return !what.empty()                       ? what
            : params.masked_weights             ? "masked weights are multiplied in fp32"
            : half_is_forced(device) && !forced ? "VKFORMER_VARIANT asks for another kernel"
-           : device.cpu() && !forced           ? kSlowOnProcessors
+           : device.cpu() && !forced           ? kMatricesSlowOnProcessors
                                                : "";
 }
 
@@ -127,7 +115,7 @@ std::string no_codes_coopmat(const Capabilities& device) {
     const bool forced = device.asks_for(kCodesCoopmat.name);
     return !what.empty()                      ? what
            : dot_is_forced(device) && !forced ? "VKFORMER_VARIANT asks for another kernel"
-           : device.cpu() && !forced          ? kSlowOnProcessors
+           : device.cpu() && !forced          ? kMatricesSlowOnProcessors
                                               : "";
 }
 

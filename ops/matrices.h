@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels on cooperative matrices have in common.
+#pragma once
+
+#include <string>
+
+#include "ops/support.h"
+#include "runtime/capabilities.h"
+
+namespace vkf {
+
+#ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
+inline constexpr bool kHasMatrixKernels = true;
+#else
+inline constexpr bool kHasMatrixKernels = false;
+#endif
+
+inline constexpr const char* kMatricesSlowOnProcessors = "on a processor cooperative matrices are the slower way";
+
+/// What the build or the device lacks for the kernel that VKFORMER_VARIANT calls `variant`; empty: nothing. `offered` says whether the
+/// device has such matrices, `fits` whether in a shape that the kernel can use, `kind` what is special in them. Throws where
+/// VKFORMER_VARIANT asks for it all the same.
+inline std::string lacking_matrices(const Capabilities& device, const char* op, const std::string& variant,
+                                    bool offered, bool fits, const char* kind = "") {
+    const std::string what = !kHasMatrixKernels ? "this build has none, for want of a shader compiler that knows them"
+                             : !offered ? std::string("the device has none") + kind + ", or was not told of them"
+                             : !fits    ? "the device has none of a shape that fits"
+                                        : "";
+    if (what.empty()) {
+        return "";
+    }
+    if (device.asks_for(variant)) {
+        support::fail(op, "VKFORMER_VARIANT asks for " + variant + ", which needs cooperative matrices: " + what);
+    }
+    return "no cooperative matrices: " + what;
+}
+
+}  // namespace vkf
