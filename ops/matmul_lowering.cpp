@@ -149,6 +149,8 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
                "up to 4 rows: sums split over " + std::to_string(split) + " invocations" +
                    (params.transpose_b ? sharing.note : ""));
     if (most_rows <= kMatvecMaxRows) {
+        choice.kernels.back().why +=
+            reduced.halves ? "; fp32, though f16 was asked for: products of up to 4 rows are bound by loads" : "";
         return;
     }
     if (reduced.coopmat) {

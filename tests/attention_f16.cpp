@@ -9,19 +9,6 @@ namespace vkf::test {
 
 using Options = reference::AttentionOptions;
 
-bool has_matrices() {
-    if (!device().capabilities().cooperative_matrix) {
-        cannot_run("cooperative matrices");
-        return false;
-    }
-    return true;
-}
-
-void as_gpu(Capabilities& c) {
-    c.type = DeviceType::discrete;
-    c.variants.clear();
-}
-
 void as_forced(Capabilities& c) { c.variants = "attention_coopmat"; }
 
 FusedAttentionOptions fused_options(OpCheck& check, const Qkv& x, const Options& o) {

@@ -11,10 +11,7 @@ namespace vkf::test {
 
 inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";  ///< what explain() says then
 
-/// False, which is counted, where the device has no cooperative matrices.
-bool has_matrices();
-/// For Believed: a GPU; and a processor that is made to take attention_coopmat, where tiles are small and compile soon.
-void as_gpu(Capabilities& c);
+/// For Believed: a processor that is made to take attention_coopmat, where tiles are small and compile soon.
 void as_forced(Capabilities& c);
 
 /// Inputs and options as the twin's; the scale is never 0.

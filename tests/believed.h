@@ -21,4 +21,10 @@ private:
     Capabilities before_;
 };
 
+/// For Believed: a GPU that chooses its kernels itself.
+inline void as_gpu(Capabilities& c) {
+    c.type = DeviceType::discrete;
+    c.variants.clear();
+}
+
 }  // namespace vkf::test

@@ -21,10 +21,9 @@ namespace {
 const CompileOptions kInt8{.arithmetic = Arithmetic::int8};
 
 /// A GPU whose integer dot products are fast.
-void as_gpu(Capabilities& c) {
-    c.type = DeviceType::discrete;
+void with_fast_dots(Capabilities& c) {
+    as_gpu(c);
     c.fast_integer_dot = c.integer_dot;
-    c.variants.clear();
 }
 
 struct Way {
@@ -35,7 +34,7 @@ struct Way {
     /// A device that computes codes this way of itself.
     Believed on_gpu() const {
         return Believed([this](Capabilities& c) {
-            as_gpu(c);
+            with_fast_dots(c);
             c.cooperative_matrix_int8 = c.cooperative_matrix_int8 && offered == &Capabilities::cooperative_matrix_int8;
         });
     }
@@ -74,12 +73,6 @@ struct Product {
     Activation activation = Activation::none;
 };
 
-Weights load(const Tensor& w, WeightType type = WeightType::int8) {
-    const std::vector<float> floats = w.floats();
-    const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
-    return device().load({&tensor, 1}, {.matrices = type});
-}
-
 /// What int8 keeps of rows (..., K).
 Tensor codes_of(const Tensor& x) {
     const std::int64_t k = x.shape.back();
@@ -111,7 +104,7 @@ std::string mismatch(const Way& way, const Product& p) {
     }
     g.output("y", linear(g.input("x", Shape(p.a.begin(), p.a.end())), g.weight("w", {p.n, k}),
                          p.bias ? g.input("bias", {p.n}) : Value(), p.activation));
-    Program program = device().compile(g, load(w), kInt8);
+    Program program = device().compile(g, load(w, WeightType::int8), kInt8);
     if (!contains(program.explain(), way.used())) {
         return "not by " + way.kernel + ":\n" + program.explain();
     }
@@ -172,7 +165,7 @@ TEST_SUITE("codes") {
         std::vector<Tensor> results;
         for (const Way& way : {kDot, kMatrices}) {
             const Believed forced = way.forced();
-            Program program = device().compile(g, load(w), kInt8);
+            Program program = device().compile(g, load(w, WeightType::int8), kInt8);
             CHECK(contains(program.explain(), way.used()));
             CHECK(difference_of(program, x, w) == "");
             results.push_back(download(program, "y"));
@@ -190,7 +183,7 @@ TEST_SUITE("codes") {
                 Graph g;
                 const Dim m = g.symbol("m", 600);
                 g.output("y", linear(g.input("x", {m, 48}), g.weight("w", {80, 48})));
-                Program program = device().compile(g, load(w), kInt8);
+                Program program = device().compile(g, load(w, WeightType::int8), kInt8);
                 CHECK(contains(program.explain(), way.used()));
                 for (const std::int64_t rows : {1, 4, 5, 33, 200, 600, 0}) {
                     CAPTURE(rows);
@@ -227,7 +220,7 @@ TEST_SUITE("codes") {
                 }
                 (times ? o.times : o.plus) = residual;
                 g.output("y", matmul(transpose(g.input("x", {24, 9}), 0, 1), g.weight("w", {12, 24}), o));
-                Program program = device().compile(g, load(w), kInt8);
+                Program program = device().compile(g, load(w, WeightType::int8), kInt8);
                 CHECK(contains(program.explain(), way.used()));
                 upload(program, "x", x);
                 upload(program, "r", r);
@@ -266,7 +259,7 @@ TEST_SUITE("codes") {
             const Believed forced = way.forced();
             Graph g;
             g.output("y", linear(g.input("x", {8, 37}), g.weight("w", {6, 37})));
-            Program program = device().compile(g, load(w), kInt8);
+            Program program = device().compile(g, load(w, WeightType::int8), kInt8);
             CHECK(contains(program.explain(), way.used()));
             upload(program, "x", x);
             program.run();
@@ -276,7 +269,7 @@ TEST_SUITE("codes") {
 
     TEST_CASE("codes: what is asked for is said, and why not") {
         const Tensor w = random_tensor({64, 64}, 2);
-        const Weights codes = load(w), halves = load(w, WeightType::f16);
+        const Weights codes = load(w, WeightType::int8), halves = load(w, WeightType::f16);
         Graph g;
         g.output("y", linear(g.input("x", {40, 64}), g.weight("w", {64, 64})));
         const auto explained = [&](const Weights& weights, const CompileOptions& o) {
@@ -332,11 +325,11 @@ TEST_SUITE("codes") {
             const Believed forced = way.forced();
             Graph g;
             g.output("y", linear(g.input("x", {5, 140000}), g.weight("w", {1, 140000})));
-            CHECK(contains(device().compile(g, load(w), kInt8).explain(),
+            CHECK(contains(device().compile(g, load(w, WeightType::int8), kInt8).explain(),
                            "a sum of 140000 products of codes may pass 31"));
             Graph narrow;
             narrow.output("y", linear(narrow.input("x", {5, 15}), narrow.weight("w", {1, 15})));
-            CHECK(contains(device().compile(narrow, load(random_tensor({1, 15}, 2)), kInt8).explain(),
+            CHECK(contains(device().compile(narrow, load(random_tensor({1, 15}, 2), WeightType::int8), kInt8).explain(),
                            "a sum of 15 products: codes would take more room than numbers"));
         }
     }

@@ -20,19 +20,6 @@ namespace {
 
 const CompileOptions kF16{.arithmetic = Arithmetic::f16};
 
-bool has_matrices() {
-    if (!device().capabilities().cooperative_matrix) {
-        cannot_run("cooperative matrices");
-        return false;
-    }
-    return true;
-}
-
-void as_gpu(Capabilities& c) {
-    c.type = DeviceType::discrete;
-    c.variants.clear();
-}
-
 struct Product {
     std::int64_t m = 1, n = 1, k = 1;
     bool transpose_b = true;
@@ -48,12 +35,6 @@ void describe(Graph& g, const Product& p) {
     o.activation = p.activation;
     o.bias = p.bias ? g.input("bias", {p.n}) : Value();
     g.output("y", matmul(g.input("x", {p.m, p.k}), b, o));
-}
-
-Weights load(const Tensor& w, WeightType type) {
-    const std::vector<float> floats = w.floats();
-    const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
-    return device().load({&tensor, 1}, {.matrices = type});
 }
 
 /// The product as the device computes it beside that of the operands in f16.

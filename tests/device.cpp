@@ -73,6 +73,14 @@ std::vector<std::string> close_device() {
 
 void cannot_run(const std::string& what) { ++missing()[what]; }
 
+bool has_matrices() {
+    if (!device().capabilities().cooperative_matrix) {
+        cannot_run("cooperative matrices");
+        return false;
+    }
+    return true;
+}
+
 std::string not_run() {
     std::string out;
     for (const auto& [what, count] : missing()) {

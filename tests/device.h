@@ -27,6 +27,8 @@ std::vector<std::string> close_device();
 
 /// Counts a check that the device cannot run for want of `what`.
 void cannot_run(const std::string& what);
+/// False, which is counted, where the device has no cooperative matrices.
+bool has_matrices();
 /// "16-bit storage (3 checks), ..."; empty when everything ran.
 std::string not_run();
 

@@ -27,11 +27,9 @@ bool has_f16() {
     return true;
 }
 
-/// A GPU without cooperative matrices.
-void as_gpu(Capabilities& c) {
-    c.type = DeviceType::discrete;
+void without_matrices(Capabilities& c) {
+    as_gpu(c);
     c.cooperative_matrix = false;
-    c.variants.clear();
 }
 
 void forced(Capabilities& c) { c.variants = "matmul_half"; }
@@ -41,12 +39,6 @@ struct Product {
     reference::MatmulOptions options = {};
     WeightType weights = WeightType::f32;
 };
-
-Weights load(const Tensor& w, WeightType type) {
-    const std::vector<float> floats = w.floats();
-    const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
-    return device().load({&tensor, 1}, {.matrices = type});
-}
 
 Shape shape_of(const Tensor& t) { return {t.shape.begin(), t.shape.end()}; }
 
@@ -110,7 +102,7 @@ TEST_SUITE("half") {
         for (const char* tuning : {"", "matmul_rows=32,matmul_depth=8", "matmul_rows=128,matmul_depth=32"}) {
             CAPTURE(tuning);
             const Believed gpu([&](Capabilities& c) {
-                as_gpu(c);
+                without_matrices(c);
                 c.tuning = tuning;
             });
             for (const auto& size : sizes) {
@@ -143,7 +135,7 @@ TEST_SUITE("half") {
         if (!has_f16()) {
             return;
         }
-        const Believed gpu(as_gpu);
+        const Believed gpu(without_matrices);
         for (const WeightType type :
              {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
             CAPTURE(name_of(type));
@@ -207,7 +199,7 @@ TEST_SUITE("half") {
         if (!has_f16()) {
             return;
         }
-        const Believed gpu(as_gpu);
+        const Believed gpu(without_matrices);
         Graph g;
         const Dim m = g.symbol("m", 200);
         g.output("y", linear(g.input("x", {m, 48}), g.input("w", {80, 48})));
@@ -240,7 +232,7 @@ TEST_SUITE("half") {
         if (!has_f16()) {
             return;
         }
-        const Believed gpu(as_gpu);
+        const Believed gpu(without_matrices);
         constexpr double kInf = std::numeric_limits<double>::infinity();
         Tensor x = random_tensor({70, 37}, 1);
         Tensor w = random_tensor({66, 37}, 2);
@@ -265,12 +257,16 @@ TEST_SUITE("half") {
         g.output("y", linear(g.input("x", {40, 64}), g.input("w", {64, 64})));
         const auto explained = [&](const CompileOptions& o) { return device().compile(g, {}, o).explain(); };
         if (device().capabilities().float16) {
-            const Believed gpu(as_gpu);
+            const Believed gpu(without_matrices);
             CHECK_FALSE(contains(explained({}), "matmul_half<"));
             CHECK_FALSE(contains(explained({.arithmetic = Arithmetic::int8}), "matmul_half<"));
             CHECK(contains(explained(kF16), "matmul_half<"));
             CHECK(contains(explained(kF16), "f16 arithmetic, 8 products at a time: tiles of "));
             CHECK(contains(explained(kF16), "; no cooperative matrices: "));
+            Graph few;
+            few.output("y", linear(few.input("x", {4, 64}), few.input("w", {64, 64})));
+            CHECK(contains(device().compile(few, {}, kF16).explain(),
+                           "fp32, though f16 was asked for: products of up to 4 rows"));
             const Believed processor([](Capabilities& c) { c.type = DeviceType::cpu; });
             CHECK(contains(explained(kF16), "on a processor arithmetic in f16 is no faster"));
             const Believed half(forced);
@@ -284,7 +280,7 @@ TEST_SUITE("half") {
             CHECK(contains(explained(kF16), "matmul_half<"));
         }
         const Believed without([](Capabilities& c) {
-            as_gpu(c);
+            without_matrices(c);
             c.float16 = false;
         });
         CHECK(contains(explained(kF16), "fp32, though f16 was asked for: no cooperative matrices: "));
@@ -298,7 +294,7 @@ TEST_SUITE("half") {
         if (!has_f16()) {
             return;
         }
-        const Believed gpu(as_gpu);
+        const Believed gpu(without_matrices);
         const Tensor a = random_tensor({9, 20}, 1), b = random_tensor({20, 7}, 2);
         OpCheck check;
         check.arithmetic = Arithmetic::f16;

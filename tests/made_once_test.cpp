@@ -99,8 +99,6 @@ TEST_SUITE("made once") {
         }
         const Believed dot([](Capabilities& c) { c.variants = "matmul_dot"; });
         const Tensor w = random_tensor({24, 32}, 2);
-        const std::vector<float> floats = w.floats();
-        const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
         const auto run = [&](bool together) {
             Graph g;
             const Value x = g.input("x", {9, 32}), weight = g.weight("w", {24, 32});
@@ -110,8 +108,7 @@ TEST_SUITE("made once") {
                 g.output("up", linear(h, weight));
                 g.output("part", linear(slice(h, 0, 1, 7), weight));
             }
-            Program program = device().compile(g, device().load({&tensor, 1}, {.matrices = WeightType::int8}),
-                                               {.arithmetic = Arithmetic::int8});
+            Program program = device().compile(g, load(w, WeightType::int8), {.arithmetic = Arithmetic::int8});
             CHECK(count(program, "packed_rows") == (together ? 2 : 1));
             upload(program, "x", random_tensor({9, 32}, 1));
             program.run();

@@ -21,12 +21,10 @@ struct Result {
 
 Result product(std::int64_t m, std::int64_t n, std::int64_t k, WeightType type, bool transpose_b) {
     const Tensor w = transpose_b ? random_tensor({n, k}, 2) : random_tensor({k, n}, 2);
-    const std::vector<float> floats = w.floats();
-    const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
     Graph g;
     const Value b = transpose_b ? g.weight("w", {n, k}) : g.weight("w", {k, n});
     g.output("y", matmul(g.input("x", {m, k}), b, {.transpose_b = transpose_b}));
-    Program program = device().compile(g, device().load({&tensor, 1}, {.matrices = type}));
+    Program program = device().compile(g, load(w, type));
     upload(program, "x", random_tensor({m, k}, 1));
     program.run();
     return {download(program, "y"), program.explain()};

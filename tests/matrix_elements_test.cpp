@@ -48,10 +48,8 @@ Result product(const Case& c, Arithmetic arithmetic) {
     if (!c.times && !c.plus) {
         g.output("unused", r + r);
     }
-    const std::vector<float> floats = random_tensor(shape, 2).floats();
-    const HostTensor tensor{"w", DType::f32, shape, std::as_bytes(std::span(floats))};
     const WeightType type = arithmetic == Arithmetic::int8 ? WeightType::int8 : WeightType::f32;
-    Program program = device().compile(g, device().load({&tensor, 1}, {.matrices = type}), {.arithmetic = arithmetic});
+    Program program = device().compile(g, load(random_tensor(shape, 2), type), {.arithmetic = arithmetic});
     upload(program, "x", random_tensor({c.batch, c.m, c.k}, 1));
     upload(program, "r", random_tensor({c.batch, c.m, c.n}, 3));
     if (c.bias) {
@@ -59,11 +57,6 @@ Result product(const Case& c, Arithmetic arithmetic) {
     }
     program.run();
     return {download(program, "y"), program.explain()};
-}
-
-void as_gpu(Capabilities& c) {
-    c.type = DeviceType::discrete;
-    c.variants.clear();
 }
 
 }  // namespace

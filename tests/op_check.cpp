@@ -77,6 +77,12 @@ Tensor download(Program& program, std::string_view output, DType dtype) {
     return out;
 }
 
+Weights load(const Tensor& w, WeightType type) {
+    const std::vector<float> floats = w.floats();
+    const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
+    return device().load({&tensor, 1}, {.matrices = type});
+}
+
 Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::int64_t>& chunks) {
     Tensor y(x.shape);
     std::int64_t at = 0;

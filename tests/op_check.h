@@ -53,6 +53,8 @@ private:
 /// For programs that a test compiles itself.
 void upload(Program& program, std::string_view input, const Tensor& data, DType dtype = DType::f32);
 Tensor download(Program& program, std::string_view output, DType dtype = DType::f32);
+/// The weight "w" of such a program, kept as `type`.
+Weights load(const Tensor& w, WeightType type);
 
 /// A program with a cache, inputs "x" (B, tokens, E) and symbols "tokens" and "start", run over x in chunks; its "y" put together.
 Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::int64_t>& chunks);

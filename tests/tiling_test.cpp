@@ -164,10 +164,7 @@ TEST_SUITE("tiling") {
     }
 
     TEST_CASE("tiling: products of codes, on cooperative matrices and without") {
-        const Tensor numbers = random_tensor({129, 48});
-        const std::vector<float> floats = numbers.floats();
-        const HostTensor tensor{"w", DType::f32, numbers.shape, std::as_bytes(std::span(floats))};
-        const Weights weights = test::device().load({&tensor, 1}, {.matrices = WeightType::int8});
+        const Weights weights = test::load(random_tensor({129, 48}), WeightType::int8);
         for (const Capabilities& any : devices()) {
             for (const bool matrices : {true, false}) {
                 Capabilities device = any;
