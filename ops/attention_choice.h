@@ -36,7 +36,8 @@ inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int
 // --- a program for f16: attention_coopmat.comp ------------------------------------------------------------------------------
 
 bool coopmat_attention_is_forced(const Capabilities& device);
-/// What keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws where VKFORMER_VARIANT asks for what cannot be.
+/// What keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws where VKFORMER_VARIANT asks for what
+/// cannot be.
 std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim);
 /// Where nothing keeps it. With a score mod its own module takes the place of the library's.
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,

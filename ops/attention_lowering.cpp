@@ -229,8 +229,8 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
             try {
                 compile(t);
                 return t;
-            } catch (
-                const Error&) {  // of a compiler that is older than the one this library was built with, or of the mod itself
+            } catch (const Error&) {
+                // of a compiler that is older than the one this library was built with, or of the mod itself
                 if (coopmat_attention_is_forced(device)) {
                     throw;
                 }

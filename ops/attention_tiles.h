@@ -51,8 +51,9 @@ struct AttentionTile {
     }
 };
 
-/// The tile of so many subgroups, with 16 rows each or as many as a matrix has (on a processor always that), in the advertised shape that fits and has the most
-/// multiplications a matrix; of equals the first. All of the head at once, or the largest part of it that fits.
+/// The tile of so many subgroups, with 16 rows each or as many as a matrix has (on a processor always that), in the advertised
+/// shape that fits and has the most multiplications a matrix; of equals the first. All of the head at once, or the largest part
+/// of it that fits.
 inline std::optional<AttentionTile> attention_tile(const Capabilities& device, std::uint32_t subgroups,
                                                    std::uint32_t blocks, std::uint32_t head_dim) {
     constexpr std::uint32_t kSubgroupRows = 16;

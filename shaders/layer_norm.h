@@ -18,7 +18,6 @@ VKF_CONSTANT(kNormSpecCentred, 2)  // 1: the mean is taken off (LayerNorm), 0: n
 VKF_CONSTANT(kNormSpecWeight, 3)
 VKF_CONSTANT(kNormSpecBias, 4)
 VKF_CONSTANT(kNormSpecFours, 5)  // 1: all operands are dense and every row of a multiple of four begins at one
-
 VKF_CONSTANT(kNormSpecAdded, 6)  // 1: Sum = X + R, and Y is Sum's norm
 
 VKF_PUSH_BEGIN(NormPush)

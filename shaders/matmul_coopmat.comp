@@ -117,7 +117,8 @@ const uint kThreads = kSubgroups * kSubgroup;
 const uint kMatsDown = kSubgroupRows / kMatRows;
 const uint kMatsAcross = kSubgroupColumns / kMatColumns;
 
-// The stage, in chunks. Afterwards each subgroup's sums pass through it, kMatRows rows at a time, by fours.
+// The stage, in chunks. Where sums are not finished element by element (ELEMENTS), they pass through it afterwards: kMatRows rows
+// of a subgroup at a time, by fours.
 const uint kDepthChunks = kTileDepth / kChunk;
 const uint kColumnChunks = kTileColumns / kChunk;
 const uint kAPitch = kDepthChunks + 1;
