@@ -2,6 +2,7 @@
 #include "shaders/rope.h"
 #include "ops/support.h"
 #include "rope.spv.h"
+#include "rope_wide.spv.h"
 
 namespace vkf {
 
@@ -11,6 +12,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"rope", spirv::kRopeSpirv};
+const Shader kWide{"rope_wide", spirv::kRopeWideSpirv};
 constexpr const char* kName = "rope";
 constexpr uint kLocalSize = 64;
 
@@ -57,9 +59,12 @@ void lower(Lowering& l) {
                        table.offset.divided_by(Dim(4), table_fours);
     const uint items = !fours ? 0u : l.device().cpu() ? 8u : 1u;
     const uint half = params.layout == RopeLayout::half ? 1u : 0u;
-    l.dispatch({{&kShader,
+    const bool wide = fours && l.device().int64;
+    l.dispatch({{wide ? &kWide : &kShader,
                  {kLocalSize, half, params.positions ? 1u : 0u, items},
-                 fours ? "eight elements an item" : "two elements an item"}},
+                 wide    ? "eight elements an item, 8 bytes a load"
+                 : fours ? "eight elements an item"
+                         : "two elements an item"}},
                {{l.input(0), Access::read},
                 {l.input(1), Access::read},
                 {l.input(params.positions ? 2 : 1), Access::read},

@@ -3,6 +3,7 @@
 
 #include "ops/support.h"
 #include "softmax.spv.h"
+#include "softmax_wide.spv.h"
 
 namespace vkf {
 
@@ -12,6 +13,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"softmax", spirv::kSoftmaxSpirv};
+const Shader kWide{"softmax_wide", spirv::kSoftmaxWideSpirv};
 constexpr const char* kName = "softmax";
 
 struct SoftmaxParams {
@@ -63,20 +65,29 @@ void encode(const Operands& operands, Command& command) noexcept {
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
 }
 
+/// Rows of whole turns of one lane.
+bool in_turns(const ValueInfo& value) {
+    Dim quotient;
+    return value.shape.back().divided_by(Dim(4 * kSoftmaxMostFours), quotient);
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<SoftmaxParams>();
     const ValueId scores = l.input(0);
     const ValueId mask = params.mask ? l.input(1) : scores;
     const ValueId bias = params.bias != kSoftmaxNoBias ? l.input(params.mask ? 2 : 1) : scores;
     const RowGroup group = row_group(l, l.max_of(l.info(scores).shape.back()));
-    const bool fours = params.output == kSoftmaxWeights && in_fours(l.info(scores)) && in_fours(l.info(l.output(0))) &&
-                       in_fours(l.info(mask)) && (params.bias != kSoftmaxBias || in_fours(l.info(bias)));
+    const bool by_fours = params.output == kSoftmaxWeights && in_fours(l.info(scores)) &&
+                          in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
+                          (params.bias != kSoftmaxBias || in_fours(l.info(bias)));
+    const bool wide = by_fours && l.device().int64;
+    const uint fours = !by_fours ? 0 : wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours : 1;
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(
-        {{&kShader,
+        {{wide ? &kWide : &kShader,
           {group.local_size, group.lanes, mask_kind, params.bias, params.causal == Causal::none ? 0u : 1u,
-           params.softcap == 0 ? 0u : 1u, params.output, fours ? 1u : 0u},
-          why_rows(l.device(), group, fours)}},
+           params.softcap == 0 ? 0u : 1u, params.output, fours},
+          why_rows(l.device(), group, by_fours) + (wide ? ", 8 bytes a load" : "")}},
         {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}}, encode,
         {group.local_size, group.lanes});
     if (params.output == kSoftmaxWeights ||

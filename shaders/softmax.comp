@@ -1,11 +1,14 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
+//! variant softmax
+//! variant softmax_wide -DWIDE
 // Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the output row holds what a
 // pass leaves for the next, each element touched by one invocation only. The order is scale, softcap, bias, mask.
 //
 // A key masked with fill -inf leaves the weight -0.0, which no exponential gives: the product with the values knows by it
 // what to pass over. A row whose largest score is -inf has no key left and gets weights of 0.
 #extension GL_GOOGLE_include_directive : require
+#include "common/fours.glsl"
 #include "softmax.h"
 
 layout(local_size_x_id = 0) in;
@@ -19,13 +22,13 @@ layout(constant_id = 7) const uint kFours = 0;
 
 layout(push_constant) uniform Push { SoftmaxPush p; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer Scores { float scores[]; };
-layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer ScoresFours { vec4 scores_fours[]; };
+layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer ScoresFours { FOURS scores_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer Mask { uint mask[]; };
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer MaskFours { uvec4 mask_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingBias) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = kSoftmaxBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingWeights) buffer Weights { float weights[]; };
-layout(set = 0, binding = kSoftmaxBindingWeights) buffer WeightsFours { vec4 weights_fours[]; };
+layout(set = 0, binding = kSoftmaxBindingWeights) buffer WeightsFours { FOURS weights_fours[]; };
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
@@ -121,7 +124,7 @@ bool plain() {
 }
 
 vec4 masked_scores(Row row, uint four) {
-    vec4 s = scores_fours[row.scores / 4u + four] * p.scale;
+    vec4 s = floats_of(scores_fours[row.scores / 4u + four]) * p.scale;
     if (kSoftcap != 0u) {
         s /= p.softcap;
         s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
@@ -143,32 +146,59 @@ vec4 masked_scores(Row row, uint four) {
     return s;
 }
 
+// Fours of a row are taken in turns. On processors with WIDE a turn is a line of the cache: its loads all go before its stores, lest these
+// drive out lines of which more is wanted (rows of 4 KiB all fall on the same few places of a cache).
+#ifdef WIDE
+#define TURN kFours
+#define TURN_OF(e) e[kSoftmaxMostFours]
+#define EACH(i) for (uint i = 0u; i < kFours; ++i)
+#define AT(e, i) e[i]
+#else
+#define TURN 1u
+#define TURN_OF(e) e
+#define EACH(i) const uint i = 0u;
+#define AT(e, i) e
+#endif
+
 // NaN is not carried through the exponentials here but by the quotient: the largest score tells of it.
 void write_weights_by_fours(Row row, uint fours) {
     float sink = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
     vec4 maxima = vec4(negative_infinity());
     uvec4 magnitudes = uvec4(0u);
     uint to = row.weights / 4u;
-    for (uint four = row_lane(); four < fours; four += kLanes) {
-        vec4 s = masked_scores(row, four);
-        if (!plain()) {
-            weights_fours[to + four] = s;
+    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        EACH(i) {
+            uint four = first + i * kLanes;
+            vec4 s = masked_scores(row, four);
+            if (!plain()) {
+                weights_fours[to + four] = four_of(s);
+            }
+            maxima = max(maxima, s);
+            magnitudes = max(magnitudes, floatBitsToUint(s) & kMagnitudeBits);
         }
-        maxima = max(maxima, s);
-        magnitudes = max(magnitudes, floatBitsToUint(s) & kMagnitudeBits);
     }
     uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
     float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
     largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
 
     vec4 sums = vec4(0.0);
-    for (uint four = row_lane(); four < fours; four += kLanes) {
-        vec4 s = plain() ? scores_fours[row.scores / 4u + four] * p.scale : weights_fours[to + four];
-        bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
-        s -= largest;
-        vec4 e = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
-        sums += mix(e, vec4(0.0), masked);
-        weights_fours[to + four] = mix(e, vec4(uintBitsToFloat(kSignBit)), masked);
+    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        vec4 TURN_OF(e);
+        EACH(i) {
+            uint four = first + i * kLanes;
+            AT(e, i) = floats_of(plain() ? scores_fours[row.scores / 4u + four] : weights_fours[to + four]);
+        }
+        EACH(j) {
+            vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
+            bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
+            s -= largest;
+            s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
+            sums += s;  // of a masked one 0, unless the largest is -inf too and there is no use for the sum
+            AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
+        }
+        EACH(k) {
+            weights_fours[to + first + k * kLanes] = four_of(AT(e, k));
+        }
     }
     float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
     if (kBias == kSoftmaxSinks) {
@@ -176,9 +206,12 @@ void write_weights_by_fours(Row row, uint fours) {
     }
 
     float scale = is_masked(largest) ? 0.0 : (is_finite(largest) ? 1.0 / sum : quiet_nan());
-    for (uint four = row_lane(); four < fours; four += kLanes) {
-        vec4 e = weights_fours[to + four];
-        weights_fours[to + four] = mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit)));
+    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        EACH(i) {
+            uint four = to + first + i * kLanes;
+            vec4 e = floats_of(weights_fours[four]);
+            weights_fours[four] = four_of(mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit))));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
@@ -219,6 +220,25 @@ TEST_CASE("rope: values of +-1e5, NaN and infinities touch their pair only, the 
     const Tensor first = check.run(y);
     for (int repeat = 0; repeat < 20; ++repeat) {
         CHECK(same_bits(first, check.run(y)));
+    }
+}
+
+TEST_CASE("rope: loads of 64 bits give the same bits as loads of 32") {
+    if (!device().capabilities().int64) {
+        cannot_run("loads of 64 bits");
+        return;
+    }
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
+        const auto turned = [&](const char* kernel) {
+            OpCheck check;
+            const Value x = check.input("x", random_tensor({3, 9, 80}));
+            const Tensor y = check.run(rope(x, {.layout = layout, .rotary_dim = 32, .max_positions = 9}, 0));
+            CHECK(contains(device().compile(check.graph).explain(), kernel));
+            return y;
+        };
+        const Tensor wide = turned("rope_wide<");
+        const Believed narrow([](Capabilities& c) { c.int64 = false; });
+        CHECK(same_bits(turned("rope<"), wide));
     }
 }
 

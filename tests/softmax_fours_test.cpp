@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax where it takes four keys at a time: every option, alone and with values that must be carried.
+// softmax where it takes four keys at a time, or four times four: every option, alone and with values that must be carried.
 #include <doctest/doctest.h>
 
 #include <limits>
 
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
@@ -38,46 +39,82 @@ std::string mismatch(const Tensor& scores, const reference::SoftmaxOptions& o = 
 TEST_SUITE_BEGIN("softmax");
 
 TEST_CASE("softmax by fours: scale, softcap, bias, slopes and sinks") {
-    const Tensor scores = random_tensor({2, 3, 5, 12}, 1, 20);
-    CHECK(mismatch(scores) == "");
-    CHECK(mismatch(scores, {.scale = -0.3, .softcap = 2}) == "");
-    CHECK(mismatch(scores, {.bias = random_tensor({3, 1, 12}, 3, 4)}) == "");
-    CHECK(mismatch(scores, {.bias = random_tensor({2, 3, 5, 1}, 3, 4), .scale = 0.5}) == "");
-    CHECK(mismatch(scores, {.alibi_slopes = Tensor({3}, {0.5, 0.25, 2}), .causal = Causal::bottom_right}) == "");
-    CHECK(mismatch(scores, {.sinks = Tensor({3}, {1, -kInf, 30})}) == "");
-    CHECK(mismatch(scores, {.alibi_slopes = Tensor({3}, {0.5, 0.25, 2}), .sinks = Tensor({3}, {1, -kInf, 9})}) == "");
+    for (const std::int64_t keys : {12, 48}) {
+        CAPTURE(keys);
+        const Tensor scores = random_tensor({2, 3, 5, keys}, 1, 20);
+        const Tensor slopes({3}, {0.5, 0.25, 2});
+        CHECK(mismatch(scores) == "");
+        CHECK(mismatch(scores, {.scale = -0.3, .softcap = 2}) == "");
+        CHECK(mismatch(scores, {.bias = random_tensor({3, 1, keys}, 3, 4)}) == "");
+        CHECK(mismatch(scores, {.bias = random_tensor({2, 3, 5, 1}, 3, 4), .scale = 0.5}) == "");
+        CHECK(mismatch(scores, {.alibi_slopes = slopes, .causal = Causal::bottom_right}) == "");
+        CHECK(mismatch(scores, {.sinks = Tensor({3}, {1, -kInf, 30})}) == "");
+        CHECK(mismatch(scores, {.alibi_slopes = slopes, .sinks = Tensor({3}, {1, -kInf, 9})}) == "");
+    }
 }
 
 TEST_CASE("softmax by fours: masks") {
-    const Tensor scores = random_tensor({2, 3, 6, 20}, 4, 4);
-    for (const double fill : {-kInf, -1e20}) {
-        CAPTURE(fill);
-        for (const Polarity polarity : {Polarity::attend, Polarity::ignore}) {
-            for (const Sizes& shape : {Sizes{20}, Sizes{2, 1, 1, 20}, Sizes{2, 3, 6, 20}, Sizes{6, 1}}) {
-                CHECK(mismatch(scores, {.keys = random_integers(shape, 2, 5), .polarity = polarity, .fill = fill}) ==
-                      "");
+    for (const std::int64_t keys : {20, 32}) {
+        CAPTURE(keys);
+        const Tensor scores = random_tensor({2, 3, 6, keys}, 4, 4);
+        for (const double fill : {-kInf, -1e20}) {
+            CAPTURE(fill);
+            for (const Polarity polarity : {Polarity::attend, Polarity::ignore}) {
+                for (const Sizes& shape : {Sizes{keys}, Sizes{2, 1, 1, keys}, Sizes{2, 3, 6, keys}, Sizes{6, 1}}) {
+                    CHECK(mismatch(scores,
+                                   {.keys = random_integers(shape, 2, 5), .polarity = polarity, .fill = fill}) == "");
+                }
+                CHECK(mismatch(scores, {.keys = Tensor({1, keys}, 0.0), .polarity = polarity, .fill = fill}) == "");
             }
-            CHECK(mismatch(scores, {.keys = Tensor({1, 20}, 0.0), .polarity = polarity, .fill = fill}) == "");
-        }
-        for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
-            for (const std::int64_t window : {0, 1, 3}) {
-                CHECK(mismatch(scores, {.causal = causal, .window = window, .fill = fill}) == "");
+            for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
+                for (const std::int64_t window : {0, 1, 3}) {
+                    CHECK(mismatch(scores, {.causal = causal, .window = window, .fill = fill}) == "");
+                }
             }
         }
     }
 }
 
 TEST_CASE("softmax by fours: infinities, NaN and large scores are carried") {
-    Tensor scores = random_tensor({6, 8}, 5, 1e5);
-    scores.data[9] = kInf;
-    scores.data[18] = kNan;
-    for (std::size_t i = 24; i < 32; ++i) {
-        scores.data[i] = -kInf;
+    for (const std::int64_t keys : {8, 16}) {
+        CAPTURE(keys);
+        Tensor scores = random_tensor({6, keys}, 5, 1e5);
+        scores.at({1, 1}) = kInf;
+        scores.at({2, 2}) = kNan;
+        for (std::int64_t i = 0; i < keys; ++i) {
+            scores.at({3, i}) = -kInf;
+        }
+        scores.at({4, 3}) = -kInf;
+        scores.at({5, 3}) = kNan;
+        scores.at({5, keys - 1}) = kInf;
+        Tensor some({keys}, 1);
+        some.at({1}) = some.at({2}) = some.at({keys - 2}) = some.at({keys - 1}) = 0;
+        CHECK(mismatch(scores) == "");
+        CHECK(mismatch(scores, {.sinks = Tensor({6, 1}, {0, 0, 0, 0, kNan, 0})}) == "");
+        CHECK(mismatch(scores, {.keys = some}) == "");
     }
-    scores.data[35] = -kInf;
-    scores.data[43] = kNan;
-    scores.data[47] = kInf;
-    CHECK(mismatch(scores) == "");
-    CHECK(mismatch(scores, {.sinks = Tensor({6, 1}, {0, 0, 0, 0, kNan, 0})}) == "");
-    CHECK(mismatch(scores, {.keys = Tensor({8}, {1, 0, 0, 1, 1, 1, 0, 0})}) == "");
+}
+
+TEST_CASE("softmax by fours: loads of 64 bits, in turns or not, give the same bits as loads of 32") {
+    if (!device().capabilities().int64) {
+        cannot_run("loads of 64 bits");
+        return;
+    }
+    const auto weights = [](const Tensor& scores, bool masked, const char* kernel) {
+        OpCheck check;
+        SoftmaxOptions o;
+        o.mask.causal = masked ? Causal::top_left : Causal::none;
+        const Tensor y = check.run(softmax(check.input("scores", scores), o));
+        CHECK(contains(device().compile(check.graph).explain(), kernel));
+        return y;
+    };
+    for (const std::int64_t keys : {4, 20, 64, 1024}) {
+        CAPTURE(keys);
+        for (const bool masked : {false, true}) {
+            const Tensor scores = random_tensor({19, keys}, 6, 10);
+            const Tensor wide = weights(scores, masked, "softmax_wide<");
+            const Believed narrow([](Capabilities& c) { c.int64 = false; });
+            CHECK(same_bits(weights(scores, masked, "softmax<"), wide));
+        }
+    }
 }
