@@ -5,6 +5,7 @@
 #include "attention_lanes.glsl.h"
 #include "attention_lanes4.spv.h"
 #include "attention_lanes8.spv.h"
+#include "attention_lanes8_wide.spv.h"
 #include "attention_mask.spv.h"
 #include "attention_merge.spv.h"
 #include "attention_shared.glsl.h"
@@ -25,6 +26,7 @@ using namespace support;
 
 const Shader kLanes4{"attention_lanes4", spirv::kAttentionLanes4Spirv};
 const Shader kLanes8{"attention_lanes8", spirv::kAttentionLanes8Spirv};
+const Shader kLanes8Wide{"attention_lanes8_wide", spirv::kAttentionLanes8WideSpirv};
 const Shader kShared{"attention_shared", spirv::kAttentionSharedSpirv};
 const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpirv};
 const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
@@ -189,7 +191,9 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
              "lanes");
     }
     if (lanes != 0) {
-        AttentionTiling t{.shader = lanes == 8 ? &kLanes8 : &kLanes4,
+        AttentionTiling t{.shader = lanes == 4     ? &kLanes4
+                                    : device.int64 ? &kLanes8Wide
+                                                   : &kLanes8,
                           .full = true,
                           .source = glsl::kAttentionLanesGlsl,
                           .defines = {"LANES=" + std::to_string(lanes), "FULL"},
@@ -198,6 +202,9 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
                           .rows = {4},
                           .why = "processor, subgroups of " + std::to_string(lanes),
                           .lanes = lanes};
+        if (lanes == 8 && device.int64) {
+            t.defines.push_back("WIDE");
+        }
         if (lanes == 8 && most_rows > kSmallModelRows) {
             t.rows.push_back(16);
         }

@@ -6,6 +6,7 @@
 //! source
 //! variant attention_lanes4 -DLANES=4 -DFULL
 //! variant attention_lanes8 -DLANES=8 -DFULL
+//! variant attention_lanes8_wide -DLANES=8 -DFULL -DWIDE
 //
 // Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed round by shuffles; in the
 // second it holds four columns of V, and the weights, which lie in the lanes that computed them, are handed round. On a software

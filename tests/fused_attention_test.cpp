@@ -6,6 +6,7 @@
 
 #include "runtime/device_core.h"
 #include "tests/attention_check.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 
 using namespace vkf;
@@ -232,6 +233,29 @@ TEST_CASE("fused attention: tiles that a mask rules out are skipped, others are 
             o.scores.fill = seen.first == 31 ? -1e20 : o.scores.fill;
             CHECK(mismatch(x, o, 18) == "");
         }
+    }
+}
+
+TEST_CASE("fused attention: loads of 64 bits give the same bits as loads of 32") {
+    if (!device().capabilities().int64 || device().capabilities().exact_subgroup_size != 8) {
+        cannot_run("loads of 64 bits");
+        return;
+    }
+    const Forced forced("attention_lanes");
+    for (const AttentionSizes& s : {AttentionSizes{1, 4, 2, 3, 700, 64, 64}, {2, 2, 1, 70, 90, 20, 132}}) {
+        CAPTURE(s.queries);
+        const auto attended = [&](const char* kernel) {
+            const Qkv x = random_qkv(s, 5);
+            OpCheck check;
+            const FusedAttention fused =
+                fused_attention(check.input("q", x.query), check.input("k", x.key), check.input("v", x.value), {});
+            const Tensor y = check.run(fused.y);
+            CHECK(contains(device().compile(check.graph).explain(), kernel));
+            return y;
+        };
+        const Tensor wide = attended("attention_lanes8_wide<");
+        const Believed narrow([](Capabilities& c) { c.int64 = false; });
+        CHECK(same_bits(attended("attention_lanes8<"), wide));
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four floats at a time, as a buffer holds them: FOURS is what it is declared of. A variant with WIDE, which needs 64-bit integers,
+// Four floats, or two words, at a time as a buffer holds them: FOURS and PAIR are what it is declared of. A variant with WIDE, which needs 64-bit integers,
 // loads and stores 8 bytes at a time: processors, on which every lane does so by itself, have half as much to do.
 #ifndef VKF_SHADERS_COMMON_FOURS_GLSL
 #define VKF_SHADERS_COMMON_FOURS_GLSL
@@ -7,7 +7,11 @@
 #ifdef WIDE
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define FOURS u64vec2
+#define PAIR uint64_t
 
+uvec2 words_of(PAIR pair) {
+    return unpack32(pair);
+}
 uvec4 words_of(FOURS four) {
     return uvec4(unpack32(four.x), unpack32(four.y));
 }
@@ -20,7 +24,11 @@ FOURS four_of(vec4 floats) {
 }
 #else
 #define FOURS vec4
+#define PAIR uvec2
 
+uvec2 words_of(PAIR pair) {
+    return pair;
+}
 vec4 floats_of(FOURS four) {
     return four;
 }
