@@ -59,7 +59,7 @@ TEST_SUITE("added_norm") {
             for (const bool centred : {true, false}) {
                 CAPTURE(centred);
                 CHECK(same(run(x, r, centred, true), run(x, r, centred, false)));
-                const Believed gpu([](Capabilities& c) { c.type = DeviceType::discrete; });
+                const Believed gpu(as_gpu);
                 CHECK(same(run(x, r, centred, true), run(x, r, centred, false)));
             }
         }

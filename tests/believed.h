@@ -24,6 +24,7 @@ private:
 /// For Believed: a GPU that chooses its kernels itself.
 inline void as_gpu(Capabilities& c) {
     c.type = DeviceType::discrete;
+    c.int64 = false;
     c.variants.clear();
 }
 

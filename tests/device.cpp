@@ -93,6 +93,7 @@ AsSmallGpu::AsSmallGpu(const Device& device) : device_(device), capabilities_(de
     Capabilities& c = device_.core().capabilities;
     if (c.variants.empty()) {  // the variants of its kernels; fused attention's have runs of their own
         c.type = c.cpu() ? DeviceType::discrete : c.type;
+        c.int64 = false;
         c.variants = "attention_composed";
     }
     c.max_groups[0] = 3;

@@ -35,6 +35,7 @@ std::string choice(std::string_view name, std::uint32_t value) {
 auto believing(bool gpu, const std::string& tuning) {
     return [gpu, tuning](Capabilities& c) {
         c.type = gpu ? DeviceType::discrete : c.type;
+        c.int64 = c.int64 && !gpu;
         c.variants.clear();
         c.tuning = tuning;
         c.tuning_from = "a test";
