@@ -191,18 +191,19 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
              "lanes");
     }
     if (lanes != 0) {
-        AttentionTiling t{.shader = lanes == 4     ? &kLanes4
-                                    : device.int64 ? &kLanes8Wide
-                                                   : &kLanes8,
+        const bool wide = lanes == 8 && device.int64;
+        AttentionTiling t{.shader = wide         ? &kLanes8Wide
+                                    : lanes == 8 ? &kLanes8
+                                                 : &kLanes4,
                           .full = true,
                           .source = glsl::kAttentionLanesGlsl,
                           .defines = {"LANES=" + std::to_string(lanes), "FULL"},
                           .local_size = lanes,
                           .tile = 4 * lanes,
                           .rows = {4},
-                          .why = "processor, subgroups of " + std::to_string(lanes),
+                          .why = "processor, subgroups of " + std::to_string(lanes) + (wide ? ", 8 bytes a load" : ""),
                           .lanes = lanes};
-        if (lanes == 8 && device.int64) {
+        if (wide) {
             t.defines.push_back("WIDE");
         }
         if (lanes == 8 && most_rows > kSmallModelRows) {

@@ -47,7 +47,7 @@ constexpr OptionalPart kFeatures[] = {
     {"VkPhysicalDeviceFeatures::shaderStorageImageWriteWithoutFormat", &Capabilities::storage_image_any_format, false,
      "image_output() to images of any float format, not only rgba8, rgba16f, r32f and rgba32f"},
     {"VkPhysicalDeviceFeatures::shaderInt64", &Capabilities::int64, false,
-     "matrix products that load 8 bytes at a time, which processors are faster with"},
+     "kernels that load 8 bytes at a time, which processors are faster with"},
     {"VkPhysicalDevice16BitStorageFeatures::storageBuffer16BitAccess", &Capabilities::storage_16bit, false,
      "kernels that read and write 16-bit numbers without unpacking words"},
     {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,

@@ -146,8 +146,9 @@ vec4 masked_scores(Row row, uint four) {
     return s;
 }
 
-// Fours of a row are taken in turns. On processors with WIDE a turn is a line of the cache: its loads all go before its stores, lest these
-// drive out lines of which more is wanted (rows of 4 KiB all fall on the same few places of a cache).
+// Fours of a row are taken in turns. On processors with WIDE a turn is a line of the cache, and its loads all go before its stores to another
+// buffer, lest these drive out lines of which more is wanted (rows of 4 KiB all fall on the same few places of a cache). Elsewhere
+// a turn is one four, and no array, which some compilers keep in memory; EACH then declares its number, so each has another name.
 #ifdef WIDE
 #define TURN kFours
 #define TURN_OF(e) e[kSoftmaxMostFours]
@@ -167,14 +168,16 @@ void write_weights_by_fours(Row row, uint fours) {
     uvec4 magnitudes = uvec4(0u);
     uint to = row.weights / 4u;
     for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        vec4 TURN_OF(s);
         EACH(i) {
-            uint four = first + i * kLanes;
-            vec4 s = masked_scores(row, four);
-            if (!plain()) {
-                weights_fours[to + four] = four_of(s);
+            AT(s, i) = masked_scores(row, first + i * kLanes);
+            maxima = max(maxima, AT(s, i));
+            magnitudes = max(magnitudes, floatBitsToUint(AT(s, i)) & kMagnitudeBits);
+        }
+        if (!plain()) {
+            EACH(j) {
+                weights_fours[to + first + j * kLanes] = four_of(AT(s, j));
             }
-            maxima = max(maxima, s);
-            magnitudes = max(magnitudes, floatBitsToUint(s) & kMagnitudeBits);
         }
     }
     uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));

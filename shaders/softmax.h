@@ -17,9 +17,9 @@ VKF_CONSTANT(kSoftmaxSpecBias, 3)    // what binding 2 is, below
 VKF_CONSTANT(kSoftmaxSpecCausal, 4)
 VKF_CONSTANT(kSoftmaxSpecSoftcap, 5)
 VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // below
-// 0, or where scores, mask, bias and weights can be taken four keys at a time, of weights alone: so many fours a turn
-VKF_CONSTANT(kSoftmaxSpecFours, 7)
-VKF_CONSTANT(kSoftmaxMostFours, 4)  // a line of a processor's cache
+VKF_CONSTANT(kSoftmaxSpecFours, 7)   // fours a turn, for weights whose scores, mask and bias lie in fours; 0: key by key
+
+VKF_CONSTANT(kSoftmaxMostFours, 4)   // in a turn: a line of a processor's cache
 
 VKF_CONSTANT(kSoftmaxNoBias, 0)
 VKF_CONSTANT(kSoftmaxBias, 1)

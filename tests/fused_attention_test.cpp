@@ -257,6 +257,33 @@ TEST_CASE("fused attention: loads of 64 bits give the same bits as loads of 32")
         const Believed narrow([](Capabilities& c) { c.int64 = false; });
         CHECK(same_bits(attended("attention_lanes8<"), wide));
     }
+
+    constexpr std::int64_t kUsed = 70, kWidth = 24;
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8}) {
+        CAPTURE(name_of(type));
+        const auto attended = [&](const char* kernel) {
+            const Qkv x = random_qkv({1, 4, 2, 40, kUsed, kWidth, kWidth}, 9);
+            Graph g;
+            const KvCache cache = kv_cache(g, "cache", 1, kUsed, 2, kWidth, 0, type);
+            const Value k = g.input("k", {1, 2, kUsed, kWidth}), v = g.input("v", {1, 2, kUsed, kWidth});
+            const CachedKv all = append(cache, transpose(k, 1, 2), transpose(v, 1, 2));
+            FusedAttentionOptions o;
+            o.kv_type = type;
+            const Value q = g.input("q", {1, 4, 40, kWidth});
+            g.output("y", contiguous(fused_attention(q, all.key, all.value, o).y));
+            const State state = device().make_state({&g});
+            Program program = device().compile(g, {}, {.state = state});
+            CHECK(contains(program.explain(), kernel));
+            upload(program, "q", x.query);
+            upload(program, "k", x.key);
+            upload(program, "v", x.value);
+            program.run();
+            return download(program, "y");
+        };
+        const Tensor wide = attended("attention_lanes8_wide<");
+        const Believed narrow([](Capabilities& c) { c.int64 = false; });
+        CHECK(same_bits(attended("attention_lanes8<"), wide));
+    }
 }
 
 TEST_SUITE_END();

@@ -55,6 +55,10 @@ layout(set = 0, binding = kAttentionBindingLse) writeonly buffer Lse { float lse
 layout(set = 0, binding = kAttentionBindingPartial) writeonly buffer Partial { float partial[]; };
 #endif
 
+// A score mod may have such names.
+#undef FOURS
+#undef PAIR
+
 layout(push_constant) uniform Push { AttentionPush p; };
 
 #include "common/dispatch.glsl"
