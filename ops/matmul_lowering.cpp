@@ -146,11 +146,9 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vecto
     const uint split = params.transpose_b ? sharing.value : 1;
     matvec[kMatmulSpecSplit] = split;
     choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
-               "up to 4 rows: sums split over " + std::to_string(split) + " invocations" +
-                   (params.transpose_b ? sharing.note : ""));
+               std::string("up to 4 rows") + (reduced.halves ? ", in fp32" : "") + ": sums split over " +
+                   std::to_string(split) + " invocations" + (params.transpose_b ? sharing.note : ""));
     if (most_rows <= kMatvecMaxRows) {
-        choice.kernels.back().why +=
-            reduced.halves ? "; fp32, though f16 was asked for: products of up to 4 rows are bound by loads" : "";
         return;
     }
     if (reduced.coopmat) {
@@ -269,7 +267,9 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
             kernel.why += times ? "; times a tensor" : "; plus a tensor";
         }
     }
-    choice.kernels.back().why += reduced.why_not;
+    const bool few = reduced.halves && choice.kernels.back().shader == &kMatvec;
+    choice.kernels.back().why +=
+        few ? "; fp32, though f16 was asked for: products of so few rows are bound by loads" : reduced.why_not;
     return choice;
 }
 

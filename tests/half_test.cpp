@@ -266,7 +266,7 @@ TEST_SUITE("half") {
             Graph few;
             few.output("y", linear(few.input("x", {4, 64}), few.input("w", {64, 64})));
             CHECK(contains(device().compile(few, {}, kF16).explain(),
-                           "fp32, though f16 was asked for: products of up to 4 rows"));
+                           "fp32, though f16 was asked for: products of so few rows"));
             const Believed processor([](Capabilities& c) { c.type = DeviceType::cpu; });
             CHECK(contains(explained(kF16), "on a processor arithmetic in f16 is no faster"));
             const Believed half(forced);
