@@ -15,15 +15,41 @@ elseif(output)
 endif()
 
 shader_constant_name("${NAME}" constant)
-file(READ "${SPIRV}" hex HEX)
-string(REGEX REPLACE "(..)(..)(..)(..)" "0x\\4\\3\\2\\1," code "${hex}")
-string(REGEX REPLACE "(0x........,0x........,0x........,0x........,0x........,0x........,0x........,0x........,)" "\\1\n" code "${code}")
+# Packed as runtime/spirv_code.h says. A word is 8 hexadecimal digits here, its lowest byte first, so its zeros are the last of them. A comma
+# stands behind whole words alone.
+file(READ "${SPIRV}" words HEX)
+string(LENGTH "${words}" count)
+math(EXPR count "${count} / 8")
+string(REGEX REPLACE "(........)" "\\1," words "${words}")
+set(lengths "${words}")
+set(byte "[0-9a-f][0-9a-f]")
+set(bytes "${byte}")
+foreach(zeros 000000 0000 00 "")
+    string(LENGTH "${zeros}" length)
+    math(EXPR length "3 - ${length} / 2")
+    string(REGEX REPLACE "${bytes}${zeros}," "${length}" lengths "${lengths}")
+    string(REGEX REPLACE "(${bytes})${zeros}," "\\1" words "${words}")
+    string(APPEND bytes "${byte}")
+endforeach()
+math(EXPR missing "(4 - ${count} % 4) % 4")
+string(REPEAT 0 ${missing} missing)
+string(REGEX REPLACE "(..)" "\\1," lengths "${lengths}${missing}")
+foreach(digit RANGE 15)
+    math(EXPR first "${digit} / 4")
+    math(EXPR second "${digit} % 4")
+    math(EXPR hexadecimal "${digit}" OUTPUT_FORMAT HEXADECIMAL)
+    string(SUBSTRING "${hexadecimal}" 2 1 hexadecimal)
+    string(REPLACE "${first}${second}," "${hexadecimal}" lengths "${lengths}")
+endforeach()
+string(REGEX REPLACE "(................................)" "\\1\n" code "${lengths}${words}")
+string(REGEX REPLACE "(${byte})" "0x\\1," code "${code}")
 file(WRITE "${SPIRV}.h" "#pragma once
-#include <cstdint>
+#include \"runtime/spirv_code.h\"
 
 namespace vkf::spirv {
-inline constexpr std::uint32_t ${constant}Spirv[] = {
+inline constexpr std::uint8_t ${constant}Bytes[] = {
 ${code}
 };
+inline constexpr PackedSpirv ${constant}Spirv{${count}, ${constant}Bytes};
 }  // namespace vkf::spirv
 ")

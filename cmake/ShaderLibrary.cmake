@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # vkformer_add_shaders(target folder): compiles every folder/NAME.comp and gives the target the header "NAME.spv.h", which defines
-#     namespace vkf::spirv { inline constexpr std::uint32_t k<Name>Spirv[] = {...}; }
+#     namespace vkf::spirv { inline constexpr PackedSpirv k<Name>Spirv{...}; }
 # Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each line. A line `//! source` gives
 # "NAME.glsl.h" beside them: the text, includes resolved, for compiling it with a caller's score_mod.glsl at run time:
 #     namespace vkf::glsl { inline constexpr std::string_view k<Name>Glsl = ...; }

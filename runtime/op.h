@@ -19,6 +19,7 @@
 
 #include "capabilities.h"
 #include "graph.h"
+#include "spirv_code.h"
 
 namespace vkf {
 
@@ -34,7 +35,7 @@ enum class Arithmetic : std::uint8_t {
 /// One SPIR-V module: embedded in the library, or compiled at run time.
 struct Shader {
     const char* name;
-    std::span<const std::uint32_t> code;
+    SpirvCode code;
 };
 
 /// A module with its specialization constants: constant 0 is the local size, the others as the shader's header numbers them.

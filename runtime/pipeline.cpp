@@ -189,7 +189,8 @@ VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings, ImageAcc
 
 Pipeline PipelineStore::build(const Kernel& kernel) {
     const std::string name = kernel.shader->name;
-    const ShaderInterface face = reflect(kernel.shader->code, name);
+    const std::vector<std::uint32_t> whole = kernel.shader->code.words();
+    const ShaderInterface face = reflect(whole, name);
     const Capabilities& caps = core_.capabilities;
     std::uint32_t local = face.local_size[0];
     if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.size()) {
@@ -202,7 +203,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    const std::vector<std::uint32_t> code = prune(specialize(kernel.shader->code, kernel.constants));
+    const std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants));
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
     if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
         throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +

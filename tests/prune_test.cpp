@@ -119,7 +119,7 @@ constexpr OpType kTangle{"tangle", lower};
 
 TEST_SUITE("prune") {
     TEST_CASE("prune: a kernel's interface stays, and what its constants rule out goes") {
-        const Words whole(std::begin(spirv::kAttentionSharedFullSpirv), std::end(spirv::kAttentionSharedFullSpirv));
+        const Words whole = SpirvCode(spirv::kAttentionSharedFullSpirv).words();
         const Words plain = prune(specialize(whole, Words{128, 32, 1, 1, 0, 0, 0, 1, 0}));
         CHECK(plain.size() < whole.size() * 3 / 4);
         CHECK(prune(plain) == plain);
@@ -150,7 +150,7 @@ TEST_SUITE("prune") {
     }
 
     TEST_CASE("prune: a module cut short is given back") {
-        const Words whole(std::begin(spirv::kElementwiseSpirv), std::end(spirv::kElementwiseSpirv));
+        const Words whole = SpirvCode(spirv::kElementwiseSpirv).words();
         Words cut(whole.begin(), whole.begin() + 6);
         cut.back() |= 0x00ff0000;
         CHECK(prune(cut) == cut);

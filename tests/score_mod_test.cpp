@@ -311,7 +311,7 @@ TEST_CASE("score_mod: works on shaders outlive the device and the mod in either 
     }
     std::shared_ptr<const Shader> kept;
     kept = returning("score + 0.75").shader("score_mod", glsl::kScoreModGlsl);
-    CHECK(kept->code.front() == 0x07230203);
+    CHECK(kept->code.words().front() == 0x07230203);
     CHECK(kept->name == std::string("score_mod"));
 }
 

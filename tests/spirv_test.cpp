@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "elementwise.spv.h"
@@ -24,6 +27,8 @@ namespace vkf::test {
 namespace {
 
 using Words = std::vector<std::uint32_t>;
+
+Words words(const SpirvCode& code) { return code.words(); }
 
 std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
 
@@ -55,7 +60,7 @@ Words module_with_buffers(std::initializer_list<std::pair<std::uint32_t, std::ui
 
 TEST_SUITE("spirv") {
     TEST_CASE("spirv: the shaders say what their headers say") {
-        const ShaderInterface elementwise = reflect(spirv::kElementwiseSpirv, "elementwise");
+        const ShaderInterface elementwise = reflect(words(spirv::kElementwiseSpirv), "elementwise");
         CHECK(elementwise.bindings == 3);
         CHECK(elementwise.push_constant_bytes == sizeof(shader::ElementwisePush));
         CHECK(elementwise.local_size_id == 0);
@@ -72,14 +77,14 @@ TEST_SUITE("spirv") {
             constants[0] = 16;
             constants[shader::kMatmulSpecRows] = 8;
             constants[shader::kMatmulSpecThird] = third;
-            return reflect(prune(specialize(spirv::kMatmulSpirv, constants)), "matmul").reached;
+            return reflect(prune(specialize(words(spirv::kMatmulSpirv), constants)), "matmul").reached;
         };
-        CHECK(reflect(spirv::kMatmulSpirv, "matmul").bindings == 5);
+        CHECK(reflect(words(spirv::kMatmulSpirv), "matmul").bindings == 5);
         CHECK(reached(shader::kMatmulThirdNone) == 4);
         CHECK(reached(shader::kMatmulThirdAdded) == 4);
         CHECK(reached(shader::kMatmulThirdAddedApart) == 5);
 
-        const ShaderInterface softmax = reflect(spirv::kSoftmaxSpirv, "softmax");
+        const ShaderInterface softmax = reflect(words(spirv::kSoftmaxSpirv), "softmax");
         CHECK(softmax.bindings == shader::kSoftmaxBindingWeights + 1);
         CHECK(softmax.push_constant_bytes == sizeof(shader::SoftmaxPush));
         CHECK(softmax.local_size_id == 0);
@@ -147,6 +152,30 @@ TEST_SUITE("spirv") {
         }
     }
 
+    TEST_CASE("spirv: packed words are the words of the compiler") {
+        const std::uint8_t bytes[] = {0b00'01'10'11, 0b01'00'00'00,  // lengths 1, 2, 3, 4 and 2
+                                      0x7f,          0xff,          0x80, 0x03, 0x02, 0x01,
+                                      0x04,          0x03,          0x02, 0x81, 0x00, 0x01};
+        CHECK(words(PackedSpirv{5, bytes}) == Words{0x7f, 0x80ff, 0x010203, 0x81020304, 0x0100});
+        CHECK(words({}).empty());
+
+        const struct {
+            std::string name;
+            PackedSpirv packed;
+        } modules[] = {{"elementwise", spirv::kElementwiseSpirv},
+                       {"matmul", spirv::kMatmulSpirv},
+                       {"softmax", spirv::kSoftmaxSpirv}};
+        for (const auto& m : modules) {
+            CAPTURE(m.name);
+            std::ifstream in(VKFORMER_SHADERS "/" + m.name + ".spv", std::ios::binary);
+            const std::string file((std::istreambuf_iterator<char>(in)), {});
+            const Words unpacked = words(m.packed);
+            REQUIRE(file.size() == unpacked.size() * sizeof(std::uint32_t));
+            CHECK(std::memcmp(file.data(), unpacked.data(), file.size()) == 0);
+            CHECK(m.packed.bytes.size() < file.size() * 2 / 3);
+        }
+    }
+
     TEST_CASE("spirv: a type that contains itself ends") {
         const Words self = module_of({{op(3, 30), 4, 4}, {op(4, 32), 5, 9, 4}, {op(4, 59), 5, 6, 9}});
         CHECK(reflect(self, "self").push_constant_bytes == 0);
@@ -157,7 +186,7 @@ TEST_SUITE("spirv") {
 
     TEST_CASE("spirv: damage is an error or a wrong answer, never a crash") {
         std::mt19937 random(7);
-        const Words good(std::begin(spirv::kElementwiseSpirv), std::end(spirv::kElementwiseSpirv));
+        const Words good = words(spirv::kElementwiseSpirv);
         for (int i = 0; i < 300; ++i) {
             Words damaged = good;
             for (int flips = 1 + i % 3; flips > 0; --flips) {
