@@ -21,9 +21,9 @@ struct PackedSpirv {
 /// Refers to a module's words or to packed ones, and owns neither.
 class VKF_API SpirvCode {
 public:
-    SpirvCode() = default;
-    SpirvCode(const PackedSpirv& packed) : packed_(packed) {}
-    SpirvCode(std::span<const std::uint32_t> words) : plain_(words) {}
+    constexpr SpirvCode() = default;
+    constexpr SpirvCode(const PackedSpirv& packed) : packed_(packed) {}
+    constexpr SpirvCode(std::span<const std::uint32_t> words) : plain_(words) {}
     SpirvCode(const std::vector<std::uint32_t>& words) : plain_(words) {}
 
     /// The module's words.

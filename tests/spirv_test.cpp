@@ -13,6 +13,7 @@
 #include "elementwise.spv.h"
 #include "matmul.spv.h"
 #include "runtime/error.h"
+#include "runtime/op.h"
 #include "runtime/prune.h"
 #include "runtime/specialize.h"
 #include "shaders/elementwise.h"
@@ -29,6 +30,8 @@ namespace {
 using Words = std::vector<std::uint32_t>;
 
 Words words(const SpirvCode& code) { return code.words(); }
+
+constinit const Shader kConstant{"elementwise", spirv::kElementwiseSpirv};  // there before any constructor runs
 
 std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
 
@@ -158,6 +161,7 @@ TEST_SUITE("spirv") {
                                       0x04,          0x03,          0x02, 0x81, 0x00, 0x01};
         CHECK(words(PackedSpirv{5, bytes}) == Words{0x7f, 0x80ff, 0x010203, 0x81020304, 0x0100});
         CHECK(words({}).empty());
+        CHECK(kConstant.code.words() == words(spirv::kElementwiseSpirv));
 
         const struct {
             std::string name;
