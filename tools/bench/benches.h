@@ -54,3 +54,7 @@ std::vector<double> sample(const std::string& name, std::size_t count, const std
 std::vector<Bench> op_benches();
 std::vector<Bench> runtime_benches();
 std::vector<Bench> start_benches();
+
+/// Computes one op of op_cases(), ours or the peer's, and prints "first result after X ms": the time from nothing, so it is for a process of
+/// its own. Throws when there is no such op, or its result is wrong.
+void print_first_result(const std::string& op, const std::string& device, bool of_peer);

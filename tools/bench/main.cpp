@@ -2,7 +2,6 @@
 // Measures vkformer on a Vulkan device, beside another library where asked.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <regex>
@@ -16,12 +15,12 @@ namespace {
 struct Options {
     std::string device;
     std::string filter;
+    std::string first_result;
     std::filesystem::path json;
     std::filesystem::path roofline;
     double seconds = 2;
     bool peers = false;
     bool list = false;
-    bool first_result = false;
 };
 
 std::vector<Bench> all_benches() {
@@ -32,22 +31,6 @@ std::vector<Bench> all_benches() {
         all.insert(all.end(), more.begin(), more.end());
     }
     return all;
-}
-
-/// For dates_cold_start: the peer's way from nothing to one small product, as a process of its own.
-int first_result_of_peer(const Options& options) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto peer = make_peer(options.device, 0);
-    const OpCase op{"matmul_f32_512", OpKind::linear, 512, 512, 512};
-    OpData data;
-    data.x.assign(512 * 512, 1.0f);
-    data.weight = data.x;
-    PeerOp* product = peer->prepare(op, data);
-    product->run();
-    const bool right = product->result().front() == 512.0f;
-    std::printf("first result after %.1f ms\n",
-                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-    return right ? 0 : 1;
 }
 
 std::size_t index_of(const std::string& device) {
@@ -135,15 +118,19 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", options.seconds, "time spent on each op")->check(CLI::Range(0.01, 600.0));
     app.add_flag("--peers", options.peers, "measure ggml's Vulkan backend beside it, on the same device");
     app.add_flag("--list", options.list, "print the names and end");
-    app.add_flag("--first-result", options.first_result,
-                 "time the peer alone from nothing to one small product, and end");
+    app.add_option("--first-result", options.first_result,
+                   "time the op of this name from nothing to its first result, of the peer with --peers, and end");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 1;
     }
     try {
-        return options.first_result ? first_result_of_peer(options) : run(options);
+        if (!options.first_result.empty()) {
+            print_first_result(options.first_result, options.device, options.peers);
+            return 0;
+        }
+        return run(options);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "bench: %s\n", e.what());
         return 1;

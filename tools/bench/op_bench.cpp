@@ -3,7 +3,6 @@
 // to the device's answer, less what it needs for next to no work; ours and the peer's runs alternate.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -45,34 +44,6 @@ std::string kernels(const vkf::Program& program) {
     return names;
 }
 
-void check(const std::string& who, const OpCase& op, const OpData& data, const std::vector<float>& result,
-           double tolerance) {
-    const double worst = worst_error(op, data, result, tolerance);
-    if (!(worst <= 1.0)) {
-        throw std::runtime_error(op.name + ": " + who + " is wrong, worst error " + std::to_string(worst) +
-                                 " of the tolerance");
-    }
-}
-
-/// Operands that are rounded to f16, and to int8, err by 2^-11 of themselves and by 1/254 of a row's largest: errors that add up like random
-/// ones. What attention gives is a mean of so many values, some of them counting more.
-double tolerance_of(const OpCase& op) {
-    const double terms = std::sqrt(static_cast<double>(op.inner));
-    switch (op.arithmetic) {
-        case vkf::Arithmetic::f16: return op.is_attention() ? 0.1 / terms : 1e-3 * terms;
-        case vkf::Arithmetic::int8: return 5e-3 * terms;
-        default: return 1e-4;
-    }
-}
-
-/// It rounds x to 16 or 8 bits beside packed weights, and may sum products in 16.
-double tolerance_of_peer(const OpCase& op) {
-    if (op.is_product()) {
-        return std::max(1e-2, (op.packed() ? 5e-3 : 1e-3) * std::sqrt(static_cast<double>(op.inner)));
-    }
-    return op.packed() ? 5e-2 : 1e-2;
-}
-
 double timed(PeerOp& op) {
     const auto start = Clock::now();
     op.run();
@@ -95,7 +66,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     OpProgram ours = make_program(settings.device, op, data);
     vkf::Program& program = ours.program;
     program.run();
-    check("vkformer", op, ours.kept, program.download("y"), tolerance_of(op));
+    check_result("vkformer", op, ours.kept, program.download("y"), tolerance_of(op));
     program.run();
     double expected = device_ms(program);
 
@@ -104,7 +75,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     if (peer) {
         overhead = peer_overhead(*settings.peer);
         peer->run();
-        check(settings.peer->name(), op, peer->kept(), peer->result(), tolerance_of_peer(op));
+        check_result(settings.peer->name(), op, peer->kept(), peer->result(), tolerance_of_peer(op));
         expected += timed(*peer);
     }
     const auto start = Clock::now();

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string_view>
 
 #include "layer_case.h"
@@ -329,4 +330,29 @@ double worst_error(const OpCase& op, const OpData& data, std::span<const float> 
         }
     }
     return worst;
+}
+
+void check_result(const std::string& who, const OpCase& op, const OpData& data, std::span<const float> result,
+                  double tolerance) {
+    const double worst = worst_error(op, data, result, tolerance);
+    if (!(worst <= 1.0)) {
+        throw std::runtime_error(op.name + ": " + who + " is wrong, worst error " + std::to_string(worst) +
+                                 " of the tolerance");
+    }
+}
+
+double tolerance_of(const OpCase& op) {
+    const double terms = std::sqrt(static_cast<double>(op.inner));
+    switch (op.arithmetic) {
+        case vkf::Arithmetic::f16: return op.is_attention() ? 0.1 / terms : 1e-3 * terms;
+        case vkf::Arithmetic::int8: return 5e-3 * terms;
+        default: return 1e-4;
+    }
+}
+
+double tolerance_of_peer(const OpCase& op) {
+    if (op.is_product()) {
+        return std::max(1e-2, (op.packed() ? 5e-3 : 1e-3) * std::sqrt(static_cast<double>(op.inner)));
+    }
+    return op.packed() ? 5e-2 : 1e-2;
 }

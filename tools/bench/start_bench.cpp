@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole programs: how soon a trained model gives its first answer, and how large the library is.
+// Whole programs: how soon an op gives its first result and a trained model its first answer, and how large the library is.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 
 #include "benches.h"
 #include "child.h"
+#include "op_program.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::size_t kRuns = 5;
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
 
 /// The number after "first ... after", which the dates sample and this program's --first-result print.
 double first_result_ms(const std::string& output) {
@@ -22,9 +30,19 @@ double first_result_ms(const std::string& output) {
     return ms;
 }
 
-struct Start {
-    double first = 0, whole = 0;  ///< medians, ms
+/// A program that prints when its first result was there.
+struct Starter {
+    fs::path program;
+    std::vector<std::string> arguments;
 };
+
+Starter op_starter(const Settings& settings, const std::string& op, bool peer) {
+    Starter s{own_program(), {"--first-result", op, "--device", settings.device.capabilities().name}};
+    if (peer) {
+        s.arguments.emplace_back("--peers");
+    }
+    return s;
+}
 
 std::vector<std::string> caches(bool warm, const fs::path& folder) {
     if (warm) {
@@ -33,46 +51,71 @@ std::vector<std::string> caches(bool warm, const fs::path& folder) {
     return {"MESA_SHADER_CACHE_DISABLE=true", "VKFORMER_PIPELINE_CACHE=0"};
 }
 
-[[maybe_unused]] Start start_of(const std::string& name, bool warm, const fs::path& program,
-                                std::vector<std::string> arguments) {
+/// Starts ours and the peer's in turn, without any cache or with caches that a first start filled. Adds to the variant what ours took as a
+/// whole process.
+void measure_start(Row& row, bool warm, const Starter& ours, const std::optional<Starter>& peer) {
     const TemporaryFolder folder;
-    if (program != own_program()) {
-        arguments.insert(arguments.end(), {"--picture", (folder.path() / "picture.svg").string()});
-    }
     const std::vector<std::string> environment = caches(warm, folder.path());
+    const auto start = [&](const Starter& s) { return run_child(environment, s.program, s.arguments); };
     if (warm) {
-        run_child(environment, program, arguments);  // fills the caches
+        start(ours);
+        if (peer) {
+            start(*peer);
+        }
     }
-    std::vector<double> whole;
-    const std::vector<double> first = sample(name, kRuns, [&] {
-        const ChildResult child = run_child(environment, program, arguments);
+    std::vector<double> whole, peer_first;
+    row.ms = median(sample(row.name, kRuns, [&] {
+        if (peer) {
+            peer_first.push_back(first_result_ms(start(*peer).output));
+        }
+        const ChildResult child = start(ours);
         whole.push_back(child.ms);
         return first_result_ms(child.output);
-    });
-    return {median(first), median(whole)};
+    }));
+    char text[64];
+    std::snprintf(text, sizeof(text), "; whole process %.0f ms", median(whole));
+    row.variant += text;
+    if (peer) {
+        row.peer_ms = median(peer_first);
+        row.ratio = *row.peer_ms / *row.ms;
+    }
 }
+
+/// An op alone, from nothing to its result.
+Row op_start(Settings& settings, const std::string& name, const std::string& op, bool warm, double target_ms) {
+    Row row;
+    row.name = name;
+    row.target_ms = target_ms;
+    row.variant = op;
+    std::optional<Starter> peer;
+    if (settings.peer) {
+        row.peer = settings.peer->name();
+        peer = op_starter(settings, op, true);
+    }
+    measure_start(row, warm, op_starter(settings, op, false), peer);
+    return row;
+}
+
+constexpr const char* kSmallProduct = "matmul_f32_512";
+constexpr const char* kSmallAttention = "attention_prefill_d64_512";
 
 Row dates_start(Settings& settings, bool warm) {
     Row row;
     row.name = warm ? "dates_warm_start" : "dates_cold_start";
     row.target_ms = warm ? 200 : 1000;
 #if defined(DATES_PROGRAM)
-    std::vector<std::string> arguments;
+    row.variant = "first answer";
+    const TemporaryFolder folder;
+    Starter dates{DATES_PROGRAM, {"--picture", (folder.path() / "picture.svg").string()}};
     if (!settings.select.empty()) {
-        arguments = {"--device", settings.select};
+        dates.arguments.insert(dates.arguments.end(), {"--device", settings.select});
     }
-    const Start ours = start_of(row.name, warm, DATES_PROGRAM, arguments);
-    row.ms = ours.first;
-    char text[96];
-    std::snprintf(text, sizeof(text), "first answer; whole process %.0f ms", ours.whole);
-    row.variant = text;
+    std::optional<Starter> peer;
     if (settings.peer) {
         row.peer = settings.peer->name() + ", one product of 512x512 matrices";
-        row.peer_ms =
-            start_of(row.name, warm, own_program(), {"--first-result", "--device", settings.device.capabilities().name})
-                .first;
-        row.ratio = *row.peer_ms / *row.ms;
+        peer = op_starter(settings, kSmallProduct, true);
     }
+    measure_start(row, warm, dates, peer);
 #else
     (void)settings;
     throw std::runtime_error("the dates sample was not built");
@@ -103,8 +146,44 @@ Row library_size(Settings&) {
 
 }  // namespace
 
+void print_first_result(const std::string& name, const std::string& device, bool of_peer) {
+    const std::vector<OpCase> ops = op_cases();
+    const auto op = std::find_if(ops.begin(), ops.end(), [&](const OpCase& o) { return o.name == name; });
+    if (op == ops.end()) {
+        throw std::runtime_error("no op is called " + name + "; --list prints their names");
+    }
+    const OpData data = make_data(*op);
+    double ms = 0;
+    const auto start = std::chrono::steady_clock::now();
+    if (of_peer) {
+        const auto peer = make_peer(device, 0);
+        PeerOp* theirs = peer->prepare(*op, data);
+        if (!theirs) {
+            throw std::runtime_error(peer->name() + " has no " + name);
+        }
+        theirs->run();
+        const std::vector<float> result = theirs->result();
+        ms = milliseconds_since(start);
+        check_result(peer->name(), *op, theirs->kept(), result, tolerance_of_peer(*op));
+    } else {
+        OpProgram ours = make_program(vkf::Device::create({.select = device}), *op, data);
+        ours.program.run();
+        const std::vector<float> result = ours.program.download("y");
+        ms = milliseconds_since(start);
+        check_result("vkformer", *op, ours.kept, result, tolerance_of(*op));
+    }
+    std::printf("first result after %.1f ms\n", ms);
+}
+
 std::vector<Bench> start_benches() {
-    return {{"dates_cold_start", [](Settings& s) { return dates_start(s, false); }},
+    const auto of_op = [](const char* name, const char* op, bool warm, double target_ms) {
+        return Bench{name, [=](Settings& s) { return op_start(s, name, op, warm, target_ms); }};
+    };
+    return {of_op("matmul_cold_start", kSmallProduct, false, 0),
+            of_op("matmul_warm_start", kSmallProduct, true, 60),
+            of_op("attention_cold_start", kSmallAttention, false, 1000),
+            of_op("attention_warm_start", kSmallAttention, true, 60),
+            {"dates_cold_start", [](Settings& s) { return dates_start(s, false); }},
             {"dates_warm_start", [](Settings& s) { return dates_start(s, true); }},
             {"library_size", library_size}};
 }
