@@ -55,6 +55,7 @@ std::vector<Bench> op_benches();
 std::vector<Bench> runtime_benches();
 std::vector<Bench> start_benches();
 
-/// Computes one op of op_cases(), ours or the peer's, and prints "first result after X ms": the time from nothing, so it is for a process of
-/// its own. Throws when there is no such op, or its result is wrong.
+/// Computes one op of op_cases(), ours or the peer's, and prints "first result after X ms": from before its device is made until the result is
+/// on the host; inputs are made before and the result is checked after. For a process of its own. `device` as --device takes it, for the peer the
+/// whole name. Throws std::runtime_error when there is no such op or device, or the result is wrong.
 void print_first_result(const std::string& op, const std::string& device, bool of_peer);

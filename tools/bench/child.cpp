@@ -48,13 +48,20 @@ ChildResult run_child(const std::vector<std::string>& environment, const fs::pat
     const int status = pclose(pipe);
     result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (status != 0) {
-        throw std::runtime_error(program.string() + " failed: " + result.output);
+        throw std::runtime_error(program.string() + " ended with status " + std::to_string(status) +
+                                 "; what it had to say is on standard error. Its output: " + result.output);
     }
     return result;
 #endif
 }
 
-fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }
+fs::path own_program() {
+#if defined(__linux__)
+    return fs::read_symlink("/proc/self/exe");
+#else
+    throw std::runtime_error("starts are measured on Linux alone: it tells a program where its own file is");
+#endif
+}
 
 TemporaryFolder::TemporaryFolder() {
     std::random_device random;

@@ -15,7 +15,7 @@ namespace {
 struct Options {
     std::string device;
     std::string filter;
-    std::string first_result;
+    std::optional<std::string> first_result;
     std::filesystem::path json;
     std::filesystem::path roofline;
     double seconds = 2;
@@ -110,7 +110,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
     Options options;
-    CLI::App app("Measures vkformer on a Vulkan device: every result is checked, then timed; medians are printed");
+    CLI::App app("Measures vkformer on a Vulkan device: results of ops are checked; medians are printed");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--filter", options.filter, "a regular expression: only benchmarks whose names it finds");
     app.add_option("--json", options.json, "write the rows to this file");
@@ -118,16 +118,18 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", options.seconds, "time spent on each op")->check(CLI::Range(0.01, 600.0));
     app.add_flag("--peers", options.peers, "measure ggml's Vulkan backend beside it, on the same device");
     app.add_flag("--list", options.list, "print the names and end");
-    app.add_option("--first-result", options.first_result,
-                   "time the op of this name from nothing to its first result, of the peer with --peers, and end");
+    app.add_option(
+        "--first-result", options.first_result,
+        "time one op, by name, from nothing to its first result, and end; with --peers the peer's, and --device "
+        "is the whole name");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 1;
     }
     try {
-        if (!options.first_result.empty()) {
-            print_first_result(options.first_result, options.device, options.peers);
+        if (options.first_result) {
+            print_first_result(*options.first_result, options.device, options.peers);
             return 0;
         }
         return run(options);

@@ -63,8 +63,8 @@ double worst_error(const OpCase& op, const OpData& data, std::span<const float> 
 void check_result(const std::string& who, const OpCase& op, const OpData& data, std::span<const float> result,
                   double tolerance);
 
-/// Operands that are rounded to f16, and to int8, err by 2^-11 of themselves and by 1/254 of a row's largest: errors that add up like random
-/// ones. What attention gives is a mean of so many values, some of them counting more.
+/// worst_error()'s, for ours. Operands that are rounded to f16, and to int8, err by 2^-11 of themselves and by 1/254 of a row's largest: errors
+/// that add up like random ones. What attention gives is a mean of so many values, some of them counting more.
 double tolerance_of(const OpCase& op);
-/// It rounds x to 16 or 8 bits beside packed weights, and may sum products in 16.
+/// The peer rounds x to 16 or 8 bits beside packed weights, and may sum products in 16.
 double tolerance_of_peer(const OpCase& op);

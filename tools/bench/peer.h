@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another library, doing the same op on the same device in the same process.
+// Another library, doing the same op on the same device.
 #pragma once
 
 #include <memory>

@@ -2,7 +2,9 @@
 // Whole programs: how soon an op gives its first result and a trained model its first answer, and how large the library is.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 
@@ -15,10 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kRuns = 5;
+constexpr const char* kSmallProduct = "linear_f32_512";
+constexpr const char* kSmallAttention = "attention_prefill_d64_512";
 
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
+enum class Caches : std::uint8_t { none, filled };
 
 /// The number after "first ... after", which the dates sample and this program's --first-result print.
 double first_result_ms(const std::string& output) {
@@ -36,86 +38,95 @@ struct Starter {
     std::vector<std::string> arguments;
 };
 
-Starter op_starter(const Settings& settings, const std::string& op, bool peer) {
-    Starter s{own_program(), {"--first-result", op, "--device", settings.device.capabilities().name}};
-    if (peer) {
-        s.arguments.emplace_back("--peers");
+std::vector<std::string> environment(Caches caches, const fs::path& folder) {
+    std::vector<std::string> variables;
+    for (const char* name :
+         {"XDG_CACHE_HOME", "VKFORMER_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "__GL_SHADER_DISK_CACHE_PATH"}) {
+        variables.push_back(std::string(name) + "=" + folder.string());
     }
-    return s;
+    const bool filled = caches == Caches::filled;
+    variables.emplace_back(filled ? "MESA_SHADER_CACHE_DISABLE=false" : "MESA_SHADER_CACHE_DISABLE=true");
+    variables.emplace_back(filled ? "__GL_SHADER_DISK_CACHE=1" : "__GL_SHADER_DISK_CACHE=0");
+    variables.emplace_back(filled ? "VKFORMER_PIPELINE_CACHE=1" : "VKFORMER_PIPELINE_CACHE=0");
+    return variables;
 }
 
-std::vector<std::string> caches(bool warm, const fs::path& folder) {
-    if (warm) {
-        return {"XDG_CACHE_HOME=" + folder.string(), "MESA_SHADER_CACHE_DISABLE=false"};
-    }
-    return {"MESA_SHADER_CACHE_DISABLE=true", "VKFORMER_PIPELINE_CACHE=0"};
-}
+struct Start {
+    double first = 0, whole = 0;  ///< medians, ms
+    std::optional<double> peer_first;
+};
 
-/// Starts ours and the peer's in turn, without any cache or with caches that a first start filled. Adds to the variant what ours took as a
-/// whole process.
-void measure_start(Row& row, bool warm, const Starter& ours, const std::optional<Starter>& peer) {
+/// Starts the peer and ours in turns, without any cache, or with caches that a start of each has filled.
+Start measure_start(const std::string& name, Caches caches, const Starter& ours, const std::optional<Starter>& peer) {
     const TemporaryFolder folder;
-    const std::vector<std::string> environment = caches(warm, folder.path());
-    const auto start = [&](const Starter& s) { return run_child(environment, s.program, s.arguments); };
-    if (warm) {
+    const std::vector<std::string> variables = environment(caches, folder.path());
+    const auto start = [&](const Starter& s) { return run_child(variables, s.program, s.arguments); };
+    if (caches == Caches::filled) {
         start(ours);
         if (peer) {
             start(*peer);
         }
     }
     std::vector<double> whole, peer_first;
-    row.ms = median(sample(row.name, kRuns, [&] {
+    const std::vector<double> first = sample(name, kRuns, [&] {
         if (peer) {
             peer_first.push_back(first_result_ms(start(*peer).output));
         }
         const ChildResult child = start(ours);
         whole.push_back(child.ms);
         return first_result_ms(child.output);
-    }));
-    char text[64];
-    std::snprintf(text, sizeof(text), "; whole process %.0f ms", median(whole));
-    row.variant += text;
-    if (peer) {
-        row.peer_ms = median(peer_first);
-        row.ratio = *row.peer_ms / *row.ms;
-    }
+    });
+    return {median(first), median(whole), peer ? std::optional(median(peer_first)) : std::nullopt};
 }
 
-/// An op alone, from nothing to its result.
-Row op_start(Settings& settings, const std::string& name, const std::string& op, bool warm, double target_ms) {
-    Row row;
-    row.name = name;
-    row.target_ms = target_ms;
-    row.variant = op;
+/// An op alone, in a process that print_first_result() makes.
+Row op_start(Settings& settings, const std::string& name, const std::string& op, Caches caches) {
+    Starter ours{own_program(), {"--first-result", op}};
+    if (!settings.select.empty()) {
+        ours.arguments.insert(ours.arguments.end(), {"--device", settings.select});
+    }
     std::optional<Starter> peer;
     if (settings.peer) {
-        row.peer = settings.peer->name();
-        peer = op_starter(settings, op, true);
+        const std::string device = settings.device.capabilities().name;
+        peer = {own_program(), {"--first-result", op, "--peers", "--device", device}};
     }
-    measure_start(row, warm, op_starter(settings, op, false), peer);
+    const Start start = measure_start(name, caches, ours, peer);
+    Row row;
+    row.name = name;
+    row.variant = op;
+    row.ms = start.first;
+    if (peer) {
+        row.peer = settings.peer->name();
+        row.peer_ms = start.peer_first;
+        row.ratio = *row.peer_ms / *row.ms;
+    }
     return row;
 }
 
-constexpr const char* kSmallProduct = "matmul_f32_512";
-constexpr const char* kSmallAttention = "attention_prefill_d64_512";
+/// Its target is of lavapipe.
+Bench op_start_bench(const std::string& name, const char* op, Caches caches, double target_ms) {
+    return {name, [=](Settings& settings) {
+                Row row = op_start(settings, name, op, caches);
+                row.target_ms = target_ms;
+                return row;
+            }};
+}
 
-Row dates_start(Settings& settings, bool warm) {
+Row dates_start(Settings& settings, const std::string& name, Caches caches) {
     Row row;
-    row.name = warm ? "dates_warm_start" : "dates_cold_start";
-    row.target_ms = warm ? 200 : 1000;
+    row.name = name;
+    row.target_ms = caches == Caches::filled ? 200 : 1000;
 #if defined(DATES_PROGRAM)
-    row.variant = "first answer";
     const TemporaryFolder folder;
     Starter dates{DATES_PROGRAM, {"--picture", (folder.path() / "picture.svg").string()}};
     if (!settings.select.empty()) {
         dates.arguments.insert(dates.arguments.end(), {"--device", settings.select});
     }
-    std::optional<Starter> peer;
-    if (settings.peer) {
-        row.peer = settings.peer->name() + ", one product of 512x512 matrices";
-        peer = op_starter(settings, kSmallProduct, true);
-    }
-    measure_start(row, warm, dates, peer);
+    const Start start = measure_start(name, caches, dates, std::nullopt);
+    row.ms = start.first;
+    char text[96];
+    std::snprintf(text, sizeof(text), "first answer; whole process %.0f ms", start.whole);
+    row.variant = text;
 #else
     (void)settings;
     throw std::runtime_error("the dates sample was not built");
@@ -150,40 +161,45 @@ void print_first_result(const std::string& name, const std::string& device, bool
     const std::vector<OpCase> ops = op_cases();
     const auto op = std::find_if(ops.begin(), ops.end(), [&](const OpCase& o) { return o.name == name; });
     if (op == ops.end()) {
-        throw std::runtime_error("no op is called " + name + "; --list prints their names");
+        throw std::runtime_error("--first-result takes the name of an op, as --list prints it, not '" + name + "'");
+    }
+    if (of_peer && device.empty()) {
+        throw std::runtime_error("--first-result with --peers needs the device's whole name as --device");
     }
     const OpData data = make_data(*op);
-    double ms = 0;
+    std::unique_ptr<Peer> peer;
+    std::optional<OpProgram> ours;
+    PeerOp* theirs = nullptr;
+    std::vector<float> result;
     const auto start = std::chrono::steady_clock::now();
     if (of_peer) {
-        const auto peer = make_peer(device, 0);
-        PeerOp* theirs = peer->prepare(*op, data);
+        peer = make_peer(device, 0);  // or where its own variable, which a process that asked before sets, says
+        theirs = peer->prepare(*op, data);
         if (!theirs) {
             throw std::runtime_error(peer->name() + " has no " + name);
         }
         theirs->run();
-        const std::vector<float> result = theirs->result();
-        ms = milliseconds_since(start);
+        result = theirs->result();
+    } else {
+        ours = make_program(vkf::Device::create({.select = device}), *op, data);
+        ours->program.run();
+        result = ours->program.download("y");
+    }
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (of_peer) {
         check_result(peer->name(), *op, theirs->kept(), result, tolerance_of_peer(*op));
     } else {
-        OpProgram ours = make_program(vkf::Device::create({.select = device}), *op, data);
-        ours.program.run();
-        const std::vector<float> result = ours.program.download("y");
-        ms = milliseconds_since(start);
-        check_result("vkformer", *op, ours.kept, result, tolerance_of(*op));
+        check_result("vkformer", *op, ours->kept, result, tolerance_of(*op));
     }
     std::printf("first result after %.1f ms\n", ms);
 }
 
 std::vector<Bench> start_benches() {
-    const auto of_op = [](const char* name, const char* op, bool warm, double target_ms) {
-        return Bench{name, [=](Settings& s) { return op_start(s, name, op, warm, target_ms); }};
-    };
-    return {of_op("matmul_cold_start", kSmallProduct, false, 0),
-            of_op("matmul_warm_start", kSmallProduct, true, 60),
-            of_op("attention_cold_start", kSmallAttention, false, 1000),
-            of_op("attention_warm_start", kSmallAttention, true, 60),
-            {"dates_cold_start", [](Settings& s) { return dates_start(s, false); }},
-            {"dates_warm_start", [](Settings& s) { return dates_start(s, true); }},
+    return {op_start_bench("matmul_cold_start", kSmallProduct, Caches::none, /*target_ms=*/0),
+            op_start_bench("matmul_warm_start", kSmallProduct, Caches::filled, /*target_ms=*/60),
+            op_start_bench("attention_cold_start", kSmallAttention, Caches::none, /*target_ms=*/1000),
+            op_start_bench("attention_warm_start", kSmallAttention, Caches::filled, /*target_ms=*/60),
+            {"dates_cold_start", [](Settings& s) { return dates_start(s, "dates_cold_start", Caches::none); }},
+            {"dates_warm_start", [](Settings& s) { return dates_start(s, "dates_warm_start", Caches::filled); }},
             {"library_size", library_size}};
 }
