@@ -14,7 +14,9 @@
 
 #include "c/vkformer_c.h"
 #include "ops/ops.h"
-#include "runtime/program.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
+#include "runtime/device/shared_buffer.h"
 
 struct vkf_graph : vkf::Graph {
     std::size_t scopes = 0;  // open ones

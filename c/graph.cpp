@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/border.h"
-#include "runtime/views.h"
+#include "runtime/graph/views.h"
 
 namespace vkf::c {
 

@@ -3,7 +3,8 @@
 #include <optional>
 
 #include "c/device.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 
 namespace {
 

@@ -28,8 +28,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/export.h"
-#include "runtime/vulkan_handles.h"
+#include "runtime/base/export.h"
+#include "runtime/device/vulkan_handles.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,11 +65,11 @@ typedef struct vkf_shared_buffer vkf_shared_buffer;
 typedef uint32_t vkf_dtype;
 enum { VKF_F32, VKF_I32, VKF_F64, VKF_F16, VKF_BF16, VKF_I64, VKF_I16, VKF_I8, VKF_U8, VKF_BOOL };
 
-/// What numbers are kept as on the device, see runtime/packed.h. AS_GIVEN: weights as the file or the host has them, caches in f32.
+/// What numbers are kept as on the device, see runtime/graph/packed.h. AS_GIVEN: weights as the file or the host has them, caches in f32.
 typedef uint32_t vkf_weight_type;
 enum { VKF_WEIGHT_AS_GIVEN, VKF_WEIGHT_F32, VKF_WEIGHT_F16, VKF_WEIGHT_BF16, VKF_WEIGHT_INT8, VKF_WEIGHT_INT4 };
 
-// --- graph: runtime/graph.h, runtime/views.h ---------------------------------------------------------------------------------
+// --- graph: runtime/graph/graph.h, runtime/graph/views.h ---------------------------------------------------------------------------------
 
 #define VKF_MAX_RANK 5
 
@@ -355,7 +355,7 @@ VKF_API vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transf
                                                  const vkf_decoder_inputs* inputs, vkf_value* y,
                                                  vkf_value* cross_weights);
 
-// --- device: runtime/device.h ---------------------------------------------------------------------------------------------------
+// --- device: runtime/device/device.h ---------------------------------------------------------------------------------------------------
 
 /// As vkGetInstanceProcAddr; cast yours to it. Null: libvulkan is opened.
 typedef void (*(*vkf_get_instance_proc_addr)(VkInstance, const char*))(void);
@@ -473,7 +473,7 @@ VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer 
                                             const vkf_staging_range* staging);
 VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
 
-// --- tensors on the device: runtime/weights.h, runtime/packed.h, runtime/shared_buffer.h -----------------------------------
+// --- tensors on the device: runtime/device/weights.h, runtime/graph/packed.h, runtime/device/shared_buffer.h -----------------------------------
 
 /// HostTensor
 typedef struct vkf_tensor {
@@ -527,7 +527,7 @@ VKF_API vkf_result vkf_shared_buffer_get(const vkf_shared_buffer* shared, VkBuff
 VKF_API vkf_result vkf_shared_buffer_export_fd(const vkf_shared_buffer* shared, int* descriptor);
 VKF_API vkf_result vkf_shared_host_alignment(const vkf_device* device, uint64_t* bytes);
 
-// --- program: runtime/program.h -------------------------------------------------------------------------------------------------
+// --- program: runtime/device/program.h -------------------------------------------------------------------------------------------------
 
 /// Arithmetic
 enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16, VKF_ARITHMETIC_INT8 };

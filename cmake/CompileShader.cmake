@@ -15,7 +15,7 @@ elseif(output)
 endif()
 
 shader_constant_name("${NAME}" constant)
-# Packed as runtime/spirv_code.h says. A word is 8 hexadecimal digits here, its lowest byte first, so its zeros are the last of them. A comma
+# Packed as runtime/compile/spirv_code.h says. A word is 8 hexadecimal digits here, its lowest byte first, so its zeros are the last of them. A comma
 # stands behind whole words alone.
 file(READ "${SPIRV}" words HEX)
 string(LENGTH "${words}" count)
@@ -44,7 +44,7 @@ endforeach()
 string(REGEX REPLACE "(................................)" "\\1\n" code "${lengths}${words}")
 string(REGEX REPLACE "(${byte})" "0x\\1," code "${code}")
 file(WRITE "${SPIRV}.h" "#pragma once
-#include \"runtime/spirv_code.h\"
+#include \"runtime/compile/spirv_code.h\"
 
 namespace vkf::spirv {
 inline constexpr std::uint8_t ${constant}Bytes[] = {

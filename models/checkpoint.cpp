@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace vkf {
 

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../runtime/program.h"
+#include "../runtime/device/device.h"
+#include "../runtime/device/program.h"
 #include "checkpoint.h"
 #include "decoder_config.h"
 

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "../layers/torch.h"
-#include "../runtime/program.h"
+#include "../runtime/device/device.h"
+#include "../runtime/device/program.h"
 
 namespace vkf {
 

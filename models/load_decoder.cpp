@@ -2,6 +2,7 @@
 // A decoder's parameters out of a checkpoint, to a device or to another folder.
 #include "models/decoder.h"
 #include "models/parameters.h"
+#include "runtime/base/numbers.h"
 
 namespace vkf {
 
@@ -49,7 +50,7 @@ std::uint64_t decoder_weight_bytes(const Device& device, const Checkpoint& check
     const std::uint64_t alignment = device.capabilities().storage_alignment;
     std::uint64_t bytes = 0;
     for (const Parameter& p : parameters(checkpoint, config, matrices)) {
-        bytes += (p.bytes() + alignment - 1) / alignment * alignment;
+        bytes += align_up(p.bytes(), alignment);
     }
     return bytes;
 }

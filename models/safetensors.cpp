@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "models/packed_metadata.h"
-#include "runtime/error.h"
-#include "runtime/packed.h"
+#include "runtime/base/error.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "../runtime/export.h"
-#include "../runtime/host_tensor.h"
-#include "../runtime/map_file.h"
+#include "../runtime/base/export.h"
+#include "../runtime/base/map_file.h"
+#include "../runtime/graph/host_tensor.h"
 
 namespace vkf {
 

@@ -10,8 +10,8 @@
 #include <system_error>
 
 #include "models/packed_metadata.h"
-#include "runtime/error.h"
-#include "runtime/packed.h"
+#include "runtime/base/error.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "../ops/ops.h"
-#include "../runtime/program.h"
+#include "../runtime/device/device.h"
+#include "../runtime/device/program.h"
 #include "checkpoint.h"
 
 namespace vkf {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/capabilities.h"
+#include "runtime/compile/capabilities.h"
 #include "shaders/attention.h"
 
 namespace vkf {

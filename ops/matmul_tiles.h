@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/capabilities.h"
+#include "runtime/compile/capabilities.h"
 
 namespace vkf {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ops/support.h"
-#include "runtime/capabilities.h"
+#include "runtime/compile/capabilities.h"
 
 namespace vkf {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "../runtime/graph.h"
-#include "../runtime/views.h"
+#include "../runtime/graph/graph.h"
+#include "../runtime/graph/views.h"
 #include "score_mod.h"
 
 namespace vkf {
@@ -107,6 +107,10 @@ VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
 /// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever sharper scores.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
+
+/// The mod on every score: (B, H, L, S), or fewer dimensions, of which the missing ones count as 0 -> the same shape. An
+/// empty mod: `scores` itself.
+VKF_API Value score_mod(Value scores, const ScoreMod& mod);
 
 // --- attention ---------------------------------------------------------------------------------------------------------
 

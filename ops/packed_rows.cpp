@@ -2,7 +2,7 @@
 #include "shaders/packed_rows.h"
 #include "ops/matmul_choice.h"
 #include "packed_rows.spv.h"
-#include "runtime/packer.h"
+#include "runtime/compile/pack_lanes.h"
 
 namespace vkf {
 
@@ -13,7 +13,7 @@ using namespace support;
 
 constexpr const char* kPackName = "pack_into";
 constexpr const char* kUnpackName = "unpack_rows";
-constexpr uint kLocalSize = 64;
+constexpr uint kLocalSize = kPackGroup;
 
 const Shader kShader{"packed_rows", spirv::kPackedRowsSpirv};
 
@@ -34,60 +34,6 @@ void describe(PackedRowsPush& push, const View& numbers, const View& words) {
     }
     push.numbers_offset = numbers.offset;
     push.words_offset = words.offset;
-}
-
-constexpr std::int64_t kRowAnInvocation = 8192;  ///< columns, at most, on processors
-constexpr std::int64_t kRoundsANumber = 7;       ///< of loops
-
-/// Invocations that pack a row of so many columns, one or a whole group.
-uint lanes_of(const Lowering& l, std::int64_t columns) {
-    const uint lanes = l.device().cpu() && columns <= kRowAnInvocation ? 1 : kLocalSize;
-    l.check_rounds(kRoundsANumber * static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(columns), lanes)),
-                   "rows of " + std::to_string(columns) + " numbers");
-    return lanes;
-}
-
-/// Where lowering said how many invocations those are.
-constexpr std::size_t kLanesAt = 0;
-
-std::uint64_t groups_for(const Operands& operands, std::uint64_t rows) {
-    return operands.words[kLanesAt] > 1 ? rows : divide_up(rows, kLocalSize);
-}
-
-/// Of a matrix of weights, whose numbers are words that nothing is known of.
-struct PackWeightsParams {
-    WeightType type;
-    DType from;
-    std::int64_t columns;
-};
-
-void encode_weights(const Operands& operands, Command& command) noexcept {
-    const auto& o = operands.params<PackWeightsParams>();
-    const View& words = operands[kPackedRowsBindingTo];
-    PackedRowsPush push{};
-    push.rows = words.dim(1);
-    push.columns = static_cast<uint>(o.columns);
-    push.size[0] = push.size[1] = 1;
-    push.numbers_stride[0] = push.columns;
-    push.numbers_stride[3] = 1;
-    push.words_stride[0] = words.step(1);
-    push.numbers_offset = operands[kPackedRowsBindingFrom].offset;
-    push.words_offset = words.offset;
-    command.push(push);
-    command.groups(groups_for(operands, push.rows));
-    const double numbers = static_cast<double>(push.rows) * push.columns;
-    command.cost(numbers * 16,
-                 4.0 * static_cast<double>(operands[kPackedRowsBindingFrom].elements() + words.elements()));
-}
-
-void lower_weights(Lowering& l) {
-    const auto& o = l.params<PackWeightsParams>();
-    const uint from = o.from == DType::f16 ? kPackedF16 : o.from == DType::bf16 ? kPackedBf16 : kPackedF32;
-    const uint lanes = lanes_of(l, o.columns);
-    l.dispatch({{&kShader,
-                 {kLocalSize, static_cast<uint>(o.type), 0, lanes, from},
-                 lanes > 1 ? "a row a group" : "a row an invocation"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_weights, {lanes});
 }
 
 void encode_pack(const Operands& operands, Command& command) noexcept {
@@ -130,7 +76,7 @@ void encode_codes_of(const Operands& operands, Command& command) noexcept {
     PackedRowsPush push{};
     describe(push, x, operands[kPackedRowsBindingTo]);
     command.push(push);
-    command.groups(push.rows <= kMatvecMaxRows ? 0 : groups_for(operands, push.rows));
+    command.groups(push.rows <= kMatvecMaxRows ? 0 : pack_groups(operands.words[0], push.rows));
     command.cost(static_cast<double>(x.elements()) * 16, 5.0 * static_cast<double>(x.elements()));
 }
 
@@ -139,7 +85,7 @@ ValueId make_codes(Lowering& l, ValueId a) {
     const std::int64_t columns = shape.back().constant();
     shape.back() = static_cast<std::int64_t>(packed_row_words(WeightType::int8, static_cast<std::uint64_t>(columns)));
     const ValueId codes = l.scratch(DType::i32, shape);
-    const uint lanes = lanes_of(l, columns);
+    const uint lanes = pack_lanes(l, columns);
     l.dispatch({{&kShader, {kLocalSize, kPackedInt8, 0, lanes, kPackedF32}, "rows of a as codes"}},
                {{a, Access::read}, {codes, Access::write}}, encode_codes_of, {lanes});
     return codes;
@@ -147,7 +93,6 @@ ValueId make_codes(Lowering& l, ValueId a) {
 
 constexpr OpType kPack{kPackName, lower_pack};
 constexpr OpType kUnpack{kUnpackName, lower_unpack};
-constexpr OpType kWeights{"pack_weights", lower_weights};
 
 }  // namespace
 
@@ -182,14 +127,6 @@ Value unpack_rows(Value words, WeightType type, std::int64_t columns) {
     Shape shape = words.shape();
     shape.back() = columns;
     return add_op(kUnpack, {words}, PackedRowsParams{type}, shape);
-}
-
-void describe_packing(Graph& graph, DType from, WeightType to, std::int64_t rows, std::int64_t columns) {
-    const auto words = static_cast<std::int64_t>(packed_row_words(to, static_cast<std::uint64_t>(columns)));
-    const std::int64_t numbers = (rows * columns * size_of(from) + 3) / 4;
-    const Value x = graph.input("numbers", {graph.symbol("numbers", numbers)}, DType::i32);
-    graph.output("words", add_op(kWeights, {x}, PackWeightsParams{to, from, columns},
-                                 {graph.symbol("rows", rows), Dim(words)}, DType::i32));
 }
 
 }  // namespace vkf

@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "../runtime/graph.h"
+#include "../runtime/graph/graph.h"
 
 namespace vkf {
 
 struct Shader;
 
 /// A handle, cheap to copy; empty: scores stay as they are. Device::compile() needs a GLSL compiler for it, see
-/// runtime/glsl.h.
+/// runtime/compile/glsl.h.
 class VKF_API ScoreMod {
 public:
     ScoreMod() = default;
@@ -45,9 +45,5 @@ private:
     struct State;
     std::shared_ptr<State> state_;
 };
-
-/// The mod on every score: (B, H, L, S), or fewer dimensions, of which the missing ones count as 0 -> the same shape. An
-/// empty mod: `scores` itself.
-VKF_API Value score_mod(Value scores, const ScoreMod& mod);
 
 }  // namespace vkf

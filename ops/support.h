@@ -6,25 +6,15 @@
 #include <cmath>
 #include <string>
 
+#include "ops/checks.h"
 #include "ops/ops.h"
-#include "runtime/op.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf::support {
 
-[[noreturn]] inline void fail(const char* op, const std::string& what) { throw Error(what, op); }
-
-inline void require(bool condition, const char* op, const std::string& what) {
-    if (!condition) {
-        fail(op, what);
-    }
-}
-
 inline void require_dtype(const char* op, const Value& x, DType dtype) {
     require(x.dtype() == dtype, op, x.str() + " must be " + std::string(name_of(dtype)));
-}
-
-inline void require_finite(const char* op, const char* parameter, double value) {
-    require(std::isfinite(value), op, std::string(parameter) + " = " + std::to_string(value) + " is not finite");
 }
 
 /// Rows of words hold so many numbers as that type, one of those that are packed on the device.
@@ -60,7 +50,7 @@ inline float dropout_scale(float p) {
     return p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
 }
 
-inline std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }
+using vkf::divide_up;
 
 /// Of matmul_shared's tiles: columns, and how deep they are.
 inline constexpr std::uint32_t kSharedColumns = 64, kSharedDepth = 16;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../runtime/capabilities.h"
+#include "../runtime/compile/capabilities.h"
 
 namespace vkf {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/plan.h"
+#include "runtime/compile/plan.h"
 #include "tests/believed.h"
 #include "tests/host.h"
 #include "tests/op_check.h"

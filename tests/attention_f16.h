@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/capabilities.h"
+#include "runtime/compile/capabilities.h"
 #include "tests/attention_check.h"
 
 namespace vkf::test {

@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "layers/attention.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 #include "tests/glsl.h"

@@ -7,7 +7,8 @@
 #include <cmath>
 #include <functional>
 
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"

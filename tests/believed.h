@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/device.h"
 
 namespace vkf::test {

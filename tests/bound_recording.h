@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"

@@ -12,7 +12,8 @@
 #include <set>
 
 #include "ops/ops.h"
-#include "runtime/program.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/host.h"

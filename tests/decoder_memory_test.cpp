@@ -5,7 +5,8 @@
 #include <filesystem>
 
 #include "models/decoder.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 

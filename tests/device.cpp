@@ -6,7 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/planted_hazard.h"
 
 namespace vkf::test {

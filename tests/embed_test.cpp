@@ -7,7 +7,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/library.h"
+#include "runtime/base/library.h"
 
 namespace fake {
 

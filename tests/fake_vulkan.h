@@ -10,8 +10,8 @@
 #include <mutex>
 #include <type_traits>
 
-#include "runtime/device.h"
-#include "runtime/vulkan.h"
+#include "runtime/device/device.h"
+#include "runtime/device/vulkan.h"
 #include "tests/allocations.h"
 
 namespace fake {

@@ -6,7 +6,8 @@
 #include <random>
 
 #include "ops/ops.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
 

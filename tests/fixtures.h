@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
 #include "tests/tensor.h"
 
 namespace vkf::test {

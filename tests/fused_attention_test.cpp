@@ -4,7 +4,8 @@
 
 #include <cmath>
 
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/attention_check.h"
 #include "tests/believed.h"
 #include "tests/device.h"

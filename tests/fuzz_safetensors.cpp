@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "models/safetensors.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);

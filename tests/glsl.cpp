@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/glsl.h"
 
-#include "runtime/glsl.h"
+#include "runtime/compile/glsl.h"
 #include "tests/device.h"
 #ifdef VKFORMER_TEST_GLSLANG
-#include "runtime/glsl_linked.h"
+#include "runtime/compile/glsl_linked.h"
 #endif
 
 namespace vkf::test {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/vulkan.h"
+#include "runtime/device/device.h"
+#include "runtime/device/vulkan.h"
 
 namespace vkf::test {
 

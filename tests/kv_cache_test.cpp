@@ -7,7 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 

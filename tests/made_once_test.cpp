@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "layers/attention.h"
-#include "runtime/plan.h"
+#include "runtime/compile/plan.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/plan.h"
+#include "runtime/compile/plan.h"
 #include "shaders/matmul.h"
 #include "tests/believed.h"
 #include "tests/host.h"

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory: what is asked for is what was said, what there is not is an error, and a tensor may be larger than one
 // storage buffer or than the staging memory.
-#include "runtime/memory.h"
+#include "runtime/device/memory.h"
 
 #include <doctest/doctest.h>
 
 #include <numeric>
 
 #include "ops/ops.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"

@@ -13,7 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/program.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
 #include "tests/tensor.h"
 
 namespace vkf::test {

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/program.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"

@@ -8,8 +8,10 @@
 #include <optional>
 #include <random>
 
-#include "runtime/device_core.h"
-#include "runtime/memory.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/memory.h"
+#include "runtime/device/tensor_store.h"
 #include "shaders/common/quantize.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"

@@ -14,8 +14,9 @@
 #endif
 
 #include "ops/ops.h"
-#include "runtime/device_core.h"
-#include "runtime/pipeline.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/pipeline.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"

@@ -4,7 +4,7 @@
 
 #include "layers/torch.h"
 #include "models/encoder_decoder.h"
-#include "runtime/plan.h"
+#include "runtime/compile/plan.h"
 
 using namespace vkf;
 

@@ -5,8 +5,9 @@
 #include <memory>
 
 #include "elementwise.spv.h"
-#include "runtime/device_core.h"
-#include "runtime/memory.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/memory.h"
 #include "shaders/elementwise.h"
 
 namespace vkf::test {

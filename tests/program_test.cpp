@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program's life: compile, upload, run, download, and what it says to wrong use.
-#include "runtime/program.h"
+#include "runtime/device/program.h"
+#include "runtime/device/device.h"
 
 #include <doctest/doctest.h>
 

@@ -7,8 +7,9 @@
 
 #include "layers/attention.h"
 #include "models/decoder.h"
-#include "runtime/plan.h"
-#include "runtime/program.h"
+#include "runtime/compile/plan.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"

@@ -2,7 +2,7 @@
 // What weights are once they were packed: docs/numerics.md's formulas, number by number.
 #pragma once
 
-#include "runtime/packed.h"
+#include "runtime/graph/packed.h"
 #include "tests/tensor.h"
 
 namespace vkf::reference {

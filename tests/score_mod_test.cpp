@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "ops/ops.h"
-#include "runtime/glsl.h"
-#include "runtime/op.h"
+#include "runtime/compile/glsl.h"
+#include "runtime/compile/lowering.h"
 #include "score_mod.glsl.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"

@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "ops/ops.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/shared_buffer.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"

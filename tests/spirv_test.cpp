@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read from SPIR-V: the truth about the library's own shaders, and an error for what is not SPIR-V.
-#include "runtime/spirv.h"
+#include "runtime/compile/spirv.h"
 
 #include <doctest/doctest.h>
 
@@ -12,10 +12,10 @@
 
 #include "elementwise.spv.h"
 #include "matmul.spv.h"
-#include "runtime/error.h"
-#include "runtime/op.h"
-#include "runtime/prune.h"
-#include "runtime/specialize.h"
+#include "runtime/base/error.h"
+#include "runtime/compile/lowering.h"
+#include "runtime/compile/prune.h"
+#include "runtime/compile/specialize.h"
 #include "shaders/elementwise.h"
 #include "shaders/matmul.h"
 #include "shaders/softmax.h"

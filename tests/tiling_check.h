@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/ops.h"
-#include "runtime/plan.h"
+#include "runtime/compile/plan.h"
 #include "shaders/common/types.h"
 
 namespace vkf::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choices that were measured: what ops make of them, where they come from, and how tools/tune finds them.
-#include "runtime/tuning.h"
+#include "runtime/device/tuning.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 
 #include "layers/attention.h"
 #include "ops/tuning.h"
-#include "runtime/map_file.h"
+#include "runtime/base/map_file.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"

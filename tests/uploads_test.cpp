@@ -6,7 +6,8 @@
 #include <cstring>
 
 #include "ops/ops.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 #include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 

@@ -4,8 +4,8 @@
 #include <ctime>
 #include <set>
 
-#include "runtime/error.h"
-#include "runtime/map_file.h"
+#include "runtime/base/error.h"
+#include "runtime/base/map_file.h"
 #include "text/json.h"
 #include "text/normalizer.h"
 #include "text/unicode.h"

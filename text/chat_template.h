@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "../runtime/export.h"
+#include "../runtime/base/export.h"
 
 namespace vkf {
 

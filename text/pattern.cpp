@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "text/unicode.h"
 
 namespace vkf::text {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "text/unicode.h"
 
 namespace vkf::text {
@@ -141,7 +142,7 @@ private:
 
 }  // namespace
 
-Normalizer make_precompiled(std::string_view base64) {
+std::function<std::string(std::string)> make_precompiled(std::string_view base64) {
     return
         [map = std::make_shared<const Charsmap>(from_base64(base64))](const std::string& text) { return (*map)(text); };
 }

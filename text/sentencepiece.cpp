@@ -23,7 +23,7 @@ SentencePiece read_sentencepiece(std::string_view, const std::filesystem::path&)
 #include <array>
 #include <charconv>
 
-#include "runtime/map_file.h"
+#include "runtime/base/map_file.h"
 #include "text/precompiled.h"
 
 namespace vkf::text {

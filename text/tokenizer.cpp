@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/map_file.h"
+#include "runtime/base/map_file.h"
 #include "text/added_tokens.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../runtime/export.h"
+#include "../runtime/base/export.h"
 
 namespace vkf {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "text/reference_tables.h"
 
 namespace vkf::text {

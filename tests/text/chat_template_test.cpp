@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 using namespace vkf;
 using nlohmann::json;

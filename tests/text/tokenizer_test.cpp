@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "text/pattern.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/dim.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
+#include "runtime/graph/dim.h"
 
 using namespace vkf;
 

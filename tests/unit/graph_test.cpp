@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/graph.h"
-#include "runtime/op.h"
-#include "runtime/views.h"
+#include "runtime/compile/lowering.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/views.h"
 
 using namespace vkf;
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/planner.h"
+#include "runtime/compile/planner.h"
 
 using namespace vkf;
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/schedule.h"
+#include "runtime/compile/schedule.h"
 
 using namespace vkf;
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/views.h"
+#include "runtime/graph/views.h"
 
 using namespace vkf;
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "fma.spv.h"
-#include "runtime/op.h"
+#include "runtime/compile/lowering.h"
 #include "tools/bench/shaders/fma.h"
 
 namespace {

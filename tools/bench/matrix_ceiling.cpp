@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "ceilings.h"
-#include "runtime/op.h"
+#include "runtime/compile/lowering.h"
 #include "tools/bench/shaders/matrix_rate.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "matrix_rate.spv.h"

@@ -4,7 +4,8 @@
 #include <stdexcept>
 
 #include "benches.h"
-#include "runtime/device_core.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
 
 namespace {
 

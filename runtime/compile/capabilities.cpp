@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/capabilities.h"
+
+#include <algorithm>
+
+#include "runtime/compile/tuning_list.h"
+
+namespace vkf {
+
+void Capabilities::clamp_to_minimum() {
+    const Capabilities floor;  // the defaults are the guarantees (Vulkan 1.1, "Required Limits")
+    max_invocations = std::min(max_invocations, floor.max_invocations);
+    for (std::size_t i = 0; i < 3; ++i) {
+        max_group_size[i] = std::min(max_group_size[i], floor.max_group_size[i]);
+        max_groups[i] = std::min(max_groups[i], floor.max_groups[i]);
+    }
+    shared_memory = std::min(shared_memory, floor.shared_memory);
+    push_constants = std::min(push_constants, floor.push_constants);
+    storage_buffers = std::min(storage_buffers, floor.storage_buffers);
+    storage_alignment = std::max(storage_alignment, floor.storage_alignment);
+    storage_range = std::min(storage_range, floor.storage_range);
+    max_allocation = std::min(max_allocation, floor.max_allocation);
+    subgroup_size = 0;
+    exact_subgroup_size = 0;
+    subgroup_shuffle = false;
+    subgroup_arithmetic = false;
+    storage_16bit = false;
+    int64 = false;
+    float16 = false;
+    cooperative_matrix = cooperative_matrix_int8 = matrix_elements = false;
+    matrix_shapes.clear();
+    int8_matrix_shapes.clear();
+    integer_dot = fast_integer_dot = false;
+    unified_memory = false;
+    minimum_profile = true;
+}
+
+std::optional<std::uint32_t> Capabilities::tuned(std::string_view name) const noexcept {
+    return tuning_number(tuning, name);
+}
+
+bool Capabilities::asks_for(std::string_view variant) const noexcept {
+    for (std::string_view rest = variants; !rest.empty();) {
+        const std::size_t end = std::min(rest.find(','), rest.size());
+        if (rest.substr(0, end) == variant) {
+            return true;
+        }
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return false;
+}
+
+}  // namespace vkf

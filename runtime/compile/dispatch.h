@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// One dispatch as an op describes it: kernels, bindings, and a function that encodes push constants and group counts for given sizes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "../graph/graph.h"
+#include "kernel.h"
+
+namespace vkf {
+
+/// A value at its current sizes, as kernels address it: right-aligned to kMaxRank, leading sizes 1 and strides 0.
+struct View {
+    std::array<std::uint32_t, kMaxRank> size{};
+    std::array<std::uint32_t, kMaxRank> stride{};  ///< in elements
+    std::uint32_t offset = 0;                      ///< in elements, from the start of the bound range
+    std::uint32_t rank = 0;
+
+    /// Size of a dimension counted from the innermost: dim(0) is the last.
+    std::uint32_t dim(std::size_t from_innermost) const noexcept { return size[kMaxRank - 1 - from_innermost]; }
+    std::uint32_t step(std::size_t from_innermost) const noexcept { return stride[kMaxRank - 1 - from_innermost]; }
+    std::uint64_t elements() const noexcept {
+        std::uint64_t n = 1;
+        for (const std::uint32_t s : size) {
+            n *= s;
+        }
+        return n;
+    }
+    /// Number of rows: elements over the innermost size; 0 when that is 0.
+    std::uint64_t rows() const noexcept { return dim(0) == 0 ? 0 : elements() / dim(0); }
+    /// True when elements lie densely in row-major order (sizes of 1 do not matter).
+    bool dense() const noexcept {
+        std::uint64_t expected = 1;
+        for (std::size_t i = kMaxRank; i-- > 0;) {
+            if (size[i] != 1 && stride[i] != expected) {
+                return false;
+            }
+            expected *= size[i];
+        }
+        return true;
+    }
+};
+
+/// One dispatch being encoded. Everything here is noexcept and allocates nothing.
+class Command {
+public:
+    static constexpr std::size_t kMaxPush = 128;
+
+    /// The push constants. T starts with `uint first_group, group_count`, which the recorder fills in.
+    template <class T>
+    void push(const T& constants) noexcept {
+        static_assert(sizeof(T) <= kMaxPush && std::is_trivially_copyable_v<T>);
+        std::memcpy(push_.data(), &constants, sizeof(T));
+        push_size_ = sizeof(T);
+    }
+    /// Work groups in all; folded and split by the recorder. None: nothing is dispatched.
+    void groups(std::uint64_t count) noexcept { groups_ = count; }
+    /// Which of the dispatch's kernels serves these sizes; 0 unless said.
+    void kernel(std::uint32_t index) noexcept { kernel_ = index; }
+    /// Arithmetic operations and bytes moved, for reports and for bounding the work of one submission.
+    void cost(double flops, double bytes) noexcept {
+        flops_ = flops;
+        bytes_ = bytes;
+    }
+
+    std::uint64_t groups() const noexcept { return groups_; }
+    std::uint32_t kernel() const noexcept { return kernel_; }
+    double flops() const noexcept { return flops_; }
+    double bytes() const noexcept { return bytes_; }
+    std::span<std::byte> push_bytes() noexcept { return {push_.data(), push_size_}; }
+
+private:
+    alignas(16) std::array<std::byte, kMaxPush> push_{};
+    std::uint32_t push_size_ = 0;
+    std::uint32_t kernel_ = 0;
+    std::uint64_t groups_ = 0;
+    double flops_ = 0;
+    double bytes_ = 0;
+};
+
+/// What an encode function reads: the views in binding order, the node's parameters, and words fixed at lowering.
+struct Operands {
+    std::span<const View> views;
+    const void* node_params = nullptr;
+    std::span<const std::uint32_t> words;
+
+    const View& operator[](std::size_t binding) const noexcept { return views[binding]; }
+    template <class T>
+    const T& params() const noexcept {
+        return *static_cast<const T*>(node_params);
+    }
+};
+
+using Encode = void (*)(const Operands&, Command&) noexcept;
+
+enum class Access : std::uint8_t { read, write, read_write };
+
+struct Binding {
+    ValueId value = 0;
+    Access access = Access::read;
+};
+
+/// No dispatch binds, or looks at the sizes of, more values than this.
+inline constexpr std::size_t kMaxOperands = 14;
+
+/// One dispatch as lowered.
+struct Dispatch {
+    NodeId node = 0;
+    std::vector<Kernel> kernels;  ///< chosen among when recorded, by sizes; all have the same bindings
+    std::vector<Binding> bindings;
+    Encode encode = nullptr;
+    std::vector<std::uint32_t> words;
+    int in_place_input = -1;  ///< binding whose storage the binding in_place_output may take over, -1: none
+    int in_place_output = -1;
+    /// Values whose sizes `encode` looks at, though the kernel does not bind them: their views follow those of the bindings.
+    std::vector<ValueId> sizes_of;
+};
+
+}  // namespace vkf

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/lowering.h"
+
+#include <algorithm>
+
+namespace vkf {
+
+std::int64_t Lowering::max_of(const Dim& dim) const {
+    if (dim.is_constant()) {
+        return dim.constant();
+    }
+    std::vector<std::int64_t> maxima;
+    for (const SymbolInfo& s : symbols_) {
+        maxima.push_back(s.max);
+    }
+    return dim.upper_bound(maxima);
+}
+
+std::uint64_t Lowering::bytes_of(ValueId id) const {
+    const ValueInfo& v = values_[id];
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i < v.shape.size(); ++i) {
+        last += static_cast<std::uint64_t>((max_of(v.shape[i]) - 1) * max_of(v.strides[i]));
+    }
+    return (last + 1) * size_of(dtype(id));
+}
+
+ValueId Lowering::slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length) {
+    ValueInfo v = values_[id];
+    v.offset = v.offset + start * v.strides[dim];
+    v.shape[dim] = length;
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
+std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
+    const std::uint64_t room = device_.storage_range - std::min(device_.storage_range, device_.storage_alignment);
+    const std::uint64_t bytes = bytes_of(id);
+    if (bytes <= room) {
+        return {id};
+    }
+    const std::int64_t size = values_[id].shape[dim].constant();
+    const std::uint64_t step = static_cast<std::uint64_t>(values_[id].strides[dim].constant()) * size_of(dtype(id));
+    const std::int64_t fit = step == 0 ? 0 : static_cast<std::int64_t>(room / step);
+    if (fit < 1 || !values_[id].shape[dim].is_constant()) {
+        throw Error("a tensor of " + std::to_string(bytes) + " bytes is larger than the " +
+                        std::to_string(device_.storage_range) +
+                        " bytes one storage buffer may have on this device, and cannot be cut",
+                    node_->label);
+    }
+    std::vector<ValueId> out;
+    for (std::int64_t start = 0; start < size; start += fit) {
+        out.push_back(slice(id, dim, start, std::min(fit, size - start)));
+    }
+    return out;
+}
+
+void Lowering::check_rounds(std::int64_t rounds, const std::string& what) const {
+    if (device_.cpu() && rounds > kMostRounds) {
+        throw Error(what + " would take " + std::to_string(rounds) +
+                        " rounds of a shader's loops, which drivers of processors may end after " +
+                        std::to_string(kMostRounds),
+                    node_->label);
+    }
+}
+
+ValueId Lowering::scratch(DType dtype, const Shape& shape) {
+    storages_.push_back({StorageKind::intermediate, node_->label + ".scratch", dtype, shape});
+    ValueInfo v;
+    v.storage = static_cast<StorageId>(storages_.size() - 1);
+    v.shape = shape;
+    v.strides = contiguous_strides(shape);
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
+ValueId Lowering::once(std::string_view how, ValueId from, const std::function<ValueId()>& make) {
+    const auto same = [&](const Made& m) {
+        const ValueInfo& a = values_[m.from];
+        const ValueInfo& b = values_[from];
+        return m.how == how && a.storage == b.storage && a.offset == b.offset && a.shape == b.shape &&
+               a.strides == b.strides && a.words == b.words;
+    };
+    if (storages_[values_[from].storage].kind == StorageKind::state) {
+        return make();
+    }
+    const auto found = std::find_if(made_.begin(), made_.end(), same);
+    if (found != made_.end()) {
+        return found->tensor;
+    }
+    const ValueId tensor = make();
+    made_.push_back({how, from, tensor});
+    return tensor;
+}
+
+ValueId Lowering::words(ValueId id) {
+    ValueInfo v = values_[id];
+    const Dim pitch = storages_[v.storage].shape[1];
+    Dim first;
+    if (v.shape.size() != 2 || !(v.strides == Shape{v.shape[1], Dim(1)}) ||
+        !(v.offset == Dim(0) || v.offset.divided_by(v.shape[1], first))) {
+        refuse_packed(id);
+    }
+    v.offset = first * pitch;
+    v.shape[1] = pitch;
+    v.strides[0] = pitch;
+    v.words = true;
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
+Lowering::Joined Lowering::join(std::span<const ValueId> parts) {
+    StorageInfo all;
+    ValueInfo v = values_[parts.front()];
+    v.shape[0] = 0;
+    const StoredTensor* before = nullptr;
+    for (const ValueId id : parts) {
+        const ValueInfo& part = values_[id];
+        const StorageInfo& s = storages_[part.storage];
+        if (s.kind != StorageKind::weight || !(part.offset == Dim(0)) || !(part.shape[0] == s.shape[0]) ||
+            !(part.strides == contiguous_strides(part.shape))) {
+            return {0, (s.name.empty() ? "a computed tensor" : s.name) + " is not a weight, whole"};
+        }
+        const StoredTensor* t = weights_ ? weights_->find(s.name) : nullptr;
+        if (before && t && t->type != before->type) {
+            return {0, s.name + " is kept as " + std::string(name_of(t->type)) + ", " + before->name + " as " +
+                           std::string(name_of(before->type))};
+        }
+        if (before && t && (t->block != before->block || t->offset != before->offset + before->bytes)) {
+            return {0, s.name + " does not lie behind " + before->name};
+        }
+        before = t;
+        v.shape[0] = v.shape[0] + part.shape[0];
+        const Dim rows = all.parts.empty() ? s.shape[0] : all.shape[0] + s.shape[0];
+        all.kind = s.kind;
+        all.name += (all.name.empty() ? "" : " + ") + s.name;
+        all.dtype = s.dtype;
+        all.type = s.type;
+        all.shape = s.shape;
+        all.shape[0] = rows;
+        all.parts.push_back(part.storage);
+    }
+    v.storage = static_cast<StorageId>(storages_.size());
+    storages_.push_back(std::move(all));
+    values_.push_back(std::move(v));
+    return {static_cast<ValueId>(values_.size() - 1), {}};
+}
+
+void Lowering::refuse_packed(ValueId id) const {
+    const StorageInfo& s = storages_[values_[id].storage];
+    throw Error("weight " + s.name + " is kept as " + std::string(name_of(s.type)) +
+                    ", which can be read as linear's weight and embedding's table alone, all of its columns in their "
+                    "order: load it as f32 (LoadOptions::choose)",
+                node_->label);
+}
+
+Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
+                             std::vector<std::uint32_t> words) {
+    if (bindings.size() > kMaxOperands) {
+        throw Error(
+            std::to_string(bindings.size()) + " buffers in one dispatch; the most is " + std::to_string(kMaxOperands),
+            node_->label);
+    }
+    const auto buffers = std::count_if(bindings.begin(), bindings.end(), [&](const Binding& b) {
+        return storages_[values_[b.value].storage].image == ImageAccess::none;
+    });
+    if (buffers > device_.storage_buffers) {
+        throw Error(std::to_string(buffers) + " storage buffers are needed, the device has " +
+                        std::to_string(device_.storage_buffers) + " a stage",
+                    node_->label);
+    }
+    for (const Binding& b : bindings) {
+        if (weight_type(b.value) != WeightType::f32 && !values_[b.value].words) {
+            refuse_packed(b.value);
+        }
+    }
+    Dispatch d;
+    d.node = id_;
+    d.kernels = std::move(kernels);
+    for (Kernel& k : d.kernels) {
+        k.bindings = static_cast<std::uint32_t>(bindings.size());
+    }
+    d.bindings = bindings;
+    d.encode = encode;
+    d.words = std::move(words);
+    out_.push_back(std::move(d));
+    return out_.back();
+}
+
+}  // namespace vkf

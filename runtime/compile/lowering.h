@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// From nodes to dispatches. Lowering is pure: it describes dispatches; pipelines, memory and command buffers come later,
+// so an op is testable without a device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../graph/graph.h"
+#include "../graph/op.h"
+#include "capabilities.h"
+#include "dispatch.h"
+#include "weight_layout.h"
+
+namespace vkf {
+
+/// Rounds that the loops of an invocation may have together on a processor: after 65,535 llvmpipe ends every loop, in silence. The rest is
+/// for small loops that nobody counts.
+constexpr std::int64_t kMostRounds = 64000;
+
+/// Handed to an op when a program is compiled: looks at the node, asks what the device can do, emits dispatches.
+class VKF_API Lowering {
+public:
+    Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,
+             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out, Arithmetic arithmetic = Arithmetic::f32,
+             const WeightLayout* weights = nullptr)
+        : device_(device),
+          values_(values),
+          storages_(storages),
+          symbols_(symbols),
+          out_(out),
+          arithmetic_(arithmetic),
+          weights_(weights) {}
+
+    void begin(NodeId id, const NodeInfo& node) {
+        id_ = id;
+        node_ = &node;
+    }
+
+    const Capabilities& device() const noexcept { return device_; }
+    /// What the program was compiled for.
+    Arithmetic arithmetic() const noexcept { return arithmetic_; }
+    const NodeInfo& node() const noexcept { return *node_; }
+    template <class T>
+    const T& params() const noexcept {
+        return *static_cast<const T*>(node_->params.get());
+    }
+    ValueId input(std::size_t i) const { return node_->inputs[i]; }
+    ValueId output(std::size_t i) const { return node_->outputs[i]; }
+    std::size_t inputs() const noexcept { return node_->inputs.size(); }
+    const ValueInfo& info(ValueId id) const { return values_[id]; }
+    DType dtype(ValueId id) const { return storages_[values_[id].storage].dtype; }
+    /// How the weight behind a value lies in memory; f32 for everything that is no weight.
+    WeightType weight_type(ValueId id) const { return storages_[values_[id].storage].type; }
+    /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some of its rows, whole. Throws for
+    /// any other view of it.
+    ValueId words(ValueId id);
+    struct Joined {
+        ValueId value = 0;
+        std::string apart;  ///< why there is none; empty: there is
+    };
+    /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them all: a window on memory that they lie
+    /// behind each other in. Without a layout to ask they are taken to.
+    Joined join(std::span<const ValueId> parts);
+    /// Largest value a size can have, each symbol between 0 and its maximum.
+    std::int64_t max_of(const Dim& dim) const;
+    /// Bytes a binding of this value must cover.
+    std::uint64_t bytes_of(ValueId id) const;
+    /// A window on a value: for tensors larger than one descriptor may cover.
+    ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
+    /// The value cut along `dim` into windows each of which a descriptor can cover; one window when it fits whole. Throws
+    /// naming the op when even one element of `dim` does not fit.
+    std::vector<ValueId> chunks(ValueId id, std::size_t dim);
+    /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a processor's driver may allow.
+    void check_rounds(std::int64_t rounds, const std::string& what) const;
+    /// A fresh tensor in the scratch arena.
+    ValueId scratch(DType dtype, const Shape& shape);
+    /// The tensor that `make` gives, and dispatches to fill, made of `from` in the way that `how` names. Where an earlier node made the same
+    /// of the same view, it is that one; but for views of states, which change from node to node.
+    ValueId once(std::string_view how, ValueId from, const std::function<ValueId()>& make);
+
+    /// Emits a dispatch; bindings in the order of the shader's binding numbers.
+    Dispatch& dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
+                       std::vector<std::uint32_t> words = {});
+
+private:
+    [[noreturn]] void refuse_packed(ValueId id) const;
+
+    const Capabilities& device_;
+    std::vector<ValueInfo>& values_;
+    std::vector<StorageInfo>& storages_;
+    std::span<const SymbolInfo> symbols_;
+    std::vector<Dispatch>& out_;
+    Arithmetic arithmetic_;
+    const WeightLayout* weights_;
+    NodeId id_ = 0;
+    const NodeInfo* node_ = nullptr;
+    struct Made {
+        std::string_view how;
+        ValueId from, tensor;
+    };
+    std::vector<Made> made_;
+};
+
+}  // namespace vkf

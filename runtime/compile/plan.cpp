@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/numbers.h"
+#include "runtime/compile/schedule.h"
+
+namespace vkf {
+
+namespace {
+
+/// Everything that turns values into windows and intervals for one set of capabilities.
+class Layout {
+public:
+    Layout(Plan& plan, const Capabilities& device) : plan_(plan), device_(device) {
+        for (const SymbolInfo& s : plan.symbols) {
+            maxima_.push_back(s.max);
+        }
+    }
+
+    std::uint64_t bytes_of_storage(const StorageInfo& s) const {
+        if (s.image != ImageAccess::none) {
+            return 0;
+        }
+        std::uint64_t bytes = size_of(s.dtype);
+        for (const Dim& d : s.shape) {
+            bytes *= static_cast<std::uint64_t>(d.upper_bound(maxima_));
+        }
+        return align_up(bytes, 4);
+    }
+
+    /// The smallest aligned window that holds the value at all sizes.
+    Window window_of(ValueId id, const std::string& label) const {
+        const ValueInfo& v = plan_.values[id];
+        const StorageInfo& s = plan_.storages[v.storage];
+        const std::uint64_t element = size_of(s.dtype);
+        const std::uint64_t whole = plan_.storage_bytes[v.storage];
+        std::uint64_t last = static_cast<std::uint64_t>(v.offset.upper_bound(maxima_));
+        for (std::size_t i = 0; i < v.shape.size(); ++i) {
+            last += static_cast<std::uint64_t>(std::max<std::int64_t>(v.shape[i].upper_bound(maxima_) - 1, 0) *
+                                               v.strides[i].upper_bound(maxima_));
+        }
+        const std::uint64_t end = std::min(whole, align_up((last + 1) * element, 4));
+        const std::int64_t lowest = std::max<std::int64_t>(v.offset.lower_bound(maxima_), 0);
+        const std::uint64_t first = std::min(whole, static_cast<std::uint64_t>(lowest) * element);
+        Window w;
+        w.storage = v.storage;
+        w.base = first / device_.storage_alignment * device_.storage_alignment;
+        w.bytes = end - w.base;
+        if (w.bytes > device_.storage_range) {
+            throw Error("a tensor of " + std::to_string(w.bytes) + " bytes is larger than the " +
+                            std::to_string(device_.storage_range) + " bytes one storage buffer may have on this device",
+                        label);
+        }
+        return w;
+    }
+
+private:
+    Plan& plan_;
+    const Capabilities& device_;
+    std::vector<std::int64_t> maxima_;
+};
+
+StorageUse use_of(const Plan& plan, const Dispatch& d) {
+    StorageUse use;
+    for (const Binding& b : d.bindings) {
+        const StorageId s = plan.values[b.value].storage;
+        if (b.access != Access::write) {
+            use.reads.push_back(s);
+        }
+        if (b.access != Access::read) {
+            use.writes.push_back(s);
+        }
+    }
+    return use;
+}
+
+bool whole(const Plan& plan, ValueId id) {
+    const ValueInfo& v = plan.values[id];
+    return v.offset == Dim(0) && elements(v.shape) == elements(plan.storages[v.storage].shape);
+}
+
+/// True when the dispatch reads the value's storage in its order alone, if in several bindings: then an element can be
+/// overwritten by whom it is read.
+bool read_in_one_order(const Plan& plan, const Dispatch& d, ValueId id) {
+    const ValueInfo& v = plan.values[id];
+    return std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) {
+        const ValueInfo& other = plan.values[b.value];
+        return other.storage != v.storage ||
+               (other.shape == v.shape && other.strides == v.strides && other.offset == v.offset);
+    });
+}
+
+struct Lifetime {
+    std::uint32_t first = ~0u, last = 0;
+    std::uint32_t uses_in_last = 0;  ///< dispatches of the last step that touch it
+};
+
+std::vector<Lifetime> lifetimes(const Plan& plan) {
+    std::vector<Lifetime> lives(plan.storages.size());
+    for (const PlannedDispatch& d : plan.dispatches) {
+        std::vector<StorageId> seen;
+        for (const Window& w : d.windows) {
+            Lifetime& life = lives[w.storage];
+            life.first = std::min(life.first, d.step);
+            if (std::find(seen.begin(), seen.end(), w.storage) == seen.end()) {
+                seen.push_back(w.storage);
+                life.uses_in_last = d.step > life.last || life.uses_in_last == 0 ? 1 : life.uses_in_last + 1;
+            }
+            life.last = std::max(life.last, d.step);
+        }
+    }
+    return lives;
+}
+
+/// For each storage the one whose memory it takes over; itself where none.
+std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifetime>& lives) {
+    std::vector<StorageId> owner(plan.storages.size());
+    std::iota(owner.begin(), owner.end(), StorageId{0});
+    for (const PlannedDispatch& d : plan.dispatches) {
+        if (d.dispatch.in_place_input < 0) {
+            continue;
+        }
+        const ValueId in = d.dispatch.bindings[static_cast<std::size_t>(d.dispatch.in_place_input)].value;
+        const ValueId out = d.dispatch.bindings[static_cast<std::size_t>(d.dispatch.in_place_output)].value;
+        const StorageId from = plan.values[in].storage;
+        const StorageId to = plan.values[out].storage;
+        const bool dies_here = lives[from].last == d.step && lives[from].uses_in_last == 1;
+        const bool same_layout =
+            whole(plan, in) && whole(plan, out) && plan.values[in].shape == plan.values[out].shape &&
+            plan.values[in].strides == plan.values[out].strides && plan.storages[from].dtype == plan.storages[to].dtype;
+        if (dies_here && same_layout && read_in_one_order(plan, d.dispatch, in) && from != to &&
+            lives[to].first == d.step && plan.storages[from].kind == StorageKind::intermediate &&
+            plan.storages[to].kind == StorageKind::intermediate) {
+            owner[to] = owner[from];
+        }
+    }
+    return owner;
+}
+
+void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
+    const std::vector<Lifetime> lives = lifetimes(plan);
+    const std::vector<StorageId> owner = in_place_owners(plan, lives);
+    plan.arena_offset.assign(plan.storages.size(), Plan::kNotInArena);
+    std::vector<std::uint32_t> interval_of(plan.storages.size(), ~0u);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (plan.storages[s].kind != StorageKind::intermediate || lives[s].first == ~0u) {
+            continue;
+        }
+        const StorageId o = owner[s];
+        if (interval_of[o] == ~0u) {
+            interval_of[o] = static_cast<std::uint32_t>(plan.intervals.size());
+            plan.intervals.push_back({lives[s].first, lives[s].last, plan.storage_bytes[s]});
+        } else {
+            Interval& v = plan.intervals[interval_of[o]];
+            v.first = std::min(v.first, lives[s].first);
+            v.last = std::max(v.last, lives[s].last);
+            v.bytes = std::max(v.bytes, plan.storage_bytes[s]);
+        }
+    }
+    const ArenaPlan arena = plan_arena(plan.intervals, alignment);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (plan.storages[s].kind == StorageKind::intermediate && lives[s].first != ~0u) {
+            plan.arena_offset[s] = arena.offsets[interval_of[owner[s]]];
+        }
+    }
+    plan.memory.scratch = arena.bytes;
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const std::uint64_t bytes = align_up(plan.storage_bytes[s], alignment);
+        switch (plan.storages[s].kind) {
+            case StorageKind::weight: plan.memory.weights += plan.storages[s].parts.empty() ? bytes : 0; break;
+            case StorageKind::state: plan.memory.state += bytes; break;
+            case StorageKind::constant: plan.memory.constants += bytes; break;
+            case StorageKind::input: plan.memory.inputs += bytes; break;
+            case StorageKind::output: plan.memory.outputs += bytes; break;
+            case StorageKind::intermediate: break;
+        }
+    }
+    plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
+}
+
+/// Where the device cannot run a preferred node, the other way's tensor becomes the one that everybody reads, and the node
+/// itself gives nothing any more.
+void choose_alternatives(Plan& plan, const Graph& graph, const Capabilities& device) {
+    for (const Alternative& a : graph.alternatives()) {
+        NodeInfo& node = plan.nodes[a.node];
+        const std::string reason = node.op->declined ? node.op->declined(device, node) : std::string();
+        if (reason.empty()) {
+            continue;
+        }
+        const std::string note = node.label + ": composed of other ops: " + reason;
+        if (std::find(plan.notes.begin(), plan.notes.end(), note) == plan.notes.end()) {
+            plan.notes.push_back(note);
+        }
+        const StorageId kept = plan.values[a.preferred].storage;
+        const StorageId merged = plan.values[a.otherwise].storage;
+        for (ValueInfo& v : plan.values) {
+            v.storage = v.storage == merged ? kept : v.storage;
+        }
+        node.outputs.clear();
+    }
+}
+
+/// True for each node that an output or a state depends on.
+std::vector<bool> live_nodes(const Plan& plan) {
+    std::vector<bool> wanted(plan.storages.size(), false);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        wanted[s] = plan.storages[s].kind == StorageKind::output || plan.storages[s].kind == StorageKind::state;
+    }
+    std::vector<bool> live(plan.nodes.size(), false);
+    for (NodeId n = static_cast<NodeId>(plan.nodes.size()); n-- > 0;) {
+        const NodeInfo& node = plan.nodes[n];
+        live[n] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                              [&](ValueId v) { return wanted[plan.values[v].storage]; });
+        for (std::size_t i = 0; live[n] && i < node.inputs.size(); ++i) {
+            wanted[plan.values[node.inputs[i]].storage] = true;
+        }
+    }
+    return live;
+}
+
+/// Weights that the store has packed become matrices of words.
+void pack_weights(Plan& plan, const WeightLayout& weights) {
+    for (StorageInfo& s : plan.storages) {
+        const StoredTensor* t = s.kind == StorageKind::weight ? weights.find(s.name) : nullptr;
+        if (t && t->type != WeightType::f32) {
+            const auto columns = static_cast<std::uint64_t>(t->shape[1]);
+            s.type = t->type;
+            s.shape[1] = Dim(static_cast<std::int64_t>(packed_row_words(t->type, columns)));
+        }
+    }
+}
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights, Arithmetic arithmetic) {
+    Plan plan;
+    plan.symbols = graph.symbols();
+    plan.storages.assign(graph.storages().begin(), graph.storages().end());
+    plan.values.assign(graph.values().begin(), graph.values().end());
+    plan.nodes = graph.nodes();
+    plan.constraints = graph.constraints();
+    plan.content_checks = graph.content_checks();
+
+    pack_weights(plan, weights);
+    choose_alternatives(plan, graph, device);
+    const std::vector<bool> live = live_nodes(plan);
+    std::vector<Dispatch> lowered;
+    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, arithmetic,
+                      weights.tensors().empty() ? nullptr : &weights);
+    for (NodeId n = 0; n < plan.nodes.size(); ++n) {
+        if (live[n]) {
+            lowering.begin(n, plan.nodes[n]);
+            plan.nodes[n].op->lower(lowering);
+        }
+    }
+
+    const Layout layout(plan, device);
+    for (const StorageInfo& s : plan.storages) {
+        plan.storage_bytes.push_back(layout.bytes_of_storage(s));
+    }
+    std::vector<StorageUse> uses;
+    for (const Dispatch& d : lowered) {
+        uses.push_back(use_of(plan, d));
+    }
+    const Schedule schedule = make_schedule(uses);
+    plan.steps = schedule.steps;
+    for (std::size_t i = 0; i < schedule.order.size(); ++i) {
+        PlannedDispatch p;
+        p.dispatch = std::move(lowered[schedule.order[i]]);
+        p.step = schedule.step[i];
+        for (const Binding& b : p.dispatch.bindings) {
+            p.windows.push_back(layout.window_of(b.value, plan.nodes[p.dispatch.node].label));
+        }
+        plan.dispatches.push_back(std::move(p));
+    }
+    plan_memory(plan, device.storage_alignment, device.unified_memory);
+    return plan;
+}
+
+std::size_t Plan::symbol(std::string_view name) const {
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+        if (symbols[i].name == name) {
+            return i;
+        }
+    }
+    std::string known;
+    for (const SymbolInfo& s : symbols) {
+        known += (known.empty() ? "" : ", ") + s.name;
+    }
+    throw Error("the program has no size \"" + std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
+}
+
+StorageId Plan::named(StorageKind kind, std::string_view name) const {
+    for (StorageId s = 0; s < storages.size(); ++s) {
+        if (storages[s].kind == kind && storages[s].name == name) {
+            return s;
+        }
+    }
+    std::string known;
+    for (const StorageInfo& s : storages) {
+        if (s.kind == kind) {
+            known += (known.empty() ? "" : ", ") + s.name;
+        }
+    }
+    throw Error(std::string("the program has no ") + (kind == StorageKind::input ? "input" : "output") + " \"" +
+                std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
+}
+
+}  // namespace vkf

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph lowered, scheduled and laid out in memory for a device of given capabilities: everything about a program that
+// needs no Vulkan call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../graph/graph.h"
+#include "capabilities.h"
+#include "lowering.h"
+#include "planner.h"
+#include "weight_layout.h"
+
+namespace vkf {
+
+/// The part of a storage that a binding's descriptor covers.
+struct Window {
+    StorageId storage = 0;
+    std::uint64_t base = 0;  ///< bytes from the storage's start; a multiple of the device's alignment
+    std::uint64_t bytes = 0;
+};
+
+struct PlannedDispatch {
+    Dispatch dispatch;
+    std::vector<Window> windows;  ///< one a binding
+    std::uint32_t step = 0;       ///< a barrier stands where it grows
+};
+
+/// Bytes by kind, all symbols at their maxima.
+struct MemorySizes {
+    std::uint64_t weights = 0;  ///< of the tensors the graph names
+    std::uint64_t state = 0;
+    std::uint64_t constants = 0;
+    std::uint64_t scratch = 0;  ///< the arena
+    std::uint64_t inputs = 0;
+    std::uint64_t outputs = 0;
+    std::uint64_t mirrors = 0;  ///< host-side copies of inputs and outputs; 0 where memory is unified
+};
+
+struct Plan {
+    std::vector<SymbolInfo> symbols;
+    std::vector<StorageInfo> storages;
+    std::vector<ValueInfo> values;
+    std::vector<NodeInfo> nodes;
+    std::vector<Constraint> constraints;
+    std::vector<ContentCheck> content_checks;
+    std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
+    std::uint32_t steps = 0;
+    std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
+    std::vector<std::uint64_t> arena_offset;   ///< of each intermediate storage; kNotInArena for others
+    std::vector<Interval> intervals;           ///< what the arena was planned from, after in-place merging
+    std::vector<std::string> notes;            ///< for explain(): which alternatives were taken, and why
+    MemorySizes memory;
+
+    static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
+
+    /// The symbol's index. Throws naming the known ones.
+    std::size_t symbol(std::string_view name) const;
+    /// The storage of that name and kind. Throws naming the known ones.
+    StorageId named(StorageKind kind, std::string_view name) const;
+};
+
+/// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells which of the graph's are packed.
+VKF_API Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights = {},
+                       Arithmetic arithmetic = Arithmetic::f32);
+
+}  // namespace vkf

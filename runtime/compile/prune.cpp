@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/prune.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+namespace vkf {
+
+namespace {
+
+using Words = std::span<const std::uint32_t>;
+
+enum : std::uint32_t {
+    kOpNop = 0,
+    kOpName = 5,
+    kOpMemberName = 6,
+    kOpLine = 8,
+    kOpEntryPoint = 15,
+    kOpConstantTrue = 41,
+    kOpConstantFalse = 42,
+    kOpFunction = 54,
+    kOpFunctionEnd = 56,
+    kOpFunctionCall = 57,
+    kOpVariable = 59,
+    kOpStore = 62,
+    kOpCopyMemory = 63,
+    kOpDecorate = 71,
+    kOpMemberDecorate = 72,
+    kOpLogicalOr = 166,
+    kOpLogicalAnd = 167,
+    kOpLogicalNot = 168,
+    kOpControlBarrier = 224,
+    kOpMemoryBarrier = 225,
+    kOpAtomicStore = 228,
+    kOpPhi = 245,
+    kOpLoopMerge = 246,
+    kOpSelectionMerge = 247,
+    kOpLabel = 248,
+    kOpBranch = 249,
+    kOpBranchConditional = 250,
+    kOpSwitch = 251,
+    kOpUnreachable = 255,
+    kOpNoLine = 317,
+    kOpCooperativeMatrixStore = 4458,
+    kOpCooperativeMatrixPerElementOp = 5369,
+};
+
+std::uint32_t op_of(Words instruction) { return instruction[0] & 0xffff; }
+
+std::uint32_t head(std::uint32_t op, std::size_t words) { return static_cast<std::uint32_t>(words) << 16 | op; }
+
+/// What an instruction of a function defines; 0: nothing.
+std::uint32_t result_of(Words i) {
+    switch (op_of(i)) {
+        case kOpLabel: return i[1];
+        case kOpNop:
+        case kOpLine:
+        case kOpNoLine:
+        case kOpStore:
+        case kOpCopyMemory:
+        case kOpControlBarrier:
+        case kOpMemoryBarrier:
+        case kOpCooperativeMatrixStore:
+        case kOpAtomicStore: return 0;
+        default: return op_of(i) >= kOpLoopMerge && op_of(i) <= kOpUnreachable ? 0 : i.size() > 2 ? i[2] : 0;
+    }
+}
+
+struct Block {
+    std::uint32_t label = 0;
+    std::vector<Words> body;  ///< without label, merge and terminator
+    Words merge, terminator;
+    bool live = false;
+    std::optional<std::uint32_t> taken;  ///< the only way on, where a constant settles it
+};
+
+/// One function: its blocks, and which of them can run.
+class Function {
+public:
+    explicit Function(std::vector<Words> instructions) : instructions_(std::move(instructions)) {
+        for (const Words i : instructions_) {
+            if (op_of(i) == kOpLabel) {
+                blocks_.emplace_back().label = i[1];
+            } else if (blocks_.empty() || op_of(i) == kOpFunctionEnd) {
+                continue;
+            } else if (op_of(i) == kOpLoopMerge || op_of(i) == kOpSelectionMerge) {
+                blocks_.back().merge = i;
+            } else if (op_of(i) >= kOpBranch && op_of(i) <= kOpUnreachable) {
+                blocks_.back().terminator = i;
+            } else {
+                blocks_.back().body.push_back(i);
+            }
+        }
+    }
+
+    std::uint32_t id() const { return instructions_.front()[2]; }
+
+    /// `known` are the booleans known so far; those of the function's own are added. Blocks come after those that dominate them, so one
+    /// pass suffices.
+    void find_live(std::map<std::uint32_t, bool>& known) {
+        std::set<std::uint32_t> reached;
+        for (Block& b : blocks_) {
+            if (&b != &blocks_.front() && reached.count(b.label) == 0) {
+                visited_.insert(b.label);
+                continue;
+            }
+            b.live = true;
+            for (const Words i : b.body) {
+                if (const auto value = evaluate(i, b.label, known)) {
+                    known[i[2]] = *value;
+                }
+            }
+            const auto condition =
+                op_of(b.terminator) == kOpBranchConditional ? known.find(b.terminator[1]) : known.end();
+            const bool loop = !b.merge.empty() && op_of(b.merge) == kOpLoopMerge;
+            if (condition != known.end() && !loop && !b.merge.empty()) {
+                b.taken = b.terminator[condition->second ? 2 : 3];
+            }
+            for (const std::uint32_t to : successors(b)) {
+                reached.insert(to);
+                edges_.insert({b.label, to});
+            }
+            visited_.insert(b.label);
+        }
+        for (const Block& b : blocks_) {  // what a construct that stays is said to end at must be there
+            if (b.live && !b.taken && !b.merge.empty()) {
+                named_.insert(b.merge[1]);
+                if (op_of(b.merge) == kOpLoopMerge) {
+                    continues_[b.merge[2]] = b.label;
+                    edges_.insert({b.merge[2], b.label});
+                }
+            }
+        }
+    }
+
+    std::vector<std::uint32_t> called() const {
+        std::vector<std::uint32_t> out;
+        for (const Block& b : blocks_) {
+            for (const Words i : b.body) {
+                if (b.live && op_of(i) == kOpFunctionCall) {
+                    out.push_back(i[3]);
+                } else if (b.live && op_of(i) == kOpCooperativeMatrixPerElementOp) {
+                    out.push_back(i[4]);
+                }
+            }
+        }
+        return out;
+    }
+
+    /// Appends what is left of the function, and to `gone` what is not.
+    void write(std::vector<std::uint32_t>& out, std::set<std::uint32_t>& gone) const {
+        std::set<std::uint32_t> used;  // any word counts as a use: too much stays rather than too little
+        for (const Block& b : blocks_) {
+            for (const Words i : b.body) {
+                const bool variable = op_of(i) == kOpVariable;
+                if (b.live) {
+                    used.insert(i.begin() + (variable ? 3 : 1), i.end());
+                }
+            }
+            used.insert(b.terminator.begin() + 1, b.terminator.end());
+        }
+        const auto put = [&](Words i) { out.insert(out.end(), i.begin(), i.end()); };
+        for (const Words i : instructions_) {
+            if (op_of(i) == kOpLabel) {
+                break;
+            }
+            put(i);
+        }
+        for (const Block& b : blocks_) {
+            if (b.live) {
+                out.insert(out.end(), {head(kOpLabel, 2), b.label});
+                for (const Words i : b.body) {
+                    if (op_of(i) == kOpVariable && used.count(i[2]) == 0) {
+                        gone.insert(i[2]);
+                    } else if (op_of(i) == kOpPhi) {
+                        put_phi(i, b.label, out);
+                    } else {
+                        put(i);
+                    }
+                }
+                if (b.taken) {
+                    out.insert(out.end(), {head(kOpBranch, 2), *b.taken});
+                } else {
+                    put(b.merge);
+                    put(b.terminator);
+                }
+                continue;
+            }
+            for (const Words i : b.body) {
+                gone.insert(result_of(i));
+            }
+            if (const auto loop = continues_.find(b.label); loop != continues_.end()) {
+                out.insert(out.end(), {head(kOpLabel, 2), b.label, head(kOpBranch, 2), loop->second});
+            } else if (named_.count(b.label) != 0) {
+                out.insert(out.end(), {head(kOpLabel, 2), b.label, head(kOpUnreachable, 1)});
+            } else {
+                gone.insert(b.label);
+            }
+        }
+        put(instructions_.back());
+    }
+
+    void drop(std::set<std::uint32_t>& gone) const {
+        for (const Words i : instructions_) {
+            gone.insert(result_of(i));
+        }
+    }
+
+private:
+    std::vector<std::uint32_t> successors(const Block& b) const {
+        const Words t = b.terminator;
+        if (b.taken) {
+            return {*b.taken};
+        }
+        switch (op_of(t)) {
+            case kOpBranch: return {t[1]};
+            case kOpBranchConditional: return {t[2], t[3]};
+            case kOpSwitch: {  // the default's label, then pairs of a 32-bit literal and a label
+                std::vector<std::uint32_t> out;
+                for (std::size_t i = 2; i < t.size(); i += 2) {
+                    out.push_back(t[i]);
+                }
+                return out;
+            }
+            default: return {};
+        }
+    }
+
+    std::optional<bool> evaluate(Words i, std::uint32_t label, const std::map<std::uint32_t, bool>& known) const {
+        const auto value = [&](std::uint32_t id) -> std::optional<bool> {
+            const auto found = known.find(id);
+            return found == known.end() ? std::nullopt : std::optional(found->second);
+        };
+        switch (op_of(i)) {
+            case kOpLogicalNot: return value(i[3]) ? std::optional(!*value(i[3])) : std::nullopt;
+            case kOpLogicalAnd:
+            case kOpLogicalOr: {
+                const bool settles = op_of(i) == kOpLogicalOr;  // either operand, when it has this value
+                if (value(i[3]) == settles || value(i[4]) == settles) {
+                    return settles;
+                }
+                return value(i[3]) && value(i[4]) ? std::optional(!settles) : std::nullopt;
+            }
+            case kOpPhi: {
+                std::optional<bool> common;
+                for (std::size_t at = 3; at + 1 < i.size(); at += 2) {
+                    if (visited_.count(i[at + 1]) == 0) {
+                        return std::nullopt;  // a loop's way back
+                    }
+                    if (edges_.count({i[at + 1], label}) == 0) {
+                        continue;
+                    }
+                    const auto v = value(i[at]);
+                    if (!v || (common && *common != *v)) {
+                        return std::nullopt;
+                    }
+                    common = v;
+                }
+                return common;
+            }
+            default: return std::nullopt;
+        }
+    }
+
+    void put_phi(Words i, std::uint32_t label, std::vector<std::uint32_t>& out) const {
+        const std::size_t first = out.size();
+        out.insert(out.end(), i.begin(), i.begin() + 3);
+        for (std::size_t at = 3; at + 1 < i.size(); at += 2) {
+            if (edges_.count({i[at + 1], label}) != 0) {
+                out.insert(out.end(), {i[at], i[at + 1]});
+            }
+        }
+        out[first] = head(kOpPhi, out.size() - first);
+    }
+
+    std::vector<Words> instructions_;
+    std::vector<Block> blocks_;
+    std::set<std::pair<std::uint32_t, std::uint32_t>> edges_;  ///< from a live block to another
+    std::set<std::uint32_t> visited_;
+    std::set<std::uint32_t> named_;
+    std::map<std::uint32_t, std::uint32_t> continues_;  ///< continue target -> its loop's header
+};
+
+/// Functions in order, from those that entry points name on along the calls of live blocks.
+std::set<std::uint32_t> reachable(const std::vector<Function>& functions, std::vector<std::uint32_t> open) {
+    std::set<std::uint32_t> found;
+    while (!open.empty()) {
+        const std::uint32_t id = open.back();
+        open.pop_back();
+        if (!found.insert(id).second) {
+            continue;
+        }
+        for (const Function& f : functions) {
+            if (f.id() == id) {
+                const std::vector<std::uint32_t> called = f.called();
+                open.insert(open.end(), called.begin(), called.end());
+            }
+        }
+    }
+    return found;
+}
+
+bool is_about(std::uint32_t op) {
+    return op == kOpName || op == kOpMemberName || op == kOpDecorate || op == kOpMemberDecorate;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
+    constexpr std::size_t kHeaderWords = 5;
+    if (code.size() < kHeaderWords) {
+        return code;
+    }
+    std::vector<Words> module;  // all before the first function
+    std::vector<Function> functions;
+    std::vector<Words> current;
+    std::map<std::uint32_t, bool> known;
+    std::vector<std::uint32_t> entries;
+    for (std::size_t at = kHeaderWords; at < code.size();) {
+        const std::size_t words = code[at] >> 16;
+        if (words == 0 || at + words > code.size()) {
+            return code;
+        }
+        const Words i = Words(code).subspan(at, words);
+        at += words;
+        const std::uint32_t op = op_of(i);
+        if (op == kOpFunction || !current.empty()) {
+            current.push_back(i);
+            if (op == kOpFunctionEnd) {
+                functions.emplace_back(std::move(current));
+                current.clear();
+            }
+            continue;
+        }
+        module.push_back(i);
+        if (op == kOpEntryPoint) {
+            entries.push_back(i[2]);
+        } else if (op == kOpConstantTrue || op == kOpConstantFalse) {
+            known[i[2]] = op == kOpConstantTrue;
+        }
+    }
+    for (Function& f : functions) {
+        f.find_live(known);
+    }
+    const std::set<std::uint32_t> kept = reachable(functions, std::move(entries));
+    std::vector<std::uint32_t> bodies;
+    std::set<std::uint32_t> gone;
+    for (const Function& f : functions) {
+        if (kept.count(f.id()) != 0) {
+            f.write(bodies, gone);
+        } else {
+            f.drop(gone);
+        }
+    }
+    std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);
+    out.reserve(code.size());
+    for (const Words i : module) {
+        if (!is_about(op_of(i)) || gone.count(i[1]) == 0) {
+            out.insert(out.end(), i.begin(), i.end());
+        }
+    }
+    out.insert(out.end(), bodies.begin(), bodies.end());
+    return out;
+}
+
+}  // namespace vkf

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The code of a SPIR-V module where it lies: in the library, in fewer bytes than its words have, or in memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../base/export.h"
+
+namespace vkf {
+
+/// SPIR-V as the library embeds it, in little more than half its size, for most words are small. First the lengths of all words less 1,
+/// 2 bits each, four to a byte from its highest bits down, the last byte filled up; then of every word its 1 to 4 lowest bytes, the lowest
+/// first. Source: Stream VByte (Lemire, Kurz, Rupp 2018). cmake/CompileShader.cmake writes it.
+struct PackedSpirv {
+    std::uint32_t words;
+    std::span<const std::uint8_t> bytes;
+};
+
+/// Refers to a module's words or to packed ones, and owns neither.
+class VKF_API SpirvCode {
+public:
+    constexpr SpirvCode() = default;
+    constexpr SpirvCode(const PackedSpirv& packed) : packed_(packed) {}
+    constexpr SpirvCode(std::span<const std::uint32_t> words) : plain_(words) {}
+    SpirvCode(const std::vector<std::uint32_t>& words) : plain_(words) {}
+
+    /// The module's words.
+    std::vector<std::uint32_t> words() const;
+
+private:
+    std::span<const std::uint32_t> plain_;
+    PackedSpirv packed_{};
+};
+
+}  // namespace vkf

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/tuning_list.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace vkf {
+
+namespace {
+
+/// The part before the next `end`, which is taken off `rest`.
+std::string_view take(std::string_view& rest, char end) noexcept {
+    const std::size_t at = std::min(rest.find(end), rest.size());
+    const std::string_view part = rest.substr(0, at);
+    rest.remove_prefix(std::min(at + 1, rest.size()));
+    return part;
+}
+
+std::optional<std::uint32_t> number(std::string_view text) noexcept {
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> tuning_number(std::string_view list, std::string_view name) noexcept {
+    while (!list.empty()) {
+        std::string_view value = take(list, ',');
+        if (take(value, '=') == name) {
+            return number(value);
+        }
+    }
+    return std::nullopt;
+}
+
+std::string_view wrong_tuning_part(std::string_view list) noexcept {
+    while (!list.empty()) {
+        const std::string_view part = take(list, ',');
+        std::string_view value = part;
+        if (take(value, '=').empty() || !number(value)) {
+            return part.empty() ? "," : part;
+        }
+    }
+    return {};
+}
+
+}  // namespace vkf

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where named tensors lie in device memory, known before a byte of them is read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../base/export.h"
+#include "../graph/dtype.h"
+
+namespace vkf {
+
+/// One tensor of a layout.
+struct StoredTensor {
+    std::string name;
+    DType dtype = DType::f32;  ///< of its numbers to graphs
+    std::vector<std::int64_t> shape;
+    std::uint32_t block = 0;
+    std::uint64_t offset = 0;  ///< in the block, bytes
+    std::uint64_t bytes = 0;
+    WeightType type = WeightType::f32;  ///< of weights that are F32 to graphs: how they lie in memory
+    bool packed_on_device = false;
+};
+
+/// Names, types, shapes and places of tensors that lie behind each other in few blocks of memory.
+class VKF_API WeightLayout {
+public:
+    WeightLayout() = default;
+    /// Assigns blocks and offsets in the order given; of each tensor name, types, shape and bytes are set. Offsets are multiples of
+    /// `alignment`, and no block has more than `max_block` bytes but for one larger tensor. Throws Error naming a tensor that comes twice.
+    WeightLayout(std::vector<StoredTensor> tensors, std::uint64_t alignment, std::uint64_t max_block,
+                 const char* what = "weight");
+
+    /// Null when there is no tensor of that name.
+    const StoredTensor* find(std::string_view name) const;
+    /// Sorted by name.
+    const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
+    /// Bytes of each block.
+    const std::vector<std::uint64_t>& blocks() const noexcept { return blocks_; }
+    /// Bytes of all blocks.
+    std::uint64_t bytes() const noexcept;
+
+private:
+    std::vector<StoredTensor> tensors_;
+    std::vector<std::uint64_t> blocks_;
+};
+
+}  // namespace vkf

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a host lends: its device, its queue, its memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "vulkan_handles.h"
+
+namespace vkf {
+
+/// What one piece of device memory is for.
+struct MemoryRequest {
+    std::uint64_t bytes = 0;
+    std::uint64_t alignment = 1;
+    std::uint32_t type_bits = 0;  ///< VkMemoryRequirements::memoryTypeBits
+    std::uint32_t need = 0;       ///< VkMemoryPropertyFlags it must have; HOST_VISIBLE: `mapped` is to be set
+    std::uint32_t wish = 0;       ///< and those that are of use
+    const char* purpose = "";     ///< "weights", "layer scratch", ...
+};
+
+struct MemoryPiece {
+    VkDeviceMemory memory{};
+    std::uint64_t offset = 0;
+    void* mapped = nullptr;  ///< where the host sees the piece's first byte
+    void* tag = nullptr;     ///< the host's own
+};
+
+/// Where a host wants device memory to come from, for example an allocator it has already.
+struct MemoryHooks {
+    /// Returns a VkResult. May be called by several threads at once, never by record().
+    int (*allocate)(void* user, const MemoryRequest& request, MemoryPiece* piece) = nullptr;
+    void (*release)(void* user, const MemoryPiece& piece) = nullptr;  ///< does not throw
+    void* user = nullptr;
+};
+
+/// A host's device. Nothing here is destroyed by us; it must outlive everything made from the Device.
+struct BorrowedDevice {
+    VkInstance instance = nullptr;
+    VkPhysicalDevice physical = nullptr;
+    VkDevice device = nullptr;
+    std::uint32_t queue_family = 0;
+    /// Our uploads and run() use this queue; null: queue 0 of the family. Give `lock` when the host submits to it as well.
+    VkQueue queue = nullptr;
+    /// No queue is ours: load(), make_state(), State::clear() and Program::allocate() note what is to be copied, and
+    /// Device::record_upload() records it; run() throws.
+    bool without_queue = false;
+    /// Called around each of our submissions to the borrowed queue, and while we wait for it to be idle, when set: both or none.
+    void (*lock)(void* user) = nullptr;
+    void (*unlock)(void* user) = nullptr;
+    void* user = nullptr;
+    /// What the host gave vkCreateDevice: the extensions and features in it are used, no others. Read by borrow() alone.
+    const VkDeviceCreateInfo* created_with = nullptr;
+    GetInstanceProcAddr get_instance_proc_addr = nullptr;
+    /// VK_EXT_debug_utils is enabled on the instance: what is recorded and made is labelled.
+    bool debug_utils = false;
+    /// The host's, not externally synchronized: pipelines are made with it, and none is read from or written to disk.
+    VkPipelineCache pipeline_cache{};
+    MemoryHooks memory = {};
+    /// Held until the last call of a hook or lock: what they work on, where nothing else keeps it.
+    std::shared_ptr<const void> keep = {};
+};
+
+/// Mapped, or otherwise written, memory of a host from which uploads are copied.
+struct StagingRange {
+    VkBuffer buffer{};         ///< with VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+    std::uint64_t offset = 0;  ///< a multiple of 4
+    std::uint64_t bytes = 0;
+    void* mapped =
+        nullptr;  ///< where the host sees the range's first byte; coherent, or flushed by the host before it submits
+};
+
+}  // namespace vkf

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/deferred.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device/barrier.h"
+#include "runtime/device/failure.h"
+
+namespace vkf {
+
+void Deferred::note(Entry entry) {
+    if (entry.bytes == 0) {
+        return;
+    }
+    const std::scoped_lock lock(mutex_);
+    entry.number = noted_ + 1;
+    const std::uint64_t bytes = entry.bytes;
+    entries_.push_back(std::move(entry));
+    bytes_ += bytes;
+    ++noted_;
+}
+
+void Deferred::copy(VkBuffer target, std::uint64_t offset, std::span<const std::byte> bytes) {
+    note({.target = target, .offset = offset, .bytes = bytes.size(), .data = {bytes.begin(), bytes.end()}});
+}
+
+void Deferred::zero(VkBuffer target, std::uint64_t offset, std::uint64_t bytes) {
+    note({.target = target, .offset = offset, .bytes = bytes, .data = {}});
+}
+
+void Deferred::settle() noexcept { done_ = entries_.empty() ? noted_.load() : entries_.front().number - 1; }
+
+void Deferred::forget(VkBuffer target) noexcept {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(entries_, [&](const Entry& e) {
+        if (e.target == target) {
+            bytes_ -= e.bytes - e.copied;
+        }
+        return e.target == target;
+    });
+    settle();
+}
+
+Status Deferred::record(const DeviceTable& vk, VkCommandBuffer commands, const StagingRange& staging) noexcept {
+    const std::scoped_lock lock(mutex_);
+    if (entries_.empty()) {
+        return {};
+    }
+    const bool copies = std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return !e.data.empty(); });
+    if (copies && (!staging.buffer || !staging.mapped || staging.offset % 4 != 0 || staging.bytes < 4)) {
+        return failure(-1,
+                       "record_upload: a mapped staging range of 4 bytes or more at a multiple of 4 is needed; %llu at "
+                       "%llu were given, %s",
+                       ull{staging.bytes}, ull{staging.offset},
+                       !staging.buffer   ? "without a buffer"
+                       : !staging.mapped ? "not mapped"
+                                         : "mapped");
+    }
+    // kernels of earlier recordings may still use what is overwritten
+    barrier(vk, commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, kTransfer,
+            VK_ACCESS_TRANSFER_WRITE_BIT);
+    std::uint64_t used = 0;
+    bool filled = false;  // the copies and fills that follow may be of the same bytes
+    while (!entries_.empty()) {
+        Entry& e = entries_.front();
+        std::uint64_t part = e.bytes - e.copied;
+        if (filled || e.data.empty()) {
+            barrier(vk, commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
+        }
+        filled = e.data.empty();
+        if (filled) {
+            vk.vkCmdFillBuffer(commands, e.target, e.offset, part, 0);
+        } else {
+            part = std::min(part, staging.bytes - used);
+            if (part == 0) {
+                break;
+            }
+            std::memcpy(static_cast<std::byte*>(staging.mapped) + used, e.data.data() + e.copied, part);
+            const VkBufferCopy region{staging.offset + used, e.offset + e.copied, part};
+            vk.vkCmdCopyBuffer(commands, staging.buffer, e.target, 1, &region);
+            used += part;
+        }
+        e.copied += part;
+        bytes_ -= part;
+        if (e.copied == e.bytes) {
+            entries_.pop_front();
+        }
+    }
+    settle();
+    return {};
+}
+
+}  // namespace vkf

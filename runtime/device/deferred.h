@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uploads of a device without a queue of ours: noted here until a command buffer of the host's takes them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/device/borrowed_device.h"
+#include "runtime/device/status.h"
+#include "runtime/device/vulkan.h"
+
+namespace vkf {
+
+/// Safe to use from several threads. Entries are numbered in the order they come, from 1, and recorded in that order.
+class Deferred {
+public:
+    void copy(VkBuffer target, std::uint64_t offset, std::span<const std::byte> bytes);
+    void zero(VkBuffer target, std::uint64_t offset, std::uint64_t bytes);
+    /// The buffer is about to be destroyed.
+    void forget(VkBuffer target) noexcept;
+    /// Records what fits into the staging range.
+    Status record(const DeviceTable& vk, VkCommandBuffer commands, const StagingRange& staging) noexcept;
+
+    std::uint64_t bytes() const noexcept { return bytes_; }
+    /// The number of the last entry there was.
+    std::uint64_t noted() const noexcept { return noted_; }
+    /// Every entry up to this number has been recorded.
+    std::uint64_t done() const noexcept { return done_; }
+
+private:
+    struct Entry {
+        std::uint64_t number = 0;
+        VkBuffer target = VK_NULL_HANDLE;
+        std::uint64_t offset = 0;
+        std::uint64_t bytes = 0;
+        std::vector<std::byte> data;  ///< empty: zeros
+        std::uint64_t copied = 0;
+    };
+
+    void note(Entry entry);
+    void settle() noexcept;  // mutex held
+
+    std::mutex mutex_;
+    std::deque<Entry> entries_;
+    std::atomic<std::uint64_t> bytes_ = 0, noted_ = 0, done_ = 0;
+};
+
+}  // namespace vkf

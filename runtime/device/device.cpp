@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <utility>
+
+#include "runtime/base/cache_folder.h"
+#include "runtime/device/deferred.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/instance.h"
+#include "runtime/device/keep_enabled.h"
+#include "runtime/device/make_state.h"
+#include "runtime/device/query_capabilities.h"
+#include "runtime/device/tuning_store.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr double kGpuSubmitBudget = 2e11;
+
+struct Candidate {
+    VkPhysicalDevice physical = VK_NULL_HANDLE;
+    Capabilities capabilities;
+    std::uint32_t queue_family = kAnyFamily;
+};
+
+std::vector<Candidate> candidates(const InstanceCore& instance) {
+    std::uint32_t count = 0;
+    check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, nullptr), "vkEnumeratePhysicalDevices");
+    std::vector<VkPhysicalDevice> list(count);
+    check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, list.data()), "vkEnumeratePhysicalDevices");
+    list.resize(count);  // fewer than before when a device went away in between
+    std::vector<Candidate> out;
+    for (VkPhysicalDevice physical : list) {
+        Candidate c;
+        c.physical = physical;
+        if (auto caps = query_capabilities(instance.api, physical, c.queue_family, instance.api_version)) {
+            c.capabilities = std::move(*caps);
+            out.push_back(std::move(c));
+        }
+    }
+    return out;
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
+    return text;
+}
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+int preference(DeviceType type) {
+    switch (type) {
+        case DeviceType::discrete: return 0;
+        case DeviceType::integrated: return 1;
+        case DeviceType::virtual_gpu: return 2;
+        case DeviceType::cpu: return 3;
+        case DeviceType::other: return 4;
+    }
+    return 5;
+}
+
+const Candidate& choose(const std::vector<Candidate>& list, const std::string& select) {
+    if (list.empty()) {
+        throw Error("no usable Vulkan device: none offers Vulkan 1.1 and a compute queue");
+    }
+    if (select.empty()) {
+        return *std::min_element(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
+            return preference(a.capabilities.type) < preference(b.capabilities.type);
+        });
+    }
+    if (std::all_of(select.begin(), select.end(), [](unsigned char ch) { return std::isdigit(ch); }) &&
+        select.size() < 9) {
+        const auto index = static_cast<std::size_t>(std::stoul(select));
+        if (index < list.size()) {
+            return list[index];
+        }
+    }
+    for (const Candidate& c : list) {  // digits that are no index may be a model's number
+        if (lower(c.capabilities.name).find(lower(select)) != std::string::npos) {
+            return c;
+        }
+    }
+    std::string known;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        known += (i ? ", " : "") + std::to_string(i) + " " + list[i].capabilities.name;
+    }
+    throw Error("no device \"" + select + "\"; there are: " + known);
+}
+
+/// Common to owned and borrowed devices, once the handles are set.
+std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
+    core->options = options;
+    core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";
+    core->submit_budget = options.submit_budget.value_or(core->capabilities.cpu() ? 0 : kGpuSubmitBudget);
+    core->capabilities.variants = environment("VKFORMER_VARIANT");
+    if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
+        core->capabilities.clamp_to_minimum();
+    }
+    core->instance->api.vkGetPhysicalDeviceMemoryProperties(core->physical, &core->memory);
+    const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
+    find_tuning(core->capabilities, options, folder);
+    std::filesystem::path file;
+    if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
+        file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);
+    }
+    core->pipelines = std::make_unique<PipelineStore>(*core, file);
+    return core;
+}
+
+}  // namespace
+
+std::vector<Capabilities> Device::list(GetInstanceProcAddr get) {
+    const auto instance = make_instance(get, false);
+    std::vector<Capabilities> out;
+    for (Candidate& c : candidates(*instance)) {
+        out.push_back(std::move(c.capabilities));
+    }
+    return out;
+}
+
+Device Device::create(const DeviceOptions& options) {
+    auto core = std::make_shared<DeviceCore>();
+    core->instance =
+        make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
+    const std::vector<Candidate> list = candidates(*core->instance);
+    const std::string select = options.select.empty() ? environment("VKFORMER_DEVICE") : options.select;
+    const Candidate& chosen = choose(list, select);
+    core->physical = chosen.physical;
+    core->capabilities = chosen.capabilities;
+    core->queue_family = chosen.queue_family;
+
+    const float priority = 1.0f;
+    const VkDeviceQueueCreateInfo queue{
+        VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, chosen.queue_family, 1, &priority};
+    DeviceRequirements wanted(core->capabilities);
+    const std::vector<const char*> extensions = wanted.extensions();
+    VkDeviceCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+    info.pNext = wanted.features();
+    info.queueCreateInfoCount = 1;
+    info.pQueueCreateInfos = &queue;
+    info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+    info.ppEnabledExtensionNames = extensions.data();
+    VkDevice device = VK_NULL_HANDLE;
+    const VkResult result = core->instance->api.vkCreateDevice(chosen.physical, &info, nullptr, &device);
+    if (result != VK_SUCCESS) {
+        throw Error("vkCreateDevice gave " + result_name(result), chosen.capabilities.name, result);
+    }
+    try {
+        core->api = load_device_table(core->instance->api, device);
+    } catch (...) {
+        const auto destroy =
+            reinterpret_cast<PFN_vkDestroyDevice>(core->instance->api.vkGetDeviceProcAddr(device, "vkDestroyDevice"));
+        if (destroy) {
+            destroy(device, nullptr);
+        }
+        throw;
+    }
+    core->handle = device;
+    core->owned = true;
+    core->api.vkGetDeviceQueue(device, chosen.queue_family, 0, &core->queue);
+    return Device(finish(std::move(core), options));
+}
+
+Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) {
+    if (!host.instance || !host.physical || !host.device) {
+        throw Error("a borrowed device needs the host's instance, physical device and device", "Device::borrow");
+    }
+    auto core = std::make_shared<DeviceCore>();
+    core->instance = std::make_shared<InstanceCore>();
+    const PFN_vkGetInstanceProcAddr get = entry_point(host.get_instance_proc_addr);
+    core->instance->handle = host.instance;
+    core->instance->api = load_instance_table(get, host.instance);
+    core->physical = host.physical;
+    core->handle = host.device;
+    core->api = load_device_table(core->instance->api, host.device);
+    core->queue_family = host.queue_family;
+    auto capabilities =
+        query_capabilities(core->instance->api, host.physical, core->queue_family, core->instance->api_version);
+    if (!capabilities) {
+        throw Error("the host's device offers no Vulkan 1.1, or its queue family " + std::to_string(host.queue_family) +
+                        " no compute",
+                    "Device::borrow");
+    }
+    core->capabilities = std::move(*capabilities);
+    keep_enabled(core->capabilities, host.created_with);
+    core->host = host;
+    core->host.created_with = nullptr;  // only good during this call
+    if (bool(host.memory.allocate) != bool(host.memory.release)) {
+        throw Error("memory hooks need both functions", "Device::borrow");
+    }
+    if (bool(host.lock) != bool(host.unlock)) {
+        throw Error("the queue's lock and unlock go together", "Device::borrow");
+    }
+    core->instance->debug_utils = host.debug_utils;
+    if (host.without_queue) {
+        core->deferred = std::make_unique<Deferred>();
+        return Device(finish(std::move(core), options));
+    }
+    core->queue = host.queue;
+    if (!core->queue) {
+        core->api.vkGetDeviceQueue(host.device, host.queue_family, 0, &core->queue);
+    }
+    return Device(finish(std::move(core), options));
+}
+
+DeviceRequirements Device::requirements(VkInstance instance, VkPhysicalDevice physical, GetInstanceProcAddr get) {
+    if (!instance || !physical) {
+        throw Error("the host's instance and physical device are needed", "Device::requirements");
+    }
+    std::uint32_t family = kAnyFamily;
+    const auto supported = query_capabilities(load_instance_table(entry_point(get), instance), physical, family,
+                                              InstanceCore().api_version);
+    if (!supported) {
+        throw Error("the device offers no Vulkan 1.1, or no queue with compute", "Device::requirements");
+    }
+    return DeviceRequirements(*supported);
+}
+
+Status Device::record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept {
+    return core_->deferred ? core_->deferred->record(core_->api, commands, staging) : Status();
+}
+
+std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred ? core_->deferred->bytes() : 0; }
+
+const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }
+
+std::vector<std::string> Device::messages() const {
+    MessageLog& log = core_->instance->log;
+    const std::scoped_lock lock(log.mutex);
+    return std::exchange(log.messages, {});
+}
+
+std::size_t Device::pipelines() const { return core_->pipelines->size(); }
+
+bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
+
+State Device::make_state(std::initializer_list<const Graph*> graphs) const {
+    return make_state(std::span(graphs.begin(), graphs.size()));
+}
+
+State Device::make_state(std::span<const Graph* const> graphs) const {
+    std::vector<StorageInfo> storages;
+    for (const Graph* g : graphs) {
+        storages.insert(storages.end(), g->storages().begin(), g->storages().end());
+    }
+    return make_state_of(core_, storages);
+}
+
+}  // namespace vkf

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Vulkan instance: our own, or a host's.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/device/vulkan.h"
+#include "runtime/device/vulkan_handles.h"
+
+namespace vkf {
+
+/// Validation messages, collected by the messenger of an instance.
+struct MessageLog {
+    std::mutex mutex;
+    std::vector<std::string> messages;
+};
+
+/// An instance of our own, or a host's.
+struct InstanceCore {
+    InstanceTable api;
+    VkInstance handle = VK_NULL_HANDLE;
+    std::uint32_t api_version = VK_API_VERSION_1_1;  ///< it was made for; a host's does not tell
+    bool owned = false;
+    bool debug_utils = false;
+    VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
+    MessageLog log;
+
+    ~InstanceCore();
+};
+
+/// The host's entry point, or that of the loader, which is opened. Throws when there is none.
+PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given);
+/// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is asked for.
+std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr get, bool validation);
+
+}  // namespace vkf

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/text.h"
+#include "runtime/device/deferred.h"
+#include "runtime/device/device_core.h"
+
+namespace vkf {
+
+std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                          VkMemoryPropertyFlags wish) {
+    for (const VkMemoryPropertyFlags flags : {need | wish, need}) {
+        for (std::uint32_t i = 0; i < core.memory.memoryTypeCount; ++i) {
+            if ((allowed & (1u << i)) != 0 && (core.memory.memoryTypes[i].propertyFlags & flags) == flags) {
+                return i;
+            }
+        }
+    }
+    return kNoMemoryType;
+}
+
+Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose)
+    : core_(std::move(core)), bytes_(bytes) {
+    core_->check_alive();
+    const DeviceTable& vk = core_->api;
+    VkBufferCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+    info.size = bytes;
+    info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    if (use == MemoryUse::device) {
+        info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+    }
+    core_->check_result(vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_), "vkCreateBuffer");
+    VkMemoryRequirements needs{};
+    vk.vkGetBufferMemoryRequirements(core_->handle, buffer_, &needs);
+
+    constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    const bool host_side = use != MemoryUse::device || core_->capabilities.unified_memory;
+    VkMemoryPropertyFlags need = host_side ? kHost : 0;
+    VkMemoryPropertyFlags wish = 0;
+    if (use == MemoryUse::device) {
+        wish = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    } else if (use == MemoryUse::readback) {
+        wish = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+    }
+    try {
+        if (core_->host.memory.allocate) {
+            take_from_host(needs, need, wish, purpose);
+        } else {
+            allocate(needs, need, wish, purpose);
+        }
+    } catch (...) {
+        release();
+        throw;
+    }
+    core_->name(VK_OBJECT_TYPE_BUFFER, handle_bits(buffer_), purpose);
+}
+
+void Block::allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                     const std::string& purpose) {
+    const DeviceTable& vk = core_->api;
+    const std::uint32_t type = memory_type(*core_, needs.memoryTypeBits, need, wish);
+    const std::string asked = megabytes(needs.size) + " for " + purpose;
+    if (type == kNoMemoryType) {
+        throw Error(asked + ": the device has no memory of a fitting type");
+    }
+    const std::uint64_t heap = core_->memory.memoryHeaps[core_->memory.memoryTypes[type].heapIndex].size;
+    if (needs.size > core_->capabilities.max_allocation || needs.size > heap) {
+        throw Error(asked + " were asked; the heap has " + megabytes(heap) + " and one allocation at most " +
+                        megabytes(core_->capabilities.max_allocation),
+                    {}, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+    }
+    const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
+    const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
+    if (result != VK_SUCCESS) {
+        core_->lost = core_->lost || result == VK_ERROR_DEVICE_LOST;
+        throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {}, result);
+    }
+    core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
+    if ((need & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0) {
+        void* pointer = nullptr;
+        core_->check_result(vk.vkMapMemory(core_->handle, memory_, 0, VK_WHOLE_SIZE, 0, &pointer), "vkMapMemory");
+        mapped_ = static_cast<std::byte*>(pointer);
+    }
+}
+
+void Block::take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                           const std::string& purpose) {
+    const MemoryHooks& hooks = core_->host.memory;
+    const std::string asked = megabytes(needs.size) + " for " + purpose + " of the host's allocator";
+    const int result = hooks.allocate(
+        hooks.user, {needs.size, needs.alignment, needs.memoryTypeBits, need, wish, purpose.c_str()}, &piece_);
+    if (result != VK_SUCCESS) {
+        piece_ = {};
+        throw Error(asked + ": " + result_name(static_cast<VkResult>(result)), {}, result);
+    }
+    const bool mapped = (need & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
+    if (!piece_.memory || piece_.offset % needs.alignment != 0 || (mapped && !piece_.mapped)) {
+        throw Error(asked + ": what it gave is without memory, mapping or alignment");
+    }
+    core_->check_result(core_->api.vkBindBufferMemory(core_->handle, buffer_, piece_.memory, piece_.offset),
+                        "vkBindBufferMemory");
+    mapped_ = mapped ? static_cast<std::byte*>(piece_.mapped) : nullptr;
+}
+
+Block::~Block() { release(); }
+
+Block::Block(Block&& other) noexcept { *this = std::move(other); }
+
+Block& Block::operator=(Block&& other) noexcept {
+    if (this != &other) {
+        release();
+        core_ = std::move(other.core_);
+        buffer_ = std::exchange(other.buffer_, VkBuffer(VK_NULL_HANDLE));
+        memory_ = std::exchange(other.memory_, VkDeviceMemory(VK_NULL_HANDLE));
+        piece_ = std::exchange(other.piece_, {});
+        bytes_ = std::exchange(other.bytes_, 0);
+        mapped_ = std::exchange(other.mapped_, nullptr);
+    }
+    return *this;
+}
+
+void Block::release() noexcept {
+    if (core_) {
+        if (core_->deferred && buffer_) {
+            core_->deferred->forget(buffer_);
+        }
+        core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
+        core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
+        if (piece_.memory) {
+            core_->host.memory.release(core_->host.memory.user, piece_);
+            piece_ = {};
+        }
+        buffer_ = VK_NULL_HANDLE;
+        memory_ = VK_NULL_HANDLE;
+        mapped_ = nullptr;
+    }
+}
+
+Uploader::Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes)
+    : core_(std::move(core)),
+      staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {}
+
+Uploader::~Uploader() {
+    if (pool_) {
+        core_->api.vkDestroyCommandPool(core_->handle, pool_, nullptr);
+    }
+}
+
+VkCommandBuffer Uploader::commands() {
+    const DeviceTable& vk = core_->api;
+    if (!pool_) {
+        const VkCommandPoolCreateInfo info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                                           VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, core_->queue_family};
+        core_->check_result(vk.vkCreateCommandPool(core_->handle, &info, nullptr, &pool_), "vkCreateCommandPool");
+        const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                                   VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+        core_->check_result(vk.vkAllocateCommandBuffers(core_->handle, &allocate, &commands_),
+                            "vkAllocateCommandBuffers");
+    }
+    if (!recording_) {
+        const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                             VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+        core_->check_result(vk.vkBeginCommandBuffer(commands_, &begin), "vkBeginCommandBuffer");
+        recording_ = true;
+    }
+    return commands_;
+}
+
+void Uploader::flush() {
+    if (recording_) {
+        core_->check_result(core_->api.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
+        recording_ = false;
+        core_->submit_and_wait(commands_);
+    }
+    used_ = 0;
+}
+
+void Uploader::write(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (target.mapped()) {
+        std::memcpy(target.mapped() + offset, bytes.data(), bytes.size());
+        return;
+    }
+    if (core_->deferred) {
+        core_->deferred->copy(target.buffer(), offset, bytes);
+        return;
+    }
+    if (!staging_ && !bytes.empty()) {
+        staging_ = Block(core_, staging_bytes_, MemoryUse::upload, "staging");
+    }
+    while (!bytes.empty()) {
+        if (used_ == staging_.bytes()) {
+            flush();
+        }
+        const std::uint64_t part = std::min<std::uint64_t>(bytes.size(), staging_.bytes() - used_);
+        std::memcpy(staging_.mapped() + used_, bytes.data(), part);
+        const VkBufferCopy region{used_, offset, part};
+        core_->api.vkCmdCopyBuffer(commands(), staging_.buffer(), target.buffer(), 1, &region);
+        used_ += part;
+        offset += part;
+        bytes = bytes.subspan(part);
+    }
+}
+
+void Uploader::zero(const Block& target, std::uint64_t offset, std::uint64_t bytes) {
+    if (target.mapped()) {
+        std::memset(target.mapped() + offset, 0, bytes);
+    } else if (core_->deferred) {
+        core_->deferred->zero(target.buffer(), offset, bytes);
+    } else if (bytes != 0) {
+        core_->api.vkCmdFillBuffer(commands(), target.buffer(), offset, bytes, 0);
+    }
+}
+
+void Uploader::finish() { flush(); }
+
+}  // namespace vkf

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory in few blocks, and the streaming upload.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/device/borrowed_device.h"
+#include "runtime/device/vulkan.h"
+
+namespace vkf {
+
+struct DeviceCore;
+
+inline constexpr std::uint32_t kNoMemoryType = ~0u;
+
+/// The first memory type with all of `need` and, if any has them, `wish`.
+std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                          VkMemoryPropertyFlags wish);
+
+enum class MemoryUse : std::uint8_t {
+    device,    ///< kernels read and write; host-visible where memory is unified
+    upload,    ///< the host writes, the device copies from
+    readback,  ///< the device copies to, the host reads; cached where possible
+};
+
+/// One buffer on one allocation. `mapped` is null where the host cannot see it.
+class Block {
+public:
+    Block() = default;
+    /// Throws Error saying for what, how much was asked and how much the heap has.
+    Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose);
+    ~Block();
+    Block(Block&& other) noexcept;
+    Block& operator=(Block&& other) noexcept;
+
+    VkBuffer buffer() const noexcept { return buffer_; }
+    std::uint64_t bytes() const noexcept { return bytes_; }
+    std::byte* mapped() const noexcept { return mapped_; }
+    explicit operator bool() const noexcept { return buffer_ != VK_NULL_HANDLE; }
+
+private:
+    void allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                  const std::string& purpose);
+    void take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+                        const std::string& purpose);
+    void release() noexcept;
+
+    std::shared_ptr<DeviceCore> core_;
+    VkBuffer buffer_ = VK_NULL_HANDLE;
+    VkDeviceMemory memory_ = VK_NULL_HANDLE;
+    MemoryPiece piece_;  ///< where a host's hooks gave the memory
+    std::uint64_t bytes_ = 0;
+    std::byte* mapped_ = nullptr;
+};
+
+/// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging block, streaming what is
+/// larger. finish() waits for the last copy; destruction without it drops what was not submitted. On a device without a queue
+/// the copies are noted for record_upload().
+class Uploader {
+public:
+    /// `bytes` will be written in all: the staging block is no larger.
+    Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes);
+    ~Uploader();
+    Uploader(const Uploader&) = delete;
+    Uploader& operator=(const Uploader&) = delete;
+
+    void write(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes);
+    /// Fills a range with zeros; offset and bytes multiples of 4.
+    void zero(const Block& target, std::uint64_t offset, std::uint64_t bytes);
+    void finish();
+    /// What is recorded here, on a device with a queue, follows the copies and fills so far, and is submitted with them.
+    VkCommandBuffer commands();
+
+private:
+    void flush();
+
+    std::shared_ptr<DeviceCore> core_;
+    std::uint64_t staging_bytes_ = 0;
+    Block staging_;
+    std::uint64_t used_ = 0;
+    VkCommandPool pool_ = VK_NULL_HANDLE;
+    VkCommandBuffer commands_ = VK_NULL_HANDLE;
+    bool recording_ = false;
+};
+
+}  // namespace vkf

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/pipeline.h"
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "runtime/base/cache_folder.h"
+#include "runtime/compile/prune.h"
+#include "runtime/compile/specialize.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr std::uint32_t kFrameMagic = 0x43464b56;  // "VKFC"
+constexpr std::uint32_t kFrameVersion = 1;
+
+struct FrameHeader {
+    std::uint32_t magic, version, vendor_id, device_id, driver_version, api_version;
+    std::array<std::uint8_t, 16> uuid;
+    std::uint64_t bytes, checksum;
+};
+static_assert(sizeof(FrameHeader) == 56);
+
+std::uint64_t fnv1a(std::span<const std::byte> data) {  // Fowler, Noll, Vo: 64-bit FNV-1a
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const std::byte b : data) {
+        hash = (hash ^ static_cast<std::uint8_t>(b)) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+FrameHeader header_for(const Capabilities& device, std::span<const std::byte> data) {
+    return {kFrameMagic,        kFrameVersion,     device.vendor_id, device.device_id, device.driver_version,
+            device.api_version, device.cache_uuid, data.size(),      fnv1a(data)};
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::ostringstream out;
+    out << in.rdbuf();  // a read that fails, as of a folder, is an early end here and not an exception
+    const std::string text = out.str();
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    return {bytes, bytes + text.size()};
+}
+
+/// Throws naming what a kernel's shader says it uses and the device has not.
+void require_features(const ShaderInterface& face, const Kernel& kernel, const Capabilities& caps) {
+    const bool matrices = caps.cooperative_matrix && kernel.subgroup_size != 0;
+    const struct {
+        bool used, offered;
+        const char* what;
+    } needs[] = {
+        {face.uses_cooperative_matrices, matrices, "cooperative matrices"},
+        {face.uses_matrix_elements, caps.matrix_elements, "operations on the elements of matrices"},
+        {face.uses_subgroups && !face.uses_cooperative_matrices, caps.subgroup_shuffle, "subgroup shuffles"},
+        {face.uses_16bit_storage, caps.storage_16bit, "16-bit storage"},
+        {face.uses_float16, caps.float16, "arithmetic in f16"},
+        {face.uses_int8, caps.cooperative_matrix_int8, "8-bit integers"},
+        {face.uses_int64, caps.int64, "64-bit integers"},
+        {face.uses_integer_dot, caps.integer_dot, "integer dot products"},
+    };
+    for (const auto& need : needs) {
+        if (need.used && !need.offered) {
+            throw Error(std::string("needs ") + need.what + ", which this device does not have or was not told of",
+                        std::string("shader ") + kernel.shader->name);
+        }
+    }
+}
+
+/// Builds in parallel only when it pays for the threads.
+constexpr std::size_t kSerialPipelines = 2;
+
+}  // namespace
+
+std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
+    const FrameHeader header = header_for(device, data);
+    std::vector<std::byte> out(sizeof(header) + data.size());
+    std::memcpy(out.data(), &header, sizeof(header));
+    std::copy(data.begin(), data.end(), out.begin() + sizeof(header));
+    return out;
+}
+
+std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file) {
+    if (file.size() < sizeof(FrameHeader)) {
+        return {};
+    }
+    const auto data = file.subspan(sizeof(FrameHeader));
+    const FrameHeader expected = header_for(device, data);
+    return std::memcmp(file.data(), &expected, sizeof(expected)) == 0 ? data : std::span<const std::byte>();
+}
+
+std::string cache_file_name(const Capabilities& device) {
+    const FrameHeader header = header_for(device, {});
+    const std::uint64_t hash = fnv1a(std::as_bytes(std::span(&header, 1)));
+    char text[32];
+    std::snprintf(text, sizeof(text), "%016llx.pipelines", static_cast<unsigned long long>(hash));
+    return text;
+}
+
+PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_file)
+    : core_(core), cache_file_(std::move(cache_file)) {
+    if (core.host.pipeline_cache) {
+        cache_ = core.host.pipeline_cache;
+        own_cache_ = false;
+        cache_file_.clear();
+        return;
+    }
+    std::vector<std::byte> file;
+    if (!cache_file_.empty()) {
+        file = read_file(cache_file_);
+    }
+    const auto data = unframe_cache(core_.capabilities, file);
+    VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, data.size(), data.data()};
+    VkResult result = core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_);
+    if (result != VK_SUCCESS && !data.empty()) {
+        info.initialDataSize = 0;  // the driver would not have its own data: start afresh
+        info.pInitialData = nullptr;
+        result = core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_);
+    }
+    if (result != VK_SUCCESS) {
+        cache_ = VK_NULL_HANDLE;  // pipelines can be built without
+    }
+}
+
+PipelineStore::~PipelineStore() {
+    try {
+        save();
+    } catch (...) {  // out of memory, say: the next process compiles again
+    }
+    for (const auto& [key, p] : pipelines_) {
+        core_.api.vkDestroyPipeline(core_.handle, p.handle, nullptr);
+    }
+    for (const auto& [count, l] : layouts_) {
+        core_.api.vkDestroyPipelineLayout(core_.handle, l.pipeline, nullptr);
+        core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
+    }
+    if (own_cache_) {
+        core_.api.vkDestroyPipelineCache(core_.handle, cache_, nullptr);
+    }
+}
+
+VkDescriptorType descriptor_type(ImageAccess image) {
+    switch (image) {
+        case ImageAccess::none: break;
+        case ImageAccess::sampled: return VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE;
+        case ImageAccess::storage: return VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
+    }
+    return VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+}
+
+PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess image) {
+    const auto found = layouts_.find({bindings, image});
+    if (found != layouts_.end()) {
+        return found->second;
+    }
+    std::vector<VkDescriptorSetLayoutBinding> slots(bindings);
+    for (std::uint32_t i = 0; i < bindings; ++i) {
+        const VkDescriptorType type = descriptor_type(i == 0 ? image : ImageAccess::none);
+        slots[i] = {i, type, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+    }
+    const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0,
+                                                   bindings, slots.data()};
+    Layout l;
+    check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set),
+          "vkCreateDescriptorSetLayout");
+    // every pipeline has the whole guaranteed push-constant range, so layouts differ by what is bound alone
+    const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Command::kMaxPush};
+    const VkPipelineLayoutCreateInfo info{
+        VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &l.set, 1, &range};
+    const VkResult result = core_.api.vkCreatePipelineLayout(core_.handle, &info, nullptr, &l.pipeline);
+    if (result != VK_SUCCESS) {
+        core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
+        check(result, "vkCreatePipelineLayout");
+    }
+    return layouts_.emplace(std::pair{bindings, image}, l).first->second;
+}
+
+VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings, ImageAccess image) {
+    const std::scoped_lock lock(mutex_);
+    return layout(bindings, image).set;
+}
+
+Pipeline PipelineStore::build(const Kernel& kernel) {
+    const std::string name = kernel.shader->name;
+    const std::vector<std::uint32_t> whole = kernel.shader->code.words();
+    const ShaderInterface face = reflect(whole, name);
+    const Capabilities& caps = core_.capabilities;
+    std::uint32_t local = face.local_size[0];
+    if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.size()) {
+        local = kernel.constants[static_cast<std::size_t>(face.local_size_id)];
+    }
+    if (local == 0 || local > caps.max_group_size[0] ||
+        local * face.local_size[1] * face.local_size[2] > caps.max_invocations) {
+        throw Error("a work group of " + std::to_string(local) + " is outside this device's limit of " +
+                        std::to_string(caps.max_invocations),
+                    "shader " + name);
+    }
+    // frozen here and not by the driver: some optimise before they look at specialization constants
+    const std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants));
+    const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
+    if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
+        throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +
+                        std::to_string(bindings < reached ? reached : face.bindings),
+                    "shader " + name);
+    }
+    const std::uint32_t buffers = bindings - (face.image == ImageAccess::none ? 0 : 1);
+    if (face.push_constant_bytes > Command::kMaxPush || buffers > caps.storage_buffers) {
+        throw Error("needs " + std::to_string(face.push_constant_bytes) + " bytes of push constants and " +
+                        std::to_string(buffers) + " storage buffers; the device has " +
+                        std::to_string(caps.push_constants) + " and " + std::to_string(caps.storage_buffers),
+                    "shader " + name);
+    }
+    require_features(face, kernel, caps);
+
+    Pipeline p;
+    p.owner = kernel.owner;
+    p.bindings = bindings;
+    p.image = face.image;
+    {
+        const std::scoped_lock lock(mutex_);
+        p.layout = layout(bindings, face.image).pipeline;
+    }
+    const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4,
+                                               code.data()};
+    VkShaderModule module = VK_NULL_HANDLE;
+    core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module),
+                       "vkCreateShaderModule");
+    const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
+        VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, kernel.subgroup_size};
+    const bool sized = kernel.subgroup_size != 0;
+    const VkPipelineShaderStageCreateFlags full = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    const VkComputePipelineCreateInfo info{
+        VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+        nullptr,
+        0,
+        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, sized ? &size : nullptr, sized ? full : 0,
+         VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
+        p.layout,
+        VK_NULL_HANDLE,
+        -1};
+    const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
+    core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
+    if (result != VK_SUCCESS) {
+        core_.lost = core_.lost || result == VK_ERROR_DEVICE_LOST;
+        throw Error("vkCreateComputePipelines gave " + result_name(result), "shader " + name, result);
+    }
+    core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
+    return p;
+}
+
+std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> kernels) {
+    std::vector<const Kernel*> missing;
+    {
+        const std::scoped_lock lock(mutex_);
+        for (const Kernel* k : kernels) {
+            bool known = pipelines_.contains({k->shader, k->constants});
+            for (const Kernel* m : missing) {
+                known = known || *m == *k;
+            }
+            if (!known) {
+                missing.push_back(k);
+            }
+        }
+    }
+    std::vector<Pipeline> built(missing.size());
+    std::vector<std::exception_ptr> errors(missing.size());
+    std::vector<std::jthread> threads;
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        for (std::size_t i = next++; i < missing.size(); i = next++) {
+            try {
+                built[i] = build(*missing[i]);
+            } catch (...) {
+                errors[i] = std::current_exception();
+            }
+        }
+    };
+    if (missing.size() > kSerialPipelines) {
+        const std::size_t count =
+            std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
+        threads.reserve(count);
+        try {
+            for (std::size_t t = 1; t < count; ++t) {
+                threads.emplace_back(work);
+            }
+        } catch (const std::system_error&) {  // no more threads to be had: those there are do it
+        }
+    }
+    work();
+    threads.clear();
+
+    const std::scoped_lock lock(mutex_);
+    std::exception_ptr first_error;
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+        try {
+            if (errors[i]) {
+                std::rethrow_exception(errors[i]);
+            }
+            if (pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants}, built[i]).second) {
+                dirty_ = true;
+                continue;
+            }
+        } catch (...) {
+            first_error = first_error ? first_error : std::current_exception();
+        }
+        // not built, built by another thread meanwhile, or no memory to keep it in
+        core_.api.vkDestroyPipeline(core_.handle, built[i].handle, nullptr);
+    }
+    if (first_error) {
+        std::rethrow_exception(first_error);
+    }
+    std::vector<const Pipeline*> out;
+    for (const Kernel* k : kernels) {
+        out.push_back(&pipelines_.at({k->shader, k->constants}));
+    }
+    return out;
+}
+
+std::size_t PipelineStore::size() const {
+    const std::scoped_lock lock(mutex_);
+    return pipelines_.size();
+}
+
+bool PipelineStore::save() {
+    const std::scoped_lock lock(mutex_);
+    if (cache_file_.empty() || !dirty_ || cache_ == VK_NULL_HANDLE) {
+        return false;
+    }
+    std::size_t bytes = 0;
+    if (core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, nullptr) != VK_SUCCESS) {
+        return false;
+    }
+    std::vector<std::byte> data(bytes);
+    if (core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, data.data()) != VK_SUCCESS) {
+        return false;
+    }
+    data.resize(bytes);
+    const std::vector<std::byte> file = frame_cache(core_.capabilities, data);
+    std::error_code error;
+    std::filesystem::create_directories(cache_file_.parent_path(), error);
+    static std::atomic<unsigned> serial = 0;  // two devices of one process may save at once
+    std::filesystem::path temporary = cache_file_;
+    temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
+    {
+        std::ofstream out(temporary, std::ios::binary);
+        out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+        if (!out.flush()) {
+            out.close();
+            std::filesystem::remove(temporary, error);
+            return false;
+        }
+    }
+    std::filesystem::rename(temporary, cache_file_, error);  // atomic: readers see the old file or the new
+    if (error) {
+        std::filesystem::remove(temporary, error);
+        return false;
+    }
+    dirty_ = false;
+    return true;
+}
+
+}  // namespace vkf

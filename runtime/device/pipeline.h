@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compute pipelines, made on demand and kept for the life of a device, with a cache on disk.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/compile/capabilities.h"
+#include "runtime/compile/dispatch.h"
+#include "runtime/compile/spirv.h"
+#include "runtime/device/vulkan_device.h"
+
+namespace vkf {
+
+struct Pipeline {
+    VkPipeline handle = VK_NULL_HANDLE;
+    VkPipelineLayout layout = VK_NULL_HANDLE;
+    std::uint32_t bindings = 0;
+    ImageAccess image = ImageAccess::none;     ///< what binding 0 is instead of a storage buffer
+    std::shared_ptr<const Shader> owner = {};  ///< the kernel's: no other shader comes to lie where this one does
+};
+
+/// Safe to use from several threads.
+class PipelineStore {
+public:
+    /// `cache_file` empty: nothing is read or written.
+    PipelineStore(VulkanDevice& core, std::filesystem::path cache_file);
+    ~PipelineStore();  // saves, as far as that can be done
+    PipelineStore(const PipelineStore&) = delete;
+    PipelineStore& operator=(const PipelineStore&) = delete;
+
+    /// The pipelines of these kernels, in order; missing ones are built, several at a time. Throws naming shader and why.
+    std::vector<const Pipeline*> get(std::span<const Kernel* const> kernels);
+    /// The layout of sets with that many storage buffers, the first of which may be an image instead.
+    VkDescriptorSetLayout set_layout(std::uint32_t bindings, ImageAccess image = ImageAccess::none);
+    std::size_t size() const;
+    /// Writes the cache file atomically when there is something new; false when it could not or there is nothing to write.
+    bool save();
+
+private:
+    struct Layout {
+        VkDescriptorSetLayout set = VK_NULL_HANDLE;
+        VkPipelineLayout pipeline = VK_NULL_HANDLE;
+    };
+    using Key = std::pair<const Shader*, std::vector<std::uint32_t>>;
+
+    Layout& layout(std::uint32_t bindings, ImageAccess image);  // mutex held
+    Pipeline build(const Kernel& kernel);
+
+    VulkanDevice& core_;
+    std::filesystem::path cache_file_;
+    VkPipelineCache cache_ = VK_NULL_HANDLE;
+    bool own_cache_ = true;  ///< not the host's
+    mutable std::mutex mutex_;
+    std::map<std::pair<std::uint32_t, ImageAccess>, Layout> layouts_;
+    std::map<Key, Pipeline> pipelines_;  // node-based: addresses stay
+    bool dirty_ = false;
+};
+
+/// The cache file's frame around the driver's data: identifies device, driver and length, and carries a checksum.
+std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data);
+/// The driver's data; empty when the file is damaged, cut short, or of another device or driver.
+std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file);
+/// How an image is bound.
+VkDescriptorType descriptor_type(ImageAccess image);
+/// A name that tells devices and drivers apart.
+std::string cache_file_name(const Capabilities& device);
+
+}  // namespace vkf

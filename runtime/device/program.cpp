@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/program.h"
+
+#include <algorithm>
+
+#include "runtime/base/text.h"
+#include "runtime/device/device.h"
+#include "runtime/device/program_core.h"
+#include "runtime/device/tensor_store.h"
+
+namespace vkf {
+
+namespace {
+
+/// Every weight and state the graph names is in the store, with the graph's type and shape.
+template <class Store>
+void check_tensors(const Graph& graph, StorageKind kind, const Store& store, const char* what) {
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind != kind) {
+            continue;
+        }
+        std::vector<std::int64_t> shape;
+        for (const Dim& d : s.shape) {
+            shape.push_back(d.constant());
+        }
+        const StoredTensor* t = store.find(s.name);
+        const std::string where = std::string(what) + " " + s.name;
+        if (!t) {
+            throw Error("is missing; the graph wants it as " + shape_text(shape), where);
+        }
+        if (t->shape != shape || t->dtype != s.dtype) {
+            throw Error("is " + shape_text(t->shape) + " " + std::string(name_of(t->dtype)) + ", the graph wants " +
+                            shape_text(shape) + " " + std::string(name_of(s.dtype)),
+                        where);
+        }
+    }
+}
+
+}  // namespace
+
+Program Device::compile(const Graph& graph, const Weights& weights) const {
+    return compile(graph, weights, CompileOptions{});
+}
+
+Program Device::compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const {
+    core_->check_alive();
+    auto core = std::make_unique<ProgramCore>();
+    core->device = core_;
+    core->options = options;
+    core->weights = weights;
+    core->state = options.state;
+    if ((weights.store() && weights.store()->core != core_) ||
+        (options.state && options.state.store()->core != core_)) {
+        throw Error("weights or state of another device", options.name);
+    }
+    check_tensors(graph, StorageKind::weight, weights, "weight");
+    if (core->state) {
+        check_tensors(graph, StorageKind::state, core->state, "state");
+    }
+    core->plan = make_plan(graph, core_->capabilities, weights.layout(), options.arithmetic);
+    std::vector<const Kernel*> kernels;
+    for (const PlannedDispatch& d : core->plan.dispatches) {
+        for (const Kernel& k : d.dispatch.kernels) {
+            kernels.push_back(&k);
+        }
+    }
+    const std::vector<const Pipeline*> built = core_->pipelines->get(kernels);
+    auto next = built.begin();
+    for (const PlannedDispatch& d : core->plan.dispatches) {
+        const auto count = static_cast<std::ptrdiff_t>(d.dispatch.kernels.size());
+        core->pipelines.emplace_back(next, next + count);
+        next += count;
+        for (const Pipeline* p : core->pipelines.back()) {
+            if (p->bindings != d.windows.size()) {
+                throw Error("binds " + std::to_string(d.windows.size()) + " buffers, its shader has " +
+                                std::to_string(p->bindings),
+                            core->plan.nodes[d.dispatch.node].label);
+            }
+        }
+    }
+    for (const SymbolInfo& s : core->plan.symbols) {
+        core->sizes.push_back(s.max);
+    }
+    for (StorageId s = 0; s < core->plan.storages.size(); ++s) {
+        if (is_external(core->plan.storages[s].kind)) {
+            core->externals.push_back(s);
+        }
+        if (core->plan.storages[s].kind == StorageKind::input) {
+            core->inputs.push_back({.storage = s});
+        }
+    }
+    core->times.resize(core->plan.dispatches.size());
+    for (std::size_t d = 0; d < core->times.size(); ++d) {
+        core->times[d].label = core->plan.nodes[core->plan.dispatches[d].dispatch.node].label;
+    }
+    return Program(std::move(core));
+}
+
+Program::Program(std::unique_ptr<ProgramCore> core) : core_(std::move(core)) {}
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+Program::~Program() = default;
+
+Program::Core::Core(std::unique_ptr<ProgramCore> core) : core_(std::move(core)) {}
+
+ProgramCore& Program::Core::operator*() const {
+    if (!core_) {
+        throw Error("a program was used that had been moved from");
+    }
+    return *core_;
+}
+
+const MemorySizes& Program::memory() const { return core_->plan.memory; }
+const Plan& Program::plan() const { return core_->plan; }
+const std::vector<DispatchTime>& Program::times() const { return core_->times; }
+std::size_t Program::submissions() const { return core_->submissions; }
+
+void Program::allocate() { core_->allocate(); }
+
+void Program::allocate(const BufferRange& scratch) {
+    if (!scratch.buffer) {
+        throw Error("scratch was given without a buffer", core_->options.name);
+    }
+    core_->allocate(scratch);
+}
+
+void Program::set(std::string_view symbol, std::int64_t value) {
+    const std::size_t i = core_->plan.symbol(symbol);
+    const SymbolInfo& s = core_->plan.symbols[i];
+    if (value < 0 || value > s.max) {
+        throw Error("size " + s.name + " = " + std::to_string(value) + " is outside 0.." + std::to_string(s.max),
+                    core_->options.name);
+    }
+    core_->sizes[i] = value;
+}
+
+std::vector<std::int64_t> Program::shape(std::string_view name) const {
+    for (const StorageInfo& s : core_->plan.storages) {
+        if ((s.kind == StorageKind::input || s.kind == StorageKind::output) && s.name == name) {
+            std::vector<std::int64_t> out;
+            for (const Dim& d : s.shape) {
+                out.push_back(d.eval(core_->sizes));
+            }
+            return out;
+        }
+    }
+    core_->plan.named(StorageKind::output, name);  // throws, naming the known ones
+    return {};
+}
+
+void ProgramCore::refuse_image(const StorageInfo& info) const {
+    if (info.image != ImageAccess::none) {
+        throw Error("is an image, which only a host has: record() the program instead",
+                    options.name + ": " + info.name);
+    }
+}
+
+void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std::byte> data) {
+    const StorageId id = plan.named(StorageKind::input, name);
+    const StorageInfo& info = plan.storages[id];
+    refuse_image(info);
+    const std::uint64_t count = elements_of(id, sizes);
+    if (info.dtype != dtype || data.size() != count * size_of(dtype)) {
+        std::vector<std::int64_t> shape;
+        for (const Dim& d : info.shape) {
+            shape.push_back(d.eval(sizes));
+        }
+        throw Error("is " + shape_text(shape) + " " + std::string(name_of(info.dtype)) + ", " +
+                        std::to_string(data.size() / size_of(dtype)) + " elements of " + std::string(name_of(dtype)) +
+                        " were given",
+                    options.name + ": input " + info.name);
+    }
+    for (const ContentCheck& c : plan.content_checks) {
+        if (c.storage != id) {
+            continue;
+        }
+        const std::span numbers(reinterpret_cast<const std::int32_t*>(data.data()), data.size() / sizeof(std::int32_t));
+        if (const std::string wrong = c.fault(numbers, c.limit.eval(sizes)); !wrong.empty()) {
+            throw Error(wrong, options.name + ": input " + info.name + ", " + c.what);
+        }
+    }
+    allocate_io();
+    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputState& i) { return i.storage == id; });
+    std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();
+    std::copy(data.begin(), data.end(), mapped + io_offset[id]);
+    input->uploaded = true;
+    input->dirty = true;
+    input->uploaded_elements = count;
+    for (std::size_t i = 0; i < info.shape.size(); ++i) {
+        input->uploaded_shape[i] = info.shape[i].eval(sizes);
+    }
+}
+
+void Program::upload(std::string_view input, std::span<const float> data) {
+    core_->upload(input, DType::f32, std::as_bytes(data));
+}
+
+void Program::upload(std::string_view input, std::span<const std::int32_t> data) {
+    core_->upload(input, DType::i32, std::as_bytes(data));
+}
+
+std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtype) const {
+    const StorageId id = plan.named(StorageKind::output, name);
+    const StorageInfo& info = plan.storages[id];
+    refuse_image(info);
+    if (info.dtype != dtype) {
+        throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + std::string(name_of(dtype)),
+                    options.name + ": output " + info.name);
+    }
+    if (!ran) {
+        throw Error("no run has finished yet, or the last one failed", options.name + ": output " + info.name);
+    }
+    const std::byte* mapped = io.mapped() ? io.mapped() + outputs_at : readback_mirror.mapped();
+    return {mapped + io_offset[id] - outputs_at, elements_of(id, run_sizes) * size_of(dtype)};
+}
+
+namespace {
+
+template <class T>
+std::vector<T> copy_out(std::span<const std::byte> bytes) {
+    std::vector<T> out(bytes.size() / sizeof(T));
+    if (!out.empty()) {
+        std::memcpy(out.data(), bytes.data(), bytes.size());
+    }
+    return out;
+}
+
+}  // namespace
+
+void ProgramCore::download(std::string_view name, DType dtype, std::span<std::byte> to) const {
+    const std::span<const std::byte> from = output(name, dtype);
+    if (from.size() != to.size()) {
+        throw Error("has " + std::to_string(from.size() / size_of(dtype)) + " elements, there is room for " +
+                        std::to_string(to.size() / size_of(dtype)),
+                    options.name + ": output " + std::string(name));
+    }
+    std::copy(from.begin(), from.end(), to.begin());
+}
+
+void Program::download(std::string_view output, std::span<float> to) {
+    core_->download(output, DType::f32, std::as_writable_bytes(to));
+}
+
+void Program::download(std::string_view output, std::span<std::int32_t> to) {
+    core_->download(output, DType::i32, std::as_writable_bytes(to));
+}
+
+std::vector<float> Program::download(std::string_view output) {
+    return copy_out<float>(core_->output(output, DType::f32));
+}
+
+std::vector<std::int32_t> Program::download_i32(std::string_view output) {
+    return copy_out<std::int32_t>(core_->output(output, DType::i32));
+}
+
+void Program::run() { core_->run(); }
+
+}  // namespace vkf

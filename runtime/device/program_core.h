@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's Vulkan side.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/compile/plan.h"
+#include "runtime/device/compile_options.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/memory.h"
+#include "runtime/device/recording.h"
+#include "runtime/device/state.h"
+#include "runtime/device/status.h"
+#include "runtime/device/weights.h"
+
+namespace vkf {
+
+/// Where a storage lies once memory is there; of inputs and outputs, what they are bound to.
+struct Place {
+    VkBuffer buffer = VK_NULL_HANDLE;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;  ///< of what a host bound
+    VkImageView view = VK_NULL_HANDLE;
+    VkImageLayout layout = VK_IMAGE_LAYOUT_UNDEFINED;
+    std::uint32_t acquire_from = kSameQueueFamily, release_to = kSameQueueFamily;
+};
+
+/// Where recording goes on: run() changes the command buffer when a submission is full.
+struct Sink {
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    /// Called between dispatches once `budget` is used up; gives the command buffer to go on with. Null: never.
+    VkCommandBuffer (*next)(void* user, VkCommandBuffer full) = nullptr;
+    void* user = nullptr;
+    double budget = 0;                     ///< operations plus bytes in one submission or segment; 0: no bound
+    bool pause = false;                    ///< stop once `budget` is used up
+    VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
+};
+
+struct InputState {
+    StorageId storage = 0;
+    std::uint64_t uploaded_elements = 0;
+    std::array<std::int64_t, kMaxRank> uploaded_shape{};
+    bool uploaded = false;
+    bool dirty = false;  ///< the mirror is newer than the device
+};
+
+/// How far a recording has come.
+struct Position {
+    std::size_t dispatch = 0;
+    std::uint64_t group = 0;  ///< of the dispatch, the first that is left
+};
+
+/// What record() works with, one a slot, so that slots can be recorded side by side without allocating.
+struct RecordScratch {
+    std::vector<std::int64_t> sizes;
+    std::vector<Place> places;
+    Position at;          ///< of a recording in segments
+    Cost total, spent;    ///< of the same
+    bool bound = false;   ///< begin() came, the last segment not yet
+    bool in_use = false;  ///< recorded and not finished, as far as a checked program was told
+};
+
+/// Bound to what a host, or run(), gives at each recording.
+constexpr bool is_external(StorageKind kind) noexcept {
+    return kind == StorageKind::input || kind == StorageKind::output;
+}
+
+struct ProgramCore {
+    static constexpr std::uint32_t kNoSlot = ~0u;
+
+    std::shared_ptr<DeviceCore> device;
+    Plan plan;
+    CompileOptions options;
+    Weights weights;
+    State state;
+
+    std::vector<std::vector<const Pipeline*>> pipelines;  ///< [dispatch][kernel]
+    std::vector<std::int64_t> sizes;                      ///< current value of each symbol
+
+    // memory, made by allocate()
+    bool allocated = false;
+    std::uint64_t uploads_before = 0;  ///< what a device without a queue must have uploaded first, see Deferred
+    Block arena, constants, io, upload_mirror, readback_mirror;
+    std::vector<Place> places;             ///< of every storage but inputs and outputs
+    std::vector<std::uint64_t> io_offset;  ///< of inputs and outputs in `io`; the mirrors hold one part each
+    std::uint64_t outputs_at = 0;          ///< in `io`: the outputs lie after the inputs
+    VkDescriptorPool pool = VK_NULL_HANDLE;
+    std::vector<std::vector<VkDescriptorSet>> sets;  ///< [slot][dispatch]; the same set where nothing external is bound
+    std::vector<bool> touches_external;              ///< dispatch touches an input or output
+
+    std::vector<StorageId> externals;                ///< inputs and outputs
+    std::vector<RecordScratch> record_scratch;       ///< [slot]
+    std::atomic<std::uint32_t> segmented = kNoSlot;  ///< the slot of which segments are left to record
+
+    // running
+    std::vector<InputState> inputs;
+    VkCommandPool command_pool = VK_NULL_HANDLE;
+    std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
+    VkFence fence = VK_NULL_HANDLE;
+    VkQueryPool queries = VK_NULL_HANDLE;
+    std::size_t submissions = 0;
+    std::vector<std::int64_t> run_sizes;  ///< of the last run
+    bool ran = false;
+    std::vector<DispatchTime> times;
+
+    ~ProgramCore();
+
+    /// What record() needs. `host_scratch` with a buffer: the arena lies there.
+    void allocate(const BufferRange& host_scratch = {});
+    /// allocate(), and what run() needs besides.
+    void allocate_io();
+    /// Points the slot's sets at these places of inputs and outputs.
+    void bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept;
+    Status check_sizes(std::span<const std::int64_t> sizes) const noexcept;
+    /// What one dispatch is at these sizes.
+    Status prepare(std::size_t dispatch, std::span<const std::int64_t> sizes, Command& command) const noexcept;
+    Cost cost(std::span<const std::int64_t> sizes) const noexcept;
+    /// Records the dispatches from `at` on, which is moved behind what was recorded; adds to `spent`.
+    Status encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> sizes, Position& at,
+                  Cost& spent) noexcept;
+    /// The symbols' values: those given, else those set.
+    Status settle(std::span<const SizeSetting> settings, std::span<std::int64_t> out) const noexcept;
+    /// Takes a host's recording into its slot: sizes and places.
+    Status accept(const Recording& recording) noexcept;
+    Status accept_buffer(StorageId id, const Recording& recording, Place& place) const noexcept;
+    Status accept_image(StorageId id, const Recording& recording, std::span<const std::int64_t> sizes,
+                        Place& place) const noexcept;
+    /// What a checked program looks at besides.
+    bool checked() const noexcept { return options.checked || device->options.checked; }
+    Status check_statements(const Recording& recording) const noexcept;
+    /// What is told of a range's buffer.
+    Status check_range(const BufferRange& range) const noexcept;
+    /// The input or output of that name; null where there is none.
+    const StorageInfo* external(std::string_view name, bool image) const noexcept;
+    /// Throws for an image, which only a host can bind.
+    void refuse_image(const StorageInfo& info) const;
+    /// What stands before the first dispatch of a recording, and after the last.
+    void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept;
+    void close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept;
+    void run();
+    void upload(std::string_view name, DType dtype, std::span<const std::byte> data);
+    void download(std::string_view name, DType dtype, std::span<std::byte> to) const;
+    std::span<const std::byte> output(std::string_view name, DType dtype) const;
+    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> sizes) const noexcept;
+
+private:
+    void place_storages(const BufferRange& host_scratch);
+    void make_sets();
+    void write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
+                   const std::vector<Place>& external_places) noexcept;
+    void read_times();
+};
+
+}  // namespace vkf

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's memory and descriptor sets.
+#include <algorithm>
+#include <map>
+
+#include "runtime/base/numbers.h"
+#include "runtime/device/deferred.h"
+#include "runtime/device/make_state.h"
+#include "runtime/device/program_core.h"
+#include "runtime/device/tensor_store.h"
+
+namespace vkf {
+
+namespace {}  // namespace
+
+void ProgramCore::place_storages(const BufferRange& host_scratch) {
+    arena = {};  // what an earlier attempt got before it failed must not stand in this one's way
+    constants = {};
+    io = {};
+    upload_mirror = {};
+    readback_mirror = {};
+    const std::uint64_t alignment = device->capabilities.storage_alignment;
+    places.assign(plan.storages.size(), {});
+    io_offset.assign(plan.storages.size(), 0);
+    std::uint64_t constant_bytes = 0;
+    outputs_at = plan.memory.inputs;
+    std::uint64_t input_bytes = 0;
+    std::uint64_t output_bytes = outputs_at;
+    std::vector<std::uint64_t> constant_offset(plan.storages.size(), 0);
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const std::uint64_t bytes = align_up(plan.storage_bytes[s], alignment);
+        const auto place = [&](std::uint64_t& offset, std::uint64_t& end) {
+            offset = end;
+            end += bytes;
+        };
+        switch (plan.storages[s].kind) {
+            case StorageKind::constant: place(constant_offset[s], constant_bytes); break;
+            case StorageKind::input: place(io_offset[s], input_bytes); break;
+            case StorageKind::output: place(io_offset[s], output_bytes); break;
+            default: break;
+        }
+    }
+    Place scratch{host_scratch.buffer, host_scratch.offset};
+    if (plan.memory.scratch != 0 && !scratch.buffer) {
+        arena = Block(device, plan.memory.scratch, MemoryUse::device, options.name + " scratch");
+        scratch.buffer = arena.buffer();
+    }
+    if (constant_bytes != 0) {
+        constants = Block(device, constant_bytes, MemoryUse::device, options.name + " constants");
+        Uploader uploader(device, constant_bytes);
+        for (StorageId s = 0; s < plan.storages.size(); ++s) {
+            if (plan.storages[s].kind == StorageKind::constant) {
+                uploader.write(constants, constant_offset[s], *plan.storages[s].data);
+            }
+        }
+        uploader.finish();
+    }
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const StorageInfo& info = plan.storages[s];
+        switch (info.kind) {
+            case StorageKind::constant: places[s] = {constants.buffer(), constant_offset[s]}; break;
+            case StorageKind::intermediate:
+                if (plan.arena_offset[s] != Plan::kNotInArena) {
+                    places[s] = {scratch.buffer, scratch.offset + plan.arena_offset[s]};
+                }
+                break;
+            case StorageKind::weight: {
+                const StorageInfo& first = info.parts.empty() ? info : plan.storages[info.parts.front()];
+                const StoredTensor& t = *weights.find(first.name);
+                places[s] = {weights.store()->blocks[t.block].buffer(), t.offset};
+                break;
+            }
+            case StorageKind::state: {
+                const StoredTensor& t = *state.find(info.name);
+                places[s] = {state.store()->blocks[t.block].buffer(), t.offset};
+                break;
+            }
+            case StorageKind::input:
+            case StorageKind::output: break;
+        }
+    }
+}
+
+void ProgramCore::make_sets() {
+    const DeviceTable& vk = device->api;
+    const std::uint32_t slots = std::max(1u, options.slots);
+    touches_external.assign(plan.dispatches.size(), false);
+    std::uint32_t set_count = 0;
+    std::map<ImageAccess, std::uint32_t> descriptors;
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        for (const Window& w : plan.dispatches[d].windows) {
+            touches_external[d] = touches_external[d] || is_external(plan.storages[w.storage].kind);
+        }
+        const std::uint32_t copies = touches_external[d] ? slots : 1;
+        set_count += copies;
+        for (const Window& w : plan.dispatches[d].windows) {
+            descriptors[plan.storages[w.storage].image] += copies;
+        }
+    }
+    sets.assign(slots, std::vector<VkDescriptorSet>(plan.dispatches.size(), VK_NULL_HANDLE));
+    if (set_count == 0) {
+        return;
+    }
+    std::vector<VkDescriptorPoolSize> pool_sizes;
+    for (const auto& [image, count] : descriptors) {
+        pool_sizes.push_back({descriptor_type(image), count});
+    }
+    const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,          0, set_count,
+                                          static_cast<std::uint32_t>(pool_sizes.size()), pool_sizes.data()};
+    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);  // of an attempt that failed half-way
+    pool = VK_NULL_HANDLE;
+    device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
+    const auto make = [&](std::size_t d) {
+        const std::vector<Window>& windows = plan.dispatches[d].windows;
+        const VkDescriptorSetLayout layout = device->pipelines->set_layout(static_cast<std::uint32_t>(windows.size()),
+                                                                           plan.storages[windows[0].storage].image);
+        const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool, 1,
+                                                   &layout};
+        VkDescriptorSet set = VK_NULL_HANDLE;
+        device->check_result(vk.vkAllocateDescriptorSets(device->handle, &allocate, &set), "vkAllocateDescriptorSets");
+        return set;
+    };
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        if (touches_external[d]) {
+            for (std::uint32_t slot = 0; slot < slots; ++slot) {
+                sets[slot][d] = make(d);
+            }
+        } else {
+            const VkDescriptorSet set = make(d);
+            write_set(set, plan.dispatches[d], {});
+            for (std::uint32_t slot = 0; slot < slots; ++slot) {
+                sets[slot][d] = set;
+            }
+        }
+    }
+}
+
+void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
+                            const std::vector<Place>& external_places) noexcept {
+    std::array<VkDescriptorBufferInfo, kMaxOperands> buffers;
+    std::array<VkDescriptorImageInfo, kMaxOperands> images;
+    std::array<VkWriteDescriptorSet, kMaxOperands> writes;
+    const std::size_t count = dispatch.windows.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        const Window& w = dispatch.windows[i];
+        const Place& at = is_external(plan.storages[w.storage].kind) ? external_places[w.storage] : places[w.storage];
+        buffers[i] = {at.buffer, at.offset + w.base, w.bytes};
+        images[i] = {VK_NULL_HANDLE, at.view, at.layout};
+        writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                     nullptr,
+                     set,
+                     static_cast<std::uint32_t>(i),
+                     0,
+                     1,
+                     descriptor_type(plan.storages[w.storage].image),
+                     &images[i],
+                     &buffers[i],
+                     nullptr};
+    }
+    device->api.vkUpdateDescriptorSets(device->handle, static_cast<std::uint32_t>(count), writes.data(), 0, nullptr);
+}
+
+void ProgramCore::bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept {
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        if (touches_external[d]) {
+            write_set(sets[slot][d], plan.dispatches[d], external_places);
+        }
+    }
+}
+
+void ProgramCore::allocate(const BufferRange& host_scratch) {
+    if (allocated) {
+        if (host_scratch.buffer) {
+            throw Error("its memory is there already: scratch of the host's must come before", options.name);
+        }
+        return;
+    }
+    BufferRange told = host_scratch;
+    told.name = "scratch";
+    if (Status wrong = check_range(told); !wrong) {
+        throw Error(wrong.message.data());
+    }
+    const std::uint64_t alignment = device->capabilities.storage_alignment;
+    if (host_scratch.buffer && (host_scratch.bytes < plan.memory.scratch || host_scratch.offset % alignment != 0)) {
+        throw Error("scratch needs " + std::to_string(plan.memory.scratch) + " bytes at a multiple of " +
+                        std::to_string(alignment) + "; " + std::to_string(host_scratch.bytes) + " at " +
+                        std::to_string(host_scratch.offset) + " were given",
+                    options.name);
+    }
+    device->check_alive();
+    if (!state && plan.memory.state != 0) {
+        state = make_state_of(device, plan.storages);
+    }
+    place_storages(host_scratch);
+    make_sets();
+    record_scratch.assign(sets.size(), {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
+    uploads_before = device->deferred ? device->deferred->noted() : 0;
+    allocated = true;
+}
+
+void ProgramCore::allocate_io() {
+    allocate();
+    const std::uint64_t inputs_and_outputs = plan.memory.inputs + plan.memory.outputs;
+    if (io || inputs_and_outputs == 0) {
+        return;
+    }
+    Block both(device, inputs_and_outputs, MemoryUse::device, options.name + " inputs and outputs");
+    if (!both.mapped()) {
+        if (plan.memory.inputs != 0) {
+            upload_mirror = Block(device, plan.memory.inputs, MemoryUse::upload, options.name + " upload");
+        }
+        if (plan.memory.outputs != 0) {
+            readback_mirror = Block(device, plan.memory.outputs, MemoryUse::readback, options.name + " readback");
+        }
+    }
+    io = std::move(both);  // last: where a mirror could not be had, the next call tries again
+}
+
+ProgramCore::~ProgramCore() {
+    const DeviceTable& vk = device->api;
+    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
+    vk.vkDestroyQueryPool(device->handle, queries, nullptr);
+    vk.vkDestroyFence(device->handle, fence, nullptr);
+    vk.vkDestroyCommandPool(device->handle, command_pool, nullptr);
+}
+
+}  // namespace vkf

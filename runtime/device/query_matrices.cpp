@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cooperative matrices: whether the device has them, with all that our kernels need beside, and in which shapes.
+#include <algorithm>
+
+#include "runtime/device/query_capabilities.h"
+
+namespace vkf {
+
+#if defined(VKFORMER_GL_KHR_COOPERATIVE_MATRIX) && defined(VK_KHR_cooperative_matrix)
+
+namespace {
+
+bool has_extensions(const InstanceTable& api, VkPhysicalDevice physical) {
+    const char* const wanted[] = {
+        VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
+        VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
+        VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
+    };
+    return std::all_of(std::begin(wanted), std::end(wanted),
+                       [&](const char* name) { return has_extension(api, physical, name); });
+}
+
+/// `int8` becomes whether there are integers of 8 bits beside.
+bool has_features(const InstanceTable& api, VkPhysicalDevice physical, bool& int8) {
+    const auto model = features_of<VkPhysicalDeviceVulkanMemoryModelFeatures>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES);
+    const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+    const auto sizes = features_of<VkPhysicalDeviceSubgroupSizeControlFeatures>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+    const auto matrices = features_of<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
+    int8 = small.shaderInt8 == VK_TRUE;
+    return matrices.cooperativeMatrix && sizes.subgroupSizeControl && sizes.computeFullSubgroups &&
+           model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope;
+}
+
+/// Reads what the kernels rely on into `c`; false where it does not suffice.
+bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    const auto sizes = properties_of<VkPhysicalDeviceSubgroupSizeControlProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
+    const auto matrices = properties_of<VkPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
+    c.matrix_subgroup_size = std::clamp(c.subgroup_size, sizes.minSubgroupSize, sizes.maxSubgroupSize);
+    c.max_subgroups = sizes.maxComputeWorkgroupSubgroups;
+    return c.matrix_subgroup_size != 0 && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+           (matrices.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+}
+
+/// Puts what is offered within a subgroup into `c`.
+void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    std::uint32_t count = 0;
+    if (!api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
+        api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, nullptr) != VK_SUCCESS) {
+        return;
+    }
+    VkCooperativeMatrixPropertiesKHR blank{};
+    blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    std::vector<VkCooperativeMatrixPropertiesKHR> list(count, blank);
+    if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, list.data()) != VK_SUCCESS) {
+        return;
+    }
+    for (const VkCooperativeMatrixPropertiesKHR& p : list) {
+        const auto is = [&](VkComponentTypeKHR operands, VkComponentTypeKHR sums) {
+            return p.scope == VK_SCOPE_SUBGROUP_KHR && !p.saturatingAccumulation && p.AType == operands &&
+                   p.BType == operands && p.CType == sums && p.ResultType == sums;
+        };
+        if (is(VK_COMPONENT_TYPE_FLOAT16_KHR, VK_COMPONENT_TYPE_FLOAT32_KHR)) {
+            c.matrix_shapes.push_back({p.MSize, p.NSize, p.KSize});
+        } else if (is(VK_COMPONENT_TYPE_SINT8_KHR, VK_COMPONENT_TYPE_SINT32_KHR)) {
+            c.int8_matrix_shapes.push_back({p.MSize, p.NSize, p.KSize});
+        }
+    }
+}
+
+#if defined(VKFORMER_GL_NV_COOPERATIVE_MATRIX2) && defined(VK_NV_cooperative_matrix2)
+/// Its kernels are SPIR-V 1.6, which is Vulkan 1.3's.
+bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Capabilities& c) {
+    if (c.api_version < VK_API_VERSION_1_3 ||
+        !has_extension(api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) {
+        return false;
+    }
+    const auto second = features_of<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV);
+    return second.cooperativeMatrixPerElementOperations == VK_TRUE;
+}
+#else
+bool has_elements(const InstanceTable&, VkPhysicalDevice, const Capabilities&) { return false; }
+#endif
+
+}  // namespace
+
+void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    bool int8 = false;
+    if (!c.float16 || !has_extensions(api, physical) || !has_features(api, physical, int8) ||
+        !has_properties(api, physical, c)) {
+        return;
+    }
+    find_shapes(api, physical, c);
+    c.cooperative_matrix = !c.matrix_shapes.empty();
+    c.cooperative_matrix_int8 = c.cooperative_matrix && int8 && !c.int8_matrix_shapes.empty();
+    c.matrix_elements = c.cooperative_matrix && has_elements(api, physical, c);
+}
+
+#else
+
+void query_matrices(const InstanceTable&, VkPhysicalDevice, Capabilities&) {}
+
+#endif
+
+}  // namespace vkf

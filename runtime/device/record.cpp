@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan and sizes to Vulkan commands. Nothing here allocates or throws.
+#include <algorithm>
+
+#include "runtime/device/barrier.h"
+#include "runtime/device/failure.h"
+#include "runtime/device/program.h"
+#include "runtime/device/program_core.h"
+
+namespace vkf {
+
+namespace {
+
+/// False when a size came out negative.
+bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t element_bytes,
+              std::span<const std::int64_t> sizes, View& out) noexcept {
+    const std::size_t rank = value.shape.size();
+    const std::size_t lead = kMaxRank - rank;
+    for (std::size_t i = 0; i < lead; ++i) {
+        out.size[i] = 1;
+        out.stride[i] = 0;
+    }
+    bool good = true;
+    for (std::size_t i = 0; i < rank; ++i) {
+        const std::int64_t size = value.shape[i].eval(sizes);
+        good = good && size >= 0;
+        out.size[lead + i] = static_cast<std::uint32_t>(size);
+        out.stride[lead + i] = static_cast<std::uint32_t>(value.strides[i].eval(sizes));
+    }
+    out.offset =
+        static_cast<std::uint32_t>(value.offset.eval(sizes) - static_cast<std::int64_t>(window.base / element_bytes));
+    out.rank = static_cast<std::uint32_t>(rank);
+    return good;
+}
+
+void compute_barrier(const DeviceTable& vk, VkCommandBuffer commands) noexcept {
+    barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
+}
+
+/// One half of moving a range between queue families.
+void transfer(const DeviceTable& vk, VkCommandBuffer commands, const Place& place, std::uint32_t from_family,
+              std::uint32_t to_family, bool release) noexcept {
+    const VkBufferMemoryBarrier range{VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
+                                      nullptr,
+                                      release ? kShaderAccess : VkAccessFlags{0},
+                                      release ? VkAccessFlags{0} : kShaderAccess,
+                                      from_family,
+                                      to_family,
+                                      place.buffer,
+                                      place.offset,
+                                      place.bytes};
+    // the acquire begins at the stage at which the host's semaphore was waited for
+    const VkPipelineStageFlags to_stage = release ? VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT : kCompute;
+    vk.vkCmdPipelineBarrier(commands, kCompute, to_stage, 0, 0, nullptr, 1, &range, 0, nullptr);
+}
+
+/// A label around a dispatch, for debuggers.
+class Label {
+public:
+    Label(const InstanceCore& instance, VkCommandBuffer commands, const char* text) noexcept
+        : end_(instance.debug_utils && instance.api.vkCmdBeginDebugUtilsLabelEXT
+                   ? instance.api.vkCmdEndDebugUtilsLabelEXT
+                   : nullptr),
+          commands_(commands) {
+        if (end_) {
+            const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT, nullptr, text, {0, 0, 0, 0}};
+            instance.api.vkCmdBeginDebugUtilsLabelEXT(commands, &label);
+        }
+    }
+    ~Label() {
+        if (end_) {
+            end_(commands_);
+        }
+    }
+    Label(const Label&) = delete;
+    Label& operator=(const Label&) = delete;
+
+private:
+    PFN_vkCmdEndDebugUtilsLabelEXT end_;
+    VkCommandBuffer commands_;
+};
+
+/// Groups from `first` on as one vkCmdDispatch, `most` of them or fewer.
+struct Grid {
+    std::uint64_t x, y, z, covered;
+
+    Grid(const Capabilities& caps, std::uint64_t most) noexcept {
+        x = std::min<std::uint64_t>(most, caps.max_groups[0]);
+        y = std::min<std::uint64_t>((most + x - 1) / x, caps.max_groups[1]);
+        z = std::min<std::uint64_t>((most + x * y - 1) / (x * y), caps.max_groups[2]);
+        covered = std::min(most, x * y * z);
+    }
+};
+
+}  // namespace
+
+std::uint64_t ProgramCore::elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept {
+    std::uint64_t count = 1;
+    for (const Dim& d : plan.storages[storage].shape) {
+        count *= static_cast<std::uint64_t>(std::max<std::int64_t>(0, d.eval(values)));
+    }
+    return count;
+}
+
+Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noexcept {
+    for (const Constraint& c : plan.constraints) {
+        const std::int64_t value = c.value.eval(values);
+        const std::int64_t limit = c.limit.eval(values);
+        if (value > limit) {
+            return failure(-1, "%s: %lld is more than %lld at the sizes given", c.what.c_str(),
+                           static_cast<long long>(value), static_cast<long long>(limit));
+        }
+    }
+    return {};
+}
+
+Status ProgramCore::prepare(std::size_t d, std::span<const std::int64_t> values, Command& command) const noexcept {
+    const PlannedDispatch& planned = plan.dispatches[d];
+    const Dispatch& dispatch = planned.dispatch;
+    std::array<View, kMaxOperands> views;
+    const std::size_t bound = dispatch.bindings.size();
+    const std::size_t count = bound + dispatch.sizes_of.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        const ValueInfo& value = plan.values[i < bound ? dispatch.bindings[i].value : dispatch.sizes_of[i - bound]];
+        const Window& window = planned.windows[std::min(i, bound - 1)];  // of one not bound only the sizes count
+        if (!evaluate(value, window, size_of(plan.storages[value.storage].dtype), values, views[i])) {
+            return failure(-1, "%s: a size is negative at the sizes given", plan.nodes[dispatch.node].label.c_str());
+        }
+    }
+    dispatch.encode({{views.data(), count}, plan.nodes[dispatch.node].params.get(), dispatch.words}, command);
+    return {};
+}
+
+Cost ProgramCore::cost(std::span<const std::int64_t> values) const noexcept {
+    Cost sum;
+    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        Command command;
+        if (prepare(d, values, command)) {
+            sum.flops += command.flops();
+            sum.bytes += command.bytes();
+        }
+    }
+    return sum;
+}
+
+Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
+                           Cost& all) noexcept {
+    const DeviceTable& vk = device->api;
+    if (Status wrong = check_sizes(values); !wrong) {
+        return wrong;
+    }
+    const Pipeline* current = nullptr;
+    std::uint32_t step = at.dispatch < plan.dispatches.size() ? plan.dispatches[at.dispatch].step : 0;
+    bool written = false;  // something was dispatched since the last barrier
+    double spent = 0;      // since the last submission or segment
+
+    for (; at.dispatch < plan.dispatches.size(); at = {at.dispatch + 1, 0}) {
+        const std::size_t d = at.dispatch;
+        const PlannedDispatch& planned = plan.dispatches[d];
+        const char* label = plan.nodes[planned.dispatch.node].label.c_str();
+        Command command;
+        if (Status wrong = prepare(d, values, command); !wrong) {
+            return wrong;
+        }
+        if (planned.step != step && written) {
+            compute_barrier(vk, sink.commands);
+            written = false;
+        }
+        step = planned.step;
+        if (sink.queries) {
+            vk.vkCmdWriteTimestamp(sink.commands, kCompute, sink.queries, static_cast<std::uint32_t>(2 * d));
+        }
+        const Cost whole{command.flops(), command.bytes()};
+        std::uint64_t most = command.groups();  // groups in one vkCmdDispatch
+        if (sink.budget > 0 && whole.total() > sink.budget) {
+            most = std::max<std::uint64_t>(
+                1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink.budget / whole.total())));
+        }
+        while (at.group < command.groups()) {
+            const Grid grid(device->capabilities, std::min(most, command.groups() - at.group));
+            const double part = static_cast<double>(grid.covered) / static_cast<double>(command.groups());
+            const double share = whole.total() * part;
+            if (sink.budget > 0 && spent > 0 && spent + share > sink.budget) {
+                if (sink.pause) {
+                    return {};
+                }
+                if (sink.next) {
+                    sink.commands = sink.next(sink.user, sink.commands);
+                    if (!sink.commands) {
+                        return failure(-1, "%s: no command buffer for a further submission", options.name.c_str());
+                    }
+                    compute_barrier(vk, sink.commands);  // submissions overlap unless told otherwise
+                    written = false;
+                    current = nullptr;
+                    spent = 0;
+                }
+            }
+            if (at.group > 0 && written) {
+                // parts write apart from each other but in one window, which synchronization validation takes for one place
+                compute_barrier(vk, sink.commands);
+            }
+            spent += share;
+            all.flops += whole.flops * part;
+            all.bytes += whole.bytes * part;
+            const Label named(*device->instance, sink.commands, label);
+            const Pipeline* pipeline = pipelines[d][command.kernel()];
+            if (pipeline != current) {
+                vk.vkCmdBindPipeline(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
+                current = pipeline;
+            }
+            const VkDescriptorSet set = sets[slot][d];
+            vk.vkCmdBindDescriptorSets(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0,
+                                       nullptr);
+            const std::span<std::byte> push = command.push_bytes();
+            const std::uint32_t range[2] = {static_cast<std::uint32_t>(at.group),
+                                            static_cast<std::uint32_t>(at.group + grid.covered)};
+            std::memcpy(push.data(), range, sizeof(range));
+            vk.vkCmdPushConstants(sink.commands, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                                  static_cast<std::uint32_t>(push.size()), push.data());
+            vk.vkCmdDispatch(sink.commands, static_cast<std::uint32_t>(grid.x), static_cast<std::uint32_t>(grid.y),
+                             static_cast<std::uint32_t>(grid.z));
+            at.group += grid.covered;
+            written = true;
+        }
+        if (sink.queries) {
+            vk.vkCmdWriteTimestamp(sink.commands, kCompute, sink.queries, static_cast<std::uint32_t>(2 * d + 1));
+            times[d].flops = whole.flops;
+            times[d].bytes = whole.bytes;
+            times[d].kernel.assign(planned.dispatch.kernels[command.kernel()].shader->name);
+        }
+    }
+    return {};
+}
+
+void ProgramCore::open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept {
+    // scratch and state may have been used by an earlier recording on this queue
+    barrier(device->api, commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+            kCompute, kShaderAccess);
+    for (std::size_t i = 0; first && i < externals.size(); ++i) {
+        const Place& place = scratch.places[externals[i]];
+        if (place.acquire_from != kSameQueueFamily && place.acquire_from != device->queue_family) {
+            transfer(device->api, commands, place, place.acquire_from, device->queue_family, false);
+        }
+    }
+}
+
+void ProgramCore::close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept {
+    for (const StorageId id : externals) {
+        const Place& place = scratch.places[id];
+        if (place.release_to != kSameQueueFamily && place.release_to != device->queue_family) {
+            transfer(device->api, commands, place, device->queue_family, place.release_to, true);
+        }
+    }
+}
+
+Status Program::record(VkCommandBuffer commands, const Recording& recording) noexcept {
+    if (!core_) {
+        return failure(-1, "%s", "a program was used that had been moved from");
+    }
+    ProgramCore& core = *core_;
+    if (Status wrong = core.accept(recording); !wrong) {
+        return wrong;
+    }
+    RecordScratch& scratch = core.record_scratch[recording.slot];
+    Sink sink;
+    sink.commands = commands;
+    Position at;
+    Cost spent;
+    core.open(commands, scratch, true);
+    const Status status = core.encode(sink, recording.slot, scratch.sizes, at, spent);
+    core.close(commands, scratch);
+    scratch.in_use = core.checked() && bool(status);
+    return status;
+}
+
+Status Program::begin(const Recording& recording) noexcept {
+    if (!core_) {
+        return failure(-1, "%s", "a program was used that had been moved from");
+    }
+    if (Status wrong = core_->accept(recording); !wrong) {
+        return wrong;
+    }
+    RecordScratch& scratch = core_->record_scratch[recording.slot];
+    scratch.at = {};
+    scratch.spent = {};
+    scratch.total = core_->cost(scratch.sizes);
+    scratch.bound = true;
+    scratch.in_use = core_->checked();
+    core_->segmented = recording.slot;
+    return {};
+}
+
+Status Program::record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot) noexcept {
+    if (!core_) {
+        return failure(-1, "%s", "a program was used that had been moved from");
+    }
+    ProgramCore& core = *core_;
+    if (slot >= core.record_scratch.size() || !core.record_scratch[slot].bound) {
+        return failure(-1, "%s: slot %u has nothing left to record; begin() must come first", core.options.name.c_str(),
+                       slot);
+    }
+    if (!(budget > 0)) {
+        return failure(-1, "%s: a segment's budget of %g is not above 0", core.options.name.c_str(), budget);
+    }
+    RecordScratch& scratch = core.record_scratch[slot];
+    Sink sink;
+    sink.commands = commands;
+    sink.budget = budget;
+    sink.pause = true;
+    segment = {};
+    core.open(commands, scratch, scratch.at.dispatch == 0 && scratch.at.group == 0);
+    if (Status wrong = core.encode(sink, slot, scratch.sizes, scratch.at, segment.cost); !wrong) {
+        scratch.bound = false;
+        core.segmented = ProgramCore::kNoSlot;
+        return wrong;
+    }
+    scratch.spent.flops += segment.cost.flops;
+    scratch.spent.bytes += segment.cost.bytes;
+    segment.last = scratch.at.dispatch == core.plan.dispatches.size();
+    segment.done = segment.last ? 1.0 : scratch.spent.total() / scratch.total.total();
+    if (segment.last) {
+        core.close(commands, scratch);
+        scratch.bound = false;
+        core.segmented = ProgramCore::kNoSlot;
+    }
+    return {};
+}
+
+void Program::finished(std::uint32_t slot) noexcept {
+    if (core_ && slot < core_->record_scratch.size()) {
+        core_->record_scratch[slot].in_use = false;
+    }
+}
+
+Cost Program::cost(std::span<const SizeSetting> settings) const {
+    std::vector<std::int64_t> values = core_->sizes;
+    for (Status wrong : {core_->settle(settings, values), core_->check_sizes(values)}) {
+        if (!wrong) {
+            throw Error(wrong.message.data(), core_->options.name, wrong.error_result());
+        }
+    }
+    return core_->cost(values);
+}
+
+}  // namespace vkf

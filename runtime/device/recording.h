@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a host says when it records a program, and what it is told of the work.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "vulkan_handles.h"
+
+namespace vkf {
+
+/// VK_QUEUE_FAMILY_IGNORED: no ownership changes.
+inline constexpr std::uint32_t kSameQueueFamily = ~0u;
+
+/// A host's buffer range for an input or output. `offset` is a multiple of Capabilities::storage_alignment; `bytes` covers the
+/// tensor at its largest; the buffer has VK_BUFFER_USAGE_STORAGE_BUFFER_BIT.
+struct BufferRange {
+    std::string_view name;
+    VkBuffer buffer{};
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+
+    /// Queue family that released the range, of just this offset and size, to the device's, with the barrier Vulkan asks for:
+    /// the matching acquire is recorded first. And the family it is released to after the last access; the host records the
+    /// acquire there, of the same offset and size.
+    std::uint32_t acquire_from = kSameQueueFamily;
+    std::uint32_t release_to = kSameQueueFamily;
+
+    // What a checked program compares; 0 or null: not told.
+    std::uint64_t buffer_bytes = 0;  ///< VkBufferCreateInfo::size
+    std::uint32_t buffer_usage = 0;  ///< VkBufferCreateInfo::usage
+    VkDevice buffer_device{};        ///< whom it was made by
+};
+
+/// A host's image for an image_input() or image_output(): two-dimensional, one level and layer of a view of the color aspect.
+struct ImageView {
+    std::string_view name;
+    VkImageView view{};
+    /// VkImageLayout it is in, before and after: GENERAL, or for an input of ImageAccess::sampled SHADER_READ_ONLY_OPTIMAL too.
+    std::uint32_t layout = 1;
+    std::uint32_t width = 0, height = 0;  ///< texels; at least what the tensor has at the sizes given
+};
+
+struct SizeSetting {
+    std::string_view name;
+    std::int64_t value = 0;
+};
+
+/// What a recording works on. Every input and output is named in `buffers` or `images`.
+struct Recording {
+    std::span<const BufferRange> buffers = {};
+    std::span<const ImageView> images = {};
+    std::span<const SizeSetting> sizes = {};  ///< symbols that are not named have the value set() gave
+    std::uint32_t slot = 0;
+};
+
+/// Work, for dividing it among frames: measure what a segment takes, and set the budget of the next by it.
+struct Cost {
+    double flops = 0, bytes = 0;
+    double total() const noexcept { return flops + bytes; }
+};
+
+/// One piece of a recording.
+struct Segment {
+    Cost cost;          ///< of this piece
+    double done = 0;    ///< share of the whole recording that is recorded by now, by cost, 0 to 1
+    bool last = false;  ///< nothing is left
+};
+
+/// One dispatch of a profiled run.
+struct DispatchTime {
+    std::string label, kernel;
+    double start_ms = 0, ms = 0;
+    double flops = 0, bytes = 0;
+};
+
+}  // namespace vkf

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program tells of itself: explain(), dot(), tables and traces of times.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "runtime/device/program.h"
+#include "runtime/device/program_core.h"
+
+namespace vkf {
+
+namespace {
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+    std::string text(static_cast<std::size_t>(std::max(0, std::snprintf(nullptr, 0, pattern, args...))), '\0');
+    std::snprintf(text.data(), text.size() + 1, pattern, args...);
+    return text;
+}
+
+std::vector<std::string> names_of(const Plan& plan) {
+    std::vector<std::string> names;
+    for (const SymbolInfo& s : plan.symbols) {
+        names.push_back(s.name);
+    }
+    return names;
+}
+
+std::string shape_text(const Plan& plan, const Shape& shape) {
+    const std::vector<std::string> names = names_of(plan);
+    std::string out;
+    for (const Dim& d : shape) {
+        out += (out.empty() ? "" : ", ") + d.str(names);
+    }
+    return "(" + out + ")";
+}
+
+std::string constants_text(const Kernel& kernel) {
+    std::string out;
+    for (const std::uint32_t c : kernel.constants) {
+        out += (out.empty() ? "" : ",") + std::to_string(c);
+    }
+    return out;
+}
+
+/// What the program's packed weights take, a line a type.
+std::string packed_weights(const Plan& plan) {
+    std::string out;
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+        std::uint64_t count = 0;
+        std::uint64_t bytes = 0;
+        for (StorageId s = 0; s < plan.storages.size(); ++s) {
+            if (plan.storages[s].type == type && plan.storages[s].parts.empty()) {
+                ++count;
+                bytes += plan.storage_bytes[s];
+            }
+        }
+        if (count != 0) {
+            out += std::to_string(count) + " weights kept as " + std::string(name_of(type)) + ", " +
+                   std::to_string(bytes) + " bytes\n";
+        }
+    }
+    return out;
+}
+
+/// As JSON and Graphviz want text between double quotes.
+std::string escape(const std::string& text) {
+    std::string out;
+    for (const char ch : text) {
+        if (ch == '"' || ch == '\\') {
+            out += '\\';
+        }
+        out += static_cast<unsigned char>(ch) < ' ' ? ' ' : ch;
+    }
+    return out;
+}
+
+/// The result: of what is written, the first.
+const Binding& first_written(const Dispatch& d) {
+    return *std::find_if(d.bindings.begin(), d.bindings.end(),
+                         [](const Binding& b) { return b.access != Access::read; });
+}
+
+}  // namespace
+
+std::string Program::explain() const {
+    const Plan& plan = core_->plan;
+    const Capabilities& caps = core_->device->capabilities;
+    std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") +
+                      (caps.variants.empty() ? "" : ", VKFORMER_VARIANT=" + caps.variants) +
+                      (caps.tuning_from.empty()
+                           ? ""
+                           : ", tuning " + (caps.tuning.empty() ? "none" : caps.tuning) + " of " + caps.tuning_from) +
+                      ": " + std::to_string(plan.dispatches.size()) + " dispatches in " + std::to_string(plan.steps) +
+                      " steps\n";
+    out += format(
+        "memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, "
+        "mirrors %llu bytes\n",
+        static_cast<unsigned long long>(plan.memory.weights), static_cast<unsigned long long>(plan.memory.state),
+        static_cast<unsigned long long>(plan.memory.constants), static_cast<unsigned long long>(plan.memory.scratch),
+        static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
+        static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
+        static_cast<unsigned long long>(plan.memory.mirrors));
+    out += packed_weights(plan);
+    for (const PlannedDispatch& d : plan.dispatches) {
+        const NodeInfo& node = plan.nodes[d.dispatch.node];
+        const ValueInfo& result = plan.values[first_written(d.dispatch).value];
+        out += format("%4u  %-44s", d.step, node.label.c_str());
+        out += " -> " + shape_text(plan, result.shape);
+        if (const std::uint64_t at = plan.arena_offset[result.storage]; at != Plan::kNotInArena) {
+            out += format(" @%llu", static_cast<unsigned long long>(at));
+        } else {
+            out += " " + plan.storages[result.storage].name;
+        }
+        for (const Kernel& k : d.dispatch.kernels) {
+            out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) + ">: " + k.why;
+        }
+        out += "\n";
+    }
+    for (const std::string& note : plan.notes) {
+        out += note + "\n";
+    }
+    return out;
+}
+
+std::string Program::dot() const {
+    const Plan& plan = core_->plan;
+    std::string out = "digraph program {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n";
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const StorageInfo& info = plan.storages[s];
+        const bool in_arena = plan.arena_offset[s] != Plan::kNotInArena;
+        if (info.kind == StorageKind::intermediate && !in_arena) {
+            continue;
+        }
+        std::string label = (info.name.empty() ? "" : escape(info.name) + "\\n") + shape_text(plan, info.shape);
+        if (in_arena) {
+            label += format("\\n@%llu +%llu", static_cast<unsigned long long>(plan.arena_offset[s]),
+                            static_cast<unsigned long long>(plan.storage_bytes[s]));
+        }
+        const char* style = info.kind == StorageKind::input || info.kind == StorageKind::output
+                                ? "fillcolor=\"#cfe8ff\""
+                            : info.kind == StorageKind::state        ? "fillcolor=\"#ffe0b0\""
+                            : info.kind == StorageKind::intermediate ? "fillcolor=\"#f4f4f4\""
+                                                                     : "fillcolor=\"#d8f0d0\"";
+        out += "  s" + std::to_string(s) + " [style=filled, " + style + ", shape=ellipse, label=\"" + label + "\"];\n";
+        for (const StorageId part : info.parts) {
+            out += "  s" + std::to_string(part) + " -> s" + std::to_string(s) + " [style=dotted];\n";
+        }
+    }
+    for (std::size_t i = 0; i < plan.dispatches.size(); ++i) {
+        const PlannedDispatch& d = plan.dispatches[i];
+        out += "  d" + std::to_string(i) + " [label=\"" + escape(plan.nodes[d.dispatch.node].label) + "\\n" +
+               d.dispatch.kernels.front().shader->name + "\\nstep " + std::to_string(d.step) + "\"];\n";
+        for (std::size_t b = 0; b < d.windows.size(); ++b) {
+            const std::string storage = "s" + std::to_string(d.windows[b].storage);
+            const std::string node = "d" + std::to_string(i);
+            if (d.dispatch.bindings[b].access != Access::write) {
+                out += "  " + storage + " -> " + node + ";\n";
+            }
+            if (d.dispatch.bindings[b].access != Access::read) {
+                out += "  " + node + " -> " + storage + ";\n";
+            }
+        }
+    }
+    return out + "}\n";
+}
+
+std::string Program::time_table() const {
+    std::string out = "      ms  GFLOP/s     GB/s  kernel              node\n";
+    double total = 0;
+    for (const DispatchTime& t : core_->times) {
+        total += t.ms;
+        const double seconds = std::max(t.ms, 1e-6) * 1e-3;
+        out += format("%8.4f %8.2f %8.2f  %-18s  %s\n", t.ms, t.flops / seconds * 1e-9, t.bytes / seconds * 1e-9,
+                      t.kernel.c_str(), t.label.c_str());
+    }
+    return out + format("%8.4f ms in all\n", total);
+}
+
+void Program::write_trace(const std::filesystem::path& path) const {
+    std::ofstream out(path);
+    out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+    out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\""
+        << escape(core_->device->capabilities.name) << "\"}}";
+    for (const DispatchTime& t : core_->times) {
+        out << format(",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"", t.start_ms * 1e3,
+                      t.ms * 1e3)
+            << escape(t.label) << "\",\"args\":{\"kernel\":\"" << escape(t.kernel)
+            << format("\",\"flops\":%.0f,\"bytes\":%.0f}}", t.flops, t.bytes);
+    }
+    out << "\n]}\n";
+    if (!out.flush()) {
+        throw Error("could not be written", path.string());
+    }
+}
+
+}  // namespace vkf

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is enabled on a device: asked for when we make it, or when a host will.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../base/export.h"
+#include "../compile/capabilities.h"
+
+namespace vkf {
+
+/// One thing a device can do that a host must, or may, turn on before vkformer borrows it.
+struct DeviceRequirement {
+    std::string name;       ///< an extension, or "Struct::member" of a feature
+    bool required = false;  ///< without it borrow() or what was asked of the device fails; else it is of use
+    std::string buys;
+    bool extension = false;  ///< else a feature
+};
+
+/// What to put into VkDeviceCreateInfo: only what the device has.
+class VKF_API DeviceRequirements {
+public:
+    const std::vector<DeviceRequirement>& list() const noexcept { return list_; }
+    /// Names for ppEnabledExtensionNames, as long as this object lives; without the wished for ones when `wished` is false.
+    std::vector<const char*> extensions(bool wished = true) const;
+    /// Feature structs to chain in VkDeviceCreateInfo::pNext, ending in `next`; they live in this object. The first is a
+    /// VkPhysicalDeviceFeatures2, so pEnabledFeatures stays null. A host with a chain of its own sets the members list() names.
+    const void* features(const void* next = nullptr);
+    /// A line for each, for people.
+    std::string str() const;
+
+    explicit DeviceRequirements(const Capabilities& supported);
+    DeviceRequirements(DeviceRequirements&&) noexcept;
+    DeviceRequirements& operator=(DeviceRequirements&&) noexcept;
+    ~DeviceRequirements();
+
+private:
+    struct Features;
+    std::vector<DeviceRequirement> list_;
+    std::unique_ptr<Features> features_;
+};
+
+}  // namespace vkf

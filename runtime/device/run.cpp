@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running a program by itself: copies in, dispatches, copies out, one wait.
+#include <algorithm>
+#include <exception>
+
+#include "runtime/device/barrier.h"
+#include "runtime/device/program_core.h"
+
+namespace vkf {
+
+namespace {
+
+/// Hands out the run's command buffers, submitting each as it is full.
+class Submissions {
+public:
+    Submissions(ProgramCore& core) : core_(core) {}
+
+    VkCommandBuffer begin() {
+        const DeviceTable& vk = core_.device->api;
+        if (used_ == core_.commands.size()) {
+            const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
+                                                   core_.command_pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+            VkCommandBuffer commands = VK_NULL_HANDLE;
+            core_.device->check_result(vk.vkAllocateCommandBuffers(core_.device->handle, &info, &commands),
+                                       "vkAllocateCommandBuffers");
+            core_.commands.push_back(commands);
+        }
+        const VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                            VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+        core_.device->check_result(vk.vkBeginCommandBuffer(core_.commands[used_], &info), "vkBeginCommandBuffer");
+        return core_.commands[used_++];
+    }
+
+    /// Ends and submits; the fence, when given, is signalled after everything submitted so far.
+    void end(VkCommandBuffer commands, VkFence fence) {
+        core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+        core_.device->submit(commands, fence);
+    }
+
+    /// For Sink::next: an exception is kept for run() to rethrow.
+    static VkCommandBuffer next(void* self, VkCommandBuffer full) {
+        auto& s = *static_cast<Submissions*>(self);
+        try {
+            s.end(full, VK_NULL_HANDLE);
+            return s.begin();
+        } catch (...) {
+            s.error = std::current_exception();
+            return VK_NULL_HANDLE;
+        }
+    }
+
+    std::size_t used() const { return used_; }
+    std::exception_ptr error;
+
+private:
+    ProgramCore& core_;
+    std::size_t used_ = 0;
+};
+
+}  // namespace
+
+void ProgramCore::run() {
+    if (device->deferred) {
+        throw Error("the device was borrowed without a queue: record() the program instead", options.name);
+    }
+    for (const StorageInfo& s : plan.storages) {
+        refuse_image(s);
+    }
+    if (!record_scratch.empty() && (record_scratch[0].bound || record_scratch[0].in_use)) {
+        throw Error(record_scratch[0].bound ? "run() takes slot 0, of which segments are left to record"
+                                            : "run() takes slot 0, whose recording was not told to have finished",
+                    options.name);
+    }
+    for (const InputState& input : inputs) {
+        const StorageInfo& info = plan.storages[input.storage];
+        const auto where = [&] { return options.name + ": input " + info.name; };
+        if (!input.uploaded) {
+            throw Error("was never uploaded", where());
+        }
+        const std::uint64_t wanted = elements_of(input.storage, sizes);
+        if (input.uploaded_elements != wanted) {
+            throw Error(std::to_string(input.uploaded_elements) +
+                            " elements were uploaded, at the sizes set now it has " + std::to_string(wanted),
+                        where());
+        }
+        for (std::size_t i = 0; i < info.shape.size(); ++i) {
+            if (input.uploaded_shape[i] != info.shape[i].eval(sizes)) {
+                throw Error("was uploaded in another shape than it has at the sizes set now", where());
+            }
+        }
+    }
+    allocate_io();
+    device->check_alive();
+    const DeviceTable& vk = device->api;
+    if (!command_pool) {
+        const VkCommandPoolCreateInfo info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                                           VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, device->queue_family};
+        device->check_result(vk.vkCreateCommandPool(device->handle, &info, nullptr, &command_pool),
+                             "vkCreateCommandPool");
+    }
+    if (!fence) {
+        fence = device->make_fence();
+    }
+    const auto query_count = static_cast<std::uint32_t>(2 * plan.dispatches.size());
+    const bool profile = options.profile && device->capabilities.timestamp_period > 0 && query_count > 0;
+    if (profile && !queries) {
+        const VkQueryPoolCreateInfo info{
+            VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, nullptr, 0, VK_QUERY_TYPE_TIMESTAMP, query_count, 0};
+        device->check_result(vk.vkCreateQueryPool(device->handle, &info, nullptr, &queries), "vkCreateQueryPool");
+    }
+    RecordScratch& scratch = record_scratch[0];
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        scratch.places[s] = {io.buffer(), io_offset[s]};
+    }
+    bind(0, scratch.places);
+
+    ran = false;  // from here on the outputs are no longer those of the last run
+    Submissions submissions_of_run(*this);
+    Sink sink;
+    sink.commands = submissions_of_run.begin();
+    sink.next = Submissions::next;
+    sink.user = &submissions_of_run;
+    sink.budget = device->submit_budget;
+    sink.queries = profile ? queries : VkQueryPool(VK_NULL_HANDLE);
+
+    if (profile) {
+        vk.vkCmdResetQueryPool(sink.commands, queries, 0, query_count);
+    }
+    if (!io.mapped()) {
+        // an earlier run's kernels may still read the inputs that are overwritten now
+        barrier(vk, sink.commands, kCompute | kTransfer, 0, kTransfer, 0);
+        for (InputState& input : inputs) {
+            const std::uint64_t bytes = input.uploaded_elements * size_of(plan.storages[input.storage].dtype);
+            if (input.dirty && bytes != 0) {
+                const VkBufferCopy region{io_offset[input.storage], io_offset[input.storage], bytes};
+                vk.vkCmdCopyBuffer(sink.commands, upload_mirror.buffer(), io.buffer(), 1, &region);
+            }
+        }
+    }
+    barrier(vk, sink.commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+            kCompute, kShaderAccess);
+    Position at;
+    Cost spent;
+    const Status status = encode(sink, 0, sizes, at, spent);
+    if (submissions_of_run.error) {
+        device->wait_idle();
+        std::rethrow_exception(submissions_of_run.error);
+    }
+    if (!status) {
+        vk.vkEndCommandBuffer(sink.commands);  // left recording, it could not be begun again
+        if (submissions_of_run.used() > 1) {
+            device->wait_idle();
+        }
+        throw Error(status.message.data(), options.name, status.error_result());
+    }
+    if (!io.mapped()) {
+        barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_READ_BIT);
+        for (StorageId s = 0; s < plan.storages.size(); ++s) {
+            const std::uint64_t bytes = elements_of(s, sizes) * size_of(plan.storages[s].dtype);
+            if (plan.storages[s].kind == StorageKind::output && bytes != 0) {
+                const VkBufferCopy region{io_offset[s], io_offset[s] - outputs_at, bytes};
+                vk.vkCmdCopyBuffer(sink.commands, io.buffer(), readback_mirror.buffer(), 1, &region);
+            }
+        }
+        barrier(vk, sink.commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+                VK_ACCESS_HOST_READ_BIT);
+    } else {
+        barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+                VK_ACCESS_HOST_READ_BIT);
+    }
+    device->check_result(vk.vkResetFences(device->handle, 1, &fence), "vkResetFences");
+    try {
+        submissions_of_run.end(sink.commands, fence);
+    } catch (...) {
+        device->wait_idle();  // for the submissions before this one
+        throw;
+    }
+    device->wait(fence);
+    submissions = submissions_of_run.used();
+    for (InputState& input : inputs) {
+        input.dirty = false;
+    }
+    run_sizes = sizes;
+    ran = true;
+    if (profile) {
+        read_times();
+    }
+}
+
+void ProgramCore::read_times() {
+    std::vector<std::uint64_t> ticks(2 * plan.dispatches.size());
+    device->check_result(
+        device->api.vkGetQueryPoolResults(device->handle, queries, 0, static_cast<std::uint32_t>(ticks.size()),
+                                          ticks.size() * sizeof(std::uint64_t), ticks.data(), sizeof(std::uint64_t),
+                                          VK_QUERY_RESULT_64_BIT),
+        "vkGetQueryPoolResults");
+    const double ms_per_tick = static_cast<double>(device->capabilities.timestamp_period) * 1e-6;
+    const std::uint64_t valid = ~std::uint64_t{0} >> (64 - std::min(device->capabilities.timestamp_bits, 64u));
+    const auto ms = [&](std::uint64_t from, std::uint64_t to) {
+        return static_cast<double>((to - from) & valid) * ms_per_tick;
+    };
+    for (std::size_t d = 0; d < times.size(); ++d) {
+        times[d].start_ms = ms(ticks[0], ticks[2 * d]);
+        times[d].ms = ms(ticks[2 * d], ticks[2 * d + 1]);
+    }
+}
+
+}  // namespace vkf

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/shared_buffer.h"
+
+#include "runtime/device/descriptor.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/memory.h"
+
+// after volk.h, whose types it uses
+#include <vulkan/vulkan_android.h>
+
+namespace vkf {
+
+struct SharedBuffer::Core {
+    std::shared_ptr<DeviceCore> device;
+    VkBuffer buffer = VK_NULL_HANDLE;
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    std::uint64_t bytes = 0;
+    bool exportable = false;
+
+    ~Core() {
+        device->api.vkDestroyBuffer(device->handle, buffer, nullptr);
+        device->api.vkFreeMemory(device->handle, memory, nullptr);
+    }
+};
+
+namespace {
+
+constexpr const char* kMake = "Device::make_shared_buffer";
+constexpr const char* kImportFd = "Device::import_fd";
+constexpr const char* kImportHost = "Device::import_host";
+constexpr const char* kImportAndroid = "Device::import_hardware_buffer";
+
+void need(bool has, const char* extension, const char* call) {
+    if (!has) {
+        throw Error(std::string("the device was made without ") + extension, call);
+    }
+}
+
+/// Where the buffer may lie; the same type for the same request, which importing an opaque descriptor relies on.
+std::uint32_t type_for(const DeviceCore& device, std::uint32_t allowed, const char* call) {
+    const std::uint32_t type = memory_type(device, allowed, 0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
+    if (type == kNoMemoryType) {
+        throw Error("the device has no memory of a fitting type", call);
+    }
+    return type;
+}
+
+/// The buffer, not yet on memory.
+VkMemoryRequirements make_buffer(DeviceCore& device, std::uint64_t bytes, VkExternalMemoryHandleTypeFlagBits type,
+                                 VkBuffer& buffer, const char* call) {
+    if (bytes == 0) {
+        throw Error("0 bytes were asked for", call);
+    }
+    const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
+                                                    VkExternalMemoryHandleTypeFlags(type)};
+    VkBufferCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+    info.pNext = &external;
+    info.size = bytes;
+    info.usage =
+        VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    device.check_result(device.api.vkCreateBuffer(device.handle, &info, nullptr, &buffer), "vkCreateBuffer");
+    VkMemoryRequirements needs{};
+    device.api.vkGetBufferMemoryRequirements(device.handle, buffer, &needs);
+    return needs;
+}
+
+void put_on_memory(DeviceCore& device, const void* how, std::uint64_t bytes, std::uint32_t type, VkBuffer buffer,
+                   VkDeviceMemory& memory, const char* call) {
+    // of one buffer alone: some drivers share no other memory
+    const VkMemoryDedicatedAllocateInfo dedicated{VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, how, VK_NULL_HANDLE,
+                                                  buffer};
+    const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &dedicated, bytes, type};
+    const VkResult result = device.api.vkAllocateMemory(device.handle, &info, nullptr, &memory);
+    if (result != VK_SUCCESS) {
+        throw Error(std::to_string(bytes) + " bytes: vkAllocateMemory gave " + result_name(result), call, result);
+    }
+    device.check_result(device.api.vkBindBufferMemory(device.handle, buffer, memory, 0), "vkBindBufferMemory");
+}
+
+std::uint64_t host_alignment(const DeviceCore& device) {
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{};
+    host.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &host;
+    device.instance->api.vkGetPhysicalDeviceProperties2(device.physical, &properties);
+    return host.minImportedHostPointerAlignment;
+}
+
+}  // namespace
+
+VkBuffer SharedBuffer::buffer() const noexcept { return core_->buffer; }
+
+std::uint64_t SharedBuffer::bytes() const noexcept { return core_->bytes; }
+
+int SharedBuffer::export_fd() const {
+    constexpr const char* kCall = "SharedBuffer::export_fd";
+    if (!core_->exportable) {
+        throw Error("memory that was imported from the host has no descriptor", kCall);
+    }
+    const DeviceCore& device = *core_->device;
+    const VkMemoryGetFdInfoKHR info{VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, nullptr, core_->memory,
+                                    VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    int descriptor = -1;
+    const VkResult result = device.api.vkGetMemoryFdKHR(device.handle, &info, &descriptor);
+    if (result != VK_SUCCESS) {
+        throw Error("vkGetMemoryFdKHR gave " + result_name(result), kCall, result);
+    }
+    return descriptor;
+}
+
+SharedBuffer Device::make_shared_buffer(std::uint64_t bytes) const {
+    core_->check_alive();
+    need(core_->capabilities.external_memory_fd && core_->api.vkGetMemoryFdKHR, "VK_KHR_external_memory_fd", kMake);
+    auto shared = std::make_shared<SharedBuffer::Core>();
+    shared->device = core_;
+    shared->bytes = bytes;
+    shared->exportable = true;
+    constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+    const VkMemoryRequirements needs = make_buffer(*core_, bytes, kType, shared->buffer, kMake);
+    const VkExportMemoryAllocateInfo how{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, nullptr, kType};
+    put_on_memory(*core_, &how, needs.size, type_for(*core_, needs.memoryTypeBits, kMake), shared->buffer,
+                  shared->memory, kMake);
+    return SharedBuffer(std::move(shared));
+}
+
+SharedBuffer Device::import_fd(int descriptor, std::uint64_t bytes) const {
+    core_->check_alive();
+    need(core_->capabilities.external_memory_fd && core_->api.vkGetMemoryFdKHR, "VK_KHR_external_memory_fd", kImportFd);
+    if (descriptor < 0) {
+        throw Error("descriptor " + std::to_string(descriptor) + " is none", kImportFd);
+    }
+    auto shared = std::make_shared<SharedBuffer::Core>();
+    shared->device = core_;
+    shared->bytes = bytes;
+    shared->exportable = true;
+    constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+    const VkMemoryRequirements needs = make_buffer(*core_, bytes, kType, shared->buffer, kImportFd);
+    const VkExportMemoryAllocateInfo again{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, nullptr, kType};
+    // a copy goes to the driver, which takes it over as soon as it has memory: the caller's is closed when all is well
+    const int copy = duplicate_descriptor(descriptor);
+    if (copy < 0) {
+        throw Error("descriptor " + std::to_string(descriptor) + " cannot be duplicated", kImportFd);
+    }
+    const VkImportMemoryFdInfoKHR how{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, &again, kType, copy};
+    try {
+        put_on_memory(*core_, &how, needs.size, type_for(*core_, needs.memoryTypeBits, kImportFd), shared->buffer,
+                      shared->memory, kImportFd);
+    } catch (...) {
+        if (!shared->memory) {
+            close_descriptor(copy);
+        }
+        throw;
+    }
+    close_descriptor(descriptor);
+    return SharedBuffer(std::move(shared));
+}
+
+std::uint64_t Device::shared_host_alignment() const {
+    need(core_->capabilities.external_memory_host, "VK_EXT_external_memory_host", "Device::shared_host_alignment");
+    return host_alignment(*core_);
+}
+
+SharedBuffer Device::import_host(std::span<std::byte> memory) const {
+    core_->check_alive();
+    need(core_->capabilities.external_memory_host && core_->api.vkGetMemoryHostPointerPropertiesEXT,
+         "VK_EXT_external_memory_host", kImportHost);
+    const std::uint64_t alignment = host_alignment(*core_);
+    if (memory.empty() || reinterpret_cast<std::uintptr_t>(memory.data()) % alignment != 0 ||
+        memory.size() % alignment != 0) {
+        throw Error(
+            std::to_string(memory.size()) + " bytes: place and size must be multiples of " + std::to_string(alignment),
+            kImportHost);
+    }
+    auto shared = std::make_shared<SharedBuffer::Core>();
+    shared->device = core_;
+    shared->bytes = memory.size();
+    constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    const VkMemoryRequirements needs = make_buffer(*core_, memory.size(), kType, shared->buffer, kImportHost);
+    if (needs.size > memory.size()) {
+        throw Error(std::to_string(memory.size()) + " bytes were given, the device wants " + std::to_string(needs.size),
+                    kImportHost);
+    }
+    VkMemoryHostPointerPropertiesEXT pointer{};
+    pointer.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT;
+    core_->check_result(core_->api.vkGetMemoryHostPointerPropertiesEXT(core_->handle, kType, memory.data(), &pointer),
+                        "vkGetMemoryHostPointerPropertiesEXT");
+    const VkImportMemoryHostPointerInfoEXT how{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, nullptr, kType,
+                                               memory.data()};
+    const std::uint32_t type = type_for(*core_, needs.memoryTypeBits & pointer.memoryTypeBits, kImportHost);
+    const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &how, memory.size(), type};
+    core_->check_result(core_->api.vkAllocateMemory(core_->handle, &info, nullptr, &shared->memory),
+                        "vkAllocateMemory");
+    core_->check_result(core_->api.vkBindBufferMemory(core_->handle, shared->buffer, shared->memory, 0),
+                        "vkBindBufferMemory");
+    return SharedBuffer(std::move(shared));
+}
+
+SharedBuffer Device::import_hardware_buffer(AHardwareBuffer* buffer) const {
+    core_->check_alive();
+    const auto properties_of = reinterpret_cast<PFN_vkGetAndroidHardwareBufferPropertiesANDROID>(
+        core_->instance->api.vkGetDeviceProcAddr(core_->handle, "vkGetAndroidHardwareBufferPropertiesANDROID"));
+    need(core_->capabilities.external_memory_android && properties_of,
+         "VK_ANDROID_external_memory_android_hardware_buffer", kImportAndroid);
+    if (!buffer) {
+        throw Error("no AHardwareBuffer was given", kImportAndroid);
+    }
+    VkAndroidHardwareBufferPropertiesANDROID properties{};
+    properties.sType = VK_STRUCTURE_TYPE_ANDROID_HARDWARE_BUFFER_PROPERTIES_ANDROID;
+    core_->check_result(properties_of(core_->handle, buffer, &properties),
+                        "vkGetAndroidHardwareBufferPropertiesANDROID");
+    auto shared = std::make_shared<SharedBuffer::Core>();
+    shared->device = core_;
+    shared->bytes = properties.allocationSize;
+    const VkMemoryRequirements needs =
+        make_buffer(*core_, shared->bytes, VK_EXTERNAL_MEMORY_HANDLE_TYPE_ANDROID_HARDWARE_BUFFER_BIT_ANDROID,
+                    shared->buffer, kImportAndroid);
+    const VkImportAndroidHardwareBufferInfoANDROID how{VK_STRUCTURE_TYPE_IMPORT_ANDROID_HARDWARE_BUFFER_INFO_ANDROID,
+                                                       nullptr, buffer};
+    put_on_memory(*core_, &how, properties.allocationSize,
+                  type_for(*core_, needs.memoryTypeBits & properties.memoryTypeBits, kImportAndroid), shared->buffer,
+                  shared->memory, kImportAndroid);
+    return SharedBuffer(std::move(shared));
+}
+
+}  // namespace vkf

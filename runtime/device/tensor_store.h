@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named tensors in device memory: what Weights and States stand on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/compile/weight_layout.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/memory.h"
+
+namespace vkf {
+
+struct TensorStore {
+    /// Memory for the layout, with nothing in it.
+    TensorStore(std::shared_ptr<DeviceCore> core, WeightLayout layout, const std::string& purpose);
+    /// Fills all blocks, at once where the host sees the memory.
+    void zero();
+
+    std::shared_ptr<DeviceCore> core;
+    WeightLayout layout;
+    std::vector<Block> blocks;
+    std::atomic<std::uint64_t> uploads_before = 0;  ///< the number Deferred must have done before these are there
+};
+
+}  // namespace vkf

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/tuning.h"
+
+#include "runtime/base/cache_folder.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/tuning_store.h"
+
+namespace vkf {
+
+std::filesystem::path tuning_file(const Device& device) {
+    const DeviceOptions& options = device.core().options;
+    return tuning_path(options.cache_folder.empty() ? cache_folder() : options.cache_folder, device.capabilities());
+}
+
+std::filesystem::path save_tuning(const Device& device, const std::string& choices) {
+    const std::filesystem::path path = tuning_file(device);
+    if (path.empty()) {
+        throw Error("there is no cache folder to keep choices in; VKFORMER_CACHE_DIR names one", "save_tuning");
+    }
+    require_tuning(choices, "save_tuning");
+    write_tuning(path, choices);
+    return path;
+}
+
+}  // namespace vkf

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/tuning_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include "runtime/base/cache_folder.h"
+#include "runtime/base/map_file.h"
+#include "runtime/compile/tuning_list.h"
+#include "runtime/device/pipeline.h"
+
+namespace vkf {
+
+namespace {
+
+/// The first line of a file. A number that means something else in a later version of the library needs another one.
+constexpr std::string_view kFirstLine = "vkformer tuning 1\n";
+
+/// Asks for what capabilities suggest.
+constexpr std::string_view kNone = "0";
+
+}  // namespace
+
+void require_tuning(const std::string& choices, const std::string& where) {
+    if (const std::string_view wrong = wrong_tuning_part(choices); !wrong.empty()) {
+        throw Error("\"" + std::string(wrong) + "\" is not name=number", where);
+    }
+}
+
+std::filesystem::path tuning_path(const std::filesystem::path& folder, const Capabilities& device) {
+    return folder.empty() ? folder
+                          : (folder / cache_file_name(device))
+                                .replace_extension(device.minimum_profile ? ".minimum.tuning" : ".tuning");
+}
+
+void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder) {
+    const char* variable = std::getenv("VKFORMER_TUNING");
+    const bool by_variable = variable && *variable != 0;
+    if (const std::string asked = by_variable ? variable : options.tuning; !asked.empty()) {
+        if (asked != kNone) {
+            capabilities.tuning = asked;
+            capabilities.tuning_is_asked = true;
+            capabilities.tuning_from = by_variable ? "VKFORMER_TUNING" : "DeviceOptions::tuning";
+            require_tuning(capabilities.tuning, capabilities.tuning_from);
+        }
+        return;
+    }
+    const std::filesystem::path path = tuning_path(folder, capabilities);
+    std::ifstream in(path, std::ios::binary);
+    if (path.empty() || !in) {
+        return;
+    }
+    std::ostringstream all;
+    all << in.rdbuf();  // a read that fails, as of a folder, is an early end here and not an exception
+    std::string text = all.str();
+    capabilities.tuning_from = utf8_name(path);
+    if (!text.starts_with(kFirstLine) || !text.ends_with('\n')) {
+        capabilities.tuning_from += ", which is not of this version and not used";
+        return;
+    }
+    text = text.substr(kFirstLine.size(), text.size() - kFirstLine.size() - 1);
+    if (!wrong_tuning_part(text).empty()) {
+        capabilities.tuning_from += ", which is damaged and not used";
+        return;
+    }
+    capabilities.tuning = text;
+}
+
+void write_tuning(const std::filesystem::path& path, const std::string& choices) {
+    std::error_code error;
+    if (choices.empty()) {
+        std::filesystem::remove(path, error);
+    } else {
+        std::filesystem::create_directories(path.parent_path(), error);
+        std::filesystem::path temporary = path;
+        static std::atomic<unsigned> serial = 0;  // threads may save at once
+        temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
+        std::ofstream out(temporary, std::ios::binary);
+        out << kFirstLine << choices << "\n";
+        out.close();
+        if (!out) {
+            error = std::make_error_code(std::errc::io_error);
+        } else {
+            std::filesystem::rename(temporary, path, error);  // readers see the old file or the new
+        }
+        if (error) {
+            std::error_code ignored;
+            std::filesystem::remove(temporary, ignored);
+        }
+    }
+    if (error) {
+        throw Error("cannot be written: " + error.message(), utf8_name(path));
+    }
+}
+
+}  // namespace vkf

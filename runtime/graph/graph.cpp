@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/graph/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "runtime/graph/op.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();  // kernels index in 32 bits
+
+const char* kind_name(StorageKind kind) {
+    switch (kind) {
+        case StorageKind::input: return "input";
+        case StorageKind::weight: return "weight";
+        case StorageKind::state: return "state";
+        case StorageKind::constant: return "constant";
+        case StorageKind::intermediate: return "value";
+        case StorageKind::output: return "output";
+    }
+    return "?";
+}
+
+}  // namespace
+
+Graph& Value::graph() const {
+    if (!graph_) {
+        throw Error("an empty Value was used where a tensor is needed");
+    }
+    return *graph_;
+}
+
+const Shape& Value::shape() const { return graph().values()[id_].shape; }
+
+const Dim& Value::size(int dim) const {
+    const Shape& s = shape();
+    const int rank = static_cast<int>(s.size());
+    const int i = dim < 0 ? dim + rank : dim;
+    if (i < 0 || i >= rank) {
+        throw Error("dimension " + std::to_string(dim) + " of " + str() + " does not exist");
+    }
+    return s[static_cast<std::size_t>(i)];
+}
+
+DType Value::dtype() const { return graph().storages()[graph().values()[id_].storage].dtype; }
+
+std::string Value::str() const {
+    const StorageInfo& storage = graph().storages()[graph().values()[id_].storage];
+    const std::string name = storage.name.empty() ? "value" : storage.name;
+    return name + " " + graph().str(shape()) + " " + std::string(name_of(storage.dtype));
+}
+
+Graph::Graph() = default;
+Graph::~Graph() = default;
+
+Dim Graph::symbol(const std::string& name, std::int64_t max) {
+    if (max < 1 || max > kMaxElements) {
+        throw Error("symbol " + name + ": maximum " + std::to_string(max) + " is not in 1..2^32-1", "Graph");
+    }
+    for (std::size_t i = 0; i < symbols_.size(); ++i) {
+        if (symbols_[i].name == name) {
+            if (symbols_[i].max != max) {
+                throw Error("symbol " + name + " has maximum " + std::to_string(symbols_[i].max) + ", now " +
+                                std::to_string(max) + " is asked for",
+                            "Graph");
+            }
+            return Dim::symbol(static_cast<std::uint16_t>(i));
+        }
+    }
+    symbols_.push_back({name, max});
+    return Dim::symbol(static_cast<std::uint16_t>(symbols_.size() - 1));
+}
+
+std::int64_t Graph::max_of(const Dim& dim) const {
+    if (dim.is_constant()) {
+        return dim.constant();
+    }
+    std::vector<std::int64_t> maxima;
+    for (const SymbolInfo& s : symbols_) {
+        maxima.push_back(s.max);
+    }
+    return dim.upper_bound(maxima);
+}
+
+std::vector<std::string> Graph::symbol_names() const {
+    std::vector<std::string> names;
+    for (const SymbolInfo& s : symbols_) {
+        names.push_back(s.name);
+    }
+    return names;
+}
+
+std::string Graph::str(const Dim& dim) const { return dim.str(symbol_names()); }
+
+std::string Graph::str(const Shape& shape) const {
+    std::string out = "(";
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        out += (i ? ", " : "") + str(shape[i]);
+    }
+    return out + ")";
+}
+
+void Graph::check_shape(const std::string& name, const Shape& shape) const {
+    if (shape.size() > kMaxRank) {
+        throw Error(name + " " + str(shape) + " has rank " + std::to_string(shape.size()) + "; the most is " +
+                        std::to_string(kMaxRank),
+                    "Graph");
+    }
+    double count = 1;
+    for (const Dim& d : shape) {
+        const std::int64_t size = max_of(d);
+        if (size <= 0) {
+            throw Error(name + " " + str(shape) + " has a size that is not positive", "Graph");
+        }
+        count *= static_cast<double>(size);
+    }
+    if (count > static_cast<double>(kMaxElements)) {
+        throw Error(name + " " + str(shape) + " has more than 2^32-1 elements", "Graph");
+    }
+}
+
+void Graph::check_new_name(const std::string& name, const char* what) const {
+    if (name.empty()) {
+        throw Error(std::string(what) + " without a name", "Graph");
+    }
+    for (const StorageInfo& s : storages_) {
+        // constants are named by ops, for reports alone: nobody looks them up, and a user cannot know their names
+        if (s.name == name && s.kind != StorageKind::intermediate && s.kind != StorageKind::constant) {
+            throw Error(std::string(what) + " " + name + ": the graph already has " +
+                            (s.kind == StorageKind::input || s.kind == StorageKind::output ? "an " : "a ") +
+                            kind_name(s.kind) + " of that name",
+                        "Graph");
+        }
+    }
+}
+
+Value Graph::add_storage(StorageInfo info) {
+    check_shape(info.name.empty() ? "value" : info.name, info.shape);
+    ValueInfo value;
+    value.storage = static_cast<StorageId>(storages_.size());
+    value.shape = info.shape;
+    value.strides = contiguous_strides(info.shape);
+    storages_.push_back(std::move(info));
+    values_.push_back(std::move(value));
+    return Value(*this, static_cast<ValueId>(values_.size() - 1));
+}
+
+Value Graph::input(const std::string& name, Shape shape, DType dtype) {
+    check_new_name(name, "input");
+    return add_storage({StorageKind::input, name, dtype, std::move(shape)});
+}
+
+Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype) {
+    for (ValueId id = 0; id < values_.size(); ++id) {
+        const StorageInfo& s = storages_[values_[id].storage];
+        if (s.kind == kind && s.name == name) {  // the first value of a storage is the whole of it
+            if (!(s.shape == shape) || s.dtype != dtype) {
+                throw Error(std::string(kind_name(kind)) + " " + name + " is " + str(s.shape) + " " +
+                                std::string(name_of(s.dtype)) + ", now " + str(shape) + " " +
+                                std::string(name_of(dtype)) + " is asked for",
+                            "Graph");
+            }
+            return Value(*this, id);
+        }
+    }
+    check_new_name(name, kind_name(kind));
+    return add_storage({kind, name, dtype, std::move(shape)});
+}
+
+Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
+    for (const Dim& d : shape) {
+        if (!d.is_constant()) {
+            throw Error("weight " + scoped(name) + " " + str(shape) + " has a symbolic size", "Graph");
+        }
+    }
+    return find_or_add(StorageKind::weight, scoped(name), std::move(shape), dtype);
+}
+
+Value Graph::state(const std::string& name, Shape shape, DType dtype) {
+    for (Dim& d : shape) {
+        d = Dim(max_of(d));  // laid out at its maximum
+    }
+    return find_or_add(StorageKind::state, scoped(name), std::move(shape), dtype);
+}
+
+Value Graph::add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
+                          std::span<const std::byte> data, std::size_t count) {
+    const Shape dims(shape.begin(), shape.end());
+    check_shape(name, dims);
+    if (elements(dims).constant() != static_cast<std::int64_t>(count)) {
+        throw Error("constant " + name + " " + str(dims) + " was given " + std::to_string(count) + " elements",
+                    "Graph");
+    }
+    for (ValueId id = 0; id < values_.size(); ++id) {  // equal tables are kept once
+        const StorageInfo& s = storages_[values_[id].storage];
+        if (s.kind == StorageKind::constant && s.name == name && s.shape == dims && s.dtype == dtype &&
+            std::equal(s.data->begin(), s.data->end(), data.begin(), data.end())) {
+            return Value(*this, id);
+        }
+    }
+    auto bytes = std::make_shared<const std::vector<std::byte>>(data.begin(), data.end());
+    return add_storage({StorageKind::constant, name, dtype, dims, std::move(bytes)});
+}
+
+Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> data) {
+    return add_constant(name, shape, DType::f32, std::as_bytes(data), data.size());
+}
+
+Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape,
+                      std::span<const std::int32_t> data) {
+    return add_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
+}
+
+void Graph::as_image(const Value& value, ImageAccess image) { storages_[values_[value.id()].storage].image = image; }
+
+void Graph::output(const std::string& name, Value value) {
+    check_new_name(name, "output");
+    if (&value.graph() != this) {
+        throw Error("output " + name + " is a value of another graph", "Graph");
+    }
+    StorageInfo& storage = storages_[values_[value.id()].storage];
+    for (const Alternative& alternative : alternatives_) {
+        if (values_[alternative.otherwise].storage == values_[value.id()].storage) {
+            throw Error("output " + name + ": " + value.str() +
+                            " is the other way to compute a value; use contiguous() for a copy",
+                        "Graph");
+        }
+    }
+    if (storage.kind != StorageKind::intermediate) {
+        throw Error("output " + name + ": " + value.str() + " is already " + kind_name(storage.kind) + " " +
+                        storage.name + "; use contiguous() for a copy",
+                    "Graph");
+    }
+    const ValueInfo& info = values_[value.id()];
+    if (!is_contiguous(info.shape, info.strides) || !(info.offset == Dim(0)) ||
+        !(elements(info.shape) == elements(storage.shape))) {
+        throw Error(
+            "output " + name + ": " + value.str() + " is a view, not a whole tensor; use contiguous() for a copy",
+            "Graph");
+    }
+    storage.kind = StorageKind::output;
+    storage.name = name;
+    storage.shape = value.shape();
+}
+
+std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, std::shared_ptr<const void> params,
+                                   const std::vector<OutputSpec>& outputs) {
+    NodeInfo node;
+    node.op = &op;
+    node.label = scoped(op.name);
+    node.params = std::move(params);
+    for (const Value& v : inputs) {
+        if (&v.graph() != this) {
+            throw Error("input " + v.str() + " belongs to another graph", op.name);
+        }
+        node.inputs.push_back(v.id());
+    }
+    std::vector<Value> results;
+    for (const OutputSpec& spec : outputs) {
+        Value out;
+        if (spec.into) {
+            const ValueInfo& window = values_[spec.into.id()];
+            if (storages_[window.storage].kind != StorageKind::state) {
+                throw Error("only a state can be written in place, not " + spec.into.str(), op.name);
+            }
+            out = add_view(spec.into, window.shape, window.strides, window.offset);
+        } else {
+            Shape stored = spec.shape;
+            for (std::size_t i = 0; i < spec.stored_order.size(); ++i) {
+                stored[i] = spec.shape[spec.stored_order[i]];
+            }
+            out = add_storage({StorageKind::intermediate, {}, spec.dtype, stored});
+            if (!spec.stored_order.empty()) {
+                const Shape stored_strides = values_[out.id()].strides;
+                Shape strides(stored_strides.size());
+                for (std::size_t i = 0; i < strides.size(); ++i) {
+                    strides[spec.stored_order[i]] = stored_strides[i];
+                }
+                out = add_view(out, spec.shape, std::move(strides), 0);
+            }
+        }
+        node.outputs.push_back(out.id());
+        results.push_back(out);
+    }
+    nodes_.push_back(std::move(node));
+    return results;
+}
+
+Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset) {
+    check_shape("view of " + base.str(), shape);
+    ValueInfo view;
+    view.storage = values_[base.id()].storage;
+    view.shape = std::move(shape);
+    view.strides = std::move(strides);
+    view.offset = std::move(offset);
+    values_.push_back(std::move(view));
+    return Value(*this, static_cast<ValueId>(values_.size() - 1));
+}
+
+void Graph::constrain(Dim value, Dim limit, std::string what) {
+    constraints_.push_back({std::move(value), std::move(limit), std::move(what)});
+}
+
+void Graph::check_content(const Value& value, std::string what, Dim limit,
+                          std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit)) {
+    const StorageId id = values_[value.id()].storage;
+    const StorageInfo& s = storages_[id];
+    if (s.kind == StorageKind::input) {
+        content_checks_.push_back({id, std::move(what), std::move(limit), fault});
+    } else if (s.kind == StorageKind::constant) {
+        std::vector<std::int32_t> numbers(s.data->size() / sizeof(std::int32_t));
+        std::memcpy(numbers.data(), s.data->data(), numbers.size() * sizeof(std::int32_t));
+        if (const std::string wrong = fault(numbers, max_of(limit)); !wrong.empty()) {
+            throw Error(wrong, what + " " + value.str());
+        }
+    }
+}
+
+Value Graph::prefer(Value preferred, Value otherwise) {
+    const ValueInfo& a = values_[preferred.id()];
+    const ValueInfo& b = values_[otherwise.id()];
+    bool alike = a.shape == b.shape && a.offset == b.offset;
+    for (std::size_t i = 0; alike && i < a.shape.size(); ++i) {
+        alike = a.shape[i] == Dim(1) || a.strides[i] == b.strides[i];
+    }
+    if (!alike || storages_[a.storage].dtype != storages_[b.storage].dtype) {
+        throw Error(preferred.str() + " and " + otherwise.str() + " are not laid out alike", "Graph");
+    }
+    NodeId node = 0;
+    while (node < nodes_.size() && std::find(nodes_[node].outputs.begin(), nodes_[node].outputs.end(),
+                                             preferred.id()) == nodes_[node].outputs.end()) {
+        ++node;
+    }
+    if (node == nodes_.size()) {
+        throw Error(preferred.str() + " is not what a node gives", "Graph");
+    }
+    const StorageInfo& other = storages_[b.storage];
+    if (other.kind != StorageKind::intermediate || !(elements(other.shape) == elements(b.shape))) {
+        throw Error(otherwise.str() + " is not a computed tensor, whole and without a name of its own", "Graph");
+    }
+    for (const NodeInfo& n : nodes_) {
+        for (const ValueId in : n.inputs) {
+            if (values_[in].storage == a.storage) {
+                throw Error(preferred.str() + " is read already, before what else it may be is known", "Graph");
+            }
+        }
+    }
+    alternatives_.push_back({node, preferred.id(), otherwise.id()});
+    return preferred;
+}
+
+void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }
+void Graph::pop_scope() { scopes_.pop_back(); }
+
+std::string Graph::scoped(std::string_view name) const {
+    std::string out;
+    for (const std::string& s : scopes_) {
+        if (!s.empty()) {
+            out += s + ".";
+        }
+    }
+    return out += name;
+}
+
+}  // namespace vkf

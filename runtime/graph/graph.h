@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The description of a computation: values and nodes, no Vulkan. Built once, compiled for as many devices as wanted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../base/error.h"
+#include "../base/export.h"
+#include "dim.h"
+#include "dtype.h"
+#include "packed.h"
+
+namespace vkf {
+
+class Graph;
+struct OpType;
+
+using ValueId = std::uint32_t;
+using StorageId = std::uint32_t;
+using NodeId = std::uint32_t;
+
+/// A tensor in a graph: a handle, cheap to copy, valid as long as its graph.
+class VKF_API Value {
+public:
+    Value() = default;  // "no tensor": optional arguments of ops
+    Value(Graph& graph, ValueId id) : graph_(&graph), id_(id) {}
+
+    explicit operator bool() const noexcept { return graph_ != nullptr; }
+    Graph& graph() const;
+    ValueId id() const noexcept { return id_; }
+    const Shape& shape() const;
+    std::size_t rank() const { return shape().size(); }
+    /// Size of a dimension; negative counts from the innermost (-1).
+    const Dim& size(int dim) const;
+    DType dtype() const;
+    /// "name (2, tokens, 64) F32", for messages.
+    std::string str() const;
+
+private:
+    Graph* graph_ = nullptr;
+    ValueId id_ = 0;
+};
+
+/// Who owns a tensor's bytes and how long they live.
+enum class StorageKind : std::uint8_t {
+    input,         ///< bound or uploaded before a run; contiguous at its current sizes
+    weight,        ///< in a Weights object; immutable
+    state,         ///< in a State object; outlives a run; laid out at its maximum sizes
+    constant,      ///< computed on the host when the graph was built (tables)
+    intermediate,  ///< in the program's scratch arena
+    output,        ///< an intermediate that was given a name; bound or downloaded after a run
+};
+
+/// An input or output that is an image: texelFetch from any format that gives floats, or a storage image.
+enum class ImageAccess : std::uint8_t { none, sampled, storage };
+
+struct StorageInfo {
+    StorageKind kind = StorageKind::intermediate;
+    std::string name;
+    DType dtype = DType::f32;
+    Shape shape;                                              ///< as stored, row-major
+    std::shared_ptr<const std::vector<std::byte>> data = {};  ///< constants only
+    ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
+    /// Weights in a plan only: where it is packed, the shape is (rows, words of a row).
+    WeightType type = WeightType::f32;
+    /// Weights in a plan only: those, behind each other in memory, whose rows are this one's. It has no bytes of its own.
+    std::vector<StorageId> parts = {};
+};
+
+/// A value: a strided window on a storage.
+struct ValueInfo {
+    StorageId storage = 0;
+    Shape shape;
+    Shape strides;  ///< in elements; 0 broadcasts
+    Dim offset;     ///< in elements
+    /// A window on the words of a packed weight, as Lowering::words() gives it. On such a storage nothing else can be bound.
+    bool words = false;
+};
+
+struct NodeInfo {
+    const OpType* op = nullptr;
+    std::string label;  ///< scope and op name, for messages, traces and debug labels
+    std::vector<ValueId> inputs;
+    std::vector<ValueId> outputs;
+    std::shared_ptr<const void> params;  ///< the op's own struct
+};
+
+/// A named size: any value from 0 to `max`.
+struct SymbolInfo {
+    std::string name;
+    std::int64_t max = 0;
+};
+
+/// `value <= limit` must hold whenever the program runs (a slice whose ends are symbolic).
+struct Constraint {
+    Dim value, limit;
+    std::string what;
+};
+
+/// What the numbers of an input must be like, checked wherever they come from the host.
+struct ContentCheck {
+    StorageId storage = 0;
+    std::string what;  ///< the argument it is given for
+    Dim limit;
+    /// Empty, or what is wrong with the numbers.
+    std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit) = nullptr;
+};
+
+/// Two values that are the same tensor computed in two ways. What a device can run of them is settled when a program is
+/// compiled for it; the other way's nodes are dropped.
+struct Alternative {
+    NodeId node = 0;  ///< that gives `preferred`
+    ValueId preferred = 0, otherwise = 0;
+};
+
+/// What a node gives: a fresh tensor, or a write through an existing view of a state.
+struct OutputSpec {
+    DType dtype = DType::f32;
+    Shape shape;
+    /// Order in which the dimensions are stored, outermost first; empty = as given. {0,2,1,3} stores (B,H,L,d) as (B,L,H,d).
+    std::vector<std::size_t> stored_order = {};
+    /// When set: the node writes through this view; dtype and shape are ignored.
+    Value into = {};
+};
+
+/// Not movable: values point at it. Belongs to one thread.
+class VKF_API Graph {
+public:
+    Graph();
+    ~Graph();
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+
+    /// A size that can be set before each run, from 0 to `max`.
+    Dim symbol(const std::string& name, std::int64_t max);
+
+    /// A tensor the caller gives before each run.
+    Value input(const std::string& name, Shape shape, DType dtype = DType::f32);
+    /// A trained parameter, found by name in the Weights the graph is compiled with. The same name gives the same value.
+    Value weight(const std::string& name, Shape shape, DType dtype = DType::f32);
+    /// A tensor that outlives a run (a KV cache); zero at first. The same name gives the same value.
+    Value state(const std::string& name, Shape shape, DType dtype = DType::f32);
+    /// A tensor known now, kept with the program.
+    Value constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> data);
+    Value constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const std::int32_t> data);
+    /// Gives a computed value a name under which it can be bound or downloaded. It must be contiguous and whole: a view
+    /// of another order must go through contiguous() first.
+    void output(const std::string& name, Value value);
+
+    /// For ops: adds a node. Outputs get fresh storages unless `OutputSpec::into` says otherwise.
+    std::vector<Value> add_node(const OpType& op, std::vector<Value> inputs, std::shared_ptr<const void> params,
+                                const std::vector<OutputSpec>& outputs);
+    /// For the image ops: an input or output of shape (height, width, channels) that is bound to an image instead of a buffer.
+    void as_image(const Value& value, ImageAccess image);
+    /// For views: another window on the same storage.
+    Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
+    void constrain(Dim value, Dim limit, std::string what);
+    /// Has the numbers of an i32 input looked at whenever they are uploaded, and those of a constant now. Values that are computed, and
+    /// inputs bound by a host, are not seen: kernels must bear with anything.
+    void check_content(const Value& value, std::string what, Dim limit,
+                       std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
+    /// `preferred`, which a node gives whose op not every device can run; on those that cannot, `otherwise` takes its place. Both
+    /// are of one shape, stored in the same order. Returns `preferred`.
+    Value prefer(Value preferred, Value otherwise);
+
+    /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
+    void push_scope(const std::string& name);
+    void pop_scope();
+    /// `name` with the open scopes before it.
+    std::string scoped(std::string_view name) const;
+
+    const std::vector<SymbolInfo>& symbols() const noexcept { return symbols_; }
+    const std::deque<StorageInfo>& storages() const noexcept { return storages_; }
+    const std::deque<ValueInfo>& values() const noexcept { return values_; }
+    const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
+    const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
+    const std::vector<Alternative>& alternatives() const noexcept { return alternatives_; }
+    const std::vector<ContentCheck>& content_checks() const noexcept { return content_checks_; }
+
+    /// Largest value a size can have, each symbol between 0 and its maximum.
+    std::int64_t max_of(const Dim& dim) const;
+    std::string str(const Dim& dim) const;
+    std::string str(const Shape& shape) const;
+    std::vector<std::string> symbol_names() const;
+
+private:
+    Value add_storage(StorageInfo info);
+    Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype);
+    Value add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
+                       std::span<const std::byte> data, std::size_t count);
+    void check_new_name(const std::string& name, const char* what) const;
+    void check_shape(const std::string& name, const Shape& shape) const;
+
+    std::vector<SymbolInfo> symbols_;
+    std::deque<StorageInfo> storages_;  // deques: references handed out (Value::shape()) stay good as the graph grows
+    std::deque<ValueInfo> values_;
+    std::vector<NodeInfo> nodes_;
+    std::vector<Constraint> constraints_;
+    std::vector<Alternative> alternatives_;
+    std::vector<ContentCheck> content_checks_;
+    std::vector<std::string> scopes_;
+};
+
+/// Prefixes the names of weights and the labels of nodes while it lives: Scope s(g, "layers.0").
+class VKF_API Scope {
+public:
+    Scope(Graph& graph, const std::string& name) : graph_(graph) { graph_.push_scope(name); }
+    ~Scope() { graph_.pop_scope(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+private:
+    Graph& graph_;
+};
+
+}  // namespace vkf
