@@ -45,11 +45,14 @@ vkf_result give_keys_values(const char* function, vkf_kv_cache* out, Body&& body
     });
 }
 
+/// 0: 1 / sqrt(d).
+std::optional<float> scale_of(float scale) { return scale != 0.0f ? std::optional(scale) : std::nullopt; }
+
 AttentionOptions attention_of(const vkf_attention_options* options) {
     const vkf_attention_options o = read(options);
     AttentionOptions out;
     out.mask = mask_of(o.mask);
-    out.scale = o.scale;
+    out.scale = scale_of(o.scale);
     out.softcap = o.softcap;
     out.sinks = value_or_none(o.sinks);
     out.dropout = o.dropout;
@@ -129,7 +132,7 @@ vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_atte
         out.window = o.window;
         out.bias = o.bias;
         out.qkv_bias = o.qkv_bias;
-        out.scale = o.scale;
+        out.scale = scale_of(o.scale);
         out.softcap = o.softcap;
         out.sinks = value_or_none(o.sinks);
         out.repeat_kv = o.repeat_kv;

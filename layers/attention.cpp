@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "layers/composed_attention.h"
-
 namespace vkf {
 
 namespace {
@@ -19,59 +17,6 @@ std::int64_t fixed_width(const char* op, const Value& x) {
     return x.size(-1).constant();
 }
 
-/// The scores' scale, after checking that the three fit together.
-float checked_scale(const Value& q, const Value& k, const Value& v, const AttentionOptions& o) {
-    constexpr const char* kName = "scaled_dot_product_attention";
-    const auto together = [&](bool good, const char* what) {
-        if (!good) {
-            throw Error(
-                std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit",
-                kName);
-        }
-    };
-    together(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
-    together(q.size(0) == k.size(0) && k.size(0) == v.size(0), "batches");
-    together(o.kv_type != WeightType::f32 || q.size(3) == k.size(3), "head sizes");
-    together(k.size(2) == v.size(2) && k.size(1) == v.size(1), "keys and values");
-    together(q.size(1).is_constant() && k.size(1).is_constant() && q.size(1).constant() % k.size(1).constant() == 0,
-             "head counts (queries' must be a multiple of keys')");
-    together(q.size(3).is_constant(), "head sizes (must be fixed)");
-    if (!std::isfinite(o.scale)) {
-        throw Error("scale = " + std::to_string(o.scale) + " is not finite", kName);
-    }
-    return o.scale != 0.0f ? o.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.size(3).constant())));
-}
-
-/// (B, Hk, S, d) -> (B, H, S, d) by copying.
-Value repeat_heads(Value x, std::int64_t n) { return transpose(repeat_kv(transpose(x, 1, 2), n), 1, 2); }
-
-/// A tensor of scores that kernels can address: with more of them there are no weights, and only the fused way.
-bool fits_composed(const Value& q, const Value& k) {
-    double scores = 1;
-    for (const Dim& d : {q.size(0), q.size(1), q.size(2), k.size(2)}) {
-        scores *= static_cast<double>(q.graph().max_of(d));
-    }
-    return scores < 4294967296.0;
-}
-
-/// What a ring (B, Hk, S, n) holds, the oldest first; other tensors as they are.
-Value in_order(Value x, const std::optional<RingRows>& ring) {
-    if (!ring) {
-        return x;
-    }
-    const Value older = slice(x, 2, ring->first, ring->before_end);
-    const Dim rest = ring->count - ring->before_end;
-    return rest == Dim(0) ? older : concat({older, slice(x, 2, 0, rest)}, 2);
-}
-
-/// ALiBi slopes and sinks that differ from query to query or key to key are beyond the fused kernels.
-bool fits_fused(const SoftmaxOptions& o) {
-    const auto a_number_a_head = [](const Value& x) {
-        return !x || x.rank() <= 1 || (x.size(-1) == Dim(1) && x.size(-2) == Dim(1));
-    };
-    return a_number_a_head(o.mask.alibi_slopes) && a_number_a_head(o.sinks);
-}
-
 }  // namespace
 
 Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation, Value times,
@@ -80,48 +25,6 @@ Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias
     const Scope scope(g, name);
     return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation, times,
                   plus);
-}
-
-AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& o) {
-    const SoftmaxOptions softmax_options{o.mask, checked_scale(q, k, v, o), o.softcap, o.sinks};
-    const std::int64_t heads = q.size(1).constant();
-    const std::int64_t group = heads / k.size(1).constant();
-    Value plain_k = in_order(k, o.ring), plain_v = in_order(v, o.ring);  // for the composed way
-    if (o.kv_type != WeightType::f32) {
-        const std::int64_t d = q.size(3).constant();
-        plain_k = unpack_rows(plain_k, o.kv_type, d);
-        plain_v = unpack_rows(plain_v, o.kv_type, o.value_dim != 0 ? o.value_dim : d);
-    }
-    std::optional<RingRows> ring = o.ring;
-    if (group > 1 && o.repeat_kv) {
-        ring.reset();
-        plain_k = k = repeat_heads(plain_k, group);
-        plain_v = v = repeat_heads(plain_v, group);
-    }
-    const WeightType kv_type = k.dtype() == DType::i32 ? o.kv_type : WeightType::f32;
-    AttentionResult composed;
-    const bool composable = fits_composed(q, plain_k);
-    if (composable) {
-        composed = composed_attention(q, plain_k, plain_v, softmax_options, o);
-    }
-    if (composable && (!fits_fused(softmax_options) || !plain_v.size(3).is_constant())) {
-        return composed;
-    }
-    const FusedAttention fused = fused_attention(q, k, v,
-                                                 {.scores = softmax_options,
-                                                  .dropout = o.dropout,
-                                                  .dropout_seed = o.dropout_seed,
-                                                  .log_sum_exp = o.log_sum_exp,
-                                                  .score_mod = o.score_mod,
-                                                  .kv_type = kv_type,
-                                                  .value_dim = o.value_dim,
-                                                  .ring = ring});
-    if (!composable) {
-        return {fused.y, {}, fused.log_sum_exp};
-    }
-    Graph& g = q.graph();
-    return {g.prefer(fused.y, composed.y), composed.weights,
-            o.log_sum_exp ? g.prefer(fused.log_sum_exp, composed.log_sum_exp) : Value()};
 }
 
 KvCache kv_cache(Graph& g, const std::string& name, std::int64_t batch, std::int64_t capacity, std::int64_t kv_heads,

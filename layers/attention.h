@@ -11,39 +11,6 @@
 
 namespace vkf {
 
-struct AttentionResult {
-    Value y;
-    Value weights;           ///< as softmax() gives them: a masked one is -0.0; empty where there would be 2^32 or more
-    Value log_sum_exp = {};  ///< (B, H, L), where it was asked for
-
-    operator Value() const { return y; }
-};
-
-struct AttentionOptions {
-    Mask mask = {};
-    float scale = 0.0f;    ///< of the scores; 0: 1/sqrt(d)
-    float softcap = 0.0f;  ///< 0: none
-    Value sinks = {};      ///< (H): one more logit a row without a key, see SoftmaxOptions
-    float dropout = 0.0f;  ///< probability with which a weight is dropped, see dropout()
-    std::uint32_t dropout_seed = 0;
-    bool log_sum_exp = false;  ///< AttentionResult::log_sum_exp too
-    ScoreMod score_mod = {};   ///< changes the biased scores before they are masked
-    /// Copy each kv head for every query head that shares it, instead of sharing it by index. The same numbers.
-    bool repeat_kv = false;
-    /// What key and value are kept as. Not f32: both are (B, Hk, S, words) i32 as append() to such a cache returns them.
-    WeightType kv_type = WeightType::f32;
-    std::int64_t value_dim = 0;  ///< dv, where values are packed; 0: d
-    /// Key and value are rings of S rows, and only these rows of them are there, oldest first: L and S of what is said here are L and
-    /// the ring's count.
-    std::optional<RingRows> ring = {};
-};
-
-/// softmax(q k^T scale + mask) v. query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk: query head h uses
-/// kv head h / (H/Hk). y (B, H, L, dv), stored so that merge_heads(y) is free; weights (B, H, L, S).
-/// torch.nn.functional.scaled_dot_product_attention.
-VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Value value,
-                                                     const AttentionOptions& options = {});
-
 /// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the first `start` tokens are
 /// there already; `start` is usually a symbol.
 struct KvCache {
@@ -111,8 +78,8 @@ struct GroupedQueryAttentionOptions {
     bool fused_qkv = false;
     /// The first three by projections(), for Weights that keep them behind each other (LoadOptions::order).
     bool one_launch = false;
-    Value keys = {};     ///< i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
-    float scale = 0.0f;  ///< see AttentionOptions, as the next three
+    Value keys = {};                  ///< i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
+    std::optional<float> scale = {};  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;
     Value sinks = {};
     bool repeat_kv = false;
@@ -129,7 +96,7 @@ struct IncrementalAttentionOptions {
     std::int64_t heads = 1;
     std::int64_t kv_heads = 1;  ///< heads: multi-head; 1: multi-query (Shazeer 2019)
     std::int64_t head_dim = 1;
-    float scale = 1.0f;  ///< of the scores
+    std::optional<float> scale = {};  ///< of the scores; unset: 1/sqrt(d)
 };
 
 struct IncrementalAttentionResult {

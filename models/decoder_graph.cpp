@@ -130,7 +130,9 @@ private:
         if (c_.qk_norm) {
             o.qk_norm_eps = c_.norm_eps;
         }
-        o.scale = c_.attention_scale;
+        if (c_.attention_scale != 0.0f) {
+            o.scale = c_.attention_scale;
+        }
         o.softcap = c_.attention_softcap;
         const std::int64_t rows = cache_rows(c_, o_, i);
         o.cache = kv_cache(g_, "cache", o_.max_batch, rows, c_.kv_heads, c_.head_dim, start_, o_.kv);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// scaled_dot_product_attention(): its checks and its shape rule.
 #include "shaders/attention.h"
 #include "ops/attention_params.h"
 
@@ -9,51 +10,46 @@ namespace {
 using namespace shader;
 using namespace support;
 
-constexpr const char* kName = kFusedAttentionName;
+constexpr const char* kName = kAttentionName;
 
-/// A tensor that broadcasts to (batch, heads, queries, keys), dense from its first element on, and which of these it has.
-struct Broadcast {
-    Value tensor;
-    uint present = 0;
-};
-
-bool whole(const Value& x) { return is_contiguous(x) && x.graph().values()[x.id()].offset == Dim(0); }
-
-Broadcast broadcast(Value x, const char* what, const Shape& scores, bool a_head_each, bool must_be_dense) {
-    if (a_head_each && x.rank() == 1) {
-        x = reshape(x, {x.size(0), 1, 1});
-    }
-    require(x.rank() <= 4, kName, std::string(what) + " " + x.str() + " has more than 4 dimensions");
-    Broadcast b{x, kAttentionPresent};
+/// Which of (batch, heads, queries, keys) a tensor has that broadcasts to them.
+uint present_dims(Value x, const char* what, const Shape& scores, bool a_head_each) {
+    const std::size_t leading = a_head_each && x.rank() == 1 ? 2 : 0;  // (H) is (H, 1, 1)
+    require(x.rank() + leading <= 4, kName, std::string(what) + " " + x.str() + " has more than 4 dimensions");
+    uint present = kAttentionPresent;
     for (std::size_t i = 0; i < x.rank(); ++i) {
         const Dim& size = x.shape()[x.rank() - 1 - i];
         if (size == Dim(1)) {
             continue;
         }
-        require(size == scores[3 - i], kName,
+        require(size == scores[3 - i - leading], kName,
                 std::string(what) + " " + x.str() + " does not broadcast to the scores " + x.graph().str(scores));
-        b.present |= 1u << i;
+        present |= 1u << (i + leading);
     }
-    if (must_be_dense && !whole(x)) {
-        b.tensor = contiguous(x);
-    }
-    return b;
+    return present;
 }
 
-/// Rows of unit stride.
-Value rows_of(Value x) {
-    const ValueInfo& info = x.graph().values()[x.id()];
-    return info.strides.back() == Dim(1) ? x : contiguous(x);
+/// A tensor of scores that kernels can address: with more of them there are no weights, and only the fused way.
+bool fits_composed(Graph& g, const Shape& scores) {
+    double count = 1;
+    for (const Dim& d : scores) {
+        count *= static_cast<double>(g.max_of(d));
+    }
+    return count < 4294967296.0;
 }
 
-std::int64_t value_dim(const Value& q, const Value& v, const FusedAttentionOptions& o) {
+/// (B, Hk, S, d) -> (B, H, S, d) by copying.
+Value repeat_heads(Value x, std::int64_t n) { return transpose(repeat_kv(transpose(x, 1, 2), n), 1, 2); }
+
+/// dv; 0: it is not fixed.
+std::int64_t value_dim(const Value& q, const Value& v, const AttentionOptions& o) {
     if (o.kv_type == WeightType::f32) {
-        return v.size(3).constant();
+        return v.size(3).is_constant() ? v.size(3).constant() : 0;
     }
     return o.value_dim != 0 ? o.value_dim : q.size(3).constant();
 }
 
-void check_shapes(const Value& q, const Value& k, const Value& v, const FusedAttentionOptions& o) {
+void check_shapes(const Value& q, const Value& k, const Value& v, const AttentionOptions& o) {
     const auto fits = [&](bool good, const char* what) {
         require(good, kName,
                 std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit");
@@ -65,26 +61,46 @@ void check_shapes(const Value& q, const Value& k, const Value& v, const FusedAtt
     }
     fits(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "ranks (all must be 4)");
     fits(k.size(0) == v.size(0) && (o.pages || q.size(0) == k.size(0)), "batches");
-    if (packed) {
-        fits(q.size(3).is_constant(), "head sizes (fixed)");
-        require(!o.pages, kName, "pages are kept as f32, not as " + std::string(name_of(o.kv_type)));
-        check_packed(kName, k, o.kv_type, q.size(3).constant());
-        check_packed(kName, v, o.kv_type, value_dim(q, v, o));
-    } else {
-        fits(q.size(3) == k.size(3) && q.size(3).is_constant() && v.size(3).is_constant(),
-             "head sizes (fixed, equal for query and key)");
-    }
-    fits(q.size(3).constant() < 65536 && value_dim(q, v, o) < 65536, "head sizes (below 65536)");
+    fits(q.size(3).is_constant(), "head sizes (must be fixed)");
+    fits(packed || q.size(3) == k.size(3), "head sizes");
     fits(k.size(1) == v.size(1) && k.size(2) == v.size(2), "keys and values");
     fits(q.size(1).is_constant() && k.size(1).is_constant() && q.size(1).constant() % k.size(1).constant() == 0,
          "head counts (queries' must be a multiple of keys')");
+    if (packed) {
+        require(!o.pages, kName, "pages are kept as f32, not as " + std::string(name_of(o.kv_type)));
+        check_packed(kName, k, o.kv_type, q.size(3).constant());
+        check_packed(kName, v, o.kv_type, value_dim(q, v, o));
+    }
 }
 
-void check_sequences(const Value& q, const Value& k, const FusedAttentionOptions& o) {
+void check_numbers(const AttentionOptions& o) {
+    if (o.scale) {
+        require_finite(kName, "scale", *o.scale);
+    }
+    require(std::isfinite(o.softcap) && o.softcap >= 0, kName,
+            "softcap = " + std::to_string(o.softcap) + " is not finite and >= 0");
+    const Mask& mask = o.mask;
+    require(!std::isnan(mask.fill) && mask.fill < 0, kName,
+            "mask fill = " + std::to_string(mask.fill) + " is neither -inf nor a finite negative number");
+    require(mask.window >= 0 && (mask.window == 0 || mask.causal != Causal::none), kName,
+            "window = " + std::to_string(mask.window) + " needs a causal mask and must not be negative");
+    require(o.dropout >= 0.0f && o.dropout <= 1.0f, kName,
+            "dropout = " + std::to_string(o.dropout) + " is not in 0..1");
+    if (mask.keys) {
+        require_dtype(kName, mask.keys, DType::i32);
+    }
+    for (const Value& x : {mask.bias, mask.alibi_slopes, o.sinks}) {
+        if (x) {
+            require_dtype(kName, x, DType::f32);
+        }
+    }
+}
+
+void check_sequences(const Value& q, const Value& k, const AttentionOptions& o) {
     require(!o.ring || !(o.cumulative_queries || o.key_lengths || o.pages), kName,
             "keys in a ring go with neither sequences of different lengths nor pages");
     require(
-        std::isinf(o.scores.mask.fill) || !(o.cumulative_queries || o.key_lengths), kName,
+        std::isinf(o.mask.fill) || !(o.cumulative_queries || o.key_lengths), kName,
         "sequences of different lengths go with a mask fill of -inf only: what lies beyond a sequence has no score");
     const auto lengths = [&](const Value& x, const char* what) {
         require_dtype(kName, x, DType::i32);
@@ -95,7 +111,7 @@ void check_sequences(const Value& q, const Value& k, const FusedAttentionOptions
         require(bool(o.cumulative_keys) != bool(o.key_lengths), kName,
                 "packed queries need either cumulative_keys or key_lengths");
         require(q.size(0) == Dim(1), kName, "packed queries " + q.str() + " must be a batch of 1");
-        require(!o.scores.mask.keys && !o.scores.mask.bias, kName,
+        require(!o.mask.keys && !o.mask.bias, kName,
                 "packed sequences take no mask and no bias: which query and key would it be of?");
     }
     if (o.cumulative_keys) {
@@ -122,25 +138,51 @@ void check_sequences(const Value& q, const Value& k, const FusedAttentionOptions
     }
 }
 
+/// The heads of keys and values copied, where that is asked for; a ring or packed rows are plain ones then.
+void copy_heads(Value& k, Value& v, const Value& q, AttentionOptions& o) {
+    const std::int64_t group = q.size(1).constant() / k.size(1).constant();
+    if (!o.repeat_kv || group == 1) {
+        return;
+    }
+    require(!o.pages, kName, "repeat_kv does not go with pages");
+    const auto plain = [&](Value x, std::int64_t columns) {
+        x = o.ring ? ring_in_order(x, *o.ring) : x;
+        return o.kv_type == WeightType::f32 ? x : unpack_rows(x, o.kv_type, columns);
+    };
+    const std::int64_t dv = value_dim(q, v, o);
+    k = repeat_heads(plain(k, q.size(3).constant()), group);
+    v = repeat_heads(plain(v, dv), group);
+    o.ring.reset();
+    o.kv_type = WeightType::f32;
+}
+
 }  // namespace
 
-FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOptions& o) {
+AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& options) {
+    AttentionOptions o = options;
     check_shapes(q, k, v, o);
     check_sequences(q, k, o);
-    require_finite(kName, "scale", o.scores.scale);
-    require(std::isfinite(o.scores.softcap) && o.scores.softcap >= 0, kName,
-            "softcap = " + std::to_string(o.scores.softcap) + " is not finite and >= 0");
-    const Mask& mask = o.scores.mask;
-    require(!std::isnan(mask.fill) && mask.fill < 0, kName,
-            "mask fill = " + std::to_string(mask.fill) + " is neither -inf nor a finite negative number");
-    require(mask.window >= 0 && (mask.window == 0 || mask.causal != Causal::none), kName,
-            "window = " + std::to_string(mask.window) + " needs a causal mask and must not be negative");
-    require(o.dropout >= 0.0f && o.dropout <= 1.0f, kName,
-            "dropout = " + std::to_string(o.dropout) + " is not in 0..1");
+    check_numbers(o);
+    copy_heads(k, v, q, o);
+    const Mask& mask = o.mask;
+    Graph& g = q.graph();
 
-    AttentionParams p{.options = o};
-    p.group = static_cast<uint>(q.size(1).constant() / k.size(1).constant());
-    std::vector<Value> inputs{rows_of(q), rows_of(k), rows_of(v)};
+    AttentionParams p{.softcap = o.softcap,
+                      .fill = mask.fill,
+                      .causal = mask.causal,
+                      .window = mask.window,
+                      .polarity = mask.polarity,
+                      .dropout = o.dropout,
+                      .dropout_seed = o.dropout_seed,
+                      .score_mod = o.score_mod,
+                      .kv_type = o.kv_type,
+                      .value_dim = value_dim(q, v, o),
+                      .ring_rows = o.ring,
+                      .packed_keys = bool(o.cumulative_keys),
+                      .group = static_cast<uint>(q.size(1).constant() / k.size(1).constant()),
+                      .head_dim = q.size(3).constant()};
+    p.scale = o.scale.value_or(static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim))));
+    std::vector<Value> inputs{q, k, v};
     const auto add = [&](const Value& x) {
         inputs.push_back(x);
         return static_cast<int>(inputs.size() - 1);
@@ -149,55 +191,64 @@ FusedAttention fused_attention(Value q, Value k, Value v, const FusedAttentionOp
                        o.pages  ? o.pages.size(1) * k.size(2)
                        : o.ring ? o.ring->count
                                 : k.size(2)};
-    const auto add_broadcast = [&](const Value& x, const char* what, bool a_head_each, bool dense, int& at,
-                                   uint& present) {
+    const auto add_broadcast = [&](const Value& x, const char* what, bool a_head_each, int& at, uint& present) {
         if (x) {
-            const Broadcast b = broadcast(x, what, scores, a_head_each, dense);
-            at = add(b.tensor);
-            present = b.present;
+            present = present_dims(x, what, scores, a_head_each);
+            at = add(x);
         }
     };
-    add_broadcast(mask.keys, "mask", false, false, p.mask, p.mask_present);
-    add_broadcast(mask.bias, "bias", false, true, p.bias, p.bias_present);
-    add_broadcast(mask.alibi_slopes, "alibi_slopes", true, true, p.slopes, p.slopes_present);
-    add_broadcast(o.scores.sinks, "sinks", true, true, p.sinks, p.sinks_present);
-    constexpr uint kQueryOrKey = kAttentionPresentQuery | kAttentionPresentKey;
-    require(((p.slopes_present | p.sinks_present) & kQueryOrKey) == 0, kName,
-            "alibi_slopes and sinks must be one number a head");
-    if (mask.keys) {
-        require_dtype(kName, mask.keys, DType::i32);
-    }
-    for (const Value& x : {mask.bias, mask.alibi_slopes, o.scores.sinks}) {
-        if (x) {
-            require_dtype(kName, x, DType::f32);
-        }
-    }
+    add_broadcast(mask.keys, "mask", false, p.mask, p.mask_present);
+    add_broadcast(mask.bias, "bias", false, p.bias, p.bias_present);
+    add_broadcast(mask.alibi_slopes, "alibi_slopes", true, p.slopes, p.slopes_present);
+    add_broadcast(o.sinks, "sinks", true, p.sinks, p.sinks_present);
     if (o.cumulative_queries) {
         p.queries = add(o.cumulative_queries);
-        q.graph().constrain(1, o.cumulative_queries.size(0), "cumulative_queries begin with 0");
+        g.constrain(1, o.cumulative_queries.size(0), "cumulative_queries begin with 0");
     }
     if (o.cumulative_keys || o.key_lengths) {
         p.keys = add(o.cumulative_keys ? o.cumulative_keys : o.key_lengths);
     }
     if (o.pages) {
-        p.pages = add(whole(o.pages) ? o.pages : contiguous(o.pages));
+        p.pages = add(o.pages);
     }
-    p.most_queries = q.graph().max_of(scores[2]);
-    p.most_keys = q.graph().max_of(scores[3]);
-    p.head_dim = q.size(3).constant();
+    p.most_queries = g.max_of(scores[2]);
+    p.most_keys = g.max_of(scores[3]);
     p.full = inputs.size() > 3 || o.log_sum_exp;
     if (o.ring) {  // two views, only for their sizes: that is how a dispatch learns them
         p.ring = add(slice(k, 2, 0, o.ring->count));
         add(slice(k, 2, 0, o.ring->first + Dim(1)));
     }
 
-    std::vector<OutputSpec> outputs{
-        {DType::f32, {q.size(0), q.size(1), q.size(2), value_dim(q, v, o)}, {0, 2, 1, 3}, {}}};
-    if (o.log_sum_exp) {
-        outputs.push_back({DType::f32, {q.size(0), q.size(1), q.size(2)}, {}, {}});
+    constexpr uint kQueryOrKey = kAttentionPresentQuery | kAttentionPresentKey;
+    const bool sequences = p.keys >= 0;
+    if (((p.slopes_present | p.sinks_present) & kQueryOrKey) != 0) {
+        p.not_fused = "alibi_slopes and sinks must be one number a head";
+    } else if (p.value_dim == 0) {
+        p.not_fused = "the value's head size must be fixed";
+    } else if (p.head_dim >= 65536 || p.value_dim >= 65536) {
+        p.not_fused = "head sizes must be below 65536";
     }
-    const std::vector<Value> results = q.graph().add_node(kFusedAttention, inputs, params(std::move(p)), outputs);
-    return {results[0], o.log_sum_exp ? results[1] : Value()};
+    // the positions of sequences would have to be counted anew for each by the ops that it is made of
+    const bool counts_anew = sequences && (p.slopes >= 0 || (p.queries >= 0 && p.score_mod));
+    p.composable = !counts_anew && fits_composed(g, scores);
+    require(p.composable || p.not_fused.empty(), kName, p.not_fused);
+
+    std::vector<OutputSpec> outputs{{DType::f32, {q.size(0), q.size(1), q.size(2), v.size(3)}, {0, 2, 1, 3}, {}}};
+    if (p.value_dim != 0) {
+        outputs[0].shape[3] = p.value_dim;
+    }
+    if (p.composable && !sequences) {
+        p.weights = static_cast<int>(outputs.size());
+        outputs.push_back({DType::f32, scores, {}, {}});
+    }
+    if (o.log_sum_exp) {
+        p.log_sum_exp = static_cast<int>(outputs.size());
+        outputs.push_back({DType::f32, {scores[0], scores[1], scores[2]}, {}, {}});
+    }
+    const int weights = p.weights, log_sum_exp = p.log_sum_exp;
+    const std::vector<Value> results = g.add_node(kAttention, inputs, params(std::move(p)), outputs);
+    const auto result = [&](int at) { return at < 0 ? Value() : results[static_cast<std::size_t>(at)]; };
+    return {results[0], result(weights), result(log_sum_exp)};
 }
 
 }  // namespace vkf

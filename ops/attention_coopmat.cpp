@@ -42,8 +42,7 @@ std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_d
     const bool forced = coopmat_attention_is_forced(device);
     const bool fits =
         device.cooperative_matrix && attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim)).has_value();
-    const std::string lacking =
-        lacking_matrices(device, kFusedAttentionName, kVariant, device.cooperative_matrix, fits);
+    const std::string lacking = lacking_matrices(device, kAttentionName, kVariant, device.cooperative_matrix, fits);
     return !lacking.empty()                      ? lacking
            : device.asks_for("attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
            : device.asks_for("attention_lanes")  ? "VKFORMER_VARIANT asks for attention_lanes"

@@ -66,7 +66,6 @@ uint split_keys(uint wanted, uint queries, uint keys) {
 
 void encode(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionParams>();
-    const FusedAttentionOptions& o = params.options;
     const View& q = operands[kAttentionBindingQuery];
     const View& k = operands[kAttentionBindingKey];
     const View& v = operands[kAttentionBindingValue];
@@ -98,17 +97,17 @@ void encode(const Operands& operands, Command& command) noexcept {
     if (packed && params.pages < 0) {
         push.k_batch = push.v_batch = 0;
     }
-    push.scale = o.scores.scale;
-    push.softcap = o.scores.softcap;
-    push.fill = o.scores.mask.fill;
+    push.scale = params.scale;
+    push.softcap = params.softcap;
+    push.fill = params.fill;
     const auto span = std::max<std::int64_t>(push.keys, push.queries);  // a window this wide masks nothing
-    push.window = o.scores.mask.window < span ? static_cast<uint>(o.scores.mask.window) : 0;
+    push.window = params.window < span ? static_cast<uint>(params.window) : 0;
     push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
     push.pages = params.ring >= 0 ? operands[beyond - 1].dim(1) - 1 : k.dim(3);
     push.table_width = params.ring >= 0 ? k.dim(1) : params.pages >= 0 ? pages.dim(0) : 0;
-    push.threshold = dropout_threshold(o.dropout);
-    push.seed = o.dropout_seed;
-    push.keep_scale = dropout_scale(o.dropout);
+    push.threshold = dropout_threshold(params.dropout);
+    push.seed = params.dropout_seed;
+    push.keep_scale = dropout_scale(params.dropout);
 
     const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
     std::size_t kernel = kKernelRows;  // the first whose tile holds all rows, else the largest
@@ -122,7 +121,7 @@ void encode(const Operands& operands, Command& command) noexcept {
     command.push(push);
     command.groups(y.elements() == 0 ? 0 : tiles * slices * splits * push.kv_heads * (packed ? 1 : q.size[1]));
     const double heads = static_cast<double>(q.dim(2)) * q.size[1];
-    const double causal = o.scores.mask.causal == Causal::none ? 1.0 : 0.5;
+    const double causal = params.causal == Causal::none ? 1.0 : 0.5;
     const double scores = heads * push.queries * push.keys * causal;
     const double there = params.ring >= 0 ? static_cast<double>(push.keys) / k.dim(1) : 1.0;  // share of the ring
     command.cost(scores * (2.0 * (q.dim(0) + y.dim(0)) + 20),
@@ -148,7 +147,7 @@ void encode_merge(const Operands& operands, Command& command) noexcept {
     push.o_head = y.step(2);
     push.o_row = y.step(1);
     push.o_offset = y.offset;
-    push.keep_scale = params.options.dropout == 0.0f ? 1.0f : dropout_scale(params.options.dropout);
+    push.keep_scale = params.dropout == 0.0f ? 1.0f : dropout_scale(params.dropout);
     command.push(push);
     command.groups(split == 0 ? 0 : divide_up(push.count, 64));
     command.cost(static_cast<double>(push.count) * push.splits * 4, static_cast<double>(push.count) * push.splits * 8);
@@ -167,7 +166,7 @@ void encode_mask(const Operands& operands, Command& command) noexcept {
         push.stride[i] = mask.stride[i + 1];
     }
     push.offset = mask.offset;
-    push.flip = params.options.scores.mask.polarity == Polarity::ignore ? 1 : 0;
+    push.flip = params.polarity == Polarity::ignore ? 1 : 0;
     push.count = push.words * push.size[0] * push.size[1] * push.size[2];
     command.push(push);
     command.groups(divide_up(push.count, 64));
@@ -186,7 +185,7 @@ uint exact_lanes(const Capabilities& device) {
 AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
     const uint lanes = device.asks_for("attention_shared") ? 0 : exact_lanes(device);
     if (device.asks_for("attention_lanes") && lanes == 0) {
-        fail(kFusedAttentionName,
+        fail(kAttentionName,
              "VKFORMER_VARIANT asks for attention_lanes, which needs a processor whose subgroups have exactly 4 or 8 "
              "lanes");
     }
@@ -226,7 +225,7 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
                        std::shared_ptr<const Shader>& modded) {
     const Capabilities& device = l.device();
     const auto compile = [&](const AttentionTiling& t) {
-        const ScoreMod& mod = params.options.score_mod;
+        const ScoreMod& mod = params.score_mod;
         modded = mod ? mod.shader(std::string(t.shader->name) + "_mod", t.source, t.defines) : nullptr;
     };
     std::string why_not;
@@ -253,6 +252,15 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     return t;
 }
 
+/// The value, or a copy of it with rows of unit stride.
+ValueId with_rows(Lowering& l, ValueId v) { return l.info(v).strides.back() == Dim(1) ? v : copied(l, v); }
+
+/// The value, or a copy of it that lies densely from its first element on.
+ValueId whole(Lowering& l, ValueId v) {
+    const ValueInfo& info = l.info(v);
+    return is_contiguous(info.shape, info.strides) && info.offset == Dim(0) ? v : copied(l, v);
+}
+
 /// The mask as bits, in scratch.
 ValueId make_bits(Lowering& l, ValueId mask) {
     std::int64_t words = 1;
@@ -268,7 +276,7 @@ ValueId make_bits(Lowering& l, ValueId mask) {
 
 ValueId pack_mask(Lowering& l, const AttentionParams& params) {
     const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
-    const bool flip = params.options.scores.mask.polarity == Polarity::ignore;
+    const bool flip = params.polarity == Polarity::ignore;
     return l.once(flip ? "bits of a mask, 1 = may not" : "bits of a mask", mask, [&] { return make_bits(l, mask); });
 }
 
@@ -278,7 +286,7 @@ ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
     t.keys = l.input(static_cast<std::size_t>(params.keys));
     t.packed_queries = params.queries >= 0;
     t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(params.queries)) : t.keys;
-    t.packed_keys = bool(params.options.cumulative_keys);
+    t.packed_keys = params.packed_keys;
     t.query = l.input(0);
     t.key = l.input(1);
     t.paged = params.pages >= 0;
@@ -290,11 +298,11 @@ ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
 
 void lower(Lowering& l) {
     const auto& params = l.params<AttentionParams>();
-    const FusedAttentionOptions& o = params.options;
-    const ValueId q = l.input(0);
-    const ValueId k = l.input(1);
-    const ValueId v = l.input(2);
+    const ValueId q = with_rows(l, l.input(0));
+    const ValueId k = with_rows(l, l.input(1));
+    const ValueId v = with_rows(l, l.input(2));
     const ValueId y = l.output(0);
+    const ValueId bias = params.bias < 0 ? q : whole(l, l.input(static_cast<std::size_t>(params.bias)));
     const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());
     // splitting the keys takes a buffer more than the four that are always there
     const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
@@ -309,7 +317,7 @@ void lower(Lowering& l) {
     const uint blocks = !tiling.matrices.empty() ? tiling.matrices.front().blocks
                         : blocks_wanted > 2      ? kAttentionMaxBlocks
                                                  : blocks_wanted;
-    const bool packed_kv = o.kv_type != WeightType::f32;
+    const bool packed_kv = params.kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
     const bool splits = full && params.queries < 0;
@@ -335,7 +343,7 @@ void lower(Lowering& l) {
                                          : coopmat_rounds(tiling.matrices.back(), each, params.head_dim),
                        std::to_string(params.most_keys) + " keys");
     }
-    const Causal causal = o.scores.mask.causal;
+    const Causal causal = params.causal;
 
     std::vector<Kernel> kernels;
     std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
@@ -348,18 +356,18 @@ void lower(Lowering& l) {
                                     causal == Causal::none       ? 0u
                                     : causal == Causal::top_left ? 1u
                                                                  : 2u,
-                                    o.scores.softcap == 0.0f ? 0u : 1u,
-                                    std::isinf(o.scores.mask.fill) ? 0u : 1u,
+                                    params.softcap == 0.0f ? 0u : 1u,
+                                    std::isinf(params.fill) ? 0u : 1u,
                                     params.group,
-                                    o.dropout == 0.0f ? 0u : 1u,
-                                    static_cast<uint>(o.kv_type)};
+                                    params.dropout == 0.0f ? 0u : 1u,
+                                    static_cast<uint>(params.kv_type)};
         if (full) {
             const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
             const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
-            const bool bias_fours =
-                params.bias >= 0 && in_fours(l.info(l.input(static_cast<std::size_t>(params.bias))));
-            for (const uint c : {params.mask_present, params.bias_present, params.slopes_present, params.sinks_present,
-                                 sequences, page, o.log_sum_exp ? 1u : 0u, bias_fours ? 1u : 0u, may_split ? 1u : 0u}) {
+            const bool bias_fours = params.bias >= 0 && in_fours(l.info(bias));
+            for (const uint c :
+                 {params.mask_present, params.bias_present, params.slopes_present, params.sinks_present, sequences,
+                  page, params.log_sum_exp >= 0 ? 1u : 0u, bias_fours ? 1u : 0u, may_split ? 1u : 0u}) {
                 constants.push_back(c);
             }
         }
@@ -373,7 +381,7 @@ void lower(Lowering& l) {
         kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
                            tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
                                " keys" + (fours ? ", by fours" : "") +
-                               (packed_kv ? ", keys and values " + std::string(name_of(o.kv_type)) : "") +
+                               (packed_kv ? ", keys and values " + std::string(name_of(params.kv_type)) : "") +
                                (may_split ? keys_a_group.note : ""),
                            modded});
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
@@ -381,6 +389,7 @@ void lower(Lowering& l) {
     }
     kernels.back().why += tiling.why_not;
     const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
+    const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, input(at)); };
     const std::vector<ValueId> ring =
         params.ring < 0 ? std::vector<ValueId>{} : std::vector<ValueId>{input(params.ring), input(params.ring + 1)};
     if (!full) {
@@ -391,7 +400,8 @@ void lower(Lowering& l) {
     }
     const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
     const ValueId sequences = params.keys < 0 ? q : make_table(l, params, tiling.rows.back());
-    const ValueId lse = o.log_sum_exp ? l.output(1) : y;
+    const ValueId lse = params.log_sum_exp >= 0 ? l.output(static_cast<std::size_t>(params.log_sum_exp)) : y;
+    const ValueId pages = dense_input(params.pages);
     ValueId partial = y;
     if (may_split) {
         partial = l.scratch(DType::f32, {static_cast<std::int64_t>(partial_rows), most_splits, value_dim + 2});
@@ -402,29 +412,38 @@ void lower(Lowering& l) {
                 {v, Access::read},
                 {y, Access::write},
                 {mask, Access::read},
-                {input(params.bias), Access::read},
-                {input(params.slopes), Access::read},
-                {input(params.sinks), Access::read},
+                {bias, Access::read},
+                {dense_input(params.slopes), Access::read},
+                {dense_input(params.sinks), Access::read},
                 {sequences, Access::read},
-                {input(params.pages), Access::read},
+                {pages, Access::read},
                 {lse, Access::write},
                 {partial, Access::write}},
                encode, std::move(words))
         .sizes_of = ring;
     if (may_split) {
-        Dispatch& d = l.dispatch({{&kMerge, {64, o.log_sum_exp ? 1u : 0u}, "splits of the keys put together"}},
-                                 {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge,
-                                 {wanted_split});
-        d.sizes_of = {k, input(params.pages), input(params.ring)};
+        Dispatch& d = l.dispatch(
+            {{&kMerge, {64, params.log_sum_exp >= 0 ? 1u : 0u}, "splits of the keys put together"}},
+            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge, {wanted_split});
+        d.sizes_of = {k, pages, input(params.ring)};
     }
 }
 
-std::string declined(const Capabilities& device, const NodeInfo& node) {
+std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs wanted) {
     const auto& params = *static_cast<const AttentionParams*>(node.params.get());
-    const std::size_t wanted = params.full ? kFullBindings : kBaseBindings;
-    if (device.storage_buffers < wanted) {
+    if (!params.composable) {
+        return {};
+    }
+    if (!params.not_fused.empty()) {
+        return params.not_fused;
+    }
+    if (params.weights >= 0 && (wanted >> params.weights & 1u) != 0) {
+        return "its weights are asked for";
+    }
+    const std::size_t buffers = params.full ? kFullBindings : kBaseBindings;
+    if (device.storage_buffers < buffers) {
         return "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
-               std::to_string(wanted);
+               std::to_string(buffers);
     }
     if (device.asks_for("attention_composed")) {
         return "VKFORMER_VARIANT asks for attention_composed";
@@ -450,6 +469,6 @@ std::string declined(const Capabilities& device, const NodeInfo& node) {
 
 }  // namespace
 
-const OpType kFusedAttention{kFusedAttentionName, lower, declined};
+const OpType kAttention{kAttentionName, lower, declined, decompose_attention};
 
 }  // namespace vkf

@@ -1,24 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between what describes fused attention and what dispatches it.
+// Between what describes attention, what dispatches it, and what it is decomposed into.
 #pragma once
 
 #include "ops/support.h"
 
 namespace vkf {
 
-inline constexpr const char* kFusedAttentionName = "fused_attention";
+inline constexpr const char* kAttentionName = "scaled_dot_product_attention";
 
 struct AttentionParams {
-    FusedAttentionOptions options;
-    bool full = false;  ///< something is asked for that takes more than four buffers
-    // inputs of the node after query, key and value; -1: not there
+    float scale = 1.0f, softcap = 0.0f;
+    float fill = 0.0f;  ///< of masked scores
+    Causal causal = Causal::none;
+    std::int64_t window = 0;
+    Polarity polarity = Polarity::attend;
+    float dropout = 0.0f;
+    std::uint32_t dropout_seed = 0;
+    ScoreMod score_mod = {};
+    WeightType kv_type = WeightType::f32;
+    std::int64_t value_dim = 0;  ///< dv; 0: it is not fixed
+    std::optional<RingRows> ring_rows = {};
+
+    // Inputs of the node after query, key and value; -1: not there.
     int mask = -1, bias = -1, slopes = -1, sinks = -1, queries = -1, keys = -1, pages = -1;
-    int ring = -1;  ///< a view as long as there are keys in the ring; the next one ends with the first
+    int ring = -1;             ///< a view as long as there are keys in the ring; the next one ends with the first
+    bool packed_keys = false;  ///< `keys` are cumulative numbers, not lengths
+
+    // Outputs of the node after y; -1: not there.
+    int weights = -1, log_sum_exp = -1;
+
+    std::string not_fused = {};  ///< what no fused kernel can do of it; empty: nothing
+    bool composable = true;      ///< it can be decomposed
+
+    // Of the fused kernels.
+    bool full = false;  ///< something is asked for that takes more than four buffers
     std::uint32_t mask_present = 0, bias_present = 0, slopes_present = 0, sinks_present = 0;
     std::uint32_t group = 1;
     std::int64_t most_queries = 0, most_keys = 0, head_dim = 0;
 };
 
-extern const OpType kFusedAttention;
+/// What attention is made of where a device declines it: OpType::decompose.
+std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, WantedOutputs wanted);
+
+extern const OpType kAttention;
 
 }  // namespace vkf

@@ -27,8 +27,7 @@ struct ElementwiseParams {
 
 constexpr uint kLocalSize = 64;
 
-void encode(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<ElementwiseParams>();
+void encode_with(const ElementwiseParams& params, const Operands& operands, Command& command) noexcept {
     const View& a = operands[kElementwiseBindingA];
     const View& b = operands[kElementwiseBindingB];
     const View& out = operands[kElementwiseBindingOut];
@@ -52,7 +51,15 @@ void encode(const Operands& operands, Command& command) noexcept {
     command.cost(elements * 2, elements * (params.combine == kCombineNone || params.combine == kCombineCopy ? 8 : 12));
 }
 
-void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out) {
+void encode(const Operands& operands, Command& command) noexcept {
+    encode_with(operands.params<ElementwiseParams>(), operands, command);
+}
+
+constexpr ElementwiseParams kCopy{.combine = kCombineCopy};
+
+void encode_copy(const Operands& operands, Command& command) noexcept { encode_with(kCopy, operands, command); }
+
+void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Encode how = encode) {
     bool dense = true;
     bool fours = true;
     for (const ValueId v : {a, b, out}) {
@@ -67,7 +74,7 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
         l.dispatch({{&kShader,
                      {kLocalSize, params.combine, static_cast<uint>(params.activation), dense ? 1u : 0u, fours_each},
                      why}},
-                   {{a, Access::read}, {b, Access::read}, {out, Access::write}}, encode,
+                   {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
                    {fours ? 4 * fours_each : kElementwisePerInvocation});
     if (a != b) {
         d.in_place_output = kElementwiseBindingOut;
@@ -114,6 +121,12 @@ Value unary(const OpType& op, Value x, const ElementwiseParams& p) {
 }
 
 }  // namespace
+
+ValueId support::copied(Lowering& l, ValueId value) {
+    const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);
+    lower_part(l, kCopy, value, value, copy, encode_copy);
+    return copy;
+}
 
 Value add(Value a, Value b) { return binary(kAdd, a, b, {.combine = kCombineAdd}); }
 

@@ -83,13 +83,6 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
         order.push_back(shape.size() - 1);
     }
     Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
-    if (params.apart()) {
-        const Value other = inputs.back();
-        inputs.pop_back();
-        params.third = kMatmulThirdNone;
-        const Value product = add_op(kMatmul, inputs, params, shape);
-        y = y.graph().prefer(y, times_fused ? mul(product, other) : add(product, other));
-    }
     y = o.times && !times_fused ? mul(y, o.times) : y;
     return o.plus && !plus_fused ? add(y, o.plus) : y;
 }

@@ -351,12 +351,27 @@ void lower(Lowering& l) {
     lower_product(l, {a, l.input(1), params.bias ? l.input(2) : a, params.has_r() ? last : a, l.output(0)}, params);
 }
 
-std::string declined(const Capabilities& device, const NodeInfo& node) {
+std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs) {
     const bool apart = static_cast<const MatmulParams*>(node.params.get())->apart();
     return apart && device.storage_buffers <= kMatmulBindingR
                ? "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
                      std::to_string(kMatmulBindingR + 1)
                : "";
+}
+
+/// The product with its bias, and then the other tensor.
+std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {
+    MatmulParams params = *static_cast<const MatmulParams*>(node.params.get());
+    std::vector<Value> inputs;
+    for (const ValueId id : node.inputs) {
+        inputs.emplace_back(graph, id);
+    }
+    const Value other = inputs.back();
+    inputs.pop_back();
+    const bool times = params.third == kMatmulThirdTimesApart;
+    params.third = kMatmulThirdNone;
+    const Value product = add_op(kMatmul, inputs, params, other.shape());
+    return {times ? mul(product, other) : add(product, other)};
 }
 
 /// One product where weights, and biases, lie behind each other in memory; else one for each weight, of its columns.
@@ -403,7 +418,7 @@ SharedTile shared_tile(const Capabilities& device, const std::vector<uint>& form
     return out;
 }
 
-const OpType kMatmul{kMatmulName, lower, declined};
+const OpType kMatmul{kMatmulName, lower, declined, decompose};
 const OpType kProjections{kProjectionsName, lower_projections};
 
 }  // namespace vkf

@@ -78,7 +78,7 @@ void lower(Lowering& l) {
     d.in_place_output = kNormBindingY;
 }
 
-std::string declined(const Capabilities& device, const NodeInfo& node) {
+std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs) {
     const bool added = static_cast<const NormParams*>(node.params.get())->added;
     return added && device.storage_buffers <= kNormBindingSum
                ? "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
@@ -86,8 +86,24 @@ std::string declined(const Capabilities& device, const NodeInfo& node) {
                : "";
 }
 
-constexpr OpType kLayerNorm{"layer_norm", lower, declined};
-constexpr OpType kRmsNorm{"rms_norm", lower, declined};
+std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs wanted);
+
+constexpr OpType kLayerNorm{"layer_norm", lower, declined, decompose};
+constexpr OpType kRmsNorm{"rms_norm", lower, declined, decompose};
+
+/// The sum, and then its norm.
+std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {
+    NormParams p = *static_cast<const NormParams*>(node.params.get());
+    std::vector<Value> inputs;
+    for (const ValueId id : node.inputs) {
+        inputs.emplace_back(graph, id);
+    }
+    const Value sum = inputs[0] + inputs[1];
+    inputs.erase(inputs.begin());
+    inputs.front() = sum;
+    p.added = false;
+    return {sum, add_op(*node.op, inputs, p, sum.shape())};
+}
 
 /// x and the other inputs of a norm, checked.
 std::vector<Value> norm_inputs(const OpType& op, Value x, Value weight, Value bias, float eps) {
@@ -119,9 +135,7 @@ AddedNorm added_norm(const OpType& op, Value x, Value residual, Value weight, Va
     const OutputSpec like_x{DType::f32, x.shape(), {}, {}};
     const std::vector<Value> both = g.add_node(
         op, std::move(inputs), params(NormParams{eps, centred, bool(weight), bool(bias), true}), {like_x, like_x});
-    const Value sum = x + residual;
-    const Value y = norm(op, sum, weight, bias, eps, centred);
-    return {g.prefer(both[0], sum), g.prefer(both[1], y)};
+    return {both[0], both[1]};
 }
 
 }  // namespace

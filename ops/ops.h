@@ -4,12 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string_view>
 #include <vector>
 
 #include "../runtime/graph/graph.h"
 #include "../runtime/graph/views.h"
+#include "mask.h"
+#include "scaled_dot_product.h"
 #include "score_mod.h"
 
 namespace vkf {
@@ -26,34 +27,6 @@ enum class Activation : std::uint8_t {
 };
 
 // --- masks -------------------------------------------------------------------------------------------------------------
-
-enum class Causal : std::uint8_t {
-    none,
-    top_left,      ///< row r sees keys 0..r (PyTorch's is_causal)
-    bottom_right,  ///< row r sees keys 0..r+S-L (what a KV cache needs)
-};
-
-/// What a 1 in a boolean mask means.
-enum class Polarity : std::uint8_t {
-    attend,  ///< 1 = may attend
-    ignore,  ///< 1 = may not: PyTorch's nn.MultiheadAttention and nn.Transformer*
-};
-
-/// Which keys a query may see. Causal and window are parameters, never tensors.
-struct Mask {
-    Value keys = {};  ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
-    Polarity polarity = Polarity::attend;
-    Value bias = {};  ///< f32, added to the scaled score; broadcasts to (..., L, S)
-    /// ALiBi (Press et al. 2022): f32 (H), or anything that broadcasts to (..., H, L, S); -slope |i - j| is added, where query
-    /// row r stands at key r, or with Causal::bottom_right at key r + S - L.
-    Value alibi_slopes = {};
-    Causal causal = Causal::none;
-    /// With causal: a query sees itself and the window-1 keys before it; 0: all before it.
-    std::int64_t window = 0;
-    /// What masked scores become. -inf: they never contribute, whatever the key and value hold, and a row with no key left
-    /// gives weights 0. A finite fill: a row with no key left gives uniform weights.
-    float fill = -std::numeric_limits<float>::infinity();
-};
 
 /// One boolean mask from two, as wide as both broadcast: a key may be attended when both allow it. Polarity::attend.
 VKF_API Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity);
@@ -113,45 +86,6 @@ VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 VKF_API Value score_mod(Value scores, const ScoreMod& mod);
 
 // --- attention ---------------------------------------------------------------------------------------------------------
-
-/// Rows of a ring: `count` of them from row `first` on, of which `before_end` lie before the ring's end and the others from row 0 on.
-struct RingRows {
-    Dim first, before_end, count;
-};
-
-struct FusedAttentionOptions {
-    SoftmaxOptions scores = {};  ///< here `scale` is what it says: 1 unless given
-    float dropout = 0.0f;        ///< of the weights, see dropout()
-    std::uint32_t dropout_seed = 0;
-    bool log_sum_exp = false;
-    ScoreMod score_mod = {};  ///< between bias and mask
-    /// (N+1) i32, growing from 0: sequences lie behind each other along L of a batch of 1, sequence i's queries from the i-th number on.
-    Value cumulative_queries = {};
-    /// The same of keys, along S.
-    Value cumulative_keys = {};
-    /// (B) i32: how many of the S keys each sequence has, the first ones.
-    Value key_lengths = {};
-    /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and row b names the pages of sequence b in
-    /// order. A sequence that names a page outside the pool sees NaN there.
-    Value pages = {};
-    /// What key and value are kept as: f32, or f16, bf16 or int8, then both are (B, Hk, S, words of a row) i32 as pack_into()
-    /// writes them, and not pages.
-    WeightType kv_type = WeightType::f32;
-    std::int64_t value_dim = 0;  ///< dv of packed values; 0: d
-    /// Key and value are rings of S rows, and only these rows of them are there, oldest first. Not with sequences or pages.
-    std::optional<RingRows> ring = {};
-};
-
-struct FusedAttention {
-    Value y;
-    Value log_sum_exp;  ///< (B, H, L) where it was asked for
-};
-
-/// softmax(q k^T) v without the matrix of scores: query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk.
-/// y (B, H, L, dv), stored so that merge_heads(y) is free. Masks and biases do not go with packed sequences. Tiles of keys that no
-/// query of a tile may see are not looked at (with fill -inf). Devices with few storage buffers cannot run it, see
-/// Graph::prefer(); scaled_dot_product_attention() runs everywhere.
-VKF_API FusedAttention fused_attention(Value query, Value key, Value value, const FusedAttentionOptions& options = {});
 
 /// The boolean mask of sequences with lengths of their own, for attention by matmul() and softmax(): query (B, H, L, d) and key
 /// (B, Hk, S, d) give the sizes, and `keys` (B) i32 the length of each, or with `cumulative_queries` (N+1) the cumulative numbers of

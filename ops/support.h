@@ -23,6 +23,12 @@ void check_packed(const char* op, const Value& words, WeightType type, const Dim
 /// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 
+/// A dense copy of a value, made while its node is lowered.
+ValueId copied(Lowering& l, ValueId value);
+
+/// What a ring (B, Hk, S, n) holds, the oldest rows first.
+Value ring_in_order(Value x, const RingRows& ring);
+
 /// (...,) of (..., V): log-sum-exp less `smoothing` times the mean of each row.
 Value smoothed_log_sum_exp(Value scores, float smoothing);
 

@@ -43,7 +43,9 @@ Attended attend(const Qkv& x, const reference::AttentionOptions& o, Ask ask, boo
         return t ? input(name, *t, dtype) : Value();
     };
     AttentionOptions options;
-    options.scale = static_cast<float>(o.scores.scale);
+    if (o.scores.scale != 0) {
+        options.scale = static_cast<float>(o.scores.scale);
+    }
     options.softcap = static_cast<float>(o.scores.softcap);
     options.dropout = static_cast<float>(o.dropout);
     options.dropout_seed = o.dropout_seed;

@@ -37,12 +37,12 @@ TEST_SUITE("attention coopmat") {
             const Qkv x = random_qkv({1, heads, kv_heads, 83, 120, d, dv}, 6);
             OpCheck check;
             check.arithmetic = Arithmetic::f16;
-            FusedAttentionOptions options = fused_options(check, x, o);
+            AttentionOptions options = fused_options(check, x, o);
             options.cumulative_queries = check.indices("queries", integers(query_ends));
             options.cumulative_keys = check.indices("keys", integers(key_ends));
-            const Tensor y = check.run(
-                fused_attention(check.input("q", x.query), check.input("k", x.key), check.input("v", x.value), options)
-                    .y);
+            const Tensor y = check.run(scaled_dot_product_attention(check.input("q", x.query), check.input("k", x.key),
+                                                                    check.input("v", x.value), options)
+                                           .y);
             for (std::size_t i = 0; i + 1 < query_ends.size(); ++i) {
                 const std::int64_t rows = query_ends[i + 1] - query_ends[i], keys = key_ends[i + 1] - key_ends[i];
                 if (rows != 0) {
@@ -65,9 +65,10 @@ TEST_SUITE("attention coopmat") {
             options = fused_options(paged, pool, o);
             options.key_lengths = paged.indices("lengths", integers(lengths));
             options.pages = paged.indices("pages", table);
-            const Tensor z = paged.run(fused_attention(paged.input("q", pool.query), paged.input("k", pool.key),
+            const Tensor z =
+                paged.run(scaled_dot_product_attention(paged.input("q", pool.query), paged.input("k", pool.key),
                                                        paged.input("v", pool.value), options)
-                                           .y);
+                              .y);
             for (std::int64_t b = 0; b < 3; ++b) {
                 const std::int64_t keys = lengths[static_cast<std::size_t>(b)];
                 Qkv one{slice(pool.query, 0, b, 1), Tensor({1, kv_heads, keys, d}), Tensor({1, kv_heads, keys, dv})};
@@ -107,11 +108,13 @@ TEST_SUITE("attention coopmat") {
                 const Value k = g.input("k", {1, 2, used, d}), v = g.input("v", {1, 2, used, d});
                 const CachedKv all = append(cache, transpose(k, 1, 2), transpose(v, 1, 2));
                 const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
-                FusedAttentionOptions options;
-                options.scores.scale = scale;
+                AttentionOptions options;
+                options.scale = scale;
                 options.kv_type = type;
-                g.output("y",
-                         contiguous(fused_attention(g.input("q", {1, 4, queries, d}), all.key, all.value, options).y));
+                g.output(
+                    "y",
+                    contiguous(
+                        scaled_dot_product_attention(g.input("q", {1, 4, queries, d}), all.key, all.value, options).y));
                 const State state = device().make_state({&g});
                 Program p = device().compile(g, {}, {.state = state, .arithmetic = Arithmetic::f16});
                 CHECK(contains(p.explain(), kTakenInF16));

@@ -252,16 +252,17 @@ TEST_SUITE("attention coopmat") {
         const Believed gpu(as_gpu);
         Graph g;
         const Dim queries = g.symbol("queries", 90), keys = g.symbol("keys", 120);
-        FusedAttentionOptions options;
-        options.scores.scale = 0.3f;
-        options.scores.mask.causal = Causal::bottom_right;
+        AttentionOptions options;
+        options.scale = 0.3f;
+        options.mask.causal = Causal::bottom_right;
         options.dropout = 0.2f;
-        g.output("y", contiguous(fused_attention(g.input("q", {1, 4, queries, 16}), g.input("k", {1, 2, keys, 16}),
-                                                 g.input("v", {1, 2, keys, 24}), options)
+        g.output("y", contiguous(scaled_dot_product_attention(g.input("q", {1, 4, queries, 16}),
+                                                              g.input("k", {1, 2, keys, 16}),
+                                                              g.input("v", {1, 2, keys, 24}), options)
                                      .y));
         Program p = device().compile(g, {}, kF16);
         Options o;
-        o.scores.scale = options.scores.scale;
+        o.scores.scale = *options.scale;
         o.scores.causal = Causal::bottom_right;
         o.dropout = 0.2;
         const std::int64_t sizes[][2] = {{1, 120}, {16, 16}, {90, 120}, {17, 33}, {5, 0}, {0, 7}};
@@ -302,10 +303,11 @@ TEST_SUITE("attention coopmat") {
         same.scores.bias = Tensor({4, 1, 1}, {0, -0.25, -0.5, -0.75});
         OpCheck check;
         check.arithmetic = Arithmetic::f16;
-        FusedAttentionOptions options = fused_options(check, x, {});
+        AttentionOptions options = fused_options(check, x, {});
         options.score_mod = mod;
-        const Tensor y = check.run(
-            fused_attention(check.input("q", x.query), check.input("k", x.key), check.input("v", x.value), options).y);
+        const Tensor y = check.run(scaled_dot_product_attention(check.input("q", x.query), check.input("k", x.key),
+                                                                check.input("v", x.value), options)
+                                       .y);
         const bool in_f16 = taken(device().compile(check.graph, {}, kF16).explain());
         if (!in_f16) {
             cannot_run("a run-time GLSL compiler that knows cooperative matrices");
@@ -317,9 +319,10 @@ TEST_SUITE("attention coopmat") {
 
     TEST_CASE("coopmat attention: fp32 stays fp32, f16 says what was taken and why") {
         Graph g;
-        g.output("y", contiguous(fused_attention(g.input("q", {1, 4, 40, 16}), g.input("k", {1, 2, 300, 16}),
-                                                 g.input("v", {1, 2, 300, 16}))
-                                     .y));
+        g.output("y",
+                 contiguous(scaled_dot_product_attention(g.input("q", {1, 4, 40, 16}), g.input("k", {1, 2, 300, 16}),
+                                                         g.input("v", {1, 2, 300, 16}))
+                                .y));
         const auto explained = [&](const CompileOptions& o) { return device().compile(g, {}, o).explain(); };
         if (device().capabilities().cooperative_matrix) {
             const Believed forced([](Capabilities& c) { c.variants = "attention_coopmat"; });

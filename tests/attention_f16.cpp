@@ -11,22 +11,22 @@ using Options = reference::AttentionOptions;
 
 void as_forced(Capabilities& c) { c.variants = "attention_coopmat"; }
 
-FusedAttentionOptions fused_options(OpCheck& check, const Qkv& x, const Options& o) {
+AttentionOptions fused_options(OpCheck& check, const Qkv& x, const Options& o) {
     const auto optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
         return t ? check.input(name, *t, dtype) : Value();
     };
-    FusedAttentionOptions out;
-    out.scores.scale =
+    AttentionOptions out;
+    out.scale =
         static_cast<float>(o.scores.scale != 0 ? o.scores.scale : 1 / std::sqrt(static_cast<double>(x.query.size(3))));
-    out.scores.softcap = static_cast<float>(o.scores.softcap);
-    out.scores.sinks = optional("sinks", o.scores.sinks);
-    out.scores.mask.keys = optional("mask", o.scores.keys, DType::i32);
-    out.scores.mask.polarity = o.scores.polarity;
-    out.scores.mask.bias = optional("bias", o.scores.bias);
-    out.scores.mask.alibi_slopes = optional("slopes", o.scores.alibi_slopes);
-    out.scores.mask.causal = o.scores.causal;
-    out.scores.mask.window = o.scores.window;
-    out.scores.mask.fill = static_cast<float>(o.scores.fill);
+    out.softcap = static_cast<float>(o.scores.softcap);
+    out.sinks = optional("sinks", o.scores.sinks);
+    out.mask.keys = optional("mask", o.scores.keys, DType::i32);
+    out.mask.polarity = o.scores.polarity;
+    out.mask.bias = optional("bias", o.scores.bias);
+    out.mask.alibi_slopes = optional("slopes", o.scores.alibi_slopes);
+    out.mask.causal = o.scores.causal;
+    out.mask.window = o.scores.window;
+    out.mask.fill = static_cast<float>(o.scores.fill);
     out.dropout = static_cast<float>(o.dropout);
     out.dropout_seed = o.dropout_seed;
     return out;
@@ -35,10 +35,10 @@ FusedAttentionOptions fused_options(OpCheck& check, const Qkv& x, const Options&
 Attended run_f16(const Qkv& x, const Options& o, bool lse) {
     OpCheck check;
     check.arithmetic = Arithmetic::f16;
-    FusedAttentionOptions options = fused_options(check, x, o);
+    AttentionOptions options = fused_options(check, x, o);
     options.log_sum_exp = lse;
-    const FusedAttention a =
-        fused_attention(check.input("q", x.query), check.input("k", x.key), check.input("v", x.value), options);
+    const AttentionResult a = scaled_dot_product_attention(check.input("q", x.query), check.input("k", x.key),
+                                                           check.input("v", x.value), options);
     Attended out{check.run(a.y), {}, {}};
     if (lse) {
         out.log_sum_exp = check.run(a.log_sum_exp);

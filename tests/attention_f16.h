@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused_attention() of programs for f16, against the twin of operands rounded to f16.
+// scaled_dot_product_attention() of programs for f16, against the twin of operands rounded to f16.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";  ///<
 void as_forced(Capabilities& c);
 
 /// Inputs and options as the twin's; the scale is never 0.
-FusedAttentionOptions fused_options(OpCheck& check, const Qkv& x, const reference::AttentionOptions& o);
+AttentionOptions fused_options(OpCheck& check, const Qkv& x, const reference::AttentionOptions& o);
 
 /// By attention_coopmat, or an error.
 Attended run_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);

@@ -34,7 +34,7 @@ std::string attention_mismatch(const Capabilities& device, std::int64_t queries,
     Graph g;
     const Value q = g.input("q", {1, heads, queries, 16}), k = g.input("k", {1, 1, 40, 16}),
                 v = g.input("v", {1, 1, 40, width});
-    const Plan plan = plan_of(g, contiguous(fused_attention(q, k, v).y), device, arithmetic);
+    const Plan plan = plan_of(g, contiguous(scaled_dot_product_attention(q, k, v).y), device, arithmetic);
     Encoded e = encode(plan, plan.dispatches.front().dispatch);
     const auto p = e.push<AttentionPush>();
     const bool in_shared = contains(e.name(), "attention_shared");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused_attention() itself, by each of its kernels that the device can run: split keys, odd widths, skipped tiles.
+// scaled_dot_product_attention() itself, by each of its kernels that the device can run: split keys, odd widths, skipped tiles.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -63,18 +63,17 @@ std::string mismatch(const Qkv& given, const Options& o, std::int64_t most_queri
     const auto optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
         return t ? check.input(name, *t, dtype) : Value();
     };
-    FusedAttentionOptions options;
-    options.scores.scale =
+    AttentionOptions options;
+    options.scale =
         static_cast<float>(o.scores.scale != 0 ? o.scores.scale : 1 / std::sqrt(static_cast<double>(x.query.size(3))));
-    options.scores.softcap = static_cast<float>(o.scores.softcap);
-    options.scores.mask.causal = o.scores.causal;
-    options.scores.mask.window = o.scores.window;
-    options.scores.mask.fill = static_cast<float>(o.scores.fill);
-    options.scores.mask.alibi_slopes = optional("slopes", o.scores.alibi_slopes);
-    options.scores.sinks = optional("sinks", o.scores.sinks);
+    options.softcap = static_cast<float>(o.scores.softcap);
+    options.mask.causal = o.scores.causal;
+    options.mask.window = o.scores.window;
+    options.mask.fill = static_cast<float>(o.scores.fill);
+    options.mask.alibi_slopes = optional("slopes", o.scores.alibi_slopes);
+    options.sinks = optional("sinks", o.scores.sinks);
     if (o.scores.keys) {
-        options.scores.mask.keys =
-            check.input("mask", *o.scores.keys, {o.scores.keys->size(0), 1, 1, keys}, DType::i32);
+        options.mask.keys = check.input("mask", *o.scores.keys, {o.scores.keys->size(0), 1, 1, keys}, DType::i32);
     }
     options.dropout = static_cast<float>(o.dropout);
     options.dropout_seed = o.dropout_seed;
@@ -82,7 +81,7 @@ std::string mismatch(const Qkv& given, const Options& o, std::int64_t most_queri
     const Value q = check.input("q", x.query, {x.query.size(0), x.query.size(1), queries, x.query.size(3)});
     const Value k = check.input("k", x.key, {x.key.size(0), x.key.size(1), keys, x.key.size(3)});
     const Value v = check.input("v", x.value, {x.value.size(0), x.value.size(1), keys, x.value.size(3)});
-    const FusedAttention fused = fused_attention(q, k, v, options);
+    const AttentionResult fused = scaled_dot_product_attention(q, k, v, options);
     const reference::Attention want = reference::attention(x.query, x.key, x.value, o);
     const Tolerance tolerance{2e-5, 1e-4, {}};
     std::string found = difference(check.run(fused.y), want.y, f16 ? f16_tolerance(x, o, tolerance) : tolerance);
@@ -213,7 +212,7 @@ TEST_CASE("fused attention: fewer keys than a vector has, and none") {
         const Value q = check.input("q", random_tensor({1, 2, 3, 8}));
         const Value k = check.input("k", Tensor({1, 2, 0, 8}), {1, 2, keys, 8});
         const Value v = check.input("v", Tensor({1, 2, 0, 8}), {1, 2, keys, 8});
-        const FusedAttention fused = fused_attention(q, k, v, {.log_sum_exp = true});
+        const AttentionResult fused = scaled_dot_product_attention(q, k, v, {.log_sum_exp = true});
         CHECK(difference(check.run(fused.y), Tensor({1, 2, 3, 8}), exactly()) == "");
         CHECK(difference(check.run(fused.log_sum_exp), Tensor({1, 2, 3}, -std::numeric_limits<double>::infinity()),
                          exactly()) == "");
@@ -248,8 +247,8 @@ TEST_CASE("fused attention: loads of 64 bits give the same bits as loads of 32")
         const auto attended = [&](const char* kernel) {
             const Qkv x = random_qkv(s, 5);
             OpCheck check;
-            const FusedAttention fused =
-                fused_attention(check.input("q", x.query), check.input("k", x.key), check.input("v", x.value), {});
+            const AttentionResult fused = scaled_dot_product_attention(
+                check.input("q", x.query), check.input("k", x.key), check.input("v", x.value), {});
             const Tensor y = check.run(fused.y);
             CHECK(contains(device().compile(check.graph).explain(), kernel));
             return y;
@@ -268,10 +267,10 @@ TEST_CASE("fused attention: loads of 64 bits give the same bits as loads of 32")
             const KvCache cache = kv_cache(g, "cache", 1, kUsed, 2, kWidth, 0, type);
             const Value k = g.input("k", {1, 2, kUsed, kWidth}), v = g.input("v", {1, 2, kUsed, kWidth});
             const CachedKv all = append(cache, transpose(k, 1, 2), transpose(v, 1, 2));
-            FusedAttentionOptions o;
+            AttentionOptions o;
             o.kv_type = type;
             const Value q = g.input("q", {1, 4, 40, kWidth});
-            g.output("y", contiguous(fused_attention(q, all.key, all.value, o).y));
+            g.output("y", contiguous(scaled_dot_product_attention(q, all.key, all.value, o).y));
             const State state = device().make_state({&g});
             Program program = device().compile(g, {}, {.state = state});
             CHECK(contains(program.explain(), kernel));

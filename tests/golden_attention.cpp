@@ -152,7 +152,9 @@ void sdpa_case(const Device& device, GoldenCase& c) {
     const Value key = c.input(g, "key");
     const Value value = c.input(g, "value");
     c.flag("enable_gqa");
-    o.scale = static_cast<float>(c.number_or("scale", 0));
+    if (const double scale = c.number_or("scale", 0); scale != 0) {
+        o.scale = static_cast<float>(scale);
+    }
     o.softcap = static_cast<float>(c.number_or("softcap", 0));
     o.log_sum_exp = true;
     const Value mask = c.input_if(g, "attn_mask");

@@ -282,13 +282,13 @@ TEST_CASE("kv cache: wrong use is told when it is described") {
         error_of([&] { scaled_dot_product_attention(q, kv, kv, {.kv_type = WeightType::int8, .value_dim = 20}); }),
         "for 20 numbers as int8"));
     const Value k = g.input("k", {1, 1, 4, 8});
-    FusedAttentionOptions ring{.ring = RingRows{0, 4, 4}};
-    CHECK(error_of([&] { fused_attention(q, k, k, ring); }) == "");
+    AttentionOptions ring{.ring = RingRows{0, 4, 4}};
+    CHECK(error_of([&] { scaled_dot_product_attention(q, k, k, ring); }) == "");
     ring.ring->count = 5;
-    CHECK(contains(error_of([&] { fused_attention(q, k, k, ring); }), "lies outside it"));
+    CHECK(contains(error_of([&] { scaled_dot_product_attention(q, k, k, ring); }), "lies outside it"));
     ring.ring->count = 4;
     ring.key_lengths = g.input("lengths", {1}, DType::i32);
-    CHECK(contains(error_of([&] { fused_attention(q, k, k, ring); }), "keys in a ring go with neither"));
+    CHECK(contains(error_of([&] { scaled_dot_product_attention(q, k, k, ring); }), "keys in a ring go with neither"));
 }
 
 TEST_SUITE_END();

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/base/numbers.h"
+#include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
 
 namespace vkf {
@@ -181,46 +182,6 @@ void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
 }
 
-/// Where the device cannot run a preferred node, the other way's tensor becomes the one that everybody reads, and the node
-/// itself gives nothing any more.
-void choose_alternatives(Plan& plan, const Graph& graph, const Capabilities& device) {
-    for (const Alternative& a : graph.alternatives()) {
-        NodeInfo& node = plan.nodes[a.node];
-        const std::string reason = node.op->declined ? node.op->declined(device, node) : std::string();
-        if (reason.empty()) {
-            continue;
-        }
-        const std::string note = node.label + ": composed of other ops: " + reason;
-        if (std::find(plan.notes.begin(), plan.notes.end(), note) == plan.notes.end()) {
-            plan.notes.push_back(note);
-        }
-        const StorageId kept = plan.values[a.preferred].storage;
-        const StorageId merged = plan.values[a.otherwise].storage;
-        for (ValueInfo& v : plan.values) {
-            v.storage = v.storage == merged ? kept : v.storage;
-        }
-        node.outputs.clear();
-    }
-}
-
-/// True for each node that an output or a state depends on.
-std::vector<bool> live_nodes(const Plan& plan) {
-    std::vector<bool> wanted(plan.storages.size(), false);
-    for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        wanted[s] = plan.storages[s].kind == StorageKind::output || plan.storages[s].kind == StorageKind::state;
-    }
-    std::vector<bool> live(plan.nodes.size(), false);
-    for (NodeId n = static_cast<NodeId>(plan.nodes.size()); n-- > 0;) {
-        const NodeInfo& node = plan.nodes[n];
-        live[n] = std::any_of(node.outputs.begin(), node.outputs.end(),
-                              [&](ValueId v) { return wanted[plan.values[v].storage]; });
-        for (std::size_t i = 0; live[n] && i < node.inputs.size(); ++i) {
-            wanted[plan.values[node.inputs[i]].storage] = true;
-        }
-    }
-    return live;
-}
-
 /// Weights that the store has packed become matrices of words.
 void pack_weights(Plan& plan, const WeightLayout& weights) {
     for (StorageInfo& s : plan.storages) {
@@ -236,22 +197,23 @@ void pack_weights(Plan& plan, const WeightLayout& weights) {
 }  // namespace
 
 Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights, Arithmetic arithmetic) {
+    const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
-    plan.symbols = graph.symbols();
-    plan.storages.assign(graph.storages().begin(), graph.storages().end());
-    plan.values.assign(graph.values().begin(), graph.values().end());
-    plan.nodes = graph.nodes();
-    plan.constraints = graph.constraints();
-    plan.content_checks = graph.content_checks();
+    plan.notes = decompose_declined(*work, device);
+    plan.symbols = work->symbols();
+    plan.storages.assign(work->storages().begin(), work->storages().end());
+    plan.values.assign(work->values().begin(), work->values().end());
+    plan.nodes = work->nodes();
+    plan.constraints = work->constraints();
+    plan.content_checks = work->content_checks();
 
     pack_weights(plan, weights);
-    choose_alternatives(plan, graph, device);
-    const std::vector<bool> live = live_nodes(plan);
+    const std::vector<WantedOutputs> wanted = wanted_outputs(*work);
     std::vector<Dispatch> lowered;
     Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, arithmetic,
                       weights.tensors().empty() ? nullptr : &weights);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
-        if (live[n]) {
+        if (wanted[n] != 0) {
             lowering.begin(n, plan.nodes[n]);
             plan.nodes[n].op->lower(lowering);
         }

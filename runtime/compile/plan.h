@@ -52,7 +52,7 @@ struct Plan {
     std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
     std::vector<std::uint64_t> arena_offset;   ///< of each intermediate storage; kNotInArena for others
     std::vector<Interval> intervals;           ///< what the arena was planned from, after in-place merging
-    std::vector<std::string> notes;            ///< for explain(): which alternatives were taken, and why
+    std::vector<std::string> notes;            ///< for explain(): which nodes were decomposed, and why
     MemorySizes memory;
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};

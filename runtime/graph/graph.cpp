@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "runtime/graph/op.h"
 
@@ -223,13 +224,6 @@ void Graph::output(const std::string& name, Value value) {
         throw Error("output " + name + " is a value of another graph", "Graph");
     }
     StorageInfo& storage = storages_[values_[value.id()].storage];
-    for (const Alternative& alternative : alternatives_) {
-        if (values_[alternative.otherwise].storage == values_[value.id()].storage) {
-            throw Error("output " + name + ": " + value.str() +
-                            " is the other way to compute a value; use contiguous() for a copy",
-                        "Graph");
-        }
-    }
     if (storage.kind != StorageKind::intermediate) {
         throw Error("output " + name + ": " + value.str() + " is already " + kind_name(storage.kind) + " " +
                         storage.name + "; use contiguous() for a copy",
@@ -268,6 +262,7 @@ std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, 
                 throw Error("only a state can be written in place, not " + spec.into.str(), op.name);
             }
             out = add_view(spec.into, window.shape, window.strides, window.offset);
+            node.writes.push_back(out.id());
         } else {
             Shape stored = spec.shape;
             for (std::size_t i = 0; i < spec.stored_order.size(); ++i) {
@@ -320,37 +315,63 @@ void Graph::check_content(const Value& value, std::string what, Dim limit,
     }
 }
 
-Value Graph::prefer(Value preferred, Value otherwise) {
-    const ValueInfo& a = values_[preferred.id()];
-    const ValueInfo& b = values_[otherwise.id()];
-    bool alike = a.shape == b.shape && a.offset == b.offset;
-    for (std::size_t i = 0; alike && i < a.shape.size(); ++i) {
-        alike = a.shape[i] == Dim(1) || a.strides[i] == b.strides[i];
+std::unique_ptr<Graph> Graph::clone() const {
+    auto copy = std::make_unique<Graph>();
+    copy->symbols_ = symbols_;
+    copy->storages_ = storages_;
+    copy->values_ = values_;
+    copy->nodes_ = nodes_;
+    copy->constraints_ = constraints_;
+    copy->content_checks_ = content_checks_;
+    return copy;
+}
+
+void Graph::replace(NodeId id, const std::function<std::vector<Value>(Graph&, const NodeInfo&)>& make) {
+    const NodeInfo old = nodes_[id];
+    const auto first_new = static_cast<std::ptrdiff_t>(nodes_.size());
+    const auto first_storage = storages_.size();
+    const std::vector<std::string> scopes = std::exchange(scopes_, {});
+    const std::string_view name = old.op->name;
+    if (old.label.size() > name.size() + 1 && old.label.ends_with(name)) {
+        scopes_.push_back(old.label.substr(0, old.label.size() - name.size() - 1));
     }
-    if (!alike || storages_[a.storage].dtype != storages_[b.storage].dtype) {
-        throw Error(preferred.str() + " and " + otherwise.str() + " are not laid out alike", "Graph");
-    }
-    NodeId node = 0;
-    while (node < nodes_.size() && std::find(nodes_[node].outputs.begin(), nodes_[node].outputs.end(),
-                                             preferred.id()) == nodes_[node].outputs.end()) {
-        ++node;
-    }
-    if (node == nodes_.size()) {
-        throw Error(preferred.str() + " is not what a node gives", "Graph");
-    }
-    const StorageInfo& other = storages_[b.storage];
-    if (other.kind != StorageKind::intermediate || !(elements(other.shape) == elements(b.shape))) {
-        throw Error(otherwise.str() + " is not a computed tensor, whole and without a name of its own", "Graph");
-    }
-    for (const NodeInfo& n : nodes_) {
-        for (const ValueId in : n.inputs) {
-            if (values_[in].storage == a.storage) {
-                throw Error(preferred.str() + " is read already, before what else it may be is known", "Graph");
-            }
+    const std::vector<Value> made = make(*this, old);
+    scopes_ = scopes;
+    for (std::size_t i = 0; i < old.outputs.size(); ++i) {
+        if (i < made.size() && made[i]) {
+            merge(old.outputs[i], made[i], first_storage, old.label);
         }
     }
-    alternatives_.push_back({node, preferred.id(), otherwise.id()});
-    return preferred;
+    const auto at = nodes_.begin() + static_cast<std::ptrdiff_t>(id);
+    std::rotate(at, nodes_.begin() + first_new, nodes_.end());  // the new ones come before the old one
+    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(id) +
+                 (static_cast<std::ptrdiff_t>(nodes_.size()) - first_new));
+}
+
+/// The storage of `made`, one of those from `first_new` on, becomes that of the old output.
+void Graph::merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label) {
+    const ValueInfo& before = values_[output];
+    const ValueInfo& now = values_[made.id()];
+    bool alike = before.shape == now.shape && before.offset == now.offset &&
+                 storages_[before.storage].dtype == storages_[now.storage].dtype;
+    for (std::size_t i = 0; alike && i < before.shape.size(); ++i) {
+        alike = before.shape[i] == Dim(1) || before.strides[i] == now.strides[i];
+    }
+    if (!alike) {
+        throw Error(
+            made.str() + " cannot take the place of " + Value(*this, output).str() + ": they are not laid out alike",
+            label);
+    }
+    if (now.storage < first_new || storages_[now.storage].kind != StorageKind::intermediate) {
+        throw Error(
+            made.str() + " cannot take the place of " + Value(*this, output).str() + ": it is not computed for it",
+            label);
+    }
+    const StorageId kept = before.storage;
+    const StorageId merged = now.storage;
+    for (ValueInfo& v : values_) {
+        v.storage = v.storage == merged ? kept : v.storage;
+    }
 }
 
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -89,7 +90,10 @@ struct NodeInfo {
     std::string label;  ///< scope and op name, for messages, traces and debug labels
     std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;
-    std::shared_ptr<const void> params;  ///< the op's own struct
+    std::shared_ptr<const void> params;  ///< the op's own struct; it names no values
+    /// Those of the outputs that are windows of states, which the node writes: an effect, in the order of the nodes. Whatever
+    /// reads the state in a later node sees it.
+    std::vector<ValueId> writes = {};
 };
 
 /// A named size: any value from 0 to `max`.
@@ -111,13 +115,6 @@ struct ContentCheck {
     Dim limit;
     /// Empty, or what is wrong with the numbers.
     std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit) = nullptr;
-};
-
-/// Two values that are the same tensor computed in two ways. What a device can run of them is settled when a program is
-/// compiled for it; the other way's nodes are dropped.
-struct Alternative {
-    NodeId node = 0;  ///< that gives `preferred`
-    ValueId preferred = 0, otherwise = 0;
 };
 
 /// What a node gives: a fresh tensor, or a write through an existing view of a state.
@@ -166,9 +163,12 @@ public:
     /// inputs bound by a host, are not seen: kernels must bear with anything.
     void check_content(const Value& value, std::string what, Dim limit,
                        std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
-    /// `preferred`, which a node gives whose op not every device can run; on those that cannot, `otherwise` takes its place. Both
-    /// are of one shape, stored in the same order. Returns `preferred`.
-    Value prefer(Value preferred, Value otherwise);
+    /// Makes a copy that compilation may change. Values keep their ids.
+    std::unique_ptr<Graph> clone() const;
+    /// Puts the nodes that `make` adds in the place of a node. `make` is given the graph and the node, and returns what each of
+    /// its outputs becomes: a value of the same shape and layout that the new nodes compute whole, or an empty one where
+    /// nothing reads the output. Whoever reads the old outputs reads the new ones from then on.
+    void replace(NodeId node, const std::function<std::vector<Value>(Graph&, const NodeInfo&)>& make);
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
     void push_scope(const std::string& name);
@@ -181,7 +181,6 @@ public:
     const std::deque<ValueInfo>& values() const noexcept { return values_; }
     const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
     const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
-    const std::vector<Alternative>& alternatives() const noexcept { return alternatives_; }
     const std::vector<ContentCheck>& content_checks() const noexcept { return content_checks_; }
 
     /// Largest value a size can have, each symbol between 0 and its maximum.
@@ -192,6 +191,7 @@ public:
 
 private:
     Value add_storage(StorageInfo info);
+    void merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label);
     Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype);
     Value add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
                        std::span<const std::byte> data, std::size_t count);
@@ -203,7 +203,6 @@ private:
     std::deque<ValueInfo> values_;
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
-    std::vector<Alternative> alternatives_;
     std::vector<ContentCheck> content_checks_;
     std::vector<std::string> scopes_;
 };

@@ -2,19 +2,30 @@
 // What an op is to the runtime: a name, and functions that it is asked by. The runtime knows no op by name.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace vkf {
 
+class Graph;
+class Lowering;
+class Value;
 struct Capabilities;
 struct NodeInfo;
-class Lowering;
+
+/// Bit i is set where something depends on a node's output i.
+using WantedOutputs = std::uint32_t;
 
 struct OpType {
     const char* name;
+    /// Emits the node's dispatches.
     void (*lower)(Lowering&);
-    /// For ops to which there are alternatives (Graph::prefer): empty when the device should run the node, else why not.
-    std::string (*declined)(const Capabilities& device, const NodeInfo& node) = nullptr;
+    /// Empty when the device should run the node as one, else why not. Null: every device should.
+    std::string (*declined)(const Capabilities& device, const NodeInfo& node, WantedOutputs wanted) = nullptr;
+    /// What the node is made of, where a device declines it: adds nodes to the graph and returns a value for each output, as
+    /// Graph::replace() asks for them.
+    std::vector<Value> (*decompose)(Graph& graph, const NodeInfo& node, WantedOutputs wanted) = nullptr;
 };
 
 }  // namespace vkf

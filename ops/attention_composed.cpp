@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention is made of: products around a softmax, with the matrix of scores, of ops that run on every device.
+#include <cmath>
+
+#include "ops/attention_params.h"
+
+namespace vkf {
+
+namespace {
+
+struct Composed {
+    Value y, weights, log_sum_exp;
+};
+
+/// softmax(q k^T) v, and what comes on the way.
+Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const AttentionParams& p) {
+    const Shape scores_shape{q.size(0), q.size(1), q.size(2), k.size(2)};
+    const Dim heads = q.size(1);
+    const std::int64_t group = p.group;
+    if (group > 1) {  // heads as (Hk, group): the group is a batch dimension over which k and v repeat
+        const auto grouped = [&](Value x, Dim hk, Dim g) {
+            return reshape(x, {x.size(0), hk, g, x.size(2), x.size(3)});
+        };
+        q = grouped(q, k.size(1), group);
+        k = grouped(k, k.size(1), 1);
+        v = grouped(v, v.size(1), 1);
+    }
+    Value scores = reshape(matmul(q, k, {.transpose_b = true}), scores_shape);
+    if (p.score_mod) {  // comes between bias and mask
+        scores = score_mod(biased_scores(scores, options), p.score_mod);
+        options.scale = 1.0f;
+        options.softcap = 0.0f;
+        options.mask.bias = options.mask.alibi_slopes = {};
+    }
+    Composed out;
+    out.log_sum_exp = p.log_sum_exp >= 0 ? log_sum_exp(scores, options) : Value();
+    out.weights = softmax(scores, options);
+    Value shared = dropout(out.weights, p.dropout, p.dropout_seed);
+    if (group > 1) {
+        shared = reshape(shared, {q.size(0), q.size(1), q.size(2), q.size(3), k.size(3)});
+    }
+    const Value y = matmul(shared, v, {.masked_weights = std::isinf(p.fill), .heads_last = true});
+    out.y = group > 1 ? reshape(y, {y.size(0), heads, y.size(3), y.size(4)}) : y;
+    return out;
+}
+
+}  // namespace
+
+Value support::ring_in_order(Value x, const RingRows& ring) {
+    const Value older = slice(x, 2, ring.first, ring.before_end);
+    const Dim rest = ring.count - ring.before_end;
+    return rest == Dim(0) ? older : concat({older, slice(x, 2, 0, rest)}, 2);
+}
+
+std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, WantedOutputs) {
+    const auto& p = *static_cast<const AttentionParams*>(node.params.get());
+    const auto input = [&](int at) {
+        return at < 0 ? Value() : Value(graph, node.inputs[static_cast<std::size_t>(at)]);
+    };
+    const Value q = input(0);
+    Value k = input(1), v = input(2);
+    if (p.ring_rows) {
+        k = support::ring_in_order(k, *p.ring_rows);
+        v = support::ring_in_order(v, *p.ring_rows);
+    }
+    if (p.kv_type != WeightType::f32) {
+        k = unpack_rows(k, p.kv_type, p.head_dim);
+        v = unpack_rows(v, p.kv_type, p.value_dim);
+    }
+    if (p.pages >= 0) {
+        const auto gathered = [&](Value x) {
+            return transpose(gather_pages(transpose(x, 1, 2), input(p.pages)), 1, 2);
+        };
+        k = gathered(k);
+        v = gathered(v);
+    }
+    Mask mask{.keys = input(p.mask),
+              .polarity = p.polarity,
+              .bias = input(p.bias),
+              .alibi_slopes = input(p.slopes),
+              .causal = p.causal,
+              .window = p.window,
+              .fill = p.fill};
+    if (p.keys >= 0) {  // a mask that says all that lengths, causal and window do
+        Value own = sequence_mask(q, k, input(p.queries), input(p.keys), p.causal, p.window);
+        own = reshape(own, {own.size(0), 1, own.size(1), own.size(2)});
+        mask.keys = mask.keys ? combine_masks(own, Polarity::attend, mask.keys, p.polarity) : own;
+        mask.polarity = Polarity::attend;
+        mask.causal = Causal::none;
+        mask.window = 0;
+    }
+    const Composed made = compose(q, k, v, {mask, p.scale, p.softcap, input(p.sinks)}, p);
+    std::vector<Value> out{made.y};
+    if (p.weights >= 0) {
+        out.push_back(made.weights);
+    }
+    if (p.log_sum_exp >= 0) {
+        out.push_back(made.log_sum_exp);
+    }
+    return out;
+}
+
+}  // namespace vkf

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/decompose.h"
+
+#include <algorithm>
+
+namespace vkf {
+
+std::vector<WantedOutputs> wanted_outputs(const Graph& graph) {
+    std::vector<bool> wanted;
+    for (const StorageInfo& s : graph.storages()) {
+        wanted.push_back(s.kind == StorageKind::output || s.kind == StorageKind::state);
+    }
+    std::vector<WantedOutputs> of(graph.nodes().size(), 0);
+    for (std::size_t n = of.size(); n-- > 0;) {
+        const NodeInfo& node = graph.nodes()[n];
+        for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+            of[n] |= wanted[graph.values()[node.outputs[i]].storage] ? WantedOutputs{1} << i : 0;
+        }
+        for (const ValueId in : node.inputs) {
+            wanted[graph.values()[in].storage] = wanted[graph.values()[in].storage] || of[n] != 0;
+        }
+    }
+    return of;
+}
+
+std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& device) {
+    std::vector<std::string> notes;
+    const std::vector<WantedOutputs> wanted = wanted_outputs(graph);
+    std::vector<WantedOutputs> left(wanted.rbegin(), wanted.rend());  // of the nodes from `n` on, the next one last
+    for (NodeId n = 0; n < graph.nodes().size();) {
+        const WantedOutputs outputs = left.back();
+        left.pop_back();
+        const NodeInfo& node = graph.nodes()[n];
+        const OpType& op = *node.op;
+        const std::string reason = outputs != 0 && op.declined ? op.declined(device, node, outputs) : std::string();
+        if (reason.empty()) {
+            ++n;
+            continue;
+        }
+        const std::string note = node.label + ": decomposed into other ops: " + reason;
+        if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
+            notes.push_back(note);
+        }
+        const std::size_t before = graph.nodes().size();
+        graph.replace(n, [&](Graph& g, const NodeInfo& old) { return op.decompose(g, old, outputs); });
+        const std::size_t added = graph.nodes().size() + 1 - before;
+        const std::vector<WantedOutputs> now = wanted_outputs(graph);  // the new nodes may be declined in turn
+        for (std::size_t i = added; i-- > 0;) {
+            left.push_back(now[n + i]);
+        }
+    }
+    return notes;
+}
+
+}  // namespace vkf
