@@ -79,7 +79,7 @@ DecoderMemory planned(const Device& device, const DecoderConfig& config, const D
     for (const DecoderRun run : runs_of(o)) {
         Graph graph;
         describe_decoder(graph, config, o, run);
-        add(memory, make_plan(graph, device.capabilities(), weights.layout(), o.arithmetic).memory);
+        add(memory, make_plan(graph, device.capabilities(), weights.layout(), {.arithmetic = o.arithmetic}).memory);
     }
     return memory;
 }

@@ -91,7 +91,7 @@ Program compiled(const Device& device, const Weights& weights, const TextEncoder
     Graph graph;
     describe_text_encoder(graph, config, options);
     DecoderMemory memory;
-    add(memory, make_plan(graph, device.capabilities(), weights.layout(), options.arithmetic).memory);
+    add(memory, make_plan(graph, device.capabilities(), weights.layout(), {.arithmetic = options.arithmetic}).memory);
     memory.weights = weights.bytes();
     require_memory(device, memory, kName);
     CompileOptions compile;

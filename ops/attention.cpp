@@ -22,8 +22,10 @@ uint present_dims(Value x, const char* what, const Shape& scores, bool a_head_ea
         if (size == Dim(1)) {
             continue;
         }
-        require(size == scores[3 - i - leading], kName,
-                std::string(what) + " " + x.str() + " does not broadcast to the scores " + x.graph().str(scores));
+        const Dim& wanted = scores[3 - i - leading];
+        require(size == wanted, kName,
+                std::string(what) + " " + x.str() + " does not broadcast to the scores " + x.graph().str(scores) +
+                    ": " + x.graph().str(size) + " against " + x.graph().str(wanted));
         present |= 1u << (i + leading);
     }
     return present;

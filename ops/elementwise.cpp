@@ -3,6 +3,7 @@
 #include "shaders/elementwise.h"
 
 #include "elementwise.spv.h"
+#include "ops/matmul_params.h"
 #include "ops/support.h"
 
 namespace vkf {
@@ -98,11 +99,41 @@ void lower_concat(Lowering& l) {
     }
 }
 
-constexpr OpType kAdd{"add", lower};
-constexpr OpType kMul{"mul", lower};
+/// The first of two wishes that a product has room for; else why the first has not.
+Rewrite either(const RewriteSite& site, const EpilogueWish& first, const EpilogueWish& second) {
+    Rewrite one = into_epilogue(site, first);
+    if (!one.nodes.empty()) {
+        return one;
+    }
+    Rewrite other = into_epilogue(site, second);
+    return !other.nodes.empty() || one.what.empty() ? other : one;
+}
+
+/// Of two products the one that is computed last takes the other in.
+Rewrite rewrite_binary(const RewriteSite& site, bool times) {
+    return either(site, {.product = 1, .other = 0, .times = times}, {.product = 0, .other = 1, .times = times});
+}
+
+Rewrite rewrite_add(const RewriteSite& site) { return rewrite_binary(site, false); }
+
+Rewrite rewrite_mul(const RewriteSite& site) { return rewrite_binary(site, true); }
+
+Activation activation_of(const RewriteSite& site) {
+    return static_cast<const ElementwiseParams*>(site.node().params.get())->activation;
+}
+
+Rewrite rewrite_activate(const RewriteSite& site) {
+    return into_epilogue(site, {.product = 0, .activation = activation_of(site)});
+}
+
+Rewrite rewrite_gated(const RewriteSite& site) {
+    return into_epilogue(site, {.product = 0, .activation = activation_of(site), .other = 1, .times = true});
+}
+
+constexpr OpType kMul{"mul", lower, nullptr, nullptr, rewrite_mul};
 constexpr OpType kScale{"scale", lower};
-constexpr OpType kActivate{"activate", lower};
-constexpr OpType kGated{"gated", lower};
+constexpr OpType kActivate{"activate", lower, nullptr, nullptr, rewrite_activate};
+constexpr OpType kGated{"gated", lower, nullptr, nullptr, rewrite_gated};
 constexpr OpType kCombineMasksOp{"combine_masks", lower};
 constexpr OpType kContiguous{"contiguous", lower};
 constexpr OpType kCopyInto{"copy_into", lower};
@@ -121,6 +152,8 @@ Value unary(const OpType& op, Value x, const ElementwiseParams& p) {
 }
 
 }  // namespace
+
+const OpType support::kAdd{"add", lower, nullptr, nullptr, rewrite_add};
 
 ValueId support::copied(Lowering& l, ValueId value) {
     const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);

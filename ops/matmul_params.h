@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/support.h"
+#include "runtime/graph/rewrite.h"
 #include "shaders/matmul.h"
 
 namespace vkf {
@@ -23,6 +24,17 @@ struct MatmulParams {
 
 /// Inputs: a, b, the bias where there is one, R of shaders/matmul.h where there is one.
 extern const OpType kMatmul;
+
+/// What an op that works element by element would have a product do in its epilogue.
+struct EpilogueWish {
+    std::size_t product = 0;  ///< the input that the product computes
+    Activation activation = Activation::none;
+    int other = -1;  ///< an input that is multiplied with it, or added; -1: none
+    bool times = false;
+};
+
+/// The product with that in its epilogue, in the place of both; or why not, where little is missing; or neither.
+Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish);
 
 /// Inputs: a, then the weights, then as many biases or none.
 extern const OpType kProjections;

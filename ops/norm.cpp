@@ -2,6 +2,7 @@
 // layer_norm and rms_norm, of a tensor or of the sum of two: one kernel.
 #include "layer_norm.spv.h"
 #include "ops/support.h"
+#include "runtime/graph/rewrite.h"
 #include "shaders/layer_norm.h"
 
 namespace vkf {
@@ -88,8 +89,11 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
 
 std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs wanted);
 
-constexpr OpType kLayerNorm{"layer_norm", lower, declined, decompose};
-constexpr OpType kRmsNorm{"rms_norm", lower, declined, decompose};
+/// A residual that was added before becomes part of the norm.
+Rewrite rewrite(const RewriteSite& site);
+
+constexpr OpType kLayerNorm{"layer_norm", lower, declined, decompose, rewrite};
+constexpr OpType kRmsNorm{"rms_norm", lower, declined, decompose, rewrite};
 
 /// The sum, and then its norm.
 std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {
@@ -103,6 +107,37 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
     inputs.front() = sum;
     p.added = false;
     return {sum, add_op(*node.op, inputs, p, sum.shape())};
+}
+
+Rewrite rewrite(const RewriteSite& site) {
+    const NormParams p = *static_cast<const NormParams*>(site.node().params.get());
+    const NodeId maker = p.added ? RewriteSite::kNone : site.maker(0, kAdd);
+    if (maker == RewriteSite::kNone) {
+        return {};
+    }
+    const Graph& g = site.graph();
+    const NodeInfo& sum = g.nodes()[maker];
+    const std::string miss = "not one pass with " + sum.label + ": ";
+    for (const ValueId operand : sum.inputs) {
+        const ValueInfo& x = g.values()[operand];
+        if (!(x.shape == g.values()[sum.outputs[0]].shape) || !is_contiguous(x.shape, x.strides)) {
+            return {.what = miss + "an operand is broadcast, or does not lie densely"};
+        }
+    }
+    if (const std::string why = site.why_not_moved(maker); !why.empty()) {
+        return {.what = miss + why};
+    }
+    const auto make = [](Graph& graph, const std::vector<NodeInfo>& old) {
+        NormParams added = *static_cast<const NormParams*>(old[1].params.get());
+        added.added = true;
+        std::vector<Value> inputs{Value(graph, old[0].inputs[0]), Value(graph, old[0].inputs[1])};
+        for (std::size_t i = 1; i < old[1].inputs.size(); ++i) {
+            inputs.emplace_back(graph, old[1].inputs[i]);
+        }
+        const OutputSpec like_x{DType::f32, inputs[0].shape(), {}, {}};
+        return graph.add_node(*old[1].op, inputs, params(added), {like_x, like_x});
+    };
+    return {.nodes = {maker, site.id()}, .make = make, .what = "one pass with " + sum.label};
 }
 
 /// x and the other inputs of a norm, checked.

@@ -37,6 +37,9 @@ std::shared_ptr<const void> params(Params p) {
     return std::make_shared<const Params>(std::move(p));
 }
 
+/// The node that add() makes.
+extern const OpType kAdd;
+
 /// One node with one fresh fp32 output.
 template <class Params>
 Value add_op(const OpType& op, std::vector<Value> inputs, Params p, const Shape& shape, DType dtype = DType::f32,

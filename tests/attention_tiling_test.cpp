@@ -29,12 +29,23 @@ void cover_strips(const AttentionTile& t, uint first_row, uint slice, Cover& cov
     }
 }
 
+/// A processor that fuses whatever the sizes, by the kernel it would take for large ones.
+Capabilities fusing(Capabilities device) {
+    const bool lanes = device.subgroup_shuffle &&
+                       (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8) &&
+                       device.storage_buffers >= 12;
+    if (device.cpu() && device.variants.empty()) {
+        device.variants = lanes ? "attention_lanes" : "attention_shared";
+    }
+    return device;
+}
+
 std::string attention_mismatch(const Capabilities& device, std::int64_t queries, std::int64_t heads, std::int64_t width,
                                Arithmetic arithmetic) {
     Graph g;
     const Value q = g.input("q", {1, heads, queries, 16}), k = g.input("k", {1, 1, 40, 16}),
                 v = g.input("v", {1, 1, 40, width});
-    const Plan plan = plan_of(g, contiguous(scaled_dot_product_attention(q, k, v).y), device, arithmetic);
+    const Plan plan = plan_of(g, contiguous(scaled_dot_product_attention(q, k, v).y), fusing(device), arithmetic);
     Encoded e = encode(plan, plan.dispatches.front().dispatch);
     const auto p = e.push<AttentionPush>();
     const bool in_shared = contains(e.name(), "attention_shared");

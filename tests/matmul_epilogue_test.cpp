@@ -57,6 +57,7 @@ TEST_SUITE("matmul") {
                 CAPTURE(static_cast<int>(act));
                 CAPTURE(biased);
                 ProductCheck check;
+                check.rewrite = false;  // ops of their own stay that
                 const Value va = check.input("a", a), vw = check.input("w", w), vo = check.input("other", other);
                 const Value vbias = check.input("bias", bias);
                 MatmulOptions o{.bias = biased ? vbias : Value(), .activation = act, .transpose_b = true};
@@ -165,7 +166,7 @@ TEST_SUITE("matmul") {
                 const Value y =
                     fused ? linear(a, b, bias, Activation::none, {}, residual) : linear(a, b, bias) + residual;
                 g.output("y", relu(y));
-                Program program = device().compile(g);
+                Program program = device().compile(g, {}, {.rewrite = false});
                 for (const PlannedDispatch& d : program.plan().dispatches) {
                     if (d.dispatch.bindings.size() == shader::kMatmulBindingR + 1) {
                         const auto lies = [&](std::uint32_t binding) {
@@ -199,6 +200,7 @@ TEST_SUITE("matmul") {
                     c.storage_range = range;
                 });
                 OpCheck check;
+                check.rewrite = false;
                 const Value a = check.input("x", x), b = check.input("w", w), c = check.input("bias", bias);
                 const Value other = check.input("r", r);
                 return check.run(fused ? linear(a, b, c, Activation::relu, {}, other)

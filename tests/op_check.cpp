@@ -30,7 +30,7 @@ std::string OpCheck::output(Value y) {
 }
 
 Tensor OpCheck::run_output(const std::string& name, DType dtype) {
-    Program program = device().compile(graph, {}, {.arithmetic = arithmetic});
+    Program program = device().compile(graph, {}, {.arithmetic = arithmetic, .rewrite = rewrite});
     for (const auto& [symbol, value] : sizes_) {
         program.set(symbol, value);
     }

@@ -36,6 +36,7 @@ public:
 
     Graph graph;
     Arithmetic arithmetic = Arithmetic::f32;
+    bool rewrite = true;  ///< see CompileOptions
 
 private:
     struct Input {

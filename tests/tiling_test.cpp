@@ -177,7 +177,7 @@ TEST_SUITE("tiling") {
                     CAPTURE(m);
                     Graph g;
                     g.output("y", linear(g.input("a", {m, 48}), g.weight("w", {129, 48})));
-                    const Plan plan = make_plan(g, device, weights.layout(), Arithmetic::int8);
+                    const Plan plan = make_plan(g, device, weights.layout(), {.arithmetic = Arithmetic::int8});
                     const Encoded e = encode(plan, plan.dispatches.back().dispatch);
                     CHECK((e.name() == "matmul_dot" || e.name() == "matmul_coopmat_int8"));
                     CHECK(product_mismatch(e, static_cast<std::size_t>(m), 129) == "");

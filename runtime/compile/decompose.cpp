@@ -3,25 +3,9 @@
 
 #include <algorithm>
 
-namespace vkf {
+#include "runtime/graph/wanted.h"
 
-std::vector<WantedOutputs> wanted_outputs(const Graph& graph) {
-    std::vector<bool> wanted;
-    for (const StorageInfo& s : graph.storages()) {
-        wanted.push_back(s.kind == StorageKind::output || s.kind == StorageKind::state);
-    }
-    std::vector<WantedOutputs> of(graph.nodes().size(), 0);
-    for (std::size_t n = of.size(); n-- > 0;) {
-        const NodeInfo& node = graph.nodes()[n];
-        for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-            of[n] |= wanted[graph.values()[node.outputs[i]].storage] ? WantedOutputs{1} << i : 0;
-        }
-        for (const ValueId in : node.inputs) {
-            wanted[graph.values()[in].storage] = wanted[graph.values()[in].storage] || of[n] != 0;
-        }
-    }
-    return of;
-}
+namespace vkf {
 
 std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& device) {
     std::vector<std::string> notes;
@@ -42,7 +26,8 @@ std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& de
             notes.push_back(note);
         }
         const std::size_t before = graph.nodes().size();
-        graph.replace(n, [&](Graph& g, const NodeInfo& old) { return op.decompose(g, old, outputs); });
+        graph.replace(
+            {n}, [&](Graph& g, const std::vector<NodeInfo>& old) { return op.decompose(g, old.front(), outputs); });
         const std::size_t added = graph.nodes().size() + 1 - before;
         const std::vector<WantedOutputs> now = wanted_outputs(graph);  // the new nodes may be declined in turn
         for (std::size_t i = added; i-- > 0;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes a program runs: those that something depends on, and what stands in for those that its device declines.
+// What stands in for nodes that a device declines.
 #pragma once
 
 #include <string>
@@ -10,9 +10,6 @@
 #include "capabilities.h"
 
 namespace vkf {
-
-/// For each node the outputs that an output of the graph or a state depends on; none: the node is not run.
-VKF_API std::vector<WantedOutputs> wanted_outputs(const Graph& graph);
 
 /// Replaces every node that the device declines by what it is made of, again and again until none is left. Returns a line for
 /// explain() for each kind of replacement.

@@ -7,6 +7,8 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
+#include "runtime/graph/rewrite.h"
+#include "runtime/graph/wanted.h"
 
 namespace vkf {
 
@@ -196,10 +198,16 @@ void pack_weights(Plan& plan, const WeightLayout& weights) {
 
 }  // namespace
 
-Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights, Arithmetic arithmetic) {
+Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights,
+               const PlanOptions& options) {
     const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
-    plan.notes = decompose_declined(*work, device);
+    if (options.rewrite) {
+        plan.notes = rewrite(*work);
+    }
+    for (std::string& note : decompose_declined(*work, device)) {
+        plan.notes.push_back(std::move(note));
+    }
     plan.symbols = work->symbols();
     plan.storages.assign(work->storages().begin(), work->storages().end());
     plan.values.assign(work->values().begin(), work->values().end());
@@ -210,7 +218,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     pack_weights(plan, weights);
     const std::vector<WantedOutputs> wanted = wanted_outputs(*work);
     std::vector<Dispatch> lowered;
-    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, arithmetic,
+    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, options.arithmetic,
                       weights.tensors().empty() ? nullptr : &weights);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
         if (wanted[n] != 0) {

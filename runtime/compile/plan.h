@@ -52,7 +52,7 @@ struct Plan {
     std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
     std::vector<std::uint64_t> arena_offset;   ///< of each intermediate storage; kNotInArena for others
     std::vector<Interval> intervals;           ///< what the arena was planned from, after in-place merging
-    std::vector<std::string> notes;            ///< for explain(): which nodes were decomposed, and why
+    std::vector<std::string> notes;            ///< for explain(): what was rewritten and decomposed, and why
     MemorySizes memory;
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
@@ -63,8 +63,13 @@ struct Plan {
     StorageId named(StorageKind kind, std::string_view name) const;
 };
 
+struct PlanOptions {
+    Arithmetic arithmetic = Arithmetic::f32;
+    bool rewrite = true;  ///< what is described is turned into what is fast, see CompileOptions::rewrite
+};
+
 /// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells which of the graph's are packed.
 VKF_API Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights = {},
-                       Arithmetic arithmetic = Arithmetic::f32);
+                       const PlanOptions& options = {});
 
 }  // namespace vkf

@@ -21,6 +21,10 @@ struct CompileOptions {
     /// by those of weights kept as int8, on devices with cooperative matrices of int8 or fast integer dot products. explain() says where,
     /// and why not. docs/numerics.md, 12.
     Arithmetic arithmetic = Arithmetic::f32;
+    /// What is described is turned into what is fast: a bias, an activation, a gate or a residual into the epilogue of a product,
+    /// a residual before a norm into the norm. The numbers stay the same, bit for bit. explain() names each match and near
+    /// miss. False: each op by itself, for comparing.
+    bool rewrite = true;
     /// Timestamps around every dispatch.
     bool profile = false;
     /// Wrong use of record() that its arguments give away is refused: ranges beyond their buffer, usage flags that lack

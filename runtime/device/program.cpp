@@ -57,7 +57,7 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
     if (core->state) {
         check_tensors(graph, StorageKind::state, core->state, "state");
     }
-    core->plan = make_plan(graph, core_->capabilities, weights.layout(), options.arithmetic);
+    core->plan = make_plan(graph, core_->capabilities, weights.layout(), {options.arithmetic, options.rewrite});
     std::vector<const Kernel*> kernels;
     for (const PlannedDispatch& d : core->plan.dispatches) {
         for (const Kernel& k : d.dispatch.kernels) {

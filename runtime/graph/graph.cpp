@@ -326,26 +326,35 @@ std::unique_ptr<Graph> Graph::clone() const {
     return copy;
 }
 
-void Graph::replace(NodeId id, const std::function<std::vector<Value>(Graph&, const NodeInfo&)>& make) {
-    const NodeInfo old = nodes_[id];
-    const auto first_new = static_cast<std::ptrdiff_t>(nodes_.size());
-    const auto first_storage = storages_.size();
+void Graph::replace(const std::vector<NodeId>& ids, const Make& make) {
+    std::vector<NodeInfo> old;
+    for (const NodeId id : ids) {
+        old.push_back(nodes_[id]);
+    }
+    const std::size_t nodes = nodes_.size();
+    const std::size_t storages = storages_.size();
     const std::vector<std::string> scopes = std::exchange(scopes_, {});
-    const std::string_view name = old.op->name;
-    if (old.label.size() > name.size() + 1 && old.label.ends_with(name)) {
-        scopes_.push_back(old.label.substr(0, old.label.size() - name.size() - 1));
+    const std::string_view name = old.front().op->name;
+    if (const std::string& label = old.front().label; label.size() > name.size() + 1 && label.ends_with(name)) {
+        scopes_.push_back(label.substr(0, label.size() - name.size() - 1));
     }
     const std::vector<Value> made = make(*this, old);
     scopes_ = scopes;
-    for (std::size_t i = 0; i < old.outputs.size(); ++i) {
-        if (i < made.size() && made[i]) {
-            merge(old.outputs[i], made[i], first_storage, old.label);
+    std::size_t next = 0;
+    for (const NodeInfo& node : old) {
+        for (const ValueId output : node.outputs) {
+            if (next < made.size() && made[next]) {
+                merge(output, made[next], storages, node.label);
+            }
+            ++next;
         }
     }
-    const auto at = nodes_.begin() + static_cast<std::ptrdiff_t>(id);
-    std::rotate(at, nodes_.begin() + first_new, nodes_.end());  // the new ones come before the old one
-    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(id) +
-                 (static_cast<std::ptrdiff_t>(nodes_.size()) - first_new));
+    const auto begin = nodes_.begin();
+    const auto at = [&](std::size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
+    std::rotate(at(ids.back() + 1), at(nodes), nodes_.end());  // the new ones come behind the last old one
+    for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+        nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(*id));
+    }
 }
 
 /// The storage of `made`, one of those from `first_new` on, becomes that of the old output.

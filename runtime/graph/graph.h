@@ -165,10 +165,13 @@ public:
                        std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
     /// Makes a copy that compilation may change. Values keep their ids.
     std::unique_ptr<Graph> clone() const;
-    /// Puts the nodes that `make` adds in the place of a node. `make` is given the graph and the node, and returns what each of
-    /// its outputs becomes: a value of the same shape and layout that the new nodes compute whole, or an empty one where
-    /// nothing reads the output. Whoever reads the old outputs reads the new ones from then on.
-    void replace(NodeId node, const std::function<std::vector<Value>(Graph&, const NodeInfo&)>& make);
+    /// What replace() asks for new nodes: given the graph and the old nodes, adds nodes and returns what each of the old ones'
+    /// outputs becomes, in their order: a value of the same shape and layout that the new nodes compute whole, or an empty one
+    /// where nothing reads the output.
+    using Make = std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)>;
+    /// Puts the nodes that `make` adds in the place of the last of these nodes, which are in their order, and takes the others
+    /// out. Whoever read the old outputs reads the new ones from then on. New labels have the scope of the first.
+    void replace(const std::vector<NodeId>& nodes, const Make& make);
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
     void push_scope(const std::string& name);

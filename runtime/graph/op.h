@@ -13,6 +13,8 @@ class Lowering;
 class Value;
 struct Capabilities;
 struct NodeInfo;
+struct Rewrite;
+class RewriteSite;
 
 /// Bit i is set where something depends on a node's output i.
 using WantedOutputs = std::uint32_t;
@@ -26,6 +28,8 @@ struct OpType {
     /// What the node is made of, where a device declines it: adds nodes to the graph and returns a value for each output, as
     /// Graph::replace() asks for them.
     std::vector<Value> (*decompose)(Graph& graph, const NodeInfo& node, WantedOutputs wanted) = nullptr;
+    /// What the node becomes together with those around it (rewrite.h), the same numbers sooner. Null: nothing.
+    Rewrite (*rewrite)(const RewriteSite& site) = nullptr;
 };
 
 }  // namespace vkf

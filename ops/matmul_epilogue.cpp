@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// How what follows a product becomes part of it.
+#include "ops/matmul_params.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+
+/// (N) of (N) or (1, ..., 1, N), where a tensor is that; else an empty value.
+Value as_row(Value x, const Dim& columns) {
+    const Shape& shape = x.shape();
+    const bool row = !shape.empty() && shape.back() == columns &&
+                     std::all_of(shape.begin(), shape.end() - 1, [](const Dim& d) { return d == Dim(1); });
+    return row ? reshape(x, {columns}) : Value();
+}
+
+bool lies_densely(const ValueInfo& v) { return v.strides == contiguous_strides(v.shape); }
+
+/// The product anew, with what it has and what is wished for.
+std::vector<Value> with_epilogue(Graph& g, const std::vector<NodeInfo>& old, const EpilogueWish& wish, bool bias) {
+    const NodeInfo& product = old.front();
+    MatmulParams p = *static_cast<const MatmulParams*>(product.params.get());
+    std::vector<Value> inputs;
+    for (const ValueId id : product.inputs) {
+        inputs.emplace_back(g, id);
+    }
+    const Shape shape = Value(g, product.outputs.front()).shape();
+    if (wish.activation != Activation::none) {
+        p.activation = wish.activation;
+    }
+    if (wish.other >= 0) {
+        const Value other(g, old.back().inputs[static_cast<std::size_t>(wish.other)]);
+        inputs.push_back(bias ? as_row(other, shape.back()) : other);
+        if (bias) {
+            p.bias = true;
+        } else if (wish.times) {
+            p.third = p.bias ? kMatmulThirdTimesApart : kMatmulThirdTimes;
+        } else {
+            p.third = p.bias ? kMatmulThirdAddedApart : kMatmulThirdAdded;
+        }
+    }
+    return {Value(), support::add_op(kMatmul, inputs, p, shape)};
+}
+
+/// Why a product's epilogue has no room for the wish; empty: it has.
+std::string no_room(const RewriteSite& site, const NodeInfo& product, const EpilogueWish& wish, bool bias) {
+    const auto& p = *static_cast<const MatmulParams*>(product.params.get());
+    if (p.masked_weights) {
+        return "it multiplies masked weights";
+    }
+    if (p.has_r()) {
+        return std::string("it has a ") +
+               (p.third == kMatmulThirdTimes || p.third == kMatmulThirdTimesApart ? "gate" : "residual") + " already";
+    }
+    if (wish.activation != Activation::none && p.activation != Activation::none) {
+        return "it has an activation already";
+    }
+    const Graph& g = site.graph();
+    const ValueInfo& y = g.values()[product.outputs.front()];
+    if (!lies_densely(y)) {
+        return "its result is stored in another order";
+    }
+    if (wish.other >= 0 && !bias) {
+        const ValueInfo& other = g.values()[site.node().inputs[static_cast<std::size_t>(wish.other)]];
+        if (!(other.shape == y.shape) || !lies_densely(other)) {
+            return "the other operand is broadcast, or not stored as the result is";
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish) {
+    const NodeId maker = site.maker(wish.product, kMatmul);
+    if (maker == RewriteSite::kNone || site.node().outputs.size() != 1) {
+        return {};
+    }
+    const NodeInfo& product = site.graph().nodes()[maker];
+    const auto& p = *static_cast<const MatmulParams*>(product.params.get());
+    const Shape& shape = site.graph().values()[product.outputs.front()].shape;
+    if (!(site.graph().values()[site.node().outputs.front()].shape == shape)) {
+        return {};  // the product is what is broadcast
+    }
+    const Value other = wish.other < 0 ? Value() : site.input(static_cast<std::size_t>(wish.other));
+    const bool bias = other && !wish.times && !p.bias && p.activation == Activation::none &&
+                      wish.activation == Activation::none && !p.has_r() && as_row(other, shape.back());
+    std::string why = no_room(site, product, wish, bias);
+    why = why.empty() ? site.why_not_later(maker) : why;
+    if (!why.empty()) {
+        return {.what = "not in the epilogue of " + product.label + ": " + why};
+    }
+    return {
+        .nodes = {maker, site.id()},
+        .make = [wish, bias](Graph& g, const std::vector<NodeInfo>& old) { return with_epilogue(g, old, wish, bias); },
+        .what = std::string("in the epilogue of ") + product.label +
+                (bias    ? ", as its bias"
+                 : other ? wish.times ? ", as its gate" : ", as its residual"
+                         : ", as its activation")};
+}
+
+}  // namespace vkf

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which nodes of a graph are run: those that something depends on.
+#pragma once
+
+#include <vector>
+
+#include "../base/export.h"
+#include "graph.h"
+#include "op.h"
+
+namespace vkf {
+
+/// For each node the outputs that an output of the graph or a state depends on; none: the node is not run.
+VKF_API std::vector<WantedOutputs> wanted_outputs(const Graph& graph);
+
+}  // namespace vkf
