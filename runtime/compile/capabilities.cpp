@@ -31,6 +31,7 @@ void Capabilities::clamp_to_minimum() {
     matrix_shapes.clear();
     int8_matrix_shapes.clear();
     integer_dot = fast_integer_dot = false;
+    timeline_semaphore = false;
     unified_memory = false;
     minimum_profile = true;
 }

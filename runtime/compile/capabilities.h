@@ -67,6 +67,7 @@ struct VKF_API Capabilities {
     bool external_memory_android = false;    ///< VK_ANDROID_external_memory_android_hardware_buffer
     bool portability_subset = false;         ///< VK_KHR_portability_subset: must be enabled where it is offered
     bool unified_memory = false;             ///< device-local memory is the host's memory: no staging needed
+    bool timeline_semaphore = false;         ///< VK_KHR_timeline_semaphore: Ticket::semaphore()
     float timestamp_period = 0;              ///< nanoseconds a tick; 0: no timestamps
     std::uint32_t timestamp_bits = 0;        ///< of a timestamp that count; it begins again at 0 after that
     bool minimum_profile = false;            ///< clamped by VKFORMER_PROFILE=minimum

@@ -143,6 +143,9 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
     if (device->deferred && device->deferred->done() < uploads) {
         return failure(-1, "%s: weights, constants or state wait for Device::record_upload()", name);
     }
+    if (recording.slot == 0 && runs && runs->busy()) {
+        return failure(-1, "%s: slot 0 is in use by a run that was submitted and has not finished", name);
+    }
     if (checked()) {
         if (Status wrong = check_statements(recording); !wrong) {
             return wrong;

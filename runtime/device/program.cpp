@@ -112,7 +112,10 @@ ProgramCore& Program::Core::operator*() const {
 
 const MemorySizes& Program::memory() const { return core_->plan.memory; }
 const Plan& Program::plan() const { return core_->plan; }
-const std::vector<DispatchTime>& Program::times() const { return core_->times; }
+const std::vector<DispatchTime>& Program::times() const {
+    core_->finish_run();
+    return core_->times;
+}
 std::size_t Program::submissions() const { return core_->submissions; }
 
 void Program::allocate() { core_->allocate(); }
@@ -179,6 +182,7 @@ void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std
             throw Error(wrong, options.name + ": input " + info.name + ", " + c.what);
         }
     }
+    finish_run();  // which may still read what is overwritten now
     allocate_io();
     const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputState& i) { return i.storage == id; });
     std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();
@@ -199,7 +203,7 @@ void Program::upload(std::string_view input, std::span<const std::int32_t> data)
     core_->upload(input, DType::i32, std::as_bytes(data));
 }
 
-std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtype) const {
+std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtype) {
     const StorageId id = plan.named(StorageKind::output, name);
     const StorageInfo& info = plan.storages[id];
     refuse_image(info);
@@ -207,6 +211,7 @@ std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtyp
         throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + std::string(name_of(dtype)),
                     options.name + ": output " + info.name);
     }
+    finish_run();
     if (!ran) {
         throw Error("no run has finished yet, or the last one failed", options.name + ": output " + info.name);
     }
@@ -227,7 +232,7 @@ std::vector<T> copy_out(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-void ProgramCore::download(std::string_view name, DType dtype, std::span<std::byte> to) const {
+void ProgramCore::download(std::string_view name, DType dtype, std::span<std::byte> to) {
     const std::span<const std::byte> from = output(name, dtype);
     if (from.size() != to.size()) {
         throw Error("has " + std::to_string(from.size() / size_of(dtype)) + " elements, there is room for " +
@@ -252,6 +257,8 @@ std::vector<float> Program::download(std::string_view output) {
 std::vector<std::int32_t> Program::download_i32(std::string_view output) {
     return copy_out<std::int32_t>(core_->output(output, DType::i32));
 }
+
+Ticket Program::submit() { return core_->submit(); }
 
 void Program::run() { core_->run(); }
 

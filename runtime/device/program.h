@@ -15,6 +15,7 @@
 #include "compile_options.h"
 #include "recording.h"
 #include "status.h"
+#include "ticket.h"
 #include "vulkan_handles.h"
 
 namespace vkf {
@@ -41,6 +42,10 @@ public:
     /// Copies an input's elements at its current sizes, row-major. Throws naming the input, its shape and the count given.
     void upload(std::string_view input, std::span<const float> data);
     void upload(std::string_view input, std::span<const std::int32_t> data);
+    /// Submits a run and does not wait for it. One run of a program is under way at a time: whatever needs the last one to have
+    /// finished waits for it, that is submit(), run(), upload(), download() and times(). Meanwhile the State is in use, and
+    /// slot 0 of record(). Throws as run() does.
+    Ticket submit();
     /// Submits and waits. Throws when an input was never uploaded or has another size since, or a size does not fit.
     void run();
     /// An output of the last run, at the sizes of that run.

@@ -15,6 +15,8 @@
 #include "runtime/device/recording.h"
 #include "runtime/device/state.h"
 #include "runtime/device/status.h"
+#include "runtime/device/submitted_runs.h"
+#include "runtime/device/ticket.h"
 #include "runtime/device/weights.h"
 
 namespace vkf {
@@ -100,7 +102,8 @@ struct ProgramCore {
     std::vector<InputState> inputs;
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
-    VkFence fence = VK_NULL_HANDLE;
+    std::shared_ptr<SubmittedRuns> runs;    ///< made by the first run
+    bool run_unread = false;                ///< what a run that was submitted left behind is not read yet
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;
     std::vector<std::int64_t> run_sizes;  ///< of the last run
@@ -141,10 +144,13 @@ struct ProgramCore {
     /// What stands before the first dispatch of a recording, and after the last.
     void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept;
     void close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept;
+    Ticket submit();
+    /// Waits for what submit() left under way, and reads its timestamps.
+    void finish_run();
     void run();
     void upload(std::string_view name, DType dtype, std::span<const std::byte> data);
-    void download(std::string_view name, DType dtype, std::span<std::byte> to) const;
-    std::span<const std::byte> output(std::string_view name, DType dtype) const;
+    void download(std::string_view name, DType dtype, std::span<std::byte> to);
+    std::span<const std::byte> output(std::string_view name, DType dtype);
     std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> sizes) const noexcept;
 
 private:

@@ -217,10 +217,15 @@ void ProgramCore::allocate_io() {
 }
 
 ProgramCore::~ProgramCore() {
+    if (runs && runs->pending()) {
+        try {
+            runs->wait();
+        } catch (const Error&) {  // the device was lost: nothing is under way any more
+        }
+    }
     const DeviceTable& vk = device->api;
     vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
     vk.vkDestroyQueryPool(device->handle, queries, nullptr);
-    vk.vkDestroyFence(device->handle, fence, nullptr);
     vk.vkDestroyCommandPool(device->handle, command_pool, nullptr);
 }
 

@@ -177,6 +177,10 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     query_matrices(api, physical, c);
     c.matrix_elements = c.matrix_elements && instance_version >= VK_API_VERSION_1_3;  // SPIR-V 1.6
     query_integer_dot(api, physical, c);
+    c.timeline_semaphore = has_extension(api, physical, "VK_KHR_timeline_semaphore") &&
+                           features_of<VkPhysicalDeviceTimelineSemaphoreFeatures>(
+                               api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES)
+                                   .timelineSemaphore == VK_TRUE;
     c.unified_memory = c.type == DeviceType::integrated || c.type == DeviceType::cpu;
     c.timestamp_bits = families[queue_family].timestampValidBits;
     c.timestamp_period = c.timestamp_bits > 0 ? p.limits.timestampPeriod : 0.0f;

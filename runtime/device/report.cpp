@@ -168,7 +168,7 @@ std::string Program::dot() const {
 std::string Program::time_table() const {
     std::string out = "      ms  GFLOP/s     GB/s  kernel              node\n";
     double total = 0;
-    for (const DispatchTime& t : core_->times) {
+    for (const DispatchTime& t : times()) {
         total += t.ms;
         const double seconds = std::max(t.ms, 1e-6) * 1e-3;
         out += format("%8.4f %8.2f %8.2f  %-18s  %s\n", t.ms, t.flops / seconds * 1e-9, t.bytes / seconds * 1e-9,
@@ -182,7 +182,7 @@ void Program::write_trace(const std::filesystem::path& path) const {
     out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\""
         << escape(core_->device->capabilities.name) << "\"}}";
-    for (const DispatchTime& t : core_->times) {
+    for (const DispatchTime& t : times()) {
         out << format(",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"", t.start_ms * 1e3,
                       t.ms * 1e3)
             << escape(t.label) << "\",\"args\":{\"kernel\":\"" << escape(t.kernel)

@@ -22,6 +22,7 @@ constexpr const char* kMatricesBuy =
 constexpr const char* kHalvesBuy =
     "CompileOptions::arithmetic f16: matrix products in f16, also without matrix units; kernels with those need it";
 constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";
+constexpr const char* kTimelineBuys = "Ticket::semaphore(): what a host can wait for on its own queues";
 constexpr const char* kElementsBuy = "products on matrix units that finish their sums without shared memory";
 constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
 
@@ -41,6 +42,7 @@ constexpr OptionalPart kExtensions[] = {
     {"VK_KHR_shader_float_controls", &Capabilities::float16, false, kHalvesBuy},
     {"VK_KHR_vulkan_memory_model", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_integer_dot_product", &Capabilities::integer_dot, false, kDotBuys},
+    {"VK_KHR_timeline_semaphore", &Capabilities::timeline_semaphore, false, kTimelineBuys},
     {"VK_EXT_queue_family_foreign", &Capabilities::external_memory_android, false,
      "VK_ANDROID_external_memory_android_hardware_buffer asks for it"},
 };
@@ -69,6 +71,8 @@ constexpr OptionalPart kFeatures[] = {
      false, "with vulkanMemoryModel, all kernels with atomics need it"},
     {"VkPhysicalDeviceShaderIntegerDotProductFeatures::shaderIntegerDotProduct", &Capabilities::integer_dot, false,
      kDotBuys},
+    {"VkPhysicalDeviceTimelineSemaphoreFeatures::timelineSemaphore", &Capabilities::timeline_semaphore, false,
+     kTimelineBuys},
 };
 
 /// What a host's chain turns on, of that.
@@ -76,7 +80,7 @@ struct Enabled {
     bool any_format = false, int64 = false, storage_16bit = false;
     bool matrices = false, subgroup_size = false, full_subgroups = false, memory_model = false;
     bool float16 = false, int8 = false, elements = false;
-    bool integer_dot = false;
+    bool integer_dot = false, timeline = false;
 
     void add(const VkPhysicalDeviceFeatures& core) {
         any_format |= core.shaderStorageImageWriteWithoutFormat == VK_TRUE;
@@ -96,6 +100,10 @@ struct Enabled {
                 float16 |= as<VkPhysicalDeviceVulkan12Features>(s).shaderFloat16 == VK_TRUE;
                 int8 |= as<VkPhysicalDeviceVulkan12Features>(s).shaderInt8 == VK_TRUE;
                 memory_model |= whole(as<VkPhysicalDeviceVulkan12Features>(s));
+                timeline |= as<VkPhysicalDeviceVulkan12Features>(s).timelineSemaphore == VK_TRUE;
+                break;
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES:
+                timeline |= as<VkPhysicalDeviceTimelineSemaphoreFeatures>(s).timelineSemaphore == VK_TRUE;
                 break;
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
                 subgroup_size |= as<VkPhysicalDeviceVulkan13Features>(s).subgroupSizeControl == VK_TRUE;
@@ -152,6 +160,7 @@ struct DeviceRequirements::Features {
     VkPhysicalDeviceShaderFloat16Int8Features float16{};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{};
     VkPhysicalDeviceShaderIntegerDotProductFeatures integer_dot{};
+    VkPhysicalDeviceTimelineSemaphoreFeatures timeline{};
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
 #endif
@@ -159,7 +168,7 @@ struct DeviceRequirements::Features {
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements{};
 #endif
     bool wants_16bit = false, wants_float16 = false, wants_matrices = false, wants_elements = false,
-         wants_integer_dot = false;
+         wants_integer_dot = false, wants_timeline = false;
 
     /// The structs that are wanted, the first of them `core`, and then `next`.
     const void* chain(void* next) {
@@ -175,6 +184,9 @@ struct DeviceRequirements::Features {
         }
         if (wants_integer_dot) {
             put(integer_dot);
+        }
+        if (wants_timeline) {
+            put(timeline);
         }
 #ifdef VK_KHR_cooperative_matrix
         if (wants_matrices) {
@@ -234,6 +246,9 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     features_->integer_dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
     features_->integer_dot.shaderIntegerDotProduct = VK_TRUE;
     features_->wants_integer_dot = supported.integer_dot;
+    features_->timeline.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
+    features_->timeline.timelineSemaphore = VK_TRUE;
+    features_->wants_timeline = supported.timeline_semaphore;
 }
 
 DeviceRequirements::DeviceRequirements(DeviceRequirements&&) noexcept = default;
@@ -281,6 +296,7 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     capabilities.int64 = capabilities.int64 && on.int64;
     capabilities.storage_16bit = capabilities.storage_16bit && on.storage_16bit;
     capabilities.integer_dot = capabilities.integer_dot && on.integer_dot;
+    capabilities.timeline_semaphore = capabilities.timeline_semaphore && on.timeline;
     capabilities.fast_integer_dot = capabilities.fast_integer_dot && capabilities.integer_dot;
     capabilities.float16 = capabilities.float16 && on.float16;
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a program by itself: copies in, dispatches, copies out, one wait.
+// Running a program by itself: copies in, dispatches, copies out.
 #include <algorithm>
 #include <exception>
 
@@ -31,17 +31,16 @@ public:
         return core_.commands[used_++];
     }
 
-    /// Ends and submits; the fence, when given, is signalled after everything submitted so far.
-    void end(VkCommandBuffer commands, VkFence fence) {
+    void end(VkCommandBuffer commands) {
         core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
-        core_.device->submit(commands, fence);
     }
 
     /// For Sink::next: an exception is kept for run() to rethrow.
     static VkCommandBuffer next(void* self, VkCommandBuffer full) {
         auto& s = *static_cast<Submissions*>(self);
         try {
-            s.end(full, VK_NULL_HANDLE);
+            s.end(full);
+            s.core_.device->submit(full, VK_NULL_HANDLE);
             return s.begin();
         } catch (...) {
             s.error = std::current_exception();
@@ -59,7 +58,24 @@ private:
 
 }  // namespace
 
+void ProgramCore::finish_run() {
+    if (!run_unread) {
+        return;
+    }
+    run_unread = false;
+    runs->wait();
+    ran = true;
+    if (options.profile && queries) {
+        read_times();
+    }
+}
+
 void ProgramCore::run() {
+    submit();
+    finish_run();
+}
+
+Ticket ProgramCore::submit() {
     if (device->deferred) {
         throw Error("the device was borrowed without a queue: record() the program instead", options.name);
     }
@@ -98,8 +114,9 @@ void ProgramCore::run() {
         device->check_result(vk.vkCreateCommandPool(device->handle, &info, nullptr, &command_pool),
                              "vkCreateCommandPool");
     }
-    if (!fence) {
-        fence = device->make_fence();
+    finish_run();
+    if (!runs) {
+        runs = std::make_shared<SubmittedRuns>(device);
     }
     const auto query_count = static_cast<std::uint32_t>(2 * plan.dispatches.size());
     const bool profile = options.profile && device->capabilities.timestamp_period > 0 && query_count > 0;
@@ -168,23 +185,21 @@ void ProgramCore::run() {
         barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
                 VK_ACCESS_HOST_READ_BIT);
     }
-    device->check_result(vk.vkResetFences(device->handle, 1, &fence), "vkResetFences");
+    runs->reset();
     try {
-        submissions_of_run.end(sink.commands, fence);
+        submissions_of_run.end(sink.commands);
+        runs->submit(sink.commands);
     } catch (...) {
         device->wait_idle();  // for the submissions before this one
         throw;
     }
-    device->wait(fence);
     submissions = submissions_of_run.used();
     for (InputState& input : inputs) {
         input.dirty = false;
     }
     run_sizes = sizes;
-    ran = true;
-    if (profile) {
-        read_times();
-    }
+    run_unread = true;
+    return Ticket(runs, runs->submitted);
 }
 
 void ProgramCore::read_times() {

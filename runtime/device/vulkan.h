@@ -84,6 +84,8 @@ namespace vkf {
     X(vkCreateQueryPool)             \
     X(vkDestroyQueryPool)            \
     X(vkGetQueryPoolResults)         \
+    X(vkCreateSemaphore)             \
+    X(vkDestroySemaphore)            \
     X(vkCreateFence)                 \
     X(vkDestroyFence)                \
     X(vkResetFences)                 \

@@ -22,12 +22,21 @@ void VulkanDevice::check_result(VkResult result, const char* call) {
     check(result, call);
 }
 
-void VulkanDevice::submit(VkCommandBuffer commands, VkFence fence) {
+void VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline, std::uint64_t value) {
     check_alive();
     VkSubmitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
     info.commandBufferCount = 1;
     info.pCommandBuffers = &commands;
+    VkTimelineSemaphoreSubmitInfo values{};
+    values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+    values.signalSemaphoreValueCount = 1;
+    values.pSignalSemaphoreValues = &value;
+    if (timeline) {
+        info.pNext = &values;
+        info.signalSemaphoreCount = 1;
+        info.pSignalSemaphores = &timeline;
+    }
     const std::scoped_lock lock(queue_mutex);
     if (host.lock) {
         host.lock(host.user);

@@ -36,8 +36,9 @@ struct VulkanDevice {
     VulkanDevice& operator=(const VulkanDevice&) = delete;
     ~VulkanDevice();  // destroys an own device
 
-    /// Submits and remembers a lost device. `fence` may be null.
-    void submit(VkCommandBuffer commands, VkFence fence);
+    /// Submits and remembers a lost device. `fence` may be null, and `timeline`, which is given the value when it is done.
+    void submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
+                std::uint64_t value = 0);
     /// Submits and waits until done.
     void submit_and_wait(VkCommandBuffer commands);
     /// Throws when it fails; then nothing is pending any more.

@@ -21,11 +21,13 @@ typedef struct VkBuffer_T* VkBuffer;
 typedef struct VkDeviceMemory_T* VkDeviceMemory;
 typedef struct VkImageView_T* VkImageView;
 typedef struct VkPipelineCache_T* VkPipelineCache;
+typedef struct VkSemaphore_T* VkSemaphore;
 #else
 typedef uint64_t VkBuffer;
 typedef uint64_t VkDeviceMemory;
 typedef uint64_t VkImageView;
 typedef uint64_t VkPipelineCache;
+typedef uint64_t VkSemaphore;
 #endif
 #ifdef __cplusplus
 }

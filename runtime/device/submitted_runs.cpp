@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/submitted_runs.h"
+
+#include <algorithm>
+
+namespace vkf {
+
+SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {
+    if (!device->capabilities.timeline_semaphore) {
+        return;
+    }
+    const VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr,
+                                         VK_SEMAPHORE_TYPE_TIMELINE, 0};
+    const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
+    try {
+        device->check_result(device->api.vkCreateSemaphore(device->handle, &info, nullptr, &semaphore),
+                             "vkCreateSemaphore");
+    } catch (...) {
+        device->api.vkDestroyFence(device->handle, fence, nullptr);
+        throw;
+    }
+}
+
+SubmittedRuns::~SubmittedRuns() {
+    device->api.vkDestroySemaphore(device->handle, semaphore, nullptr);
+    device->api.vkDestroyFence(device->handle, fence, nullptr);
+}
+
+bool SubmittedRuns::busy() noexcept {
+    return pending() && device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, 0) == VK_TIMEOUT;
+}
+
+void SubmittedRuns::reset() {
+    device->check_result(device->api.vkResetFences(device->handle, 1, &fence), "vkResetFences");
+}
+
+void SubmittedRuns::submit(VkCommandBuffer commands) {
+    device->submit(commands, fence, semaphore, submitted + 1);
+    ++submitted;
+}
+
+bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
+    if (!pending()) {
+        return true;
+    }
+    const auto limit = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0));
+    const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, limit);
+    if (result == VK_TIMEOUT) {
+        return false;
+    }
+    if (result != VK_SUCCESS) {
+        device->wait_idle();
+    }
+    finished = submitted;
+    device->check_result(result, "vkWaitForFences");
+    return true;
+}
+
+void SubmittedRuns::wait() {
+    if (pending()) {
+        finished = submitted;
+        device->wait(fence);
+    }
+}
+
+}  // namespace vkf

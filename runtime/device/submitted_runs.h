@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runs that a program has submitted, one of them at most still under way.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "runtime/device/device_core.h"
+
+namespace vkf {
+
+struct SubmittedRuns {
+    /// Makes a fence, and a timeline semaphore where the device has them.
+    explicit SubmittedRuns(std::shared_ptr<DeviceCore> core);
+    ~SubmittedRuns();
+    SubmittedRuns(const SubmittedRuns&) = delete;
+    SubmittedRuns& operator=(const SubmittedRuns&) = delete;
+
+    bool pending() const noexcept { return finished != submitted; }
+    /// The same, after a look at the device.
+    bool busy() noexcept;
+    /// Ready for the next run.
+    void reset();
+    /// Submits the last command buffer of a run.
+    void submit(VkCommandBuffer commands);
+    /// False where the run is still under way when the time is over. Throws where it failed; then nothing is pending any more.
+    bool wait(std::chrono::nanoseconds timeout);
+    void wait();
+
+    std::shared_ptr<DeviceCore> device;
+    VkFence fence = VK_NULL_HANDLE;
+    VkSemaphore semaphore = VK_NULL_HANDLE;  ///< timeline: the number of the last run that has finished
+    std::uint64_t submitted = 0, finished = 0;
+};
+
+}  // namespace vkf

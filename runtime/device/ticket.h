@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that was submitted and is not waited for yet.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "../base/export.h"
+#include "vulkan_handles.h"
+
+namespace vkf {
+
+struct SubmittedRuns;
+
+/// What Program::submit() gives; copies are of the same run. May outlive its program, which waits for its runs when it goes.
+/// Externally synchronised together with its program.
+class VKF_API Ticket {
+public:
+    /// Of no run: done.
+    Ticket() = default;
+
+    /// True once the run has finished. Does not wait. Throws Error where the device was lost.
+    bool done() const;
+    /// Waits until the run has finished. Throws Error where the device was lost.
+    void wait() const;
+    /// The same for so long at most; false when the time is over first.
+    bool wait(std::chrono::nanoseconds timeout) const;
+
+    /// A timeline semaphore, and the value it reaches when the run has finished: for vkWaitSemaphores(), or for a submission of
+    /// the host's that goes on with the outputs. It lives as long as a ticket of the program or the program. Null where the
+    /// device has none (Capabilities::timeline_semaphore).
+    VkSemaphore semaphore() const noexcept;
+    std::uint64_t value() const noexcept { return value_; }
+
+private:
+    friend struct ProgramCore;
+    Ticket(std::shared_ptr<SubmittedRuns> runs, std::uint64_t value) : runs_(std::move(runs)), value_(value) {}
+
+    std::shared_ptr<SubmittedRuns> runs_;
+    std::uint64_t value_ = 0;
+};
+
+}  // namespace vkf
