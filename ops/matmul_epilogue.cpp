@@ -62,6 +62,12 @@ std::string no_room(const RewriteSite& site, const NodeInfo& product, const Epil
     if (!lies_densely(y)) {
         return "its result is stored in another order";
     }
+    if (wish.other >= 0) {
+        const ValueInfo& other = g.values()[site.node().inputs[static_cast<std::size_t>(wish.other)]];
+        if (other.storage == y.storage) {
+            return "the other operand is the product itself";
+        }
+    }
     if (wish.other >= 0 && !bias) {
         const ValueInfo& other = g.values()[site.node().inputs[static_cast<std::size_t>(wish.other)]];
         if (!(other.shape == y.shape) || !lies_densely(other)) {

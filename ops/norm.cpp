@@ -124,6 +124,11 @@ Rewrite rewrite(const RewriteSite& site) {
             return {.what = miss + "an operand is broadcast, or does not lie densely"};
         }
     }
+    for (std::size_t i = 1; i < site.node().inputs.size(); ++i) {
+        if (g.values()[site.node().inputs[i]].storage == g.values()[sum.outputs[0]].storage) {
+            return {.what = miss + "its weight or bias is the sum itself"};
+        }
+    }
     if (const std::string why = site.why_not_moved(maker); !why.empty()) {
         return {.what = miss + why};
     }

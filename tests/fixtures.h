@@ -57,7 +57,7 @@ std::string message_of(F f) {
 /// Destroys the device, of which nothing else may be left, and returns what validation had to say of its whole life.
 std::string last_words(Device&& device);
 
-/// y = softmax(gelu(x w^T + b) + x) over (tokens, kWidth): several dispatches that depend on each other.
+/// y = softmax(2 gelu(x w^T + b)) over (tokens, kWidth): several dispatches that depend on each other.
 class SmallModel {
 public:
     static constexpr std::int64_t kWidth = 24;

@@ -181,6 +181,20 @@ TEST_SUITE("rewrite") {
         CHECK(contains(missed([](Graph& g, const Parts& p) { g.output("y", linear(p.x, p.w) + p.other + p.other); },
                               {"matmul", "add"}),
                        "it has a residual already"));
+        CHECK(contains(missed(
+                           [](Graph& g, const Parts& p) {
+                               const Value y = linear(p.x, p.w);
+                               g.output("y", y + y);
+                           },
+                           {"matmul", "add"}),
+                       "the other operand is the product itself"));
+        CHECK(contains(missed(
+                           [](Graph& g, const Parts& p) {
+                               const Value sum = p.bias + relu(p.bias);
+                               g.output("y", rms_norm(sum, sum));
+                           },
+                           {"activate", "add", "rms_norm"}),
+                       "its weight or bias is the sum itself"));
         CHECK(contains(missed([](Graph& g, const Parts& p) { g.output("y", relu(silu(linear(p.x, p.w)))); },
                               {"matmul", "activate"}),
                        "it has an activation already"));
