@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "c/device.h"
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 
 struct vkf_requirements {
     vkf::DeviceRequirements needs;

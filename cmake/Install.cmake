@@ -18,7 +18,7 @@ if(TARGET vkformer_text)
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
     install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
-    install(FILES text/chat_template.h text/tokenizer.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/text")
+    install(FILES text/chat_template.h text/prompt.h text/tokenizer.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/text")
     set(VKFORMER_WITH_TEXT ON)
     set(VKFORMER_TEXT_NEEDS pcre2 utf8proc)
     set(pc_text_needs "libpcre2-8 libutf8proc")

@@ -59,7 +59,8 @@ void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_
     const Value memory = torch::transformer_encoder(embedded, layer_options(c), c.num_encoder_layers,
                                                     "transformer.encoder", {}, padding);
     g.output("memory", memory);
-    // the decoder's cross-attentions look at the memory again each step: what they project of it is kept
+    // the decoder's cross-attentions look at the memory again each step: what they project of it is
+    // kept
     for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
         const CachedKv kv = torch::project_memory(
             memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", c.nhead);

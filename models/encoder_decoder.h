@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoder-decoder Transformer (Vaswani et al. 2017) around torch.nn.Transformer: embeddings, sinusoidal positions, layers, a
-// linear generator; and greedy decoding with caches. Parameter names: src_embed.weight, tgt_embed.weight, transformer.*, generator.*.
+// The encoder-decoder Transformer (Vaswani et al. 2017) around torch.nn.Transformer: embeddings,
+// sinusoidal positions, layers, a linear generator; and greedy decoding with caches. Parameter
+// names: src_embed.weight, tgt_embed.weight, transformer.*, generator.*.
 #pragma once
 
 #include <cstdint>
@@ -27,41 +28,49 @@ struct EncoderDecoderConfig {
     std::int64_t max_source = 0, max_target = 0;  ///< tokens
 };
 
-/// Embedding row * embedding_scale + sinusoidal position. tokens (B, L) i32; the first token has position `start`.
+/// Embedding row * embedding_scale + sinusoidal position. tokens (B, L) i32; the first token has
+/// position `start`.
 VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary,
                            const EncoderDecoderConfig& config, std::int64_t max_positions, Dim start = 0);
 /// The layers of the configuration, for torch::transformer*.
 VKF_API torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config);
 
-/// The two programs of EncoderDecoder as graphs: see encoder() and decoder() for inputs, sizes and outputs. They share states "cache.*".
+/// The two programs of EncoderDecoder as graphs: see encoder() and decoder() for inputs, sizes and
+/// outputs. They share states "cache.*".
 VKF_API void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
 VKF_API void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
 
 /// What greedy decoding found for one source.
 struct Decoded {
-    std::vector<std::int32_t> tokens;    ///< without <sos>; with <eos> where it came
-    std::vector<float> cross_attention;  ///< of the last layer: (heads, tokens, source), source at its own length
+    std::vector<std::int32_t> tokens;  ///< without <sos>; with <eos> where it came
+    /// Of the last layer: (heads, tokens, source), source at its own length.
+    std::vector<float> cross_attention;
 };
 
-/// Encoder and decoder compiled for a device, sharing weights and caches. Not for several threads at once.
+/// Encoder and decoder compiled for a device, sharing weights and caches. Not for several threads
+/// at once.
 class VKF_API EncoderDecoder {
 public:
-    /// Throws when `weights` lacks a parameter, has it in another shape, or has one the model does not name.
+    /// Throws when `weights` lacks a parameter, has it in another shape, or has one the model does
+    /// not name.
     EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
                    std::int64_t max_batch = 1);
     EncoderDecoder(EncoderDecoder&&) noexcept;
     EncoderDecoder& operator=(EncoderDecoder&&) noexcept;
     ~EncoderDecoder();
 
-    /// From `sos`, the likeliest token each time, until `eos` or max_target tokens in all (sos and eos included). Sources of a
-    /// batch may differ in length and end on their own; answers do not depend on what else is in the batch.
+    /// From `sos`, the likeliest token each time, until `eos` or max_target tokens in all (sos and
+    /// eos included). Sources of a batch may differ in length and end on their own; answers do not
+    /// depend on what else is in the batch.
     std::vector<Decoded> generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
                                   std::int32_t eos, std::int32_t pad);
 
-    /// The encoder: inputs source (batch, source) i32 and source_padding (batch, source) i32; output memory (batch, source, E).
+    /// The encoder: inputs source (batch, source) i32 and source_padding (batch, source) i32;
+    /// output memory (batch, source, E).
     Program& encoder() noexcept;
-    /// The decoder: inputs target (batch, tokens) i32 and source_padding; sizes batch, source, tokens, start; outputs logits
-    /// (batch, tokens, V), next (batch, tokens) i32 and cross_attention (batch, heads, tokens, source).
+    /// The decoder: inputs target (batch, tokens) i32 and source_padding; sizes batch, source,
+    /// tokens, start; outputs logits (batch, tokens, V), next (batch, tokens) i32 and
+    /// cross_attention (batch, heads, tokens, source).
     Program& decoder() noexcept;
 
 private:

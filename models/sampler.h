@@ -11,12 +11,13 @@ namespace vkf {
 struct SamplerOptions {
     float temperature = 1.0f;  ///< 0: always the likeliest
     std::int64_t top_k = 50;   ///< among so many of the candidates
-    float top_p = 1.0f;        ///< among the fewest whose probabilities, of those top_k, reach this sum
+    /// Among the fewest whose probabilities, of those top_k, reach this sum.
+    float top_p = 1.0f;
     std::uint64_t seed = 0;
 };
 
-/// Temperature, then top-k, then top-p (Holtzman et al. 2020), as Hugging Face's warpers follow each other. The same seed gives the same
-/// choices everywhere.
+/// Temperature, then top-k, then top-p (Holtzman et al. 2020), as Hugging Face's warpers follow
+/// each other. The same seed gives the same choices everywhere.
 class VKF_API Sampler {
 public:
     /// Throws Error for options out of range.

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/attention.h"
-#include "models/require_memory.h"
+#include "models/families/family.h"
+#include "models/model_memory.h"
+#include "ops/ops.h"
 
 namespace vkf {
 
@@ -13,85 +14,31 @@ namespace {
 
 constexpr const char* kName = "TextEncoder";
 
-TextEncoderOptions settled(TextEncoderOptions o, const TextEncoderConfig& c) {
-    o.max_tokens = o.max_tokens == 0 ? c.max_tokens() : o.max_tokens;
-    if (o.max_batch < 1 || o.max_tokens < 1 || o.max_tokens > c.max_tokens()) {
+TextEncoderOptions settled(TextEncoderOptions o, const EncoderFacts& facts) {
+    o.max_tokens = o.max_tokens == 0 ? facts.max_tokens : o.max_tokens;
+    if (o.max_batch < 1 || o.max_tokens < 1 || o.max_tokens > facts.max_tokens) {
         throw Error("max_batch = " + std::to_string(o.max_batch) + ", max_tokens = " + std::to_string(o.max_tokens) +
-                        "; at least 1 each, and the model takes " + std::to_string(c.max_tokens()) + " tokens",
+                        "; at least 1 each, and the model takes " + std::to_string(facts.max_tokens) + " tokens",
                     kName);
     }
     return o;
 }
 
-class Description {
-public:
-    Description(Graph& graph, const TextEncoderConfig& config, const TextEncoderOptions& options)
-        : g_(graph),
-          c_(config),
-          batch_(g_.symbol("batch", options.max_batch)),
-          tokens_(g_.symbol("tokens", options.max_tokens)) {}
-
-    void run() {
-        const Value keys = g_.input("keys", {batch_, tokens_}, DType::i32);
-        keys_ = reshape(keys, {batch_, 1, 1, tokens_});
-        Value h = embed();
-        for (std::int64_t i = 0; i < c_.layers; ++i) {
-            h = layer(h, i);
-        }
-        g_.output("hidden", h);
-        const Value mean = matmul(g_.input("shares", {batch_, 1, tokens_}), h);
-        // RMSNorm without a weight gives length sqrt(E)
-        const Value unit =
-            scale(rms_norm(mean, {}, 1e-24f), static_cast<float>(1.0 / std::sqrt(double(c_.hidden_size))));
-        g_.output("embedding", reshape(unit, {batch_, c_.hidden_size}));
-    }
-
-private:
-    Value table(const std::string& name, std::int64_t rows) {
-        return g_.weight(c_.names.base + name + ".weight", {rows, c_.hidden_size});
-    }
-
-    Value norm(Value x, const std::string& name) {
-        const Scope scope(g_, name);
-        return layer_norm(x, g_.weight("weight", {c_.hidden_size}), g_.weight("bias", {c_.hidden_size}), c_.norm_eps);
-    }
-
-    Value embed() {
-        Value h = embedding(g_.input("tokens", {batch_, tokens_}, DType::i32), table(c_.names.words, c_.vocab_size));
-        h = h + slice(table(c_.names.positions, c_.position_rows), 0, c_.first_position, tokens_);
-        if (!c_.names.token_types.empty()) {
-            h = h + slice(table(c_.names.token_types, c_.token_types), 0, 0, 1);
-        }
-        return norm(h, c_.names.base + c_.names.norm);
-    }
-
-    Value layer(Value h, std::int64_t i) {
-        const TextEncoderNames& n = c_.names;
-        const Scope scope(g_, n.base + n.layers + "." + std::to_string(i));
-        GroupedQueryAttentionOptions o{.heads = c_.heads, .kv_heads = c_.heads, .causal = false, .bias = true};
-        o.keys = keys_;
-        o.residual = h;
-        o.one_launch = true;  // load_text_encoder() keeps parameters in the order in which they are named here
-        const std::string* names[4] = {&n.query, &n.key, &n.value, &n.attention_output};
-        std::transform(std::begin(names), std::end(names), o.names, [](const std::string* s) { return s->c_str(); });
-        h = norm(grouped_query_attention(h, o).y, n.attention_norm);
-        const Value hidden = linear_layer(h, n.up, c_.intermediate_size, true, c_.activation);
-        return norm(linear_layer(hidden, n.down, c_.hidden_size, true, Activation::none, {}, h), n.output_norm);
-    }
-
-    Graph& g_;
-    const TextEncoderConfig& c_;
-    Dim batch_, tokens_;
-    Value keys_;
-};
+/// (batch, 1, E) -> (batch, E), each of length 1.
+Value unit_rows(Value x, std::int64_t width) {
+    const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+    // Without a weight it gives length sqrt(E).
+    const Value unit = scale(rms_norm(x, {}, 1e-24f), factor);
+    return reshape(unit, {x.size(0), width});
+}
 
 /// Refused, where it does not fit, before anything is allocated.
-Program compiled(const Device& device, const Weights& weights, const TextEncoderConfig& config,
+Program compiled(const Device& device, const Weights& weights, const TextEncoderModel& model,
                  const TextEncoderOptions& options) {
     Graph graph;
-    describe_text_encoder(graph, config, options);
-    DecoderMemory memory;
-    add(memory, make_plan(graph, device.capabilities(), weights.layout(), {.arithmetic = options.arithmetic}).memory);
+    describe_text_encoder(graph, model, options);
+    ModelMemory memory;
+    memory.add(make_plan(graph, device.capabilities(), weights.layout(), {.arithmetic = options.arithmetic}).memory);
     memory.weights = weights.bytes();
     require_memory(device, memory, kName);
     CompileOptions compile;
@@ -102,13 +49,48 @@ Program compiled(const Device& device, const Weights& weights, const TextEncoder
 
 }  // namespace
 
-void describe_text_encoder(Graph& graph, const TextEncoderConfig& config, const TextEncoderOptions& options) {
-    Description(graph, config, settled(options, config)).run();
+TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
+    const nlohmann::json root = parse_config(checkpoint.config(), checkpoint.config_file());
+    ConfigReader r(root, checkpoint.config_file());
+    const Family& family = find_family(r, &Family::encoder, "an encoder");
+    TextEncoderModel model;
+    model.family_ = family.encoder(r);
+    model.facts_ = model.family_->facts();
+    model.facts_.model_type = r.text("model_type", "");
+    r.finish();
+    return model;
 }
 
-TextEncoder::TextEncoder(const Device& device, const Weights& weights, const TextEncoderConfig& config,
+const EncoderFamily& family_of(const TextEncoderModel& model) noexcept { return *model.family_; }
+
+void describe_text_encoder(Graph& g, const TextEncoderModel& model, const TextEncoderOptions& options) {
+    const TextEncoderOptions o = settled(options, model.facts());
+    const Dim batch = g.symbol("batch", o.max_batch);
+    const Dim tokens = g.symbol("tokens", o.max_tokens);
+    const Value keys = reshape(g.input("keys", {batch, tokens}, DType::i32), {batch, 1, 1, tokens});
+    const Value ids = g.input("tokens", {batch, tokens}, DType::i32);
+    const Value hidden = family_of(model).describe(ids, keys);
+    g.output("hidden", hidden);
+    const Value mean = matmul(g.input("shares", {batch, 1, tokens}), hidden);
+    g.output("embedding", unit_rows(mean, model.facts().hidden_size));
+}
+
+Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
+                          std::optional<WeightType> matrices) {
+    Graph graph;
+    describe_text_encoder(graph, model, {.max_batch = 1, .max_tokens = 1});
+    ParameterRules rules = family_of(model).parameters();
+    rules.model_type = model.facts().model_type;
+    const std::vector<Parameter> parameters = find_parameters(graph, checkpoint, rules, matrices);
+    ModelMemory memory;
+    memory.weights = parameter_bytes(parameters, device.capabilities().storage_alignment);
+    require_memory(device, memory, kName);
+    return load_parameters(device, parameters);
+}
+
+TextEncoder::TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                          const TextEncoderOptions& options)
-    : config_(config), options_(settled(options, config)), program_(compiled(device, weights, config_, options_)) {}
+    : model_(model), options_(settled(options, model.facts())), program_(compiled(device, weights, model_, options_)) {}
 
 void TextEncoder::check(const std::vector<std::int32_t>& text) const {
     if (text.empty() || text.size() > static_cast<std::size_t>(options_.max_tokens)) {
@@ -117,10 +99,10 @@ void TextEncoder::check(const std::vector<std::int32_t>& text) const {
                     kName);
     }
     for (const std::int32_t id : text) {
-        if (id < 0 || id >= config_.vocab_size) {
-            throw Error(
-                "token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(config_.vocab_size),
-                kName);
+        if (id < 0 || id >= model_.facts().vocab_size) {
+            throw Error("token " + std::to_string(id) + " is outside the vocabulary of " +
+                            std::to_string(model_.facts().vocab_size),
+                        kName);
         }
     }
 }
@@ -153,7 +135,7 @@ std::vector<std::vector<float>> TextEncoder::embed(std::span<const std::vector<s
         check(t);
     }
     std::vector<std::vector<float>> out;
-    const auto width = static_cast<std::size_t>(config_.hidden_size);
+    const auto width = static_cast<std::size_t>(model_.facts().hidden_size);
     for (std::size_t first = 0; first < texts.size();) {
         const std::size_t count = std::min(texts.size() - first, static_cast<std::size_t>(options_.max_batch));
         const std::vector<float> all = run(texts.subspan(first, count));

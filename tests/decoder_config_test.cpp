@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json of decoders: what is read over, what stands for what is missing, and what is refused.
-#include "models/decoder_config.h"
+#include "models/decoder_plan.h"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint.h"
+#include "tests/device.h"
 #include "tests/op_check.h"
 
 using namespace vkf;
@@ -20,7 +20,50 @@ const std::filesystem::path kModels = VKFORMER_SOURCE_DIR "/tests/decoders";
 nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_text(kModels / name / "config.json")); }
 
 std::string refusal(const nlohmann::json& config) {
-    return error_of([&] { read_decoder_config(config.dump(), "config.json"); });
+    return error_of([&] { read_decoder(config.dump(), "config.json"); });
+}
+
+DecoderModel read(const nlohmann::json& config) { return read_decoder(config.dump(), "config.json"); }
+
+/// Everything that a program of the model is made of: kernels, their constants and numbers, tables.
+std::string program_of(const nlohmann::json& config) {
+    const DecoderPlan described(device(), read(config), {.max_tokens = 64, .chunk = 8});
+    const Plan plan = make_plan(described.graph(DecoderTask::prompt), device().capabilities());
+    std::string all;
+    const auto append = [&](const auto& numbers) {
+        for (const auto number : numbers) {
+            all += std::to_string(static_cast<std::uint64_t>(number)) + " ";
+        }
+    };
+    for (const PlannedDispatch& d : plan.dispatches) {
+        all += plan.nodes[d.dispatch.node].label + ": ";
+        for (const Kernel& kernel : d.dispatch.kernels) {
+            all += std::string(kernel.shader->name) + " ";
+            append(kernel.constants);
+        }
+        std::vector<View> views(d.dispatch.bindings.size() + d.dispatch.sizes_of.size());
+        for (View& view : views) {
+            view.size.fill(1);
+        }
+        Command command;
+        d.dispatch.encode({views, plan.nodes[d.dispatch.node].params.get(), d.dispatch.words}, command);
+        append(command.push_bytes());
+        all += "\n";
+    }
+    for (const StorageInfo& s : plan.storages) {
+        if (s.kind == StorageKind::constant) {
+            append(*s.data);
+        }
+    }
+    return all;
+}
+
+std::vector<std::int64_t> windows_of(const nlohmann::json& config) {
+    std::vector<std::int64_t> windows;
+    for (const LayerCache& layer : read(config).facts().layers) {
+        windows.push_back(layer.window);
+    }
+    return windows;
 }
 
 std::string with(nlohmann::json config, const char* field, const nlohmann::json& value) {
@@ -50,7 +93,7 @@ TEST_CASE("decoder: a config.json that would give other numbers is refused by na
     CHECK(contains(with(config_of("mistral"), "layer_types", {"full_attention"}), "layer_types"));
     CHECK(contains(with(config_of("gpt2"), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse"));
     CHECK(contains(refusal(nlohmann::json::array()), "is not an object"));
-    CHECK(error_of([] { read_decoder_config("{", "config.json"); }).starts_with("config.json: "));
+    CHECK(error_of([] { read_decoder("{", "config.json"); }).starts_with("config.json: "));
 }
 
 TEST_CASE("decoder: rope_scaling beside a rope_parameters that says otherwise is refused, naming both") {
@@ -104,20 +147,23 @@ TEST_CASE("decoder: fields that are missing are what transformers takes them for
         }
         return config;
     };
-    const auto read = [](const nlohmann::json& config) { return read_decoder_config(config.dump(), "config.json"); };
+    const auto set = [](nlohmann::json config, const nlohmann::json& fields) {
+        config.update(fields);
+        return config;
+    };
     const nlohmann::json gemma = config_of("gemma2"), mistral = config_of("mistral"), qwen = config_of("qwen2_window");
     const Fields caps{"attn_logit_softcapping", "final_logit_softcapping"};
-    CHECK(read(gemma).attention_softcap == 5.0f);
-    CHECK(read(without(gemma, caps)).attention_softcap == 50.0f);
-    CHECK(read(without(gemma, caps)).logit_softcap == 30.0f);
-    CHECK(read(null(gemma, caps)).attention_softcap == 0.0f);
-    CHECK(read(null(gemma, caps)).logit_softcap == 0.0f);
+    const nlohmann::json usual_caps{{caps[0], 50.0}, {caps[1], 30.0}};
+    CHECK(program_of(without(gemma, caps)) == program_of(set(gemma, usual_caps)));
+    CHECK(program_of(without(gemma, caps)) != program_of(gemma));
+    CHECK(program_of(null(gemma, caps)) == program_of(set(gemma, {{caps[0], 0.0}, {caps[1], 0.0}})));
+    CHECK(program_of(null(gemma, caps)) != program_of(without(gemma, caps)));
     using Windows = std::vector<std::int64_t>;
-    CHECK(read(mistral).windows == Windows{7, 7});
-    CHECK(read(without(mistral, {"sliding_window"})).windows == Windows{4096, 4096});
-    CHECK(read(null(mistral, {"sliding_window"})).windows == Windows{0, 0});
-    CHECK(read(without(qwen, {"sliding_window", "layer_types"})).windows == Windows{0, 4096});
-    CHECK(read(null(qwen, {"sliding_window", "layer_types"})).windows == Windows{0, 0});
+    CHECK(windows_of(mistral) == Windows{7, 7});
+    CHECK(windows_of(without(mistral, {"sliding_window"})) == Windows{4096, 4096});
+    CHECK(windows_of(null(mistral, {"sliding_window"})) == Windows{0, 0});
+    CHECK(windows_of(without(qwen, {"sliding_window", "layer_types"})) == Windows{0, 4096});
+    CHECK(windows_of(null(qwen, {"sliding_window", "layer_types"})) == Windows{0, 0});
 }
 
 TEST_CASE("decoder: a RoPE that is not whole, or turns a part, is refused by name") {
@@ -135,9 +181,13 @@ TEST_CASE("decoder: a RoPE that is not whole, or turns a part, is refused by nam
     const nlohmann::json yarn{{"rope_type", "yarn"}, {"rope_theta", 10000.0}, {"original_max_position_embeddings", 32}};
     nlohmann::json config = config_of("llama");  // trained for 128
     config["rope_parameters"] = yarn;
-    CHECK(read_decoder_config(config.dump(), "config.json").rope->scaling.factor == 4.0);
+    const std::string without_factor = program_of(config);
     config["rope_parameters"]["factor"] = nullptr;
-    CHECK(read_decoder_config(config.dump(), "config.json").rope->scaling.factor == 4.0);
+    CHECK(program_of(config) == without_factor);
+    config["rope_parameters"]["factor"] = 4.0;
+    CHECK(program_of(config) == without_factor);
+    config["rope_parameters"]["factor"] = 3.0;
+    CHECK(program_of(config) != without_factor);
     for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "gemma2"}) {
         CAPTURE(name);
         CHECK(contains(with(config_of(name), "partial_rotary_factor", 0.5), "partial_rotary_factor = 0.5"));
@@ -147,11 +197,100 @@ TEST_CASE("decoder: a RoPE that is not whole, or turns a part, is refused by nam
 }
 
 TEST_CASE("decoder: activations go by every name that transformers has for them") {
-    const auto read = [](const char* name) {
+    const auto program = [](const char* name) {
         nlohmann::json config = config_of("gpt2");
         config["activation_function"] = name;
-        return read_decoder_config(config.dump(), "config.json").activation;
+        return program_of(config);
     };
-    CHECK(read("gelu_python") == Activation::gelu);
-    CHECK(read("gelu_fast") == Activation::gelu_tanh);
+    CHECK(program("gelu_python") == program("gelu"));
+    CHECK(program("gelu_fast") == program("gelu_new"));
+    CHECK(program("gelu_fast") != program("gelu"));
+}
+
+TEST_CASE("decoder: Gemma 3's two RoPEs are read in both generations of config.json") {
+    const nlohmann::json today = config_of("gemma3");
+    nlohmann::json before = today;
+    for (const char* field : {"rope_parameters", "layer_types", "_sliding_window_pattern"}) {
+        before.erase(field);
+    }
+    before.update({{"rope_theta", 1e5},
+                   {"rope_local_base_freq", 1e4},
+                   {"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}},
+                   {"sliding_window_pattern", 2}});
+    CHECK(program_of(before) == program_of(today));
+    CHECK(windows_of(before) == std::vector<std::int64_t>{6, 0});
+    before["sliding_window_pattern"] = 1;
+    CHECK(windows_of(before) == std::vector<std::int64_t>{0, 0});
+    before.erase("sliding_window_pattern");  // 6
+    CHECK(windows_of(before) == std::vector<std::int64_t>{6, 6});
+    nlohmann::json other = today;
+    other["rope_parameters"]["sliding_attention"]["rope_theta"] = 2e4;
+    CHECK(program_of(other) != program_of(today));
+    other = today;
+    other["rope_parameters"]["full_attention"]["rope_theta"] = 2e4;
+    CHECK(program_of(other) != program_of(today));
+    other.erase("rope_parameters");  // a million and ten thousand
+    nlohmann::json usual = other;
+    usual.update({{"rope_theta", 1e6}, {"rope_local_base_freq", 1e4}});
+    CHECK(program_of(usual) == program_of(other));
+
+    CHECK(contains(with(today, "rope_scaling", {{"type", "linear"}, {"factor", 2}}),
+                   "stands beside rope_parameters = {"));
+    other = today;
+    other["rope_parameters"]["chunked_attention"] = {{"rope_theta", 1.0}};
+    CHECK(contains(refusal(other), "rope_parameters.chunked_attention"));
+    other = today;
+    other["rope_parameters"]["full_attention"].erase("factor");
+    CHECK(contains(refusal(other), "rope_parameters.full_attention.factor = (missing): is needed by \"linear\""));
+    CHECK(contains(with(today, "attn_logit_softcapping", 50.0), "attn_logit_softcapping = 50.0: is not supported"));
+    CHECK(contains(with(today, "use_bidirectional_attention", true), "use_bidirectional_attention"));
+    CHECK(contains(with(today, "head_dim", nullptr), "head_dim = null: is needed"));
+    for (const char* name : {"gemma2", "gemma3"}) {
+        CHECK(contains(with(config_of(name), "sliding_window", nullptr), "a layer slides, but the window has no size"));
+    }
+    CHECK(program_of(other = today) == program_of(today));
+    other["final_logit_softcapping"] = 30.0;
+    CHECK(program_of(other) != program_of(today));
+}
+
+TEST_CASE("decoder: of Phi-3's RoPE a part of a head may turn, and longrope is refused") {
+    const nlohmann::json today = config_of("phi3");
+    nlohmann::json before = today;
+    before.erase("rope_parameters");
+    before.update({{"rope_theta", 10000.0}, {"rope_scaling", nullptr}, {"partial_rotary_factor", 0.5}});
+    CHECK(program_of(before) == program_of(today));
+    before["partial_rotary_factor"] = 1.0;
+    CHECK(program_of(before) != program_of(today));
+    nlohmann::json whole = before;
+    whole.erase("partial_rotary_factor");
+    CHECK(program_of(before) == program_of(whole));
+    for (const double factor : {0.0, 0.4, 1.5, -0.5}) {  // 0.4 of 8 dimensions are 3, which make no pairs
+        CAPTURE(factor);
+        CHECK(contains(with(before, "partial_rotary_factor", factor),
+                       "must turn an even number of the 8 dimensions of a head"));
+    }
+    for (const char* kind : {"longrope", "su", "yarn", "linear"}) {
+        CAPTURE(kind);
+        CHECK(contains(with(before, "rope_scaling", {{"type", kind}, {"factor", 2.0}}),
+                       "of Phi-3's RoPE only the default kind is, without longrope"));
+        CHECK(contains(with(today, "rope_parameters", {{"rope_type", kind}, {"factor", 2.0}}),
+                       "of Phi-3's RoPE only the default kind is, without longrope"));
+    }
+    CHECK(windows_of(today) == std::vector<std::int64_t>{9, 9});
+    nlohmann::json open = today;
+    open["sliding_window"] = nullptr;
+    CHECK(windows_of(open) == std::vector<std::int64_t>{0, 0});
+    CHECK(contains(with(today, "sliding_window", 0), "sliding_window = 0"));
+}
+
+TEST_CASE("decoder: OLMo 2's fields that are missing are what transformers takes them for") {
+    nlohmann::json config = config_of("olmo2");
+    const std::string program = program_of(config);
+    for (const char* field : {"rms_norm_eps", "hidden_act", "attention_bias", "tie_word_embeddings"}) {
+        config.erase(field);
+    }
+    CHECK(program_of(config) == program);
+    config["rms_norm_eps"] = 1e-6;
+    CHECK(program_of(config) != program);
+    CHECK(contains(with(config, "clip_qkv", 8.0), "clip_qkv = 8.0: is not known"));
 }

@@ -30,7 +30,7 @@ struct Copy {
     std::string load() const {
         return error_of([&] {
             const Checkpoint checkpoint(folder);
-            load_decoder(device(), checkpoint, read_decoder_config(checkpoint));
+            load_decoder(device(), checkpoint, read_decoder(checkpoint));
         });
     }
     void cut(const std::string& file, std::uintmax_t bytes) const { fs::resize_file(folder / file, bytes); }

@@ -17,10 +17,11 @@ namespace {
 
 struct Model {
     Checkpoint checkpoint{std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders/llama")};
-    DecoderConfig config = read_decoder_config(checkpoint);
-    Weights weights = load_decoder(device(), checkpoint, config);
+    DecoderModel model = read_decoder(checkpoint);
+    Weights weights = load_decoder(device(), checkpoint, model);
 
-    Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, config, options); }
+    Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, model, options); }
+    DecoderPlan plan(const DecoderOptions& options) const { return DecoderPlan(device(), model, options); }
 };
 
 }  // namespace
@@ -29,8 +30,9 @@ TEST_SUITE_BEGIN("decoder");
 
 TEST_CASE("decoder: memory is known before, and refused where it is not there") {
     const Model model;
-    const DecoderMemory small = plan_decoder(device(), model.config, {.max_tokens = 16, .chunk = 4});
-    const DecoderMemory large = plan_decoder(device(), model.config, {.max_batch = 2, .max_tokens = 32, .chunk = 4});
+    const DecoderPlan plan = model.plan({.max_tokens = 16, .chunk = 4});
+    const ModelMemory small = plan.memory();
+    const ModelMemory large = model.plan({.max_batch = 2, .max_tokens = 32, .chunk = 4}).memory();
     CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);  // layers, keys and values, tokens, heads, head_dim, bytes
     CHECK(large.cache == 4 * small.cache);
     CHECK(small.weights == model.weights.bytes());
@@ -40,8 +42,12 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     const std::string said = error_of([&] { model.decoder({.max_tokens = 16, .chunk = 4}); });
     there = kept;
     CAPTURE(said);
-    CHECK(contains(said, "Decoder: needs 1 MiB (weights 1 MiB"));
-    CHECK(decoder_weight_bytes(device(), model.checkpoint, model.config) == small.weights);
+    CHECK(contains(said, "Decoder: needs " +
+                             std::to_string(model.decoder({.max_tokens = 16, .chunk = 4}).memory().total()) +
+                             " bytes (weights " + std::to_string(model.weights.bytes()) + " bytes, cache "));
+    CHECK(plan.memory(model.checkpoint, WeightType::f16).weights < small.weights);
+    CHECK(plan.memory(model.checkpoint).total() == small.total());
+    CHECK(plan.memory(model.checkpoint).weights == small.weights);
 }
 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {
@@ -50,12 +56,12 @@ TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fit
     std::uint64_t& range = device().core().capabilities.storage_range;
     const std::uint64_t kept = range;
     range = 16384;  // less than 128 tokens of the feed-forward's width
-    const std::string said = error_of([&] { plan_decoder(device(), model.config, options); });
+    const std::string said = error_of([&] { model.plan(options); });
     const std::size_t at = said.find("; with chunk = ");
     options.chunk = at == std::string::npos ? 128 : std::stoi(said.substr(at + 15));
-    const std::string then = error_of([&] { plan_decoder(device(), model.config, options); });
+    const std::string then = error_of([&] { model.plan(options); });
     range = 2048;  // less than a weight
-    const std::string never = error_of([&] { plan_decoder(device(), model.config, options); });
+    const std::string never = error_of([&] { model.plan(options); });
     range = kept;
     CHECK_MESSAGE(contains(said, "is larger than the 16384 bytes one storage buffer may have"), said);
     CHECK(options.chunk < 128);

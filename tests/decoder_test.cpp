@@ -36,15 +36,13 @@ std::vector<T> values_of(const HostTensor& t) {
 
 struct Model {
     Checkpoint checkpoint;
-    DecoderConfig config;
+    DecoderModel model;
     Weights weights;
 
     explicit Model(const fs::path& folder)
-        : checkpoint(folder),
-          config(read_decoder_config(checkpoint)),
-          weights(load_decoder(device(), checkpoint, config)) {}
+        : checkpoint(folder), model(read_decoder(checkpoint)), weights(load_decoder(device(), checkpoint, model)) {}
 
-    Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, config, options); }
+    Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, model, options); }
 };
 
 struct Expected {
@@ -112,12 +110,12 @@ std::vector<std::int32_t> greedy(Decoder& decoder, const std::vector<std::int32_
 }
 
 /// Of caches for the model's positions, in rings where there are windows; `row`: of one head of one token.
-std::uint64_t cache_bytes(const DecoderConfig& config, std::int64_t chunk, std::uint64_t row) {
+std::uint64_t cache_bytes(const DecoderFacts& facts, std::int64_t chunk, std::uint64_t row) {
     const std::uint64_t alignment = device().capabilities().storage_alignment;
     std::uint64_t bytes = 0;
-    for (const std::int64_t window : config.windows) {
-        const std::int64_t tokens = window == 0 ? config.max_positions : window - 1 + chunk;
-        const std::uint64_t one = row * static_cast<std::uint64_t>(config.kv_heads * tokens);
+    for (const LayerCache& layer : facts.layers) {
+        const std::int64_t tokens = layer.window == 0 ? facts.max_positions : layer.window - 1 + chunk;
+        const std::uint64_t one = row * static_cast<std::uint64_t>(layer.kv_heads * tokens);
         bytes += 2 * ((one + alignment - 1) / alignment * alignment);
     }
     return bytes;
@@ -139,11 +137,11 @@ TEST_CASE("decoder: every architecture's logits and 64 greedy tokens are transfo
         CHECK(greedy(decoder, expected.prompt, expected.greedy.size()) == expected.greedy);
         ++models;
     }
-    CHECK(models == 11);
+    CHECK(models == 14);
 }
 
 TEST_CASE("decoder: a prompt in chunks gives the same as whole, and a step the same as a prompt") {
-    for (const char* name : {"llama", "mistral", "gemma2", "gpt2"}) {
+    for (const char* name : {"llama", "mistral", "gemma2", "gemma3", "phi3", "olmo2", "gpt2"}) {
         CAPTURE(name);
         const Model model(kModels / name);
         const Expected expected(kModels / name);
@@ -157,7 +155,7 @@ TEST_CASE("decoder: a prompt in chunks gives the same as whole, and a step the s
 }
 
 TEST_CASE("decoder: sequences of a batch answer as they do alone") {
-    for (const char* name : {"llama3", "mistral", "qwen3", "gemma2", "gpt2"}) {
+    for (const char* name : {"llama3", "mistral", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2"}) {
         CAPTURE(name);
         const Model model(kModels / name);
         const Expected expected(kModels / name);
@@ -210,14 +208,14 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
     };
     using enum WeightType;
     const Checkpoint checkpoint(kSpell);
-    const DecoderConfig config = read_decoder_config(checkpoint);
-    const auto vocabulary = static_cast<std::size_t>(config.vocab_size);
+    const DecoderModel model = read_decoder(checkpoint);
+    const auto vocabulary = static_cast<std::size_t>(model.facts().vocab_size);
     const nlohmann::json examples = nlohmann::json::parse(read_text(kSpell / "expected.json"));
     for (const Kind& kind : {Kind{f16, f32}, Kind{bf16, f32}, Kind{int8, f32}, Kind{int4, f32}, Kind{f32, f16},
                              Kind{f32, int8}, Kind{int8, int8}}) {
         const std::string types = std::string(name_of(kind.weights)) + ", " + std::string(name_of(kind.kv));
         CAPTURE(types);
-        Decoder decoder(device(), load_decoder(device(), checkpoint, config, kind.weights), config,
+        Decoder decoder(device(), load_decoder(device(), checkpoint, model, kind.weights), model,
                         {.max_tokens = 96, .kv = kind.kv, .score = true});
         std::size_t wrong = 0, judged = 0;
         for (std::size_t i = 0; i < examples.size(); i += 5) {
@@ -228,7 +226,7 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
             const std::vector<float> logits = decoder.score(ids);
             for (std::size_t t = known; t < ids.size(); ++t) {  // greedy, as long as all before were right
                 const auto row = logits.begin() + static_cast<std::ptrdiff_t>((t - 1) * vocabulary);
-                wrong += std::max_element(row, row + config.vocab_size) - row == ids[t] ? 0 : 1;
+                wrong += std::max_element(row, row + model.facts().vocab_size) - row == ids[t] ? 0 : 1;
                 ++judged;
             }
         }
@@ -239,13 +237,13 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
 
 TEST_CASE("decoder: prompts in int8 arithmetic, where it was asked for, end in the same answers") {
     const Checkpoint checkpoint(kSpell);
-    const DecoderConfig config = read_decoder_config(checkpoint);
-    const Weights weights = load_decoder(device(), checkpoint, config, WeightType::int8);
+    const DecoderModel model = read_decoder(checkpoint);
+    const Weights weights = load_decoder(device(), checkpoint, model, WeightType::int8);
     const Believed codes([](Capabilities& c) {
         c.variants = c.cooperative_matrix_int8 ? "matmul_coopmat_int8" : c.integer_dot ? "matmul_dot" : "";
     });
-    Decoder exact(device(), weights, config, {.max_tokens = 96});
-    Decoder decoder(device(), weights, config, {.max_tokens = 96, .arithmetic = Arithmetic::int8});
+    Decoder exact(device(), weights, model, {.max_tokens = 96});
+    Decoder decoder(device(), weights, model, {.max_tokens = 96, .arithmetic = Arithmetic::int8});
     CHECK_FALSE(contains(exact.prompt_program().explain(), "int8 arithmetic"));
     if (device().capabilities().variants.empty()) {
         CHECK(contains(decoder.prompt_program().explain(), "fp32, though int8 was asked for: "));
@@ -271,17 +269,17 @@ TEST_CASE("decoder: matrices kept in fewer bytes give nearly the same") {
         const Expected expected(kModels / name);
         const double spread = variance(expected.logits);
         const Checkpoint checkpoint(kModels / name);
-        const DecoderConfig config = read_decoder_config(checkpoint);
+        const DecoderModel model = read_decoder(checkpoint);
         std::uint64_t bytes = ~std::uint64_t{0};
         for (const Kind& kind : {Kind{WeightType::f16, 1e-5}, Kind{WeightType::bf16, 1e-3},
                                  Kind{WeightType::int8, 1e-2}, Kind{WeightType::int4, 0.5}}) {
             const std::string kind_name(name_of(kind.type));
             CAPTURE(kind_name);
-            const Weights weights = load_decoder(device(), checkpoint, config, kind.type);
-            Decoder decoder(device(), weights, config, {.score = true});
+            const Weights weights = load_decoder(device(), checkpoint, model, kind.type);
+            Decoder decoder(device(), weights, model, {.score = true});
             const std::vector<float> got = decoder.score(expected.ids);
             CHECK(mean_square_error(got, expected.logits) / spread < kind.most);
-            const std::uint64_t planned = decoder_weight_bytes(device(), checkpoint, config, kind.type);
+            const std::uint64_t planned = DecoderPlan(device(), model).memory(checkpoint, kind.type).weights;
             CHECK(planned <= bytes);
             bytes = planned;
         }
@@ -304,9 +302,10 @@ TEST_CASE("decoder: caches kept in other types give nearly the same") {
             CAPTURE(kind_name);
             Decoder decoder = model.decoder({.chunk = 9, .kv = kind.type, .score = true});
             CHECK(mean_square_error(decoder.score(expected.ids), expected.logits) / spread < kind.most);
-            const DecoderConfig& c = model.config;
-            const std::uint64_t row = 4 * packed_row_words(kind.type, static_cast<std::uint64_t>(c.head_dim));
-            CHECK(decoder.memory().cache == cache_bytes(c, 9, row));
+            const DecoderFacts& facts = model.model.facts();
+            const std::uint64_t row =
+                4 * packed_row_words(kind.type, static_cast<std::uint64_t>(facts.layers[0].head_dim));
+            CHECK(decoder.memory().cache == cache_bytes(facts, 9, row));
             const std::vector<std::int32_t> near = greedy(decoder, expected.prompt, 3);
             CHECK(std::equal(near.begin(), near.end(), expected.greedy.begin()));
         }
@@ -329,8 +328,8 @@ TEST_CASE("decoder: a step allocates nothing anywhere, submits once and waits on
             const std::string model_name = kind.name;
             CAPTURE(model_name);
             const Checkpoint checkpoint(kModels / kind.name);
-            const DecoderConfig config = read_decoder_config(checkpoint);
-            Decoder decoder(own, load_decoder(own, checkpoint, config, WeightType::f16), config, kind.options);
+            const DecoderModel model = read_decoder(checkpoint);
+            Decoder decoder(own, load_decoder(own, checkpoint, model, WeightType::f16), model, kind.options);
             std::vector<std::vector<std::int32_t>> prompts{{1, 5, 9, 4, 4, 7}};
             for (std::int64_t b = 1; b < kind.options.max_batch; ++b) {
                 prompts.push_back({3, 4});
@@ -374,22 +373,24 @@ TEST_CASE("decoder: layers with a window keep it in a ring, and answer the same"
     };
     for (const Kind& kind :
          {Kind{"mistral", WeightType::f32}, Kind{"qwen2_window", WeightType::f32}, Kind{"gemma2", WeightType::f32},
-          Kind{"mistral", WeightType::f16}, Kind{"gemma2", WeightType::int8}}) {
+          Kind{"gemma3", WeightType::f32}, Kind{"phi3", WeightType::f32}, Kind{"mistral", WeightType::f16},
+          Kind{"gemma2", WeightType::int8}}) {
         const std::string model_name = kind.name;
         CAPTURE(model_name);
         const Model model(kModels / kind.name);
         const Expected expected(kModels / kind.name);
-        const DecoderConfig& c = model.config;
-        const std::uint64_t row = kind.kv == WeightType::f32
-                                      ? 4 * static_cast<std::uint64_t>(c.head_dim)
-                                      : 4 * packed_row_words(kind.kv, static_cast<std::uint64_t>(c.head_dim));
+        const DecoderFacts& facts = model.model.facts();
+        const std::uint64_t row =
+            kind.kv == WeightType::f32
+                ? 4 * static_cast<std::uint64_t>(facts.layers[0].head_dim)
+                : 4 * packed_row_words(kind.kv, static_cast<std::uint64_t>(facts.layers[0].head_dim));
         Decoder whole = model.decoder({.chunk = 128, .kv = kind.kv, .score = true});
         const std::vector<float> logits = whole.score(expected.ids);
         const std::vector<std::int32_t> answer = greedy(whole, expected.ids, 80);
         for (const std::int64_t chunk : {1, 2, 5, 16, 33}) {
             CAPTURE(chunk);
             Decoder ring = model.decoder({.chunk = chunk, .kv = kind.kv, .score = true});
-            CHECK(ring.memory().cache == cache_bytes(c, chunk, row));
+            CHECK(ring.memory().cache == cache_bytes(facts, chunk, row));
             CHECK(worst_error(ring.score(expected.ids), logits) <= 1.0);
             CHECK(greedy(ring, expected.ids, 80) == answer);  // goes round many times
             CHECK(greedy(ring, expected.prompt, 3) ==
@@ -434,7 +435,7 @@ TEST_CASE("decoder: reading and loading tell how far they are, and end where the
     most = 99;
     CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);  // begins again
     const auto enough = [](std::uint64_t, std::uint64_t) { throw Enough(); };
-    CHECK_THROWS_AS(load_decoder(device(), model.checkpoint, model.config, {}, enough), Enough);
+    CHECK_THROWS_AS(load_decoder(device(), model.checkpoint, model.model, {}, enough), Enough);
 }
 
 TEST_CASE("decoder: prompts and tokens that cannot be are refused") {

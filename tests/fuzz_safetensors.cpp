@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 #include "runtime/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
 

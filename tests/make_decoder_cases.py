@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/decoders: tiny random checkpoints of every decoder architecture, and what `transformers` computes with them.
 
-    make_decoder_cases.py FOLDER [--seed N]
+    make_decoder_cases.py FOLDER [--seed N] [--only NAME ...]
 
 Each folder is a checkpoint with expected.safetensors: ids (tokens) and logits (tokens, vocabulary) in double precision, prompt and greedy
 (64 tokens that follow it); margin, in the metadata, is the least distance between the two best logits on the way. Weights are drawn wide,
@@ -15,11 +15,13 @@ import os
 import torch
 from safetensors.torch import load_file, save_file
 import transformers
-from transformers import Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config, AutoModelForCausalLM
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, LlamaConfig, MistralConfig, Olmo2Config,
+                          Phi3Config, Qwen2Config, Qwen3Config)
 
 parser = argparse.ArgumentParser()
 parser.add_argument("folder")
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--only", nargs="*", help="of the cases; all where none is named")
 args = parser.parse_args()
 transformers.logging.disable_progress_bar()
 
@@ -42,6 +44,8 @@ def greedy(model, ids, steps):
 
 
 def save(name, config, dtype=torch.float32, shards=0, old=False, bare=False):
+    if args.only and name not in args.only:
+        return
     config._attn_implementation = "eager"
     for attempt in range(50):  # until no step is nearly a draw, which fp32 could not settle
         torch.manual_seed(1000 * args.seed + attempt)
@@ -103,6 +107,14 @@ save("qwen2_window", Qwen2Config(**{k: v for k, v in SIZES.items() if k != "head
 save("qwen3", Qwen3Config(**SIZES, tie_word_embeddings=True, **rope(theta=1e6)))
 save("gemma2", Gemma2Config(**SIZES, sliding_window=6, query_pre_attn_scalar=12, attn_logit_softcapping=5.0,
                             final_logit_softcapping=6.0, **rope()))
+# layers that see a window turn by rope_theta 1e4, those that see all by another, stretched
+save("gemma3", Gemma3TextConfig(**SIZES, sliding_window=6, query_pre_attn_scalar=12, layer_types=["sliding_attention", "full_attention"],
+                                rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                                 "full_attention": {"rope_type": "linear", "rope_theta": 1e5, "factor": 4.0}}), torch.bfloat16)
+# half of each head turns
+save("phi3", Phi3Config(**{**{k: v for k, v in SIZES.items() if k != "head_dim"}, "hidden_size": 32}, pad_token_id=0, sliding_window=9,
+                        **rope(partial_rotary_factor=0.5)), torch.bfloat16)
+save("olmo2", Olmo2Config(**{k: v for k, v in SIZES.items() if k != "head_dim"}, **rope(theta=5e5)), torch.float16)
 GPT2 = {"vocab_size": 97, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 128, "bos_token_id": 1, "eos_token_id": 2}
 save("gpt2", GPT2Config(**GPT2))
 save("gpt2_bare", GPT2Config(**GPT2, n_inner=36, activation_function="gelu", scale_attn_weights=False), bare=True)

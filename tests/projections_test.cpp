@@ -288,10 +288,10 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
 
 TEST_CASE("projections: a decoder's weights lie for one launch, and count once") {
     const Checkpoint checkpoint(VKFORMER_SOURCE_DIR "/samples/generate");
-    const DecoderConfig config = read_decoder_config(checkpoint);
+    const DecoderModel model = read_decoder(checkpoint);
     for (const WeightType type : {WeightType::f32, WeightType::int4}) {
-        const Weights weights = load_decoder(device(), checkpoint, config, type);
-        Decoder decoder(device(), weights, config, {.max_tokens = 32});
+        const Weights weights = load_decoder(device(), checkpoint, model, type);
+        Decoder decoder(device(), weights, model, {.max_tokens = 32});
         for (Program* program : {&decoder.prompt_program(), &decoder.step_program()}) {
             const std::string text = program->explain();
             CHECK(!contains(text, "a launch a weight"));
@@ -300,7 +300,7 @@ TEST_CASE("projections: a decoder's weights lie for one launch, and count once")
                  at = text.find("one launch", at + 1)) {
                 ++launches;
             }
-            CHECK(launches == config.layers);
+            CHECK(launches == static_cast<std::int64_t>(model.facts().layers.size()));
             CHECK(program->memory().weights == weights.bytes());
         }
     }

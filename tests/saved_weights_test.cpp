@@ -42,10 +42,10 @@ struct Answer {
 };
 
 Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type, PackOn pack_on = PackOn::host) {
-    const DecoderConfig config = read_decoder_config(checkpoint);
-    const Weights weights = load_decoder(device(), checkpoint, config, type, {}, pack_on);
-    CHECK(weights.bytes() == decoder_weight_bytes(device(), checkpoint, config, type));
-    Decoder decoder(device(), weights, config, {.max_tokens = 40, .score = true});
+    const DecoderModel model = read_decoder(checkpoint);
+    const Weights weights = load_decoder(device(), checkpoint, model, type, {}, pack_on);
+    CHECK(weights.bytes() == DecoderPlan(device(), model).memory(checkpoint, type).weights);
+    Decoder decoder(device(), weights, model, {.max_tokens = 40, .score = true});
     Answer out;
     out.logits = decoder.score(kText);
     out.bytes = weights.bytes();
@@ -59,7 +59,7 @@ Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type, Pack
 }
 
 void save(const fs::path& folder, const Checkpoint& checkpoint, std::optional<WeightType> type) {
-    save_decoder(folder, checkpoint, read_decoder_config(checkpoint), type);
+    save_decoder(folder, checkpoint, read_decoder(checkpoint), type);
 }
 
 }  // namespace
@@ -93,12 +93,12 @@ TEST_CASE("decoder: a saved folder saved again is the same file, and stays of it
     save(second.path, saved, {});
     CHECK(read_text(first.path / "model.safetensors") == read_text(second.path / "model.safetensors"));
     CHECK(read_text(first.path / "config.json") == read_text(kModels / "gpt2" / "config.json"));
-    const DecoderConfig config = read_decoder_config(saved);
+    const DecoderModel model = read_decoder(saved);
     for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::int4}) {
         const std::string wanted =
             "transformer.wte.weight: is saved as int8; " + std::string(name_of(type)) + " was asked for";
-        CHECK(contains(error_of([&] { load_decoder(device(), saved, config, type); }), wanted));
-        CHECK(contains(error_of([&] { decoder_weight_bytes(device(), saved, config, type); }), wanted));
+        CHECK(contains(error_of([&] { load_decoder(device(), saved, model, type); }), wanted));
+        CHECK(contains(error_of([&] { DecoderPlan(device(), model).memory(saved, type); }), wanted));
         CHECK(contains(error_of([&] { save(third.path, saved, type); }), wanted));
     }
     CHECK_FALSE(fs::exists(third.path));
@@ -108,7 +108,7 @@ TEST_CASE("decoder: a saved folder saved again is the same file, and stays of it
 
 TEST_CASE("decoder: weights of other rows than config.json says, or packed where they are added, are refused") {
     const Checkpoint whole(kModels / "gpt2");
-    const DecoderConfig config = read_decoder_config(whole);
+    const DecoderModel model = read_decoder(whole);
     const NewFolder folder;
     save(folder.path, whole, WeightType::int4);
     const auto said = [&](const std::string& name, auto change) {
@@ -123,7 +123,7 @@ TEST_CASE("decoder: weights of other rows than config.json says, or packed where
             change(*found);
             save_safetensors(copy.path / "model.safetensors", tensors);
         }
-        return error_of([&] { load_decoder(device(), Checkpoint(copy.path), config); });
+        return error_of([&] { load_decoder(device(), Checkpoint(copy.path), model); });
     };
     const std::string up = "transformer.h.0.mlp.c_fc.weight";
     CHECK(said(up, [](HostTensor&) {}) == "");

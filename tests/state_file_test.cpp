@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "layers/attention.h"
-#include "models/safetensors.h"
-#include "models/state_file.h"
+#include "models/files/safetensors.h"
+#include "models/files/state_file.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "tests/believed.h"

@@ -34,7 +34,7 @@ std::vector<T> values_of(const HostTensor& t) {
 
 struct Case {
     Checkpoint checkpoint;
-    TextEncoderConfig config;
+    TextEncoderModel model;
     Weights weights;
     std::vector<std::vector<std::int32_t>> texts;
     std::vector<float> hidden, embedding;
@@ -42,8 +42,8 @@ struct Case {
 
     explicit Case(const fs::path& folder)
         : checkpoint(folder),
-          config(read_text_encoder_config(checkpoint)),
-          weights(load_text_encoder(device(), checkpoint, config)) {
+          model(read_text_encoder(checkpoint)),
+          weights(load_text_encoder(device(), checkpoint, model)) {
         const Safetensors file(folder / "expected.safetensors");
         const auto ids = values_of<std::int32_t>(file.at("ids"));
         const auto lengths = values_of<std::int32_t>(file.at("lengths"));
@@ -83,7 +83,7 @@ TEST_CASE("text encoder: hidden states and embeddings are transformers', padded 
         const std::string name = entry.path().filename().string();
         CAPTURE(name);
         const Case c(entry.path());
-        TextEncoder together(device(), c.weights, c.config, {.max_batch = 4});
+        TextEncoder together(device(), c.weights, c.model, {.max_batch = 4});
         CHECK(worst_embedding(c, together.embed(c.texts)) <= 1.0);
         const std::vector<float> hidden = together.program().download("hidden");
         REQUIRE(hidden.size() == c.hidden.size());
@@ -95,7 +95,7 @@ TEST_CASE("text encoder: hidden states and embeddings are transformers', padded 
             worst = padded ? worst : std::max(worst, error_of_one(hidden[i], c.hidden[i]));
         }
         CHECK(worst <= 1.0);
-        TextEncoder alone(device(), c.weights, c.config, {.max_batch = 1, .max_tokens = 20});
+        TextEncoder alone(device(), c.weights, c.model, {.max_batch = 1, .max_tokens = 20});
         CHECK(worst_embedding(c, alone.embed(c.texts)) <= 1.0);
         ++models;
     }
@@ -127,7 +127,7 @@ TEST_CASE("text encoder: files and fields of older checkpoints are read") {
     CHECK(renamed > 4);
     save_safetensors(folder.path() / "model.safetensors", tensors);
     const Case older(folder.path());
-    TextEncoder encoder(device(), older.weights, older.config, {.max_batch = 4});
+    TextEncoder encoder(device(), older.weights, older.model, {.max_batch = 4});
     CHECK(worst_embedding(older, encoder.embed(older.texts)) <= 1.0);
 }
 
@@ -136,24 +136,26 @@ TEST_CASE("text encoder: what does not fit the device is refused before it is al
     std::uint64_t& there = device().core().capabilities.device_memory;
     const std::uint64_t kept = there;
     there = c.weights.bytes() + 1000;
-    const std::string encoder = error_of([&] { TextEncoder(device(), c.weights, c.config); });
+    const std::string encoder = error_of([&] { TextEncoder(device(), c.weights, c.model); });
     there = 1000;
-    const std::string weights = error_of([&] { load_text_encoder(device(), c.checkpoint, c.config); });
+    const std::string weights = error_of([&] { load_text_encoder(device(), c.checkpoint, c.model); });
     there = kept;
     CHECK_MESSAGE(contains(encoder, "TextEncoder: needs "), encoder);
     CHECK_MESSAGE(contains(encoder, "scratch"), encoder);
-    CHECK_MESSAGE(contains(weights, "TextEncoder: needs 1 MiB (weights 1 MiB"), weights);
+    CHECK_MESSAGE(contains(weights, "TextEncoder: needs " + std::to_string(c.weights.bytes()) + " bytes (weights " +
+                                        std::to_string(c.weights.bytes()) + " bytes"),
+                  weights);
 }
 
 TEST_CASE("text encoder: what cannot be is refused by name") {
     const Case c(kModels / "bert");
-    TextEncoder encoder(device(), c.weights, c.config, {.max_tokens = 9});
+    TextEncoder encoder(device(), c.weights, c.model, {.max_tokens = 9});
     using Texts = std::vector<std::vector<std::int32_t>>;
     CHECK(contains(error_of([&] { encoder.embed(Texts{{}}); }), "a text of 0 tokens; 1 to 9"));
     CHECK(contains(error_of([&] { encoder.embed(Texts{std::vector<std::int32_t>(10, 5)}); }), "a text of 10 tokens"));
     CHECK(contains(error_of([&] { encoder.embed(Texts{{4}, {83}}); }), "token 83 is outside the vocabulary of 83"));
     CHECK(encoder.embed(Texts{}).empty());
-    CHECK(contains(error_of([&] { TextEncoder(device(), c.weights, c.config, {.max_tokens = 33}); }), "takes 32"));
+    CHECK(contains(error_of([&] { TextEncoder(device(), c.weights, c.model, {.max_tokens = 33}); }), "takes 32"));
     const TemporaryFolder folder;
     const auto with = [&](const char* field, const nlohmann::json& value) {
         nlohmann::json config = nlohmann::json::parse(c.checkpoint.config());

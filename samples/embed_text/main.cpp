@@ -28,17 +28,17 @@ using Vectors = std::vector<std::vector<float>>;
 
 Vectors embed(const Options& options, const std::vector<std::string>& lines) {
     const vkf::Checkpoint checkpoint(options.model);
-    const vkf::TextEncoderConfig config = vkf::read_text_encoder_config(checkpoint);
+    const vkf::TextEncoderModel model = vkf::read_text_encoder(checkpoint);
     const vkf::Tokenizer tokenizer(options.model);
     std::vector<std::vector<std::int32_t>> ids;
     for (const std::string& line : lines) {
         ids.push_back(tokenizer.encode(line, true, true));  // cut where the model's authors cut
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
-    const vkf::Weights weights = vkf::load_text_encoder(device, checkpoint, config);
-    vkf::TextEncoder encoder(device, weights, config, {.max_batch = options.batch});
+    const vkf::Weights weights = vkf::load_text_encoder(device, checkpoint, model);
+    vkf::TextEncoder encoder(device, weights, model, {.max_batch = options.batch});
     std::fprintf(stderr, "device: %s; %zu lines, vectors of %lld\n", device.capabilities().name.c_str(), lines.size(),
-                 static_cast<long long>(config.hidden_size));
+                 static_cast<long long>(model.facts().hidden_size));
     Vectors vectors = encoder.embed(ids);
     if (options.check && !device.messages().empty()) {
         throw vkf::Error("validation: " + device.messages().front());

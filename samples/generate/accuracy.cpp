@@ -27,7 +27,7 @@ void judge(std::span<const float> logits, std::int32_t wanted, Score& score) {
 }
 
 Score score_of(vkf::Decoder& decoder, const std::vector<JudgedText>& texts) {
-    const auto vocabulary = static_cast<std::size_t>(decoder.config().vocab_size);
+    const auto vocabulary = static_cast<std::size_t>(decoder.model().facts().vocab_size);
     Score score;
     for (const JudgedText& text : texts) {
         const std::vector<float> logits = decoder.score(text.ids);
@@ -64,8 +64,8 @@ void print(const Kind& kind, const Score& score, const Score& base, std::size_t 
 
 int accuracy(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
-    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
-    const std::vector<JudgedText> texts = judged_texts(options, config);
+    const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
+    const std::vector<JudgedText> texts = TextModel(options, model.facts()).judged_texts();
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::size_t count = 0, longest = 1;
     for (const JudgedText& text : texts) {
@@ -85,10 +85,10 @@ int accuracy(const Options& options) {
     for (const Kind& kind : kinds) {
         if (std::string(loaded) != kind.weights) {
             weights = {};
-            weights = vkf::load_decoder(device, checkpoint, config, weight_type(kind.weights));
+            weights = vkf::load_decoder(device, checkpoint, model, weight_type(kind.weights));
             loaded = kind.weights;
         }
-        vkf::Decoder decoder(device, weights, config,
+        vkf::Decoder decoder(device, weights, model,
                              {.max_tokens = static_cast<std::int64_t>(longest),
                               .chunk = options.chunk,
                               .kv = *weight_type(kind.cache),

@@ -10,7 +10,7 @@
 namespace {
 
 std::vector<std::int32_t> answer(vkf::Decoder& decoder, const std::vector<std::int32_t>& prompt) {
-    const std::vector<std::int32_t>& end = decoder.config().end;
+    const std::vector<std::int32_t>& end = decoder.model().facts().end;
     std::vector<std::int32_t> ids;
     decoder.prompt(prompt);
     for (;;) {
@@ -23,8 +23,8 @@ std::vector<std::int32_t> answer(vkf::Decoder& decoder, const std::vector<std::i
 }
 
 #ifdef SAMPLE_WITH_TEXT
-std::string text_of(const Options& options, const std::vector<std::int32_t>& ids) {
-    const std::unique_ptr<TextOut> out = make_text_out(options);
+std::string text_of(const TextModel& texts, const std::vector<std::int32_t>& ids) {
+    const std::unique_ptr<TextOut> out = texts.text_out();
     std::string text;
     for (const std::int32_t id : ids) {
         text += out->push(id);
@@ -39,24 +39,24 @@ int check(const Options& options) {
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::printf("device: %s\n", device.capabilities().name.c_str());
     const vkf::Checkpoint checkpoint(options.model);
-    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
-    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, weight_type(options.weights));
-    vkf::Decoder decoder(device, weights, config,
+    const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
+    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, model, weight_type(options.weights));
+    vkf::Decoder decoder(device, weights, model,
                          {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)});
     print_arithmetic(options.arithmetic, decoder.prompt_program());
     const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
+    const TextModel texts(options, model.facts());
     std::size_t wrong = 0;
     for (const auto& e : examples) {
-        Options one = options;
-        one.prompt = e.at("prompt");
+        const std::string prompt = e.at("prompt");
         bool good = answer(decoder, e.at("prompt_ids")) == e.at("output_ids").get<std::vector<std::int32_t>>();
 #ifdef SAMPLE_WITH_TEXT
-        good = good && prompt_ids(one, config) == e.at("prompt_ids").get<std::vector<std::int32_t>>() &&
-               one.prompt + text_of(options, e.at("output_ids")) == e.at("text").get<std::string>();
+        good = good && texts.prompt_ids(prompt) == e.at("prompt_ids").get<std::vector<std::int32_t>>() &&
+               prompt + text_of(texts, e.at("output_ids")) == e.at("text").get<std::string>();
 #endif
         wrong += good ? 0 : 1;
         if (!good) {
-            std::printf("FAILED \"%s\"\n", one.prompt.c_str());
+            std::printf("FAILED \"%s\"\n", prompt.c_str());
         }
     }
     std::printf("%zu of %zu answers as PyTorch's\n", examples.size() - wrong, examples.size());

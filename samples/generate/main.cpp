@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues a text with a Hugging Face checkpoint (Llama, Mistral, Qwen, Gemma 2, GPT-2) on whatever Vulkan device is there. Without
+// Continues a text with a Hugging Face checkpoint (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2, GPT-2) on whatever Vulkan device is there. Without
 // arguments a small Llama that is shipped beside this file writes a number out in English.
 #include <vkformer/vkformer.h>
 
@@ -52,7 +52,7 @@ void put(const std::string& text) {
     }
 }
 
-void print_memory(std::FILE* out, const vkf::DecoderMemory& m) {
+void print_memory(std::FILE* out, const vkf::ModelMemory& m) {
     const auto megabytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
     std::fprintf(out, "memory: %.2f MiB: weights %.2f, cache %.2f, scratch %.2f, tables %.2f, transfers %.2f\n",
                  megabytes(m.total()), megabytes(m.weights), megabytes(m.cache), megabytes(m.scratch),
@@ -82,17 +82,17 @@ void print_packing(const vkf::Weights& weights) {
 }
 
 /// Enough for the prompt and what may follow.
-vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderConfig& config, std::size_t prompt) {
+vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderFacts& facts, std::size_t prompt) {
     vkf::DecoderOptions out;
     const std::int64_t wanted = static_cast<std::int64_t>(prompt) + options.max_tokens;
-    out.max_tokens = std::clamp<std::int64_t>(wanted, 1, config.max_positions);
+    out.max_tokens = std::clamp<std::int64_t>(wanted, 1, facts.max_positions);
     out.chunk = options.chunk;
     out.profile = !options.trace.empty();
     out.kv = *weight_type(options.kv);
     out.arithmetic = arithmetic(options.arithmetic);
     out.progress = [](std::uint64_t, std::uint64_t) { stop_if_interrupted(); };
     if (options.sampling.temperature > 0) {
-        out.candidates = std::min(options.sampling.top_k, config.vocab_size);
+        out.candidates = std::min(options.sampling.top_k, facts.vocab_size);
     }
     return out;
 }
@@ -145,7 +145,7 @@ void print_share(const vkf::Device& device, vkf::Decoder& decoder, const Speed& 
 /// Prints tokens as they come, until one ends the text, a stop is met, or there is no room.
 Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<std::int32_t>& prompt, TextOut& out) {
     vkf::Sampler sampler(options.sampling);
-    const std::vector<std::int32_t>& end = decoder.config().end;
+    const std::vector<std::int32_t>& end = decoder.model().facts().end;
     Speed speed;
     auto start = Clock::now();
     decoder.prompt(prompt);
@@ -164,7 +164,7 @@ Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<st
         }
         if (decoder.room() == 0) {
             std::fprintf(stderr, "\nthe model's %lld positions are full\n",
-                         static_cast<long long>(decoder.config().max_positions));
+                         static_cast<long long>(decoder.model().facts().max_positions));
             break;
         }
         decoder.step({&next, 1});
@@ -176,30 +176,31 @@ Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<st
 
 int generate(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
-    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
-    const std::vector<std::int32_t> prompt = prompt_ids(options, config);
-    if (prompt.empty() || prompt.size() > static_cast<std::size_t>(config.max_positions)) {
+    const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
+    const vkf::DecoderFacts& facts = model.facts();
+    const TextModel texts(options, facts);
+    const std::vector<std::int32_t> prompt = texts.prompt_ids(options.prompt);
+    if (prompt.empty() || prompt.size() > static_cast<std::size_t>(facts.max_positions)) {
         throw vkf::Error("the prompt has " + std::to_string(prompt.size()) + " tokens; the model takes 1 to " +
-                         std::to_string(config.max_positions));
+                         std::to_string(facts.max_positions));
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
-    const vkf::DecoderOptions sizes = decoder_options(options, config, prompt.size());
+    const vkf::DecoderPlan plan(device, model, decoder_options(options, facts, prompt.size()));
     const std::optional<vkf::WeightType> type = weight_type(options.weights);
-    vkf::DecoderMemory memory = vkf::plan_decoder(device, config, sizes);
-    memory.weights = vkf::decoder_weight_bytes(device, checkpoint, config, type);
+    const vkf::ModelMemory memory = plan.memory(checkpoint, type);
     print_memory(options.dry_run ? stdout : stderr, memory);
-    vkf::require_memory(device, memory);
+    vkf::require_memory(device, memory, "Decoder");
     if (options.dry_run) {
         return 0;
     }
-    const std::unique_ptr<TextOut> out = make_text_out(options);
+    const std::unique_ptr<TextOut> out = texts.text_out();
     const auto start = Clock::now();
-    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, config, type, load_bar(), pack_on(options));
+    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, plan, type, load_bar(), pack_on(options));
     print_packing(weights);
     const double loaded = seconds_since(start);
-    vkf::Decoder decoder(device, weights, config, sizes);
-    std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", config.model_type.c_str(), loaded,
+    vkf::Decoder decoder(device, weights, plan);
+    std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
                  seconds_since(start));
     print_arithmetic(options.arithmetic, decoder.prompt_program());
     const Speed speed = answer(decoder, options, prompt, *out);
@@ -216,8 +217,8 @@ int generate(const Options& options) {
 /// What --weights makes of the matrices, in a folder from which they load without being packed again. No device is asked.
 int save(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
-    const vkf::DecoderConfig config = vkf::read_decoder_config(checkpoint);
-    vkf::save_decoder(options.save, checkpoint, config, weight_type(options.weights), load_bar());
+    const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
+    vkf::save_decoder(options.save, checkpoint, model, weight_type(options.weights), load_bar());
     const std::filesystem::path file = options.save / "model.safetensors";
     std::fprintf(stderr, "%s: %.2f MiB\n", file.string().c_str(),
                  static_cast<double>(std::filesystem::file_size(file)) / (1 << 20));

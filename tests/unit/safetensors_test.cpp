@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/blocks/attention.h"
+
+#include "layers/attention.h"
+#include "models/blocks/linear.h"
+
+namespace vkf {
+
+QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias, const ProjectionNames& names) {
+    Graph& g = x.graph();
+    const std::int64_t d = sizes.head_dim;
+    const std::int64_t columns[3] = {sizes.heads * d, sizes.kv_heads * d, sizes.kv_heads * d};
+    // Weights lie in memory in the order in which they are named here: the matrices together, so
+    // that one launch reads them.
+    std::vector<Value> weights, biases;
+    for (std::size_t i = 0; i < 3; ++i) {
+        weights.push_back(g.weight(names[i] + ".weight", {columns[i], x.size(-1)}));
+    }
+    for (std::size_t i = 0; bias && i < 3; ++i) {
+        biases.push_back(g.weight(names[i] + ".bias", {columns[i]}));
+    }
+    const std::vector<Value> parts = projections(x, weights, biases);
+    return {parts[0], parts[1], parts[2]};
+}
+
+QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias) {
+    const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
+    const Value all = linear_layer(x, name, q + 2 * kv, bias);
+    return {slice(all, -1, 0, q), slice(all, -1, q, kv), slice(all, -1, q + kv, kv)};
+}
+
+QueryKeyValue split_heads(const QueryKeyValue& p, const HeadSizes& sizes) {
+    return {split_heads(p.query, sizes.heads), split_heads(p.key, sizes.kv_heads),
+            split_heads(p.value, sizes.kv_heads)};
+}
+
+QueryKeyValue split_and_norm_heads(const QueryKeyValue& p, const HeadSizes& sizes, float eps) {
+    const auto normed = [&](Value x, std::int64_t heads, const char* name) {
+        const Value split = reshape(x, {x.size(0), x.size(1), heads, sizes.head_dim});
+        return transpose(rms_norm(split, name, eps), 1, 2);
+    };
+    const Value query = normed(p.query, sizes.heads, "q_norm");
+    const Value key = normed(p.key, sizes.kv_heads, "k_norm");
+    return {query, key, split_heads(p.value, sizes.kv_heads)};
+}
+
+}  // namespace vkf

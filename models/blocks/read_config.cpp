@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/blocks/read_config.h"
+
+#include <cmath>
+
+namespace vkf {
+
+using nlohmann::json;
+
+DecoderSizes read_sizes(ConfigReader& r, std::int64_t max_positions) {
+    DecoderSizes s;
+    s.vocab_size = r.size("vocab_size");
+    s.hidden_size = r.size("hidden_size");
+    s.intermediate_size = r.size("intermediate_size");
+    s.layers = r.size("num_hidden_layers");
+    s.heads.heads = r.size("num_attention_heads");
+    s.heads.kv_heads = r.integer("num_key_value_heads", s.heads.heads, 1);
+    s.heads.head_dim = r.integer("head_dim", s.hidden_size / s.heads.heads, 1);
+    s.max_positions = r.integer("max_position_embeddings", max_positions, 1);
+    if (s.heads.heads % s.heads.kv_heads != 0) {
+        r.fail("num_key_value_heads", "does not divide the " + std::to_string(s.heads.heads) + " heads");
+    }
+    return s;
+}
+
+float read_epsilon(ConfigReader& r, const std::string& field, double otherwise) {
+    const auto eps = static_cast<float>(r.number(field, otherwise));
+    if (!(eps >= 0)) {
+        r.fail(field, "is out of range");
+    }
+    return eps;
+}
+
+float read_softcap(ConfigReader& r, const std::string& field, double otherwise) {
+    return read_epsilon(r, field, r.is_null(field) ? 0.0 : otherwise);
+}
+
+float read_scale(ConfigReader& r, const std::string& field, double otherwise) {
+    const auto scale = static_cast<float>(1.0 / std::sqrt(r.number(field, otherwise)));
+    if (!std::isfinite(scale)) {
+        r.fail(field, "is out of range");
+    }
+    return scale;
+}
+
+namespace {
+
+/// Kinds have no defaults for what makes them, but for YaRN's factor; transformers raises too.
+RopeScaling read_scaling(ConfigReader& r, std::int64_t max_positions) {
+    using Kind = RopeScaling::Kind;
+    RopeScaling s;
+    const std::string type = r.text(r.has("rope_type") ? "rope_type" : "type", "default");
+    r.find("type");
+    try {
+        s.kind = rope_scaling_kind(type);
+    } catch (const Error& error) {
+        throw Error(error.what(), r.file());
+    }
+    std::vector<const char*> needed;
+    if (s.kind == Kind::llama3) {
+        needed = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+    } else if (s.kind == Kind::linear || s.kind == Kind::ntk) {
+        needed = {"factor"};
+    }
+    for (const char* name : needed) {
+        if (!r.has(name)) {
+            r.fail(name, "is needed by \"" + type + "\"");
+        }
+    }
+    s.original_max_positions = r.integer("original_max_position_embeddings", max_positions, 1);
+    const double stretch = static_cast<double>(max_positions) / static_cast<double>(s.original_max_positions);
+    s.factor = r.number("factor", s.kind == Kind::yarn ? stretch : s.factor);
+    s.low_freq_factor = r.number("low_freq_factor", s.low_freq_factor);
+    s.high_freq_factor = r.number("high_freq_factor", s.high_freq_factor);
+    s.beta_fast = r.number("beta_fast", s.beta_fast);
+    s.beta_slow = r.number("beta_slow", s.beta_slow);
+    s.truncate = r.flag("truncate", s.truncate);
+    s.attention_factor = r.number("attention_factor", s.attention_factor);
+    return s;
+}
+
+/// How many of a head's dimensions turn; `otherwise` where nothing is said.
+std::int64_t read_rotary_dim(ConfigReader& r, std::int64_t otherwise, const RopeDefaults& d) {
+    constexpr const char* kField = "partial_rotary_factor";
+    if (!d.partial) {
+        r.only(kField, 1.0);
+        return otherwise;
+    }
+    if (!r.has(kField)) {
+        return otherwise;
+    }
+    const double turned = static_cast<double>(d.head_dim) * r.number(kField, 1.0);
+    const auto rotary_dim = static_cast<std::int64_t>(turned);
+    if (!(turned >= 2) || rotary_dim > d.head_dim || rotary_dim % 2 != 0) {
+        r.fail(kField, "must turn an even number of the " + std::to_string(d.head_dim) + " dimensions of a head");
+    }
+    return rotary_dim;
+}
+
+}  // namespace
+
+Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults& d) {
+    Rope rope = from;
+    rope.theta = object.number("rope_theta", from.theta);
+    if (!(rope.theta > 0)) {
+        object.fail("rope_theta", "is out of range");
+    }
+    rope.rotary_dim = read_rotary_dim(object, from.rotary_dim, d);
+    rope.scaling = read_scaling(object, d.max_positions);
+    object.finish();
+    return rope;
+}
+
+Rope read_rope(ConfigReader& r, const RopeDefaults& d) {
+    Rope rope{.theta = r.number("rope_theta", d.theta), .layout = RopeLayout::half};
+    rope.rotary_dim = read_rotary_dim(r, d.head_dim, d);
+    const json* scaling = r.find("rope_scaling");
+    const json* parameters = r.find("rope_parameters");
+    if (parameters != nullptr && scaling != nullptr && *parameters != *scaling) {
+        r.fail("rope_scaling", "differs from rope_parameters = " + parameters->dump());
+    }
+    const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
+    if (parameters != nullptr || scaling != nullptr) {
+        ConfigReader object(parameters != nullptr ? *parameters : *scaling, r.file(), std::string(name) + ".");
+        return read_rope_object(object, rope, d);
+    }
+    if (!(rope.theta > 0)) {
+        r.fail("rope_theta", "is out of range");
+    }
+    return rope;
+}
+
+std::int64_t read_window(ConfigReader& r, std::int64_t otherwise) {
+    const std::int64_t window = r.integer("sliding_window", otherwise);
+    return r.is_null("sliding_window") ? 0 : window;
+}
+
+std::vector<std::int64_t> read_windows(ConfigReader& r, std::int64_t layers, std::int64_t window,
+                                       const std::function<bool(std::int64_t)>& slides) {
+    const json* types = r.find("layer_types");
+    if (types != nullptr && (!types->is_array() || types->size() != static_cast<std::size_t>(layers))) {
+        r.fail("layer_types", "must name each of the " + std::to_string(layers) + " layers");
+    }
+    std::vector<std::int64_t> windows;
+    for (std::int64_t i = 0; i < layers; ++i) {
+        bool sliding = types == nullptr && slides(i);
+        if (types != nullptr) {
+            const json& type = (*types)[static_cast<std::size_t>(i)];
+            if (type != "full_attention" && type != "sliding_attention") {
+                r.fail("layer_types", "only full_attention and sliding_attention are known");
+            }
+            sliding = type == "sliding_attention";
+        }
+        if (sliding && window < 1) {
+            r.fail("sliding_window", "a layer slides, but the window has no size");
+        }
+        windows.push_back(sliding ? window : 0);
+    }
+    return windows;
+}
+
+std::vector<std::int64_t> read_late_windows(ConfigReader& r, std::int64_t layers) {
+    const bool use = r.flag("use_sliding_window", false);
+    const std::int64_t said = read_window(r, 4096);
+    const std::int64_t window = use ? said : 0;
+    const std::int64_t first = r.integer("max_window_layers", 28);
+    return read_windows(r, layers, window, [&](std::int64_t i) { return window > 0 && i >= first; });
+}
+
+std::vector<LayerCache> layer_caches(const DecoderSizes& s, const std::vector<std::int64_t>& windows) {
+    std::vector<LayerCache> caches;
+    for (std::int64_t i = 0; i < s.layers; ++i) {
+        const std::int64_t window = windows.empty() ? 0 : windows[static_cast<std::size_t>(i)];
+        caches.push_back({s.heads.kv_heads, s.heads.head_dim, window});
+    }
+    return caches;
+}
+
+}  // namespace vkf

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields of config.json that several families have.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "models/blocks/attention.h"
+#include "models/blocks/decoder_facts.h"
+#include "models/files/config_reader.h"
+
+namespace vkf {
+
+/// The sizes that Llama and what came after it call by the same names.
+struct DecoderSizes {
+    std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, layers = 0, max_positions = 0;
+    HeadSizes heads;
+};
+/// `max_positions` is for a file that does not say.
+DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions);
+
+/// What a norm adds to the mean square; 0 or more.
+float read_epsilon(ConfigReader& reader, const std::string& field, double otherwise);
+/// Of scores or logits; null is 0, which stands for none.
+float read_softcap(ConfigReader& reader, const std::string& field, double otherwise);
+
+/// 1 / sqrt(a number).
+float read_scale(ConfigReader& reader, const std::string& field, double otherwise);
+
+/// What transformers takes for missing fields of RoPE.
+struct RopeDefaults {
+    std::int64_t head_dim = 0;
+    std::int64_t max_positions = 0;
+    double theta = 10000.0;
+    bool partial = false;  ///< partial_rotary_factor may be less than 1
+};
+/// rope_parameters {rope_type, rope_theta, ...} of transformers 5, or rope_theta beside
+/// rope_scaling {type or rope_type, ...}.
+Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults);
+/// The fields of one rope_parameters or rope_scaling. `from` has what is said elsewhere.
+Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults& defaults);
+
+/// sliding_window: how many tokens a query sees; null is 0, which stands for all.
+std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise);
+/// How many tokens each layer sees, 0: all. layer_types says which layers slide or, where it is
+/// missing, `slides(layer)` does; those see `window` tokens.
+std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers, std::int64_t window,
+                                       const std::function<bool(std::int64_t)>& slides);
+/// Where use_sliding_window says so, layers from max_window_layers on see a window (Qwen 2 and 3).
+std::vector<std::int64_t> read_late_windows(ConfigReader& reader, std::int64_t layers);
+
+/// Of layers that differ in their windows alone; no windows: all see everything.
+std::vector<LayerCache> layer_caches(const DecoderSizes& sizes, const std::vector<std::int64_t>& windows = {});
+
+}  // namespace vkf

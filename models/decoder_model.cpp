@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder_model.h"
+
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+using nlohmann::json;
+
+/// A number or a list of them.
+std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name) {
+    const json* value = r.find(name);
+    std::vector<std::int32_t> ids;
+    for (const json& id : value == nullptr ? json::array() : value->is_array() ? *value : json::array({*value})) {
+        if (!id.is_number_integer()) {
+            r.fail(name, "must be a token's id, or a list of them");
+        }
+        ids.push_back(id.get<std::int32_t>());
+    }
+    return ids;
+}
+
+}  // namespace
+
+DecoderModel read_decoder(std::string_view text, const std::string& file) {
+    const json root = parse_config(text, file);
+    ConfigReader r(root, file);
+    const Family& family = find_family(r, &Family::decoder, "an architecture");
+    DecoderModel model;
+    model.family_ = family.decoder(r);
+    model.facts_ = model.family_->facts();
+    model.facts_.model_type = r.text("model_type", "");
+    const std::vector<std::int32_t> begin = read_ids(r, "bos_token_id");
+    model.facts_.begin = begin.empty() ? std::nullopt : std::optional(begin.front());
+    model.facts_.end = read_ids(r, "eos_token_id");
+    r.finish();
+    return model;
+}
+
+DecoderModel read_decoder(const Checkpoint& checkpoint) {
+    DecoderModel model = read_decoder(checkpoint.config(), checkpoint.config_file());
+    const std::filesystem::path path = checkpoint.folder() / "generation_config.json";
+    if (std::filesystem::exists(path)) {
+        const json root = parse_config(read_text(path), utf8_name(path));
+        ConfigReader r(root, utf8_name(path));
+        const std::vector<std::int32_t> end = read_ids(r, "eos_token_id");
+        model.facts_.end = end.empty() ? model.facts_.end : end;
+    }
+    return model;
+}
+
+const DecoderFamily& family_of(const DecoderModel& model) noexcept { return *model.family_; }
+
+}  // namespace vkf

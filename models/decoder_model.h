@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder-only Transformer as a Hugging Face config.json says it, of any family in
+// models/families.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "../runtime/base/export.h"
+#include "blocks/decoder_facts.h"
+#include "files/checkpoint.h"
+
+namespace vkf {
+
+class DecoderFamily;
+
+/// Cheap to copy; immutable.
+class VKF_API DecoderModel {
+public:
+    const DecoderFacts& facts() const noexcept { return facts_; }
+
+private:
+    friend DecoderModel read_decoder(std::string_view json, const std::string& file);
+    friend DecoderModel read_decoder(const Checkpoint& checkpoint);
+    friend const DecoderFamily& family_of(const DecoderModel& model) noexcept;
+
+    std::shared_ptr<const DecoderFamily> family_;
+    DecoderFacts facts_;
+};
+
+/// Reads config.json, of today's generation (rope_parameters) or the one before (rope_theta,
+/// rope_scaling). Throws Error, its where() being `file`, for a model_type that no family has, and
+/// for a field that is not known or has a value that would change the numbers in a way that is not.
+VKF_API DecoderModel read_decoder(std::string_view json, const std::string& file);
+/// The same of a checkpoint, whose generation_config.json, where there is one, says which ids end a
+/// text.
+VKF_API DecoderModel read_decoder(const Checkpoint& checkpoint);
+
+}  // namespace vkf

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "models/families/family.h"
+
+namespace vkf {
+
+const DecoderFamily& family_of(const DecoderModel& model) noexcept;
+
+namespace {
+
+constexpr const char* kName = "Decoder";
+
+/// What was left open filled in, and checked against the model.
+DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
+    o.max_tokens = o.max_tokens == 0 ? facts.max_positions : o.max_tokens;
+    const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
+        if (value < least || value > most) {
+            throw Error(std::string(what) + " = " + std::to_string(value) + " is outside " + std::to_string(least) +
+                            ".." + std::to_string(most),
+                        kName);
+        }
+    };
+    within("max_tokens", o.max_tokens, 1, facts.max_positions);
+    within("max_batch", o.max_batch, 1, 4096);
+    within("candidates", o.candidates, 0, std::min<std::int64_t>(128, facts.vocab_size));
+    if (o.kv == WeightType::int4) {
+        throw Error("keys and values are kept as f32, f16, bf16 or int8, not int4", kName);
+    }
+    within("chunk", o.chunk, 1, std::int64_t{1} << 20);
+    o.chunk = std::min(o.chunk, o.max_tokens);
+    return o;
+}
+
+void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, DecoderTask task) {
+    const DecoderRunSizes sizes{o.max_batch, o.max_tokens, o.chunk, o.kv};
+    DecoderRun run(g, task, sizes, model.facts().layers);
+    const Value logits = family_of(model).describe(run);
+    if (task == DecoderTask::score) {
+        g.output("logits", logits);
+        return;
+    }
+    const Value row = reshape(logits, {logits.size(0), logits.size(-1)});
+    g.output("next", argmax(row));
+    if (o.candidates > 0) {
+        const TopK best = top_k(row, o.candidates);
+        g.output("candidate_logits", best.values);
+        g.output("candidate_tokens", best.indices);
+    }
+}
+
+std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const DecoderModel& model,
+                                     std::optional<WeightType> matrices) {
+    ParameterRules rules = family_of(model).parameters();
+    rules.model_type = model.facts().model_type;
+    return find_parameters(graph, checkpoint, rules, matrices);
+}
+
+/// Without a plan, whose sizes weights do not depend on.
+std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const DecoderModel& model,
+                                     std::optional<WeightType> matrices) {
+    Graph graph;
+    describe(graph, model, {.max_tokens = 1, .chunk = 1}, DecoderTask::step);
+    return parameters_of(graph, checkpoint, model, matrices);
+}
+
+}  // namespace
+
+struct DecoderPlan::Parts {
+    DecoderModel model;
+    DecoderOptions options;
+    std::array<std::unique_ptr<Graph>, 3> graphs;  ///< by DecoderTask
+    ModelMemory memory;
+    std::uint64_t alignment = 1;  ///< of weights on the device
+
+    Parts(const Capabilities& device, const DecoderModel& m, const DecoderOptions& o)
+        : model(m), options(o), alignment(device.storage_alignment) {
+        for (const DecoderTask task : {DecoderTask::prompt, DecoderTask::step, DecoderTask::score}) {
+            if (task == DecoderTask::score && !o.score) {
+                continue;
+            }
+            std::unique_ptr<Graph>& graph = graphs[static_cast<std::size_t>(task)];
+            graph = std::make_unique<Graph>();
+            describe(*graph, model, options, task);
+            memory.add(make_plan(*graph, device, {}, {.arithmetic = o.arithmetic}).memory);
+        }
+    }
+};
+
+namespace {
+
+/// Half of `o.chunk` or half of that, ..., of which no tensor is too large for the device; nothing
+/// where that is not it.
+std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const DecoderModel& model, DecoderOptions o) {
+    while (o.chunk > 1) {
+        o.chunk /= 2;
+        try {
+            DecoderPlan::Parts(device, model, o);
+            return o.chunk;
+        } catch (const Error&) {
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+DecoderPlan::DecoderPlan(const Device& device, const DecoderModel& model, const DecoderOptions& options) {
+    const DecoderOptions o = settled(options, model.facts());
+    try {
+        parts_ = std::make_shared<Parts>(device.capabilities(), model, o);
+    } catch (const Error& error) {
+        const std::optional<std::int64_t> chunk = chunk_that_fits(device.capabilities(), model, o);
+        if (!chunk) {
+            throw;
+        }
+        throw Error(std::string(error.what()) + "; with chunk = " + std::to_string(*chunk) + " it fits", kName);
+    }
+}
+
+const DecoderModel& DecoderPlan::model() const noexcept { return parts_->model; }
+const DecoderOptions& DecoderPlan::options() const noexcept { return parts_->options; }
+const ModelMemory& DecoderPlan::memory() const noexcept { return parts_->memory; }
+
+const Graph& DecoderPlan::graph(DecoderTask task) const {
+    const std::unique_ptr<Graph>& graph = parts_->graphs[static_cast<std::size_t>(task)];
+    if (!graph) {
+        throw Error("DecoderOptions::score was not asked for", kName);
+    }
+    return *graph;
+}
+
+ModelMemory DecoderPlan::memory(const Checkpoint& checkpoint, std::optional<WeightType> matrices) const {
+    ModelMemory memory = parts_->memory;
+    memory.weights =
+        parameter_bytes(parameters_of(graph(DecoderTask::prompt), checkpoint, model(), matrices), parts_->alignment);
+    return memory;
+}
+
+Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
+                     std::optional<WeightType> matrices, const LoadProgress& progress, PackOn pack_on) {
+    const Graph& graph = plan.graph(DecoderTask::prompt);
+    return load_parameters(device, parameters_of(graph, checkpoint, plan.model(), matrices), progress, pack_on);
+}
+
+Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
+                     std::optional<WeightType> matrices, const LoadProgress& progress, PackOn pack_on) {
+    return load_parameters(device, parameters_of(checkpoint, model, matrices), progress, pack_on);
+}
+
+void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
+                  std::optional<WeightType> matrices, const LoadProgress& progress) {
+    save_parameters(folder, checkpoint, parameters_of(checkpoint, model, matrices), progress);
+}
+
+}  // namespace vkf

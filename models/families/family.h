@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the file of a family gives. A file NAME.cpp in this folder defines `Family
+// vkf::families::NAME()`; the build lists the files (families.cpp.in), so adding one changes no
+// other. Objects that register themselves would be left out of a program that links the library
+// statically, since nothing names them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/blocks/decoder_facts.h"
+#include "models/blocks/decoder_run.h"
+#include "models/blocks/encoder_facts.h"
+#include "models/files/config_reader.h"
+#include "models/files/parameters.h"
+
+namespace vkf {
+
+/// A decoder made from a config.json.
+class DecoderFamily {
+public:
+    virtual ~DecoderFamily() = default;
+    /// All but model_type, begin and end, which every config.json says alike.
+    virtual DecoderFacts facts() const = 0;
+    /// Logits (batch, run.answered(), vocabulary).
+    virtual Value describe(DecoderRun& run) const = 0;
+    virtual ParameterRules parameters() const = 0;
+};
+
+/// An encoder made from a config.json.
+class EncoderFamily {
+public:
+    virtual ~EncoderFamily() = default;
+    /// All but model_type.
+    virtual EncoderFacts facts() const = 0;
+    /// Hidden states (batch, tokens, width) of ids (batch, tokens) i32; `keys` (batch, 1, 1,
+    /// tokens) i32 is 0 where a text is padded.
+    virtual Value describe(Value ids, Value keys) const = 0;
+    virtual ParameterRules parameters() const = 0;
+};
+
+struct Family {
+    std::vector<std::string_view> model_types;  ///< as config.json names them
+    /// One of the two. Throws Error for a field that is not supported; fields that were not read
+    /// are refused afterwards.
+    std::unique_ptr<DecoderFamily> (*decoder)(ConfigReader& reader) = nullptr;
+    std::unique_ptr<EncoderFamily> (*encoder)(ConfigReader& reader) = nullptr;
+};
+
+template <class F>
+std::unique_ptr<DecoderFamily> make_decoder(ConfigReader& reader) {
+    return std::make_unique<F>(reader);
+}
+template <class F>
+std::unique_ptr<EncoderFamily> make_encoder(ConfigReader& reader) {
+    return std::make_unique<F>(reader);
+}
+
+/// Every family there is.
+const std::vector<Family>& all_families();
+
+/// The family of the config.json's model_type that has this kind of model (&Family::decoder or
+/// &Family::encoder). Throws Error naming those there are; `kind` says there what was looked for.
+template <class Make>
+const Family& find_family(ConfigReader& reader, Make Family::*make, const std::string& kind) {
+    const std::string model_type = reader.text("model_type", "");
+    std::string known;
+    for (const Family& family : all_families()) {
+        for (const std::string_view type : family.model_types) {
+            if (family.*make == nullptr) {
+                continue;
+            }
+            if (type == model_type) {
+                return family;
+            }
+            known += (known.empty() ? "" : ", ") + std::string(type);
+        }
+    }
+    reader.fail("model_type", "is not " + kind + " that is known (" + known + ")");
+}
+
+/// As most decoders keep them: everything but lm_head below "model.". Older files have tables of
+/// RoPE's angles too, and some keep a copy of embeddings that are tied.
+inline ParameterRules usual_parameters(bool tied_embeddings) {
+    return {.optional_prefix = "model.", .ignored = [tied_embeddings](const std::string& name) {
+                return name.ends_with("rotary_emb.inv_freq") || (tied_embeddings && name == "lm_head.weight");
+            }};
+}
+
+}  // namespace vkf

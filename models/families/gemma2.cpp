@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gemma 2 (Gemma Team 2024): norms before and after each half of a layer, windows in every other
+// layer, capped scores and logits, scaled embeddings.
+#include <cmath>
+
+#include "models/blocks/linear.h"
+#include "models/blocks/read_config.h"
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+class Gemma2 final : public DecoderFamily {
+public:
+    explicit Gemma2(ConfigReader& r)
+        : sizes_(read_sizes(r, 8192)),
+          rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
+          eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
+          activation_(
+              read_activation(r, r.has("hidden_activation") ? "hidden_activation" : "hidden_act", "gelu_pytorch_tanh")),
+          windows_(
+              read_windows(r, sizes_.layers, read_window(r, 4096), [](std::int64_t layer) { return layer % 2 == 0; })),
+          scores_({.scale = read_scale(r, "query_pre_attn_scalar", 256.0),
+                   .softcap = read_softcap(r, "attn_logit_softcapping", 50.0)}),
+          logit_softcap_(read_softcap(r, "final_logit_softcapping", 30.0)),
+          bias_(r.flag("attention_bias", false)),
+          tied_(r.flag("tie_word_embeddings", true)) {
+        r.need("head_dim");    // which the width does not give here
+        r.find("hidden_act");  // hidden_activation overrides it
+        r.only("use_bidirectional_attention", false);
+    }
+
+    DecoderFacts facts() const override {
+        return {.vocab_size = sizes_.vocab_size,
+                .max_positions = sizes_.max_positions,
+                .layers = layer_caches(sizes_, windows_),
+                .begins_texts = true};
+    }
+
+    Value describe(DecoderRun& run) const override {
+        Graph& g = run.graph();
+        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        const double width = static_cast<double>(sizes_.hidden_size);
+        Value h = embedding(run.tokens(), words, static_cast<float>(std::sqrt(width)));
+        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
+            const Scope layer(g, "model.layers." + std::to_string(i));
+            const Value attended = attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
+            h = h + rms_norm(attended, "post_attention_layernorm", eps_);
+            const Value fed = feed_forward(rms_norm(h, "pre_feedforward_layernorm", eps_));
+            h = h + rms_norm(fed, "post_feedforward_layernorm", eps_);
+        }
+        h = rms_norm(run.answered(h), "model.norm", eps_);
+        const Value head = tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        return softcap(linear(h, head), logit_softcap_);
+    }
+
+    ParameterRules parameters() const override {
+        ParameterRules rules = usual_parameters(tied_);
+        rules.stored_minus_one = [](const std::string& name) { return name.ends_with("norm.weight"); };
+        return rules;
+    }
+
+private:
+    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+        const Scope scope(run.graph(), "self_attn");
+        const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias_), sizes_.heads);
+        const Value seen = run.attend(layer, run.rotated(heads, angles), scores_);
+        return Projection(seen, "o_proj", sizes_.hidden_size, bias_);
+    }
+
+    Projection feed_forward(Value x) const {
+        const Scope scope(x.graph(), "mlp");
+        return gated_mlp(x, sizes_.intermediate_size, activation_);
+    }
+
+    DecoderSizes sizes_;
+    Rope rope_;
+    float eps_;
+    Activation activation_;
+    std::vector<std::int64_t> windows_;
+    AttentionScores scores_;
+    float logit_softcap_;
+    bool bias_, tied_;
+};
+
+}  // namespace
+
+namespace families {
+
+Family gemma2() { return {.model_types = {"gemma2"}, .decoder = make_decoder<Gemma2>}; }
+
+}  // namespace families
+
+}  // namespace vkf

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half of a layer, one matrix
+// for queries, keys and values, biases everywhere.
+#include "layers/attention.h"
+#include "models/blocks/linear.h"
+#include "models/blocks/read_config.h"
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+class Gpt2 final : public DecoderFamily {
+public:
+    explicit Gpt2(ConfigReader& r)
+        : vocab_size_(r.size("vocab_size")),
+          width_(r.size("n_embd")),
+          layers_(r.size("n_layer")),
+          heads_(r.size("n_head")),
+          inner_(r.integer("n_inner", 4 * width_, 1)),
+          positions_(r.size("n_positions")),
+          eps_(read_epsilon(r, "layer_norm_epsilon", 1e-5)),
+          activation_(read_activation(r, "activation_function", "gelu_new")),
+          scores_({.scale = r.flag("scale_attn_weights", true) ? std::optional<float>() : 1.0f}),
+          tied_(r.flag("tie_word_embeddings", true)) {
+        r.only("scale_attn_by_inverse_layer_idx", false);
+        r.only("add_cross_attention", false);
+    }
+
+    DecoderFacts facts() const override {
+        return {.vocab_size = vocab_size_,
+                .max_positions = positions_,
+                .layers = std::vector<LayerCache>(static_cast<std::size_t>(layers_), {heads_, width_ / heads_})};
+    }
+
+    Value describe(DecoderRun& run) const override {
+        Graph& g = run.graph();
+        const Value words = g.weight("transformer.wte.weight", {vocab_size_, width_});
+        Value h = embedding(run.tokens(), words);
+        h = h + run.learned_positions(g.weight("transformer.wpe.weight", {positions_, width_}));
+        for (std::int64_t i = 0; i < layers_; ++i) {
+            const Scope layer(g, "transformer.h." + std::to_string(i));
+            h = h + attention(run, i, layer_norm(h, "ln_1", eps_));
+            h = h + feed_forward(layer_norm(h, "ln_2", eps_));
+        }
+        h = layer_norm(run.answered(h), "transformer.ln_f", eps_);
+        return linear(h, tied_ ? words : g.weight("lm_head.weight", {vocab_size_, width_}));
+    }
+
+    ParameterRules parameters() const override {
+        ParameterRules rules{.optional_prefix = "transformer."};
+        rules.ignored = [tied = tied_](const std::string& name) {
+            const bool causal_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+            return causal_mask || (tied && name == "lm_head.weight");
+        };
+        rules.stored_transposed = [](const std::string& name) { return name.starts_with("transformer.h."); };
+        rules.looked_up = [](const std::string& name) { return name == "transformer.wpe.weight"; };
+        return rules;
+    }
+
+private:
+    Projection attention(DecoderRun& run, std::int64_t layer, Value x) const {
+        const Scope scope(run.graph(), "attn");
+        const HeadSizes sizes{heads_, heads_, width_ / heads_};
+        const QueryKeyValue heads = split_heads(project_fused(x, "c_attn", sizes, true), sizes);
+        return Projection(run.attend(layer, heads, scores_), "c_proj", width_, true);
+    }
+
+    Projection feed_forward(Value x) const {
+        const Scope scope(x.graph(), "mlp");
+        return Projection(linear_layer(x, "c_fc", inner_, true, activation_), "c_proj", width_, true);
+    }
+
+    std::int64_t vocab_size_, width_, layers_, heads_, inner_, positions_;
+    float eps_;
+    Activation activation_;
+    AttentionScores scores_;
+    bool tied_;
+};
+
+}  // namespace
+
+namespace families {
+
+Family gpt2() { return {.model_types = {"gpt2"}, .decoder = make_decoder<Gpt2>}; }
+
+}  // namespace families
+
+}  // namespace vkf

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llama (Touvron et al. 2023; Llama 3, 2024): RMSNorm before each half of a layer, rotary
+// positions, grouped queries, SwiGLU.
+#include "models/blocks/linear.h"
+#include "models/blocks/read_config.h"
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+class Llama final : public DecoderFamily {
+public:
+    explicit Llama(ConfigReader& r)
+        : sizes_(read_sizes(r, 2048)),
+          rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
+          eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
+          activation_(read_activation(r, "hidden_act", "silu")),
+          attention_bias_(r.flag("attention_bias", false)),
+          mlp_bias_(r.flag("mlp_bias", false)),
+          tied_(r.flag("tie_word_embeddings", false)) {
+        r.only("is_llama_config", true);
+        r.only("rope_interleaved", false);
+    }
+
+    DecoderFacts facts() const override {
+        return {.vocab_size = sizes_.vocab_size,
+                .max_positions = sizes_.max_positions,
+                .layers = layer_caches(sizes_),
+                .begins_texts = true};
+    }
+
+    Value describe(DecoderRun& run) const override {
+        Graph& g = run.graph();
+        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        Value h = embedding(run.tokens(), words);
+        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
+            const Scope layer(g, "model.layers." + std::to_string(i));
+            h = h + attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
+            h = h + feed_forward(rms_norm(h, "post_attention_layernorm", eps_));
+        }
+        h = rms_norm(run.answered(h), "model.norm", eps_);
+        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+    }
+
+    ParameterRules parameters() const override { return usual_parameters(tied_); }
+
+private:
+    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+        const Scope scope(run.graph(), "self_attn");
+        const QueryKeyValue heads = split_heads(project(x, sizes_.heads, attention_bias_), sizes_.heads);
+        const Value seen = run.attend(layer, run.rotated(heads, angles));
+        return Projection(seen, "o_proj", sizes_.hidden_size, attention_bias_);
+    }
+
+    Projection feed_forward(Value x) const {
+        const Scope scope(x.graph(), "mlp");
+        return gated_mlp(x, sizes_.intermediate_size, activation_, mlp_bias_);
+    }
+
+    DecoderSizes sizes_;
+    Rope rope_;
+    float eps_;
+    Activation activation_;
+    bool attention_bias_, mlp_bias_;
+    bool tied_;  ///< the embedding is the last matrix too
+};
+
+}  // namespace
+
+namespace families {
+
+Family llama() { return {.model_types = {"llama"}, .decoder = make_decoder<Llama>}; }
+
+}  // namespace families
+
+}  // namespace vkf

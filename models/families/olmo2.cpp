@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an
+// RMSNorm of whole queries and keys before their heads are split, SwiGLU.
+#include "models/blocks/linear.h"
+#include "models/blocks/read_config.h"
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+class Olmo2 final : public DecoderFamily {
+public:
+    explicit Olmo2(ConfigReader& r)
+        : sizes_(read_sizes(r, 2048)),
+          rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
+          eps_(read_epsilon(r, "rms_norm_eps", 1e-5)),
+          activation_(read_activation(r, "hidden_act", "silu")),
+          bias_(r.flag("attention_bias", false)),
+          tied_(r.flag("tie_word_embeddings", false)) {}
+
+    DecoderFacts facts() const override {
+        return {.vocab_size = sizes_.vocab_size, .max_positions = sizes_.max_positions, .layers = layer_caches(sizes_)};
+    }
+
+    Value describe(DecoderRun& run) const override {
+        Graph& g = run.graph();
+        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        Value h = embedding(run.tokens(), words);
+        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
+            const Scope layer(g, "model.layers." + std::to_string(i));
+            h = h + rms_norm(attention(run, i, h, angles), "post_attention_layernorm", eps_);
+            h = h + rms_norm(feed_forward(h), "post_feedforward_layernorm", eps_);
+        }
+        h = rms_norm(run.answered(h), "model.norm", eps_);
+        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+    }
+
+    ParameterRules parameters() const override { return usual_parameters(tied_); }
+
+private:
+    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+        const Scope scope(run.graph(), "self_attn");
+        QueryKeyValue whole = project(x, sizes_.heads, bias_);
+        whole.query = rms_norm(whole.query, "q_norm", eps_);
+        whole.key = rms_norm(whole.key, "k_norm", eps_);
+        const Value seen = run.attend(layer, run.rotated(split_heads(whole, sizes_.heads), angles));
+        return Projection(seen, "o_proj", sizes_.hidden_size, bias_);
+    }
+
+    Projection feed_forward(Value x) const {
+        const Scope scope(x.graph(), "mlp");
+        return gated_mlp(x, sizes_.intermediate_size, activation_);
+    }
+
+    DecoderSizes sizes_;
+    Rope rope_;
+    float eps_;
+    Activation activation_;
+    bool bias_, tied_;
+};
+
+}  // namespace
+
+namespace families {
+
+Family olmo2() { return {.model_types = {"olmo2"}, .decoder = make_decoder<Olmo2>}; }
+
+}  // namespace families
+
+}  // namespace vkf

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layer with one matrix for
+// queries, keys and values and one for both halves of the gate; RoPE may turn a
+// part of each head, and a query may see a window of keys.
+#include "layers/attention.h"
+#include "models/blocks/linear.h"
+#include "models/blocks/read_config.h"
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+class Phi3 final : public DecoderFamily {
+public:
+    explicit Phi3(ConfigReader& r)
+        : sizes_(read_sizes(r, 4096)),
+          rope_(read_phi3_rope(r, sizes_)),
+          eps_(read_epsilon(r, "rms_norm_eps", 1e-5)),
+          activation_(read_activation(r, "hidden_act", "silu")),
+          tied_(r.flag("tie_word_embeddings", false)),
+          window_(read_window(r, 0)) {
+        if (r.has("sliding_window") && window_ < 1) {
+            r.fail("sliding_window", "must be at least 1, or null");
+        }
+    }
+
+    DecoderFacts facts() const override {
+        const std::vector<std::int64_t> windows(static_cast<std::size_t>(sizes_.layers), window_);
+        return {.vocab_size = sizes_.vocab_size,
+                .max_positions = sizes_.max_positions,
+                .layers = layer_caches(sizes_, windows)};
+    }
+
+    Value describe(DecoderRun& run) const override {
+        Graph& g = run.graph();
+        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        Value h = embedding(run.tokens(), words);
+        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
+            const Scope layer(g, "model.layers." + std::to_string(i));
+            h = h + attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
+            h = h + feed_forward(rms_norm(h, "post_attention_layernorm", eps_));
+        }
+        h = rms_norm(run.answered(h), "model.norm", eps_);
+        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+    }
+
+    ParameterRules parameters() const override { return usual_parameters(tied_); }
+
+private:
+    /// What other families call yarn is longrope here, as is "su": frequencies
+    /// that change where a text grows past what original_max_position_embeddings
+    /// says. Keys that were turned before then would have to turn again.
+    static Rope read_phi3_rope(ConfigReader& r, const DecoderSizes& sizes) {
+        r.find("original_max_position_embeddings");  // of longrope alone
+        for (const char* field : {"rope_scaling", "rope_parameters"}) {
+            const nlohmann::json* rope = r.find(field);
+            for (const char* type : {"type", "rope_type"}) {
+                const bool said = rope != nullptr && rope->is_object() && rope->contains(type);
+                if (said && rope->at(type) != "default") {
+                    r.fail(field,
+                           "is not supported: of Phi-3's RoPE only the default "
+                           "kind is, without longrope");
+                }
+            }
+        }
+        return read_rope(r, {.head_dim = sizes.heads.head_dim, .max_positions = sizes.max_positions, .partial = true});
+    }
+
+    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+        const Scope scope(run.graph(), "self_attn");
+        const QueryKeyValue heads = split_heads(project_fused(x, "qkv_proj", sizes_.heads), sizes_.heads);
+        const Value seen = run.attend(layer, run.rotated(heads, angles));
+        return Projection(seen, "o_proj", sizes_.hidden_size);
+    }
+
+    Projection feed_forward(Value x) const {
+        const Scope scope(x.graph(), "mlp");
+        const std::int64_t inner = sizes_.intermediate_size;
+        const Value both = linear_layer(x, "gate_up_proj", 2 * inner, false);
+        const Value product = gated(slice(both, -1, 0, inner), slice(both, -1, inner, inner), activation_);
+        return Projection(product, "down_proj", sizes_.hidden_size);
+    }
+
+    DecoderSizes sizes_;
+    Rope rope_;
+    float eps_;
+    Activation activation_;
+    bool tied_;
+    std::int64_t window_;  ///< 0: a query sees all
+};
+
+}  // namespace
+
+namespace families {
+
+Family phi3() { return {.model_types = {"phi3"}, .decoder = make_decoder<Phi3>}; }
+
+}  // namespace families
+
+}  // namespace vkf

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen 3 (Yang et al. 2025): Llama's layer with an RMSNorm of each head's query and key, and
+// windows from a layer on.
+#include "models/blocks/linear.h"
+#include "models/blocks/read_config.h"
+#include "models/families/family.h"
+
+namespace vkf {
+
+namespace {
+
+class Qwen3 final : public DecoderFamily {
+public:
+    explicit Qwen3(ConfigReader& r)
+        : sizes_(read_sizes(r, 32768)),
+          rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
+          eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
+          activation_(read_activation(r, "hidden_act", "silu")),
+          windows_(read_late_windows(r, sizes_.layers)),
+          bias_(r.flag("attention_bias", false)),
+          tied_(r.flag("tie_word_embeddings", false)) {
+        r.need("head_dim");  // which the width does not give here
+        r.only("use_mrope", false);
+    }
+
+    DecoderFacts facts() const override {
+        return {.vocab_size = sizes_.vocab_size,
+                .max_positions = sizes_.max_positions,
+                .layers = layer_caches(sizes_, windows_)};
+    }
+
+    Value describe(DecoderRun& run) const override {
+        Graph& g = run.graph();
+        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        Value h = embedding(run.tokens(), words);
+        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
+            const Scope layer(g, "model.layers." + std::to_string(i));
+            h = h + attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
+            h = h + feed_forward(rms_norm(h, "post_attention_layernorm", eps_));
+        }
+        h = rms_norm(run.answered(h), "model.norm", eps_);
+        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+    }
+
+    ParameterRules parameters() const override { return usual_parameters(tied_); }
+
+private:
+    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+        const Scope scope(run.graph(), "self_attn");
+        const QueryKeyValue heads = split_and_norm_heads(project(x, sizes_.heads, bias_), sizes_.heads, eps_);
+        const Value seen = run.attend(layer, run.rotated(heads, angles));
+        return Projection(seen, "o_proj", sizes_.hidden_size, bias_);
+    }
+
+    Projection feed_forward(Value x) const {
+        const Scope scope(x.graph(), "mlp");
+        return gated_mlp(x, sizes_.intermediate_size, activation_);
+    }
+
+    DecoderSizes sizes_;
+    Rope rope_;
+    float eps_;
+    Activation activation_;
+    std::vector<std::int64_t> windows_;
+    bool bias_, tied_;
+};
+
+}  // namespace
+
+namespace families {
+
+Family qwen3() { return {.model_types = {"qwen3"}, .decoder = make_decoder<Qwen3>}; }
+
+}  // namespace families
+
+}  // namespace vkf

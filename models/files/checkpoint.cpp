@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/files/checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.h"
+
+namespace vkf {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// weight_map of an index: tensor -> file. Files are beside the index, never elsewhere.
+std::map<std::string, std::string> read_index(const fs::path& index) {
+    const std::string file = utf8_name(index);
+    std::map<std::string, std::string> map;
+    try {
+        map = json::parse(read_text(index)).at("weight_map").get<std::map<std::string, std::string>>();
+    } catch (const json::exception& error) {
+        throw Error(error.what(), file);
+    }
+    for (const auto& [tensor, shard] : map) {
+        if (shard.empty() || fs::path(shard).filename() != fs::path(shard)) {
+            throw Error("\"" + shard + "\" for tensor " + tensor + " is not a file's name", file);
+        }
+    }
+    return map;
+}
+
+}  // namespace
+
+std::string read_text(const fs::path& path) {
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.bytes();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), config_file_(utf8_name(folder / "config.json")) {
+    if (!fs::is_directory(folder)) {
+        throw Error("is not a folder", utf8_name(folder));
+    }
+    config_ = read_text(folder / "config.json");
+    const fs::path whole = folder / "model.safetensors";
+    const fs::path index = folder / "model.safetensors.index.json";
+    if (fs::exists(whole) || !fs::exists(index)) {
+        files_.emplace_back(whole);
+        for (const HostTensor& t : files_.front().tensors()) {
+            tensors_.emplace(t.name, &t);
+        }
+    } else {
+        open_shards(index);
+    }
+}
+
+void Checkpoint::open_shards(const fs::path& index) {
+    const std::map<std::string, std::string> map = read_index(index);
+    std::map<std::string, std::size_t> opened;
+    for (const auto& [tensor, shard] : map) {
+        if (opened.emplace(shard, files_.size()).second) {
+            files_.emplace_back(folder_ / shard);
+        }
+    }
+    for (const auto& [tensor, shard] : map) {
+        tensors_.emplace(tensor, &files_[opened.at(shard)].at(tensor));
+    }
+}
+
+const HostTensor* Checkpoint::find(std::string_view name) const noexcept {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : tensors_) {
+        names.push_back(name);
+    }
+    return names;
+}
+
+}  // namespace vkf

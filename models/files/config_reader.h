@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A config.json that is read field by field; what was not read, and is not known to be harmless, is
+// refused.
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "ops/ops.h"
+
+namespace vkf {
+
+class ConfigReader {
+public:
+    ConfigReader(const nlohmann::json& root, std::string file, std::string below = {})
+        : root_(root), file_(std::move(file)), below_(std::move(below)) {
+        if (!root_.is_object()) {
+            throw Error(below_.empty() ? "is not an object" : below_ + " is not an object", file_);
+        }
+    }
+
+    [[noreturn]] void fail(const std::string& name, const std::string& what) const {
+        throw Error(below_ + name + " = " + (root_.contains(name) ? root_.at(name).dump() : "(missing)") + ": " + what,
+                    file_);
+    }
+
+    bool has(const std::string& name) const { return root_.contains(name) && !root_.at(name).is_null(); }
+
+    /// Null, which says "none", where a missing field stands for a default.
+    bool is_null(const std::string& name) const { return root_.contains(name) && root_.at(name).is_null(); }
+
+    /// Null when the field is missing or null.
+    const nlohmann::json* find(const std::string& name) {
+        read_.insert(name);
+        return has(name) ? &root_.at(name) : nullptr;
+    }
+
+    std::int64_t integer(const std::string& name, std::int64_t otherwise, std::int64_t least = 0) {
+        const nlohmann::json* value = find(name);
+        const std::int64_t number =
+            value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : otherwise;
+        if ((value != nullptr && !value->is_number_integer()) || number < least ||
+            number > (std::int64_t{1} << 31) - 1) {
+            fail(name, "must be a whole number of at least " + std::to_string(least));
+        }
+        return number;
+    }
+    /// Throws where the field is missing or null.
+    void need(const std::string& name) const {
+        if (!has(name)) {
+            fail(name, "is needed");
+        }
+    }
+    /// A size that must be there.
+    std::int64_t size(const std::string& name) { return integer(name, -1, 1); }
+
+    double number(const std::string& name, double otherwise) {
+        const nlohmann::json* value = find(name);
+        if (value != nullptr && (!value->is_number() || !std::isfinite(value->get<double>()))) {
+            fail(name, "must be a number");
+        }
+        return value != nullptr ? value->get<double>() : otherwise;
+    }
+
+    bool flag(const std::string& name, bool otherwise) {
+        const nlohmann::json* value = find(name);
+        if (value != nullptr && !value->is_boolean()) {
+            fail(name, "must be true or false");
+        }
+        return value != nullptr ? value->get<bool>() : otherwise;
+    }
+
+    std::string text(const std::string& name, const std::string& otherwise) {
+        const nlohmann::json* value = find(name);
+        if (value != nullptr && !value->is_string()) {
+            fail(name, "must be text");
+        }
+        return value != nullptr ? value->get<std::string>() : otherwise;
+    }
+
+    /// A field that may be there with this value only.
+    template <class T>
+    void only(const std::string& name, const T& value) {
+        const nlohmann::json* found = find(name);
+        if (found != nullptr && *found != nlohmann::json(value)) {
+            fail(name, "is not supported");
+        }
+    }
+
+    /// Throws for a field that was neither read nor says nothing about the numbers of inference.
+    void finish() const;
+
+    const std::string& file() const { return file_; }
+
+private:
+    const nlohmann::json& root_;
+    std::string file_, below_;
+    std::set<std::string> read_;
+};
+
+/// Throws Error, its where() being `file`, for what is no JSON.
+nlohmann::json parse_config(std::string_view text, const std::string& file);
+/// By the name that transformers gives it.
+Activation read_activation(ConfigReader& reader, const std::string& field, const std::string& otherwise);
+
+}  // namespace vkf

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's parameters out of a checkpoint: found by name, checked, and converted where the graph
+// wants them otherwise than the file has them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/files/checkpoint.h"
+#include "runtime/device/device.h"
+
+namespace vkf {
+
+/// What a family knows about its files. Names are those of the graph.
+struct ParameterRules {
+    using Named = std::function<bool(const std::string& name)>;
+    std::string model_type = {};       ///< for messages
+    std::string optional_prefix = {};  ///< files of the bare model leave it out
+    /// In files, but not part of the numbers: by the file's names.
+    Named ignored = {};
+    Named stored_transposed = {};  ///< matrices that files keep as (in, out)
+    Named stored_minus_one = {};   ///< weights that files keep less 1
+    /// Tables of which rows are added, not multiplied: never packed.
+    Named looked_up = {};
+    /// Another name under which older files have it; empty where there is none.
+    std::function<std::string(const std::string& name)> older_name = {};
+};
+
+/// One parameter: where it is, and what it becomes.
+struct Parameter {
+    std::string name;  ///< as the graph has it
+    const HostTensor* source = nullptr;
+    std::vector<std::int64_t> shape = {};
+    WeightType type = WeightType::f32;
+    bool transpose = false, add_one = false;
+
+    std::uint64_t bytes() const;
+};
+
+/// Of all of them, each beginning at a multiple of `alignment`.
+std::uint64_t parameter_bytes(const std::vector<Parameter>& parameters, std::uint64_t alignment);
+
+/// Every weight of the graph, in the order in which the graph names them. Matrices become
+/// `matrices`, or stay of the file's type. Matrices that are saved packed are (out, in) for every
+/// family, and stay what they are. Throws Error naming a tensor that is missing, that has another
+/// shape or type, that is packed as another type than asked for, or that is in the files and
+/// neither of the graph nor ignored.
+std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
+                                       std::optional<WeightType> matrices);
+Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters,
+                        const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
+
+/// A parameter under the graph's name as it is uploaded: the source's bytes or, where it is
+/// converted, `owned`, which must outlive the result.
+HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned);
+
+/// Writes a copy of the checkpoint's folder with these parameters: what has a type is packed, the
+/// rest stays numbers. Throws Error where the folder has a model already, or a file cannot be
+/// written.
+void save_parameters(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                     const std::vector<Parameter>& parameters, const LoadProgress& progress = {});
+
+}  // namespace vkf

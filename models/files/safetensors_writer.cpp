@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/files/safetensors_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <system_error>
+
+#include "models/files/safetensors_words.h"
+#include "runtime/base/error.h"
+#include "runtime/graph/packed.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr std::size_t kAlignment = 8;  // of the data; no element is wider
+
+/// Indices of the tensors, widest elements first: with the data aligned, every tensor then is
+/// aligned to its element.
+std::vector<std::size_t> file_order(std::span<const HostTensor> tensors) {
+    std::vector<std::size_t> order(tensors.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, [&](std::size_t left, std::size_t right) {
+        const HostTensor& a = tensors[left];
+        const HostTensor& b = tensors[right];
+        return size_of(a.dtype) != size_of(b.dtype) ? size_of(a.dtype) > size_of(b.dtype) : a.name < b.name;
+    });
+    return order;
+}
+
+std::string label_of(const HostTensor& tensor) { return "tensor \"" + tensor.name + "\": "; }
+
+std::uint64_t bytes_of(const HostTensor& tensor, const std::string& file) {
+    const std::optional<std::uint64_t> bytes = byte_size(tensor);
+    if (!bytes) throw Error(label_of(tensor) + "shape is negative, overflows, or is none of a packed matrix", file);
+    return *bytes;
+}
+
+/// `metadata`, and what it is to say of packed tensors.
+std::map<std::string, std::string> with_packed(std::map<std::string, std::string> metadata,
+                                               std::span<const HostTensor> tensors, const std::string& file) {
+    for (const auto& [key, value] : metadata) {
+        if (key.starts_with(kPackedKey)) throw Error("the metadata key \"" + key + "\" is reserved", file);
+    }
+    for (const HostTensor& tensor : tensors) {
+        if (tensor.type == WeightType::f32) continue;
+        bytes_of(tensor, file);
+        metadata[kPackedKey] = kPackedVersion;
+        metadata[kPackedTensorKey + tensor.name] =
+            std::string(name_of(tensor.type)) + " " + std::to_string(tensor.shape[1]);
+    }
+    return metadata;
+}
+
+std::string header_of(std::span<const HostTensor> tensors, std::span<const std::size_t> order,
+                      const std::map<std::string, std::string>& metadata, const std::string& file) {
+    nlohmann::json header = nlohmann::json::object();
+    if (!metadata.empty()) header[kMetadataKey] = metadata;
+    std::uint64_t offset = 0;
+    for (const std::size_t index : order) {
+        const HostTensor& tensor = tensors[index];
+        if (tensor.name == kMetadataKey) throw Error(label_of(tensor) + "the name is reserved", file);
+        const std::uint64_t end = offset + bytes_of(tensor, file);
+        DType dtype = tensor.dtype;
+        std::vector<std::int64_t> shape = tensor.shape;
+        if (tensor.type != WeightType::f32) {
+            dtype = DType::i32;
+            shape[1] =
+                static_cast<std::int64_t>(packed_row_words(tensor.type, static_cast<std::uint64_t>(tensor.shape[1])));
+        }
+        nlohmann::json entry = {{"dtype", name_of(dtype)}, {"shape", shape}, {"data_offsets", {offset, end}}};
+        if (!header.emplace(tensor.name, std::move(entry)).second) {
+            throw Error(label_of(tensor) + "the name occurs twice", file);
+        }
+        offset = end;
+    }
+    try {
+        std::string text = header.dump();
+        text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+        return text;
+    } catch (const nlohmann::json::type_error&) {
+        throw Error("a tensor name or metadata text is not UTF-8", file);
+    }
+}
+
+/// A file beside its destination, removed unless it takes the destination's place.
+class PendingFile {
+public:
+    PendingFile(const std::filesystem::path& path, const std::string& name)
+        : destination_(path), temporary_(path), name_(name) {
+        temporary_ += ".writing-" + std::to_string(std::random_device{}());
+        stream_.open(temporary_, std::ios::binary | std::ios::trunc);
+        if (!stream_) throw Error("cannot create file", name_);
+    }
+    PendingFile(const PendingFile&) = delete;
+    PendingFile& operator=(const PendingFile&) = delete;
+    ~PendingFile() {
+        stream_.close();
+        std::error_code ignored;
+        std::filesystem::remove(temporary_, ignored);  // gone already once it was renamed
+    }
+
+    void write(const void* data, std::size_t size) {
+        stream_.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
+    }
+
+    void publish() {
+        stream_.close();
+        if (!stream_) throw Error("cannot write file", name_);
+        std::error_code code;
+        std::filesystem::rename(temporary_, destination_, code);
+        if (code) throw Error("cannot write file: " + code.message(), name_);
+    }
+
+private:
+    std::filesystem::path destination_;
+    std::filesystem::path temporary_;
+    std::string name_;
+    std::ofstream stream_;
+};
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors, const TensorBytes& bytes,
+                       const std::map<std::string, std::string>& metadata) {
+    const std::string name = utf8_name(path);
+    const std::vector<std::size_t> order = file_order(tensors);
+    const std::string header = header_of(tensors, order, with_packed(metadata, tensors, name), name);
+    PendingFile file(path, name);
+    const std::uint64_t length = header.size();
+    file.write(&length, sizeof length);
+    file.write(header.data(), header.size());
+    for (const std::size_t index : order) {
+        const std::span<const std::byte> data = bytes(index);
+        if (const std::uint64_t wanted = bytes_of(tensors[index], name); data.size() != wanted) {
+            throw Error(label_of(tensors[index]) + "holds " + std::to_string(data.size()) +
+                            " bytes, but dtype and shape need " + std::to_string(wanted),
+                        name);
+        }
+        file.write(data.data(), data.size());
+    }
+    file.publish();
+}
+
+void save_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors,
+                      const std::map<std::string, std::string>& metadata) {
+    write_safetensors(
+        path, tensors, [&](std::size_t index) { return tensors[index].data; }, metadata);
+}
+
+}  // namespace vkf

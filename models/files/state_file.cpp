@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/files/state_file.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "models/files/safetensors_writer.h"
+#include "runtime/base/error.h"
+#include "runtime/base/text.h"
+
+namespace vkf {
+
+namespace {
+
+/// The part that a tensor of this shape is of a state: they may differ in one dimension.
+StatePart part_of(const HostTensor& saved, const StoredTensor& state, const std::string& file) {
+    StatePart part;
+    bool fits = saved.dtype == state.dtype && saved.shape.size() == state.shape.size();
+    for (std::size_t i = 0; fits && i < state.shape.size(); ++i) {
+        if (saved.shape[i] != state.shape[i]) {
+            fits = part.length < 0 && saved.shape[i] < state.shape[i];
+            part = {i, saved.shape[i]};
+        }
+    }
+    if (!fits) {
+        throw Error("state " + state.name + " is " + shape_text(state.shape) + " " + std::string(name_of(state.dtype)) +
+                        ", the file has " + shape_text(saved.shape) + " " + std::string(name_of(saved.dtype)),
+                    file);
+    }
+    return part;
+}
+
+}  // namespace
+
+void save_state(const std::filesystem::path& path, const State& state, const std::map<std::string, StatePart>& parts) {
+    for (const auto& [name, part] : parts) {
+        if (!state.find(name)) {
+            throw Error("there is no state " + name + " to save a part of", utf8_name(path));
+        }
+    }
+    std::vector<HostTensor> tensors;
+    std::vector<StatePart> asked;
+    for (const StoredTensor& t : state.layout().tensors()) {
+        const auto found = parts.find(t.name);
+        const StatePart part = found == parts.end() ? StatePart{} : found->second;
+        std::vector<std::int64_t> shape = t.shape;
+        if (part.length >= 0 && part.dim < shape.size()) {
+            shape[part.dim] = part.length;
+        }
+        tensors.push_back({t.name, t.dtype, std::move(shape), {}});
+        asked.push_back(part);
+    }
+    std::vector<std::byte> bytes;
+    write_safetensors(path, tensors, [&](std::size_t i) {
+        bytes = state.read(tensors[i].name, asked[i]);
+        return std::span<const std::byte>(bytes);
+    });
+}
+
+void restore_state(const std::filesystem::path& path, State& state) {
+    const Safetensors file(path);
+    const auto& states = state.layout().tensors();
+    std::vector<StatePart> parts;
+    for (const HostTensor& t : file.tensors()) {
+        const StoredTensor* s = state.find(t.name);
+        if (!s) {
+            throw Error("has a state " + t.name + ", which is not among those to restore", file.file());
+        }
+        parts.push_back(part_of(t, *s, file.file()));
+    }
+    for (const StoredTensor& s : states) {
+        if (!file.find(s.name)) {
+            throw Error("has no state " + s.name, file.file());
+        }
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        state.write(file.tensors()[i].name, file.tensors()[i].data, parts[i]);
+    }
+}
+
+}  // namespace vkf

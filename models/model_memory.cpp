@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/model_memory.h"
+
+#include "runtime/base/text.h"
+
+namespace vkf {
+
+void ModelMemory::add(const MemorySizes& program) noexcept {
+    weights = program.weights;
+    cache = program.state;
+    scratch += program.scratch;
+    constants += program.constants;
+    transfers += program.inputs + program.outputs + program.mirrors;
+}
+
+void require_memory(const Device& device, const ModelMemory& m, const char* who) {
+    const std::uint64_t there = device.capabilities().device_memory;
+    if (m.total() > there) {
+        throw Error("needs " + megabytes(m.total()) + " (weights " + megabytes(m.weights) + ", cache " +
+                        megabytes(m.cache) + ", scratch " + megabytes(m.scratch) + ", other " +
+                        megabytes(m.constants + m.transfers) + "); the device has " + megabytes(there),
+                    who);
+    }
+}
+
+}  // namespace vkf

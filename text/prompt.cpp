@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/prompt.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "runtime/base/map_file.h"
+#include "text/json.h"
+
+namespace vkf {
+
+namespace {
+
+namespace fs = std::filesystem;
+using text::Json;
+
+std::string text_member(const Json& object, const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// Of the classes of tokenizers those that add_bos_token rules.
+bool obeys_add_bos_token(const std::string& tokenizer_class) {
+    for (const char* family : {"Llama", "CodeLlama", "Gemma"}) {
+        if (tokenizer_class.starts_with(family)) {
+            return true;
+        }
+    }
+    return tokenizer_class.empty();
+}
+
+/// The longest end of `text` that `stop` begins with, in bytes; shorter than the stop.
+std::size_t begun(std::string_view text, std::string_view stop) {
+    for (std::size_t n = std::min(stop.size() - 1, text.size()); n > 0; --n) {
+        if (text.ends_with(stop.substr(0, n))) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+BeginOfText begin_of_text(const fs::path& folder, bool trained) {
+    const fs::path path = folder / "tokenizer_config.json";
+    const BeginOfText by_training = trained ? BeginOfText::put : BeginOfText::as_tokenizer;
+    if (!fs::exists(path)) {
+        return by_training;
+    }
+    std::ifstream file(path, std::ios::binary);
+    const Json config = Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+    if (!config.is_object()) {
+        throw Error("is not a JSON object", utf8_name(path));
+    }
+    const bool json = fs::exists(folder / "tokenizer.json");
+    const auto said = config.find("add_bos_token");
+    const bool obeyed = !json || obeys_add_bos_token(text_member(config, "tokenizer_class"));
+    if (said != config.end() && said->is_boolean() && obeyed) {
+        return *said ? BeginOfText::put : BeginOfText::leave_out;
+    }
+    return json ? BeginOfText::as_tokenizer : by_training;
+}
+
+std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, BeginOfText policy,
+                                        std::optional<std::int32_t> begin) {
+    std::vector<std::int32_t> ids = tokenizer.encode(text);
+    const bool begins = begin && !ids.empty() && ids.front() == *begin;
+    if (policy == BeginOfText::put && begin && !begins) {
+        ids.insert(ids.begin(), *begin);
+    }
+    if (policy == BeginOfText::leave_out && begins) {
+        const std::vector<std::int32_t> plain = tokenizer.encode(text, false);
+        const bool of_the_text = ids.size() >= plain.size() && std::equal(plain.begin(), plain.end(), ids.begin());
+        if (!of_the_text) {
+            ids.erase(ids.begin());
+        }
+    }
+    return ids;
+}
+
+StopTexts::StopTexts(std::vector<std::string> stops) : stops_(std::move(stops)) { std::erase(stops_, ""); }
+
+std::string StopTexts::push(std::string_view piece) {
+    if (stopped_) {
+        return {};
+    }
+    held_ += piece;
+    std::size_t end = held_.size();
+    for (const std::string& stop : stops_) {
+        const std::size_t at = held_.find(stop);
+        stopped_ = stopped_ || at != std::string::npos;
+        end = std::min(end, at);
+    }
+    if (stopped_) {
+        return release(end);
+    }
+    for (const std::string& stop : stops_) {
+        end = std::min(end, held_.size() - begun(held_, stop));
+    }
+    return release(end);
+}
+
+std::string StopTexts::finish() { return stopped_ ? std::string() : release(held_.size()); }
+
+std::string StopTexts::release(std::size_t count) {
+    std::string out = held_.substr(0, count);
+    held_.erase(0, count);
+    return out;
+}
+
+}  // namespace vkf
