@@ -258,7 +258,7 @@ std::vector<std::int32_t> Program::download_i32(std::string_view output) {
     return copy_out<std::int32_t>(core_->output(output, DType::i32));
 }
 
-Ticket Program::submit() { return core_->submit(); }
+Ticket Program::submit() { return core_->submit(true); }
 
 void Program::run() { core_->run(); }
 

@@ -144,7 +144,8 @@ struct ProgramCore {
     /// What stands before the first dispatch of a recording, and after the last.
     void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept;
     void close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept;
-    Ticket submit();
+    /// `ticket`: somebody will look at it.
+    Ticket submit(bool ticket);
     /// Waits for what submit() left under way, and reads its timestamps.
     void finish_run();
     void run();

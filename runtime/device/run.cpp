@@ -71,11 +71,11 @@ void ProgramCore::finish_run() {
 }
 
 void ProgramCore::run() {
-    submit();
+    submit(false);
     finish_run();
 }
 
-Ticket ProgramCore::submit() {
+Ticket ProgramCore::submit(bool ticket) {
     if (device->deferred) {
         throw Error("the device was borrowed without a queue: record() the program instead", options.name);
     }
@@ -117,6 +117,9 @@ Ticket ProgramCore::submit() {
     finish_run();
     if (!runs) {
         runs = std::make_shared<SubmittedRuns>(device);
+    }
+    if (ticket) {
+        runs->make_semaphore();
     }
     const auto query_count = static_cast<std::uint32_t>(2 * plan.dispatches.size());
     const bool profile = options.profile && device->capabilities.timestamp_period > 0 && query_count > 0;

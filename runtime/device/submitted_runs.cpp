@@ -5,25 +5,25 @@
 
 namespace vkf {
 
-SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {
-    if (!device->capabilities.timeline_semaphore) {
+SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
+
+SubmittedRuns::~SubmittedRuns() {
+    if (semaphore) {
+        device->wait_idle();  // a driver may wake who waits for the fence before it has signalled the semaphore
+        device->api.vkDestroySemaphore(device->handle, semaphore, nullptr);
+    }
+    device->api.vkDestroyFence(device->handle, fence, nullptr);
+}
+
+void SubmittedRuns::make_semaphore() {
+    if (semaphore || !device->capabilities.timeline_semaphore) {
         return;
     }
     const VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr,
-                                         VK_SEMAPHORE_TYPE_TIMELINE, 0};
+                                         VK_SEMAPHORE_TYPE_TIMELINE, submitted};
     const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
-    try {
-        device->check_result(device->api.vkCreateSemaphore(device->handle, &info, nullptr, &semaphore),
-                             "vkCreateSemaphore");
-    } catch (...) {
-        device->api.vkDestroyFence(device->handle, fence, nullptr);
-        throw;
-    }
-}
-
-SubmittedRuns::~SubmittedRuns() {
-    device->api.vkDestroySemaphore(device->handle, semaphore, nullptr);
-    device->api.vkDestroyFence(device->handle, fence, nullptr);
+    device->check_result(device->api.vkCreateSemaphore(device->handle, &info, nullptr, &semaphore),
+                         "vkCreateSemaphore");
 }
 
 bool SubmittedRuns::busy() noexcept {

@@ -11,12 +11,14 @@
 namespace vkf {
 
 struct SubmittedRuns {
-    /// Makes a fence, and a timeline semaphore where the device has them.
+    /// Makes a fence.
     explicit SubmittedRuns(std::shared_ptr<DeviceCore> core);
     ~SubmittedRuns();
     SubmittedRuns(const SubmittedRuns&) = delete;
     SubmittedRuns& operator=(const SubmittedRuns&) = delete;
 
+    /// From now on runs are told by a timeline semaphore too, where the device has them: once somebody asks for tickets.
+    void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }
     /// The same, after a look at the device.
     bool busy() noexcept;
@@ -30,7 +32,8 @@ struct SubmittedRuns {
 
     std::shared_ptr<DeviceCore> device;
     VkFence fence = VK_NULL_HANDLE;
-    VkSemaphore semaphore = VK_NULL_HANDLE;  ///< timeline: the number of the last run that has finished
+    VkSemaphore semaphore =
+        VK_NULL_HANDLE;  ///< timeline: the number of the last run that has finished; null until it is asked for
     std::uint64_t submitted = 0, finished = 0;
 };
 
