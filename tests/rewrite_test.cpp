@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "layers/feed_forward.h"
@@ -92,8 +93,9 @@ Parts parts(OpCheck& check, std::int64_t rows, std::int64_t columns, std::int64_
 TEST_SUITE("rewrite") {
     TEST_CASE("rewrite: bias, activation, gate and residual become a product's epilogue, with the same bits") {
         const bool five = device().capabilities().storage_buffers >= 5;
-        for (const auto& [rows, columns, width] :
-             {std::array<std::int64_t, 3>{1, 64, 64}, {7, 33, 20}, {70, 72, 24}, {130, 41, 12}}) {
+        const std::array<std::int64_t, 3> sizes[] = {{1, 64, 64}, {7, 33, 20}, {70, 72, 24}, {130, 41, 12}};
+        for (const std::array<std::int64_t, 3>& size : sizes) {
+            const std::int64_t rows = size[0], columns = size[1], width = size[2];
             CAPTURE(rows);
             const auto count = [&](const std::function<Value(const Parts&)>& f) {
                 return counts([&](OpCheck& check) { return f(parts(check, rows, columns, width)); });
