@@ -52,6 +52,15 @@ function(vkformer_set_environment test)
     endif()
 endfunction()
 
+# vkformer_run_after(test driver other): lavapipe keeps what it has compiled for all processes, in the
+# folder of XDG_CACHE_HOME. Two tests of the same kernels one after the other compile them once, and
+# side by side twice. SwiftShader keeps nothing.
+function(vkformer_run_after test driver other)
+    if(driver STREQUAL lavapipe)
+        set_property(TEST ${test} APPEND PROPERTY DEPENDS ${other})
+    endif()
+endfunction()
+
 # vkformer_add_device_tests(prefix program args...): <prefix><driver> and <prefix><driver>-minimum for each driver.
 function(vkformer_add_device_tests prefix)
     foreach(name manifest IN ZIP_LISTS driver_names drivers)
@@ -68,6 +77,7 @@ function(vkformer_add_device_tests prefix)
             endif()
             if(profile)
                 set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT VKFORMER_PROFILE=minimum)
+                vkformer_run_after(${test} ${name} "${prefix}${name}")
             endif()
         endforeach()
     endforeach()
