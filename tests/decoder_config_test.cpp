@@ -60,7 +60,8 @@ std::string program_of(const nlohmann::json& config) {
 
 std::vector<std::int64_t> windows_of(const nlohmann::json& config) {
     std::vector<std::int64_t> windows;
-    for (const LayerCache& layer : read(config).facts().layers) {
+    const DecoderModel model = read(config);
+    for (const LayerCache& layer : model.facts().layers) {
         windows.push_back(layer.window);
     }
     return windows;
