@@ -60,7 +60,8 @@ T& need(T* pointer, const char* what) {
     return *pointer;
 }
 
-/// Gives what the body returns to `out`, which may be one of the body's inputs and stays as it is when the body fails.
+/// Gives what the body returns to `out`, which may be one of the body's inputs and stays as it is
+/// when the body fails.
 template <class T, class Body>
 vkf_result give(const char* function, T* out, Body&& body) noexcept {
     return guard(function, [&] {
@@ -79,7 +80,7 @@ vkf_result make(const char* function, T** out, Body&& body) noexcept {
     });
 }
 
-// --- structs that grow -------------------------------------------------------------------------------------------------
+// --- structs that grow ---------------------------------------------------------------------------
 
 /// No struct of any version is larger.
 inline constexpr std::uint32_t kLargestStruct = 4096;
@@ -93,7 +94,8 @@ const char* check_size(std::uint32_t size) noexcept {
     return size > kLargestStruct || size % alignof(T) != 0 ? "struct_size is not the size of a struct" : nullptr;
 }
 
-/// As much of `from` as both sides know, the rest 0. Null, or what is wrong with it. Does not allocate.
+/// As much of `from` as both sides know, the rest 0. Null, or what is wrong with it. Does not
+/// allocate.
 template <class T>
 const char* copy_struct(const void* from, T& to) noexcept {
     to = {};
@@ -159,7 +161,7 @@ void fill(T& to, T from) {
     }
 }
 
-// --- numbers and texts -------------------------------------------------------------------------------------------------
+// --- numbers and texts ---------------------------------------------------------------------------
 
 /// C's enumerators count through a table of ours.
 template <class E, std::size_t N>
@@ -187,7 +189,7 @@ vkf_dtype dtype_to_c(DType dtype);
 std::optional<WeightType> weight_type_of(vkf_weight_type type);
 Activation activation_of(vkf_activation activation);
 
-// --- graphs ------------------------------------------------------------------------------------------------------------
+// --- graphs --------------------------------------------------------------------------------------
 
 Dim dim_of(const vkf_dim& dim, const Graph& graph);
 /// The other way; throws for what has more terms.

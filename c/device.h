@@ -8,8 +8,8 @@
 
 namespace vkf::c {
 
-/// Handles of destroyed programs, which a checked host may still use by mistake. Guarded by the mutex; the list goes through the handles, so
-/// that burying one allocates nothing.
+/// Handles of destroyed programs, which a checked host may still use by mistake. Guarded by the
+/// mutex; the list goes through the handles, so that burying one allocates nothing.
 struct Graveyard {
     std::mutex mutex;
     vkf_program* first = nullptr;

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// vkformer for C (C99 and later), and for whatever calls C. The nouns are those of the C++ interface, whose headers hold the contracts
-// in full: what is named beside a declaration here says which.
+// vkformer for C (C99 and later), and for whatever calls C. The nouns are those of the C++
+// interface, whose headers hold the contracts in full: what is named beside a declaration here says
+// which.
 //
-// Results. A function that can fail returns a vkf_result; what went wrong is vkf_last_error()'s text. No exception comes out.
-// Outputs come through pointers, the last arguments; a handle that could not be made is null.
+// Results. A function that can fail returns a vkf_result; what went wrong is vkf_last_error()'s
+// text. No exception comes out. Outputs come through pointers, the last arguments; a handle that
+// could not be made is null.
 //
-// Handles belong to the caller: each ..._create, ..._load, vkf_compile and so on has its ..._destroy, which takes null too. Nothing is
-// to be freed by free(). A handle may be destroyed before others that were made with it; a borrowed VkDevice outlives them all.
+// Handles belong to the caller: each ..._create, ..._load, vkf_compile and so on has its
+// ..._destroy, which takes null too. Nothing is to be freed by free(). A handle may be destroyed
+// before others that were made with it; a borrowed VkDevice outlives them all.
 //
-// Structs whose first member is struct_size grow: set it to sizeof the struct, also where the struct is filled by a function and in every
-// element of an array. Everything else may be 0, which is the default that stands beside each member; a null pointer to options means all
-// defaults. A struct that is newer than the library is taken as long as what the library does not know is 0.
+// Structs whose first member is struct_size grow: set it to sizeof the struct, also where the
+// struct is filled by a function and in every element of an array. Everything else may be 0, which
+// is the default that stands beside each member; a null pointer to options means all defaults. A
+// struct that is newer than the library is taken as long as what the library does not know is 0.
 //
-// An output is written when all went well, and may be one of the inputs; where it is not, a handle is null and everything else as it was.
-// A device may be used by several threads at once, as weights may; a graph belongs to one; state, requirements, shared buffers and programs
-// to one at a time, but for what vkf_program_record() says. Functions that a host gives (locks, memory, choices, progress) do not throw;
-// those of a device are called until the last object that was made from it is gone.
+// An output is written when all went well, and may be one of the inputs; where it is not, a handle
+// is null and everything else as it was. A device may be used by several threads at once, as
+// weights may; a graph belongs to one; state, requirements, shared buffers and programs to one at a
+// time, but for what vkf_program_record() says. Functions that a host gives (locks, memory,
+// choices, progress) do not throw; those of a device are called until the last object that was made
+// from it is gone.
 //
-// Texts are UTF-8, and looked at only during the call. Texts that are returned into memory of the caller are cut to fit it and always
-// end in a 0; `needed`, where it is not null, is given the whole length without that 0.
+// Texts are UTF-8, and looked at only during the call. Texts that are returned into memory of the
+// caller are cut to fit it and always end in a 0; `needed`, where it is not null, is given the
+// whole length without that 0.
 //
 // Vulkan's header, where it is wanted, comes before this one; C11 does not mind the order.
 #ifndef VKFORMER_C_H
@@ -35,7 +42,8 @@
 extern "C" {
 #endif
 
-/// Grows when something is added. Before version 1 of the library a new minor version may break the interface.
+/// Grows when something is added. Before version 1 of the library a new minor version may break the
+/// interface.
 #define VKF_C_API_VERSION 1
 
 /// 0, or what went wrong. Of Vulkan's: its VkResult.
@@ -43,15 +51,17 @@ typedef int32_t vkf_result;
 enum {
     VKF_OK = 0,
     VKF_ERROR_OUT_OF_HOST_MEMORY = -1,  ///< VK_ERROR_OUT_OF_HOST_MEMORY
-    VKF_ERROR = -100,  ///< wrong use, a file that is not what it should be: what Vulkan was not asked about
+    /// wrong use, a file that is not what it should be: what Vulkan was not asked about
+    VKF_ERROR = -100,
 };
 
 /// VKF_C_API_VERSION of the library that runs.
 VKF_API uint32_t vkf_c_api_version(void);
 /// "0.1.0"
 VKF_API const char* vkf_version(void);
-/// What the last call that failed on this thread has to say, at most 1023 bytes. Calls that succeed leave it as it is. Good until the next
-/// failure, and the thread's end. In a library opened at run time the first use on a thread may allocate the text's place: call this once.
+/// What the last call that failed on this thread has to say, at most 1023 bytes. Calls that succeed
+/// leave it as it is. Good until the next failure, and the thread's end. In a library opened at run
+/// time the first use on a thread may allocate the text's place: call this once.
 VKF_API const char* vkf_last_error(void);
 
 typedef struct vkf_graph vkf_graph;
@@ -65,11 +75,12 @@ typedef struct vkf_shared_buffer vkf_shared_buffer;
 typedef uint32_t vkf_dtype;
 enum { VKF_F32, VKF_I32, VKF_F64, VKF_F16, VKF_BF16, VKF_I64, VKF_I16, VKF_I8, VKF_U8, VKF_BOOL };
 
-/// What numbers are kept as on the device, see runtime/graph/packed.h. AS_GIVEN: weights as the file or the host has them, caches in f32.
+/// What numbers are kept as on the device, see runtime/graph/packed.h. AS_GIVEN: weights as the
+/// file or the host has them, caches in f32.
 typedef uint32_t vkf_weight_type;
 enum { VKF_WEIGHT_AS_GIVEN, VKF_WEIGHT_F32, VKF_WEIGHT_F16, VKF_WEIGHT_BF16, VKF_WEIGHT_INT8, VKF_WEIGHT_INT4 };
 
-// --- graph: runtime/graph/graph.h, runtime/graph/views.h ---------------------------------------------------------------------------------
+// --- graph: runtime/graph/graph.h, runtime/graph/views.h -----------------------------------------
 
 #define VKF_MAX_RANK 5
 
@@ -84,7 +95,8 @@ static inline vkf_dim vkf_size(int64_t constant) {
     return d;
 }
 
-/// A tensor of a graph, valid as long as the graph; all 0: no tensor, where an argument may be missing.
+/// A tensor of a graph, valid as long as the graph; all 0: no tensor, where an argument may be
+/// missing.
 typedef struct vkf_value {
     vkf_graph* graph;
     uint32_t id;
@@ -123,12 +135,14 @@ VKF_API vkf_result vkf_image_input(vkf_graph* graph, const char* name, vkf_dim h
                                    vkf_image_access access, vkf_image_format format, vkf_value* value);
 VKF_API vkf_result vkf_image_output(const char* name, vkf_value x, vkf_image_format format);
 
-/// `shape` may be null. Fails for a size that is more than one symbol, which vkf_value_text() prints.
+/// `shape` may be null. Fails for a size that is more than one symbol, which vkf_value_text()
+/// prints.
 VKF_API vkf_result vkf_value_shape(vkf_value value, vkf_dim shape[VKF_MAX_RANK], uint32_t* rank);
 /// "name (2, tokens, 64) F32"
 VKF_API vkf_result vkf_value_text(vkf_value value, char* text, size_t capacity, size_t* needed);
 
-/// Views. Dimensions count from 0, or from the innermost with -1, -2, ... In vkf_reshape one size may be -1.
+/// Views. Dimensions count from 0, or from the innermost with -1, -2, ... In vkf_reshape one size
+/// may be -1.
 VKF_API vkf_result vkf_reshape(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
 VKF_API vkf_result vkf_transpose(vkf_value x, int32_t a, int32_t b, vkf_value* y);
 VKF_API vkf_result vkf_permute(vkf_value x, uint32_t rank, const uint32_t* order, vkf_value* y);
@@ -137,7 +151,7 @@ VKF_API vkf_result vkf_broadcast_to(vkf_value x, uint32_t rank, const vkf_dim* s
 VKF_API vkf_result vkf_split_heads(vkf_value x, int64_t heads, vkf_value* y);
 VKF_API vkf_result vkf_merge_heads(vkf_value x, vkf_value* y);
 
-// --- ops: ops/ops.h ------------------------------------------------------------------------------------------------------------
+// --- ops: ops/ops.h ------------------------------------------------------------------------------
 
 typedef uint32_t vkf_activation;
 enum {
@@ -231,7 +245,7 @@ VKF_API vkf_result vkf_contiguous(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_concat(uint32_t count, const vkf_value* parts, int32_t dim, vkf_value* y);
 VKF_API vkf_result vkf_copy_into(vkf_value window, vkf_value x, vkf_value* written);
 
-// --- layers: layers/attention.h, layers/feed_forward.h, layers/torch.h -----------------------------------------------------
+// --- layers: layers/attention.h, layers/feed_forward.h, layers/torch.h ---------------------------
 
 /// AttentionResult; what there is not is no tensor.
 typedef struct vkf_attention {
@@ -333,7 +347,8 @@ VKF_API vkf_result vkf_multi_head_attention(vkf_value query, vkf_value key, vkf_
                                             const vkf_multi_head_attention_options* options, vkf_attention* result);
 VKF_API vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_attention_options* options,
                                                vkf_attention* result);
-/// The states NAME.key and NAME.value of a cache, for vkf_append() and the options that have a cache.
+/// The states NAME.key and NAME.value of a cache, for vkf_append() and the options that have a
+/// cache.
 VKF_API vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_t batch, int64_t capacity,
                                       int64_t kv_heads, int64_t head_dim, vkf_dim start, vkf_weight_type type,
                                       vkf_kv_cache* cache);
@@ -345,7 +360,8 @@ VKF_API vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activ
                                           vkf_value* y);
 VKF_API vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_value value,
                                                  const vkf_torch_attention_options* options, vkf_attention* result);
-/// (B, S, H, d) each. vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory take (B, H, S, d).
+/// (B, S, H, d) each. vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory
+/// take (B, H, S, d).
 VKF_API vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t num_heads, bool bias,
                                             vkf_kv_cache* projected);
 VKF_API vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_layer_options* options,
@@ -355,7 +371,7 @@ VKF_API vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transf
                                                  const vkf_decoder_inputs* inputs, vkf_value* y,
                                                  vkf_value* cross_weights);
 
-// --- device: runtime/device/device.h ---------------------------------------------------------------------------------------------------
+// --- device: runtime/device/device.h -------------------------------------------------------------
 
 /// As vkGetInstanceProcAddr; cast yours to it. Null: libvulkan is opened.
 typedef void (*(*vkf_get_instance_proc_addr)(VkInstance, const char*))(void);
@@ -421,7 +437,8 @@ typedef struct vkf_borrowed_device {
     const VkDeviceCreateInfo* created_with;
     vkf_get_instance_proc_addr get_instance_proc_addr;
     VkPipelineCache pipeline_cache;
-    /// Returns a VkResult; called by several threads at once, never by recording. Null: vkAllocateMemory.
+    /// Returns a VkResult; called by several threads at once, never by recording. Null:
+    /// vkAllocateMemory.
     int32_t (*allocate)(void* memory_user, const vkf_memory_request* request, vkf_memory_piece* piece);
     void (*release)(void* memory_user, const vkf_memory_piece* piece);
     void* memory_user;
@@ -448,7 +465,8 @@ VKF_API vkf_result vkf_requirements_extensions(const vkf_requirements* requireme
 /// For VkDeviceCreateInfo::pNext, ending in `next`; lives as long as the handle.
 VKF_API vkf_result vkf_requirements_features(vkf_requirements* requirements, const void* next, const void** chain);
 
-/// The devices there are: *count of them at most into `list`, where it is not null; *count becomes how many there are.
+/// The devices there are: *count of them at most into `list`, where it is not null; *count becomes
+/// how many there are.
 VKF_API vkf_result vkf_device_list(vkf_get_instance_proc_addr get_instance_proc_addr, vkf_capabilities* list,
                                    uint32_t* count);
 VKF_API vkf_result vkf_device_create(const vkf_device_options* options, vkf_device** device);
@@ -473,7 +491,8 @@ VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer 
                                             const vkf_staging_range* staging);
 VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
 
-// --- tensors on the device: runtime/device/weights.h, runtime/graph/packed.h, runtime/device/shared_buffer.h -----------------------------------
+// --- tensors on the device: runtime/device/weights.h, runtime/graph/packed.h,
+// runtime/device/shared_buffer.h
 
 /// HostTensor
 typedef struct vkf_tensor {
@@ -527,7 +546,7 @@ VKF_API vkf_result vkf_shared_buffer_get(const vkf_shared_buffer* shared, VkBuff
 VKF_API vkf_result vkf_shared_buffer_export_fd(const vkf_shared_buffer* shared, int* descriptor);
 VKF_API vkf_result vkf_shared_host_alignment(const vkf_device* device, uint64_t* bytes);
 
-// --- program: runtime/device/program.h -------------------------------------------------------------------------------------------------
+// --- program: runtime/device/program.h -----------------------------------------------------------
 
 /// Arithmetic
 enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16, VKF_ARITHMETIC_INT8 };
@@ -577,7 +596,8 @@ typedef struct vkf_size_setting {
     int64_t value;
 } vkf_size_setting;
 
-/// So many buffers and images may be given beyond those a program has. They are ignored; a checked program refuses them.
+/// So many buffers and images may be given beyond those a program has. They are ignored; a checked
+/// program refuses them.
 #define VKF_MORE_THAN_NEEDED 32
 
 /// Recording
@@ -601,8 +621,9 @@ typedef struct vkf_segment {
 /// `weights` may be null.
 VKF_API vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
                                const vkf_compile_options* options, vkf_program** program);
-/// Waits for its own runs; recordings of a host must have finished. Where the program or its device is checked, the handle goes on to exist,
-/// empty, until vkf_device_destroy(): using the program after its end is then an error like others.
+/// Waits for its own runs; recordings of a host must have finished. Where the program or its device
+/// is checked, the handle goes on to exist, empty, until vkf_device_destroy(): using the program
+/// after its end is then an error like others.
 VKF_API void vkf_program_destroy(vkf_program* program);
 VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
 /// `scratch` null: memory of ours; else vkf_memory_sizes::scratch bytes of the host's.
@@ -613,8 +634,8 @@ VKF_API vkf_result vkf_program_set(vkf_program* program, const char* symbol, int
 VKF_API vkf_result vkf_program_upload(vkf_program* program, const char* input, const float* data, uint64_t count);
 VKF_API vkf_result vkf_program_upload_i32(vkf_program* program, const char* input, const int32_t* data, uint64_t count);
 VKF_API vkf_result vkf_program_run(vkf_program* program);
-/// `data` has room for `capacity` elements; `count`, where it is not null, is given how many there are, also when they do not fit,
-/// which is an error.
+/// `data` has room for `capacity` elements; `count`, where it is not null, is given how many there
+/// are, also when they do not fit, which is an error.
 VKF_API vkf_result vkf_program_download(vkf_program* program, const char* output, float* data, uint64_t capacity,
                                         uint64_t* count);
 VKF_API vkf_result vkf_program_download_i32(vkf_program* program, const char* output, int32_t* data, uint64_t capacity,
@@ -622,8 +643,9 @@ VKF_API vkf_result vkf_program_download_i32(vkf_program* program, const char* ou
 VKF_API vkf_result vkf_program_shape(const vkf_program* program, const char* name, int64_t shape[VKF_MAX_RANK],
                                      uint32_t* rank);
 
-/// Program::record(), begin() and record_segment(), whose contracts hold to the letter: these and vkf_program_finished() allocate nothing and
-/// lock nothing, also when they fail (but see vkf_last_error()), and different slots may be recorded by different threads.
+/// Program::record(), begin() and record_segment(), whose contracts hold to the letter: these and
+/// vkf_program_finished() allocate nothing and lock nothing, also when they fail (but see
+/// vkf_last_error()), and different slots may be recorded by different threads.
 VKF_API vkf_result vkf_program_record(vkf_program* program, VkCommandBuffer commands, const vkf_recording* recording);
 VKF_API vkf_result vkf_program_begin(vkf_program* program, const vkf_recording* recording);
 VKF_API vkf_result vkf_program_record_segment(vkf_program* program, VkCommandBuffer commands, double budget,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DGLSLANG= -DSHADER= -DINCLUDE= -DDEFINES= -DVULKAN= -DNAME= -DSPIRV= -DWERROR= -P CompileShader.cmake
-# Compiles SHADER to SPIRV, writes SPIRV.d (what it includes) and SPIRV.h (the words, packed, for C++). No warning is lost.
+# cmake -DGLSLANG= -DSHADER= -DINCLUDE= -DDEFINES= -DVULKAN= -DNAME= -DSPIRV= -DWERROR= -P
+# CompileShader.cmake
+# Compiles SHADER to SPIRV, writes SPIRV.d (what it includes) and SPIRV.h (the words, packed, for
+# C++). No warning is lost.
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 execute_process(
     COMMAND "${GLSLANG}" --quiet -V -g0 --target-env ${VULKAN} "-I${INCLUDE}" ${DEFINES} --depfile "${SPIRV}.d"
@@ -15,8 +17,8 @@ elseif(output)
 endif()
 
 shader_constant_name("${NAME}" constant)
-# Packed as runtime/compile/spirv_code.h says. A word is 8 hexadecimal digits here, its lowest byte first, so its zeros are the last of them. A comma
-# stands behind whole words alone.
+# Packed as runtime/compile/spirv_code.h says. A word is 8 hexadecimal digits here, its lowest byte
+# first, so its zeros are the last of them. A comma stands behind whole words alone.
 file(READ "${SPIRV}" words HEX)
 string(LENGTH "${words}" count)
 math(EXPR count "${count} / 8")

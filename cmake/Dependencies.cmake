@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What vkformer is built with, as targets vkformer::volk, vkformer::json and so on: from a CMake package or from a folder of headers,
-# the distribution's or a Vulkan SDK's (VULKAN_SDK).
+# What vkformer is built with, as targets vkformer::volk, vkformer::json and so on: from a CMake
+# package or from a folder of headers, the distribution's or a Vulkan SDK's (VULKAN_SDK).
 include(GNUInstallDirs)
 
 set(sdk_include "$ENV{VULKAN_SDK}/include" "$ENV{VULKAN_SDK}/Include")
@@ -8,7 +8,8 @@ if(NOT DEFINED ENV{VULKAN_SDK})
     set(sdk_include "")
 endif()
 
-# A cross compiler must not see all of the host's /usr/include, only these headers, which are the same for every target.
+# A cross compiler must not see all of the host's /usr/include, only these headers, which are the
+# same for every target.
 function(vkformer_share_with_cross_compiler folder out)
     set(shared "${PROJECT_BINARY_DIR}/host-headers")
     file(MAKE_DIRECTORY "${shared}")
@@ -20,7 +21,8 @@ function(vkformer_share_with_cross_compiler folder out)
     set(${out} "${shared}" PARENT_SCOPE)
 endfunction()
 
-# vkformer_headers(name HEADER header PACKAGE debian-package ENTRIES files-and-folders... [TARGET imported-target FIND cmake-package]
+# vkformer_headers(name HEADER header PACKAGE debian-package ENTRIES files-and-folders... [TARGET
+# imported-target FIND cmake-package]
 #                  [SUFFIXES folders...])
 # Makes vkformer::name. ENTRIES are what the header needs, beside itself, of the folder it lies in.
 function(vkformer_headers name)
@@ -77,7 +79,8 @@ endif()
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
-# glslang as a library, for shaders that are compiled at run time. The tests take it too where it is there.
+# glslang as a library, for shaders that are compiled at run time. The tests take it too where it is
+# there.
 if(VKFORMER_RUNTIME_GLSLANG OR (VKFORMER_BUILD_TESTS AND NOT CMAKE_CROSSCOMPILING))
     find_package(SPIRV-Tools-opt CONFIG QUIET)
     find_package(glslang CONFIG QUIET)

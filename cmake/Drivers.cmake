@@ -44,7 +44,8 @@ function(vkformer_set_environment test)
         "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" "VKFORMER_VALIDATION=${test_validation}" VKFORMER_TUNING=0
         VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
     set_property(TEST ${test} PROPERTY TIMEOUT 1200)
-    set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "test cases: +0 " "assertions: +0 ")  # a selection of nothing proves nothing
+    # a selection of nothing proves nothing
+    set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "test cases: +0 " "assertions: +0 ")
     if(VKFORMER_SANITIZE)  # the drivers' own leaks and races are not ours
         set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
             "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/.ci/lsan.supp:print_suppressions=0"
@@ -52,7 +53,8 @@ function(vkformer_set_environment test)
     endif()
 endfunction()
 
-# vkformer_run_after(test driver other): lavapipe keeps what it has compiled for all processes, in the
+# vkformer_run_after(test driver other): lavapipe keeps what it has compiled for all processes, in
+# the
 # folder of XDG_CACHE_HOME. Two tests of the same kernels one after the other compile them once, and
 # side by side twice. SwiftShader keeps nothing.
 function(vkformer_run_after test driver other)
@@ -61,15 +63,16 @@ function(vkformer_run_after test driver other)
     endif()
 endfunction()
 
-# vkformer_add_device_tests(prefix program args...): <prefix><driver> and <prefix><driver>-minimum for each driver.
+# vkformer_add_device_tests(prefix program args...): <prefix><driver> and <prefix><driver>-minimum
+# for each driver.
 function(vkformer_add_device_tests prefix)
     foreach(name manifest IN ZIP_LISTS driver_names drivers)
         foreach(profile "" "-minimum")
             set(test "${prefix}${name}${profile}")
             add_test(NAME ${test} COMMAND ${ARGN})
             vkformer_set_environment(${test} "${manifest}")
-            # a validated run means something only where the layer was shown to see: vkformer_tests plants hazards first and so
-            # does golden; the sample cannot and runs after them
+            # a validated run means something only where the layer was shown to see: vkformer_tests
+            # plants hazards first and so does golden; the sample cannot and runs after them
             if("${prefix}" STREQUAL "")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
             elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|embed|async|c_[a-z_]*)-$")
@@ -83,7 +86,8 @@ function(vkformer_add_device_tests prefix)
     endforeach()
 endfunction()
 
-# vkformer_validate_from_outside(prefix): the device tests of a program that knows nothing of validation. The layer is put under it
+# vkformer_validate_from_outside(prefix): the device tests of a program that knows nothing of
+# validation. The layer is put under it
 # and says what it finds on the standard output.
 function(vkformer_validate_from_outside prefix)
     if(NOT VKFORMER_TEST_VALIDATION)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The library, its public headers, a CMake package (find_package(vkformer) gives vkformer::vkformer) and a pkg-config file.
+# The library, its public headers, a CMake package (find_package(vkformer) gives vkformer::vkformer)
+# and a pkg-config file.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS vkformer EXPORT vkformer
@@ -25,7 +26,8 @@ if(TARGET vkformer_text)
     set(pc_text_libs "")
     if(TARGET vkformer::sentencepiece)
         list(APPEND VKFORMER_TEXT_NEEDS sentencepiece)
-        # not its pkg-config file, which in Debian 13 asks for one of protobuf's that it does not bring along
+        # not its pkg-config file, which in Debian 13 asks for one of protobuf's that it does not
+        # bring along
         get_filename_component(sentencepiece_folder "${VKFORMER_sentencepiece_alone_LIBRARY}" DIRECTORY)
         if(NOT sentencepiece_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
             string(APPEND pc_text_libs " -L${sentencepiece_folder}")
@@ -62,7 +64,8 @@ else()
     if(CMAKE_DL_LIBS)
         string(APPEND pc_libs " -l${CMAKE_DL_LIBS}")
     endif()
-    set(cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})  # for what is linked by a C compiler, with pkg-config --static
+    # for what is linked by a C compiler, with pkg-config --static
+    set(cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
     list(FILTER cxx_runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
     list(TRANSFORM cxx_runtime PREPEND " -l")
     list(JOIN cxx_runtime "" cxx_runtime)

@@ -1,12 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-# vkformer_precompile(target [headers...]): the standard library's headers, and these of others,
-# are read once for all files of the target; reading them is a third of what compiling a file costs.
-# Each file includes what it uses all the same. Builds with VKFORMER_PRECOMPILE off show if one does not.
+# Reading headers is a third of what compiling a file costs: those that most files include are read
+# once. Each file includes what it uses all the same; a build with VKFORMER_PRECOMPILE off shows if
+# one does not.
 include_guard()
+
+set(precompiled_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory>
+    <optional> <span> <string> <string_view> <vector>)
+
+# vkformer_precompile(target [headers...]): the standard library's headers, and these, for the files
+# of one target.
 function(vkformer_precompile target)
+    if(VKFORMER_PRECOMPILE)
+        target_precompile_headers(${target} PRIVATE ${precompiled_headers} ${ARGN})
+    endif()
+endfunction()
+
+# vkformer_precompile_program(target): the same, compiled once for all programs together. What reads
+# options and JSON stays out: with GCC it costs those that do not use it more than it saves the
+# others.
+function(vkformer_precompile_program target)
     if(NOT VKFORMER_PRECOMPILE)
         return()
     endif()
-    target_precompile_headers(${target} PRIVATE <algorithm> <array> <cmath> <cstdint> <cstring>
-        <filesystem> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector> ${ARGN})
+    if(NOT TARGET program_headers)
+        file(CONFIGURE OUTPUT program_headers.cpp CONTENT "")
+        add_library(program_headers OBJECT "${CMAKE_CURRENT_BINARY_DIR}/program_headers.cpp")
+        if(NOT WIN32)  # as programs are compiled, and objects that may go into a library are not
+            target_compile_options(program_headers PRIVATE -fPIE)
+        endif()
+        vkformer_precompile(program_headers)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM program_headers)
 endfunction()

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# vkformer_add_shaders(target folder): compiles every folder/NAME.comp and gives the target the header "NAME.spv.h", which defines
+# vkformer_add_shaders(target folder): compiles every folder/NAME.comp and gives the target the
+# header "NAME.spv.h", which defines
 #     namespace vkf::spirv { inline constexpr PackedSpirv k<Name>Spirv{...}; }
-# Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each line. A line `//! source` gives
-# "NAME.glsl.h" beside them: the text, includes resolved, for compiling it with a caller's score_mod.glsl at run time:
+# Lines `//! variant NAME2 -DFOO -DBAR=2` in a shader make it several headers instead, one for each
+# line. A line `//! source` gives "NAME.glsl.h" beside them: the text, includes resolved, for
+# compiling it with a caller's score_mod.glsl at run time:
 #     namespace vkf::glsl { inline constexpr std::string_view k<Name>Glsl = ...; }
-# A line `//! needs GL_SOME_extension` leaves the shader out, which is said, where the compiler does not know that extension of GLSL;
-# where it does, the target is compiled with VKFORMER_GL_SOME_EXTENSION. `//! variant NAME2 -DFOO needs GL_SOME_extension vulkan1.3` does so for one
-# header, whose shader is for that Vulkan, not for 1.1.
+# A line `//! needs GL_SOME_extension` leaves the shader out, which is said, where the compiler does
+# not know that extension of GLSL; where it does, the target is compiled with
+# VKFORMER_GL_SOME_EXTENSION. `//! variant NAME2 -DFOO needs GL_SOME_extension vulkan1.3` does so
+# for one header, whose shader is for that Vulkan, not for 1.1.
 include_guard()
 set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
 set(VKFORMER_SHADER_TEXT "${CMAKE_CURRENT_LIST_DIR}/ShaderText.cmake")
 set(VKFORMER_SHADER_NAME "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 
-# vkformer_check_extension(extension vulkan out): whether the shader compiler knows it for that Vulkan; asked once.
+# vkformer_check_extension(extension vulkan out): whether the shader compiler knows it for that
+# Vulkan; asked once.
 function(vkformer_check_extension extension vulkan out)
     string(TOUPPER "VKFORMER_${extension}" known)
     if(NOT "${${known}_ASKED}" STREQUAL "${VKFORMER_GLSLANG} ${vulkan}")
@@ -35,7 +39,8 @@ function(vkformer_add_shaders target folder)
     set(made "${CMAKE_CURRENT_BINARY_DIR}/${folder}")
     file(MAKE_DIRECTORY "${made}")
     file(GLOB shaders CONFIGURE_DEPENDS "${root}/*.comp")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shaders})  # their variant lines are read here
+    # their variant lines are read here
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shaders})
     foreach(shader ${shaders})
         get_filename_component(shader_name "${shader}" NAME_WE)
         file(STRINGS "${shader}" extension REGEX "^//! needs ")

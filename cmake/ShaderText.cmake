@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DSHADER= -DINCLUDE= -DNAME= -DHEADER= -DMARKER= -P ShaderText.cmake
-# Writes HEADER, which holds SHADER's text for C++ with every #include "..." resolved, but for that of the file MARKER: what stands there
-# is decided at run time. HEADER.d says what was read.
+# Writes HEADER, which holds SHADER's text for C++ with every #include "..." resolved, but for that
+# of the file MARKER: what stands there is decided at run time. HEADER.d says what was read.
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 set_property(GLOBAL PROPERTY files "")
 

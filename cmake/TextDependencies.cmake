@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What vkformer_text links to, as targets vkformer::pcre2 and vkformer::utf8proc, and vkformer::sentencepiece, which it can do without; there
-# are none where a library is not found. Used by the build and by the installed package.
+# What vkformer_text links to, as targets vkformer::pcre2 and vkformer::utf8proc, and
+# vkformer::sentencepiece, which it can do without; there are none where a library is not found.
+# Used by the build and by the installed package.
 function(vkformer_text_library name header library)
     if(TARGET vkformer::${name})
         return()
@@ -18,7 +19,8 @@ endfunction()
 vkformer_text_library(pcre2 pcre2.h pcre2-8)
 vkformer_text_library(utf8proc utf8proc.h utf8proc)
 
-# Its newer versions want Abseil's headers, which their package does not bring along: what cannot be compiled and linked is not here.
+# Its newer versions want Abseil's headers, which their package does not bring along: what cannot be
+# compiled and linked is not here.
 function(vkformer_sentencepiece)
     vkformer_text_library(sentencepiece_alone sentencepiece_processor.h sentencepiece)
     if(TARGET vkformer::sentencepiece OR NOT TARGET vkformer::sentencepiece_alone)

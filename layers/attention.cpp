@@ -137,7 +137,8 @@ std::vector<Value> project_at_once(Value x, const char* const* names, std::span<
         }
         return all;
     };
-    const std::vector<Value> weights = parameters("weight", true);  // named in the order they are to lie in
+    // named in the order they are to lie in
+    const std::vector<Value> weights = parameters("weight", true);
     return projections(x, weights, bias ? parameters("bias", false) : std::vector<Value>());
 }
 

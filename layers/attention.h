@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention layers, composed of ops. B batch, L queries, S keys, H heads, Hk key/value heads, d head size, E model width.
-// Weights are found by name under the layer's `name` ("attn" + "q_proj.weight" -> "attn.q_proj.weight").
+// Attention layers, composed of ops. B batch, L queries, S keys, H heads, Hk key/value heads, d
+// head size, E model width. Weights are found by name under the layer's `name` ("attn" +
+// "q_proj.weight" -> "attn.q_proj.weight").
 #pragma once
 
 #include <optional>
@@ -11,24 +12,28 @@
 
 namespace vkf {
 
-/// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the first `start` tokens are
-/// there already; `start` is usually a symbol.
+/// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the
+/// first `start` tokens are there already; `start` is usually a symbol.
 struct KvCache {
     Value key, value;
     Dim start = 0;
-    /// What they are kept as: f32; or f16, bf16 or int8, then the states are i32, (B, capacity, Hk, packed_row_words(type, d)).
+    /// What they are kept as: f32; or f16, bf16 or int8, then the states are i32, (B, capacity, Hk,
+    /// packed_row_words(type, d)).
     WeightType type = WeightType::f32;
-    /// Ring form, where no query sees further back than a window: the states' rows are written in turn. Rows of the tokens to be written,
-    /// and of those that are seen then, these included; a window and L - 1 rows suffice. Empty: token i lies in row i.
+    /// Ring form, where no query sees further back than a window: the states' rows are written in
+    /// turn. Rows of the tokens to be written, and of those that are seen then, these included; a
+    /// window and L - 1 rows suffice. Empty: token i lies in row i.
     std::optional<RingRows> written = {}, seen = {};
 };
 
-/// The states `name`.key and `name`.value of a cache for B sequences of up to `capacity` tokens, kv_heads heads of head_dim.
+/// The states `name`.key and `name`.value of a cache for B sequences of up to `capacity` tokens,
+/// kv_heads heads of head_dim.
 VKF_API KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
                          std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type = WeightType::f32);
 
-/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first: (B, Hk, start + L, d), or
-/// packed as the cache is. Of a ring all rows come back, as they lie, for AttentionOptions::ring = cache.seen.
+/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first:
+/// (B, Hk, start + L, d), or packed as the cache is. Of a ring all rows come back, as they lie, for
+/// AttentionOptions::ring = cache.seen.
 struct CachedKv {
     Value key, value;
 };
@@ -36,7 +41,8 @@ VKF_API CachedKv append(const KvCache& cache, Value key, Value value);
 
 struct SelfAttentionOptions {
     std::string name = {};
-    bool fused_qkv = false;  ///< one qkv_proj (3E, E), rows q | k | v, instead of q_proj, k_proj, v_proj
+    /// one qkv_proj (3E, E), rows q | k | v, instead of q_proj, k_proj, v_proj
+    bool fused_qkv = false;
     bool out_proj = true;
     bool bias = true;
     Mask mask = {};  ///< broadcasts to (B, L, L)
@@ -52,12 +58,13 @@ struct MultiHeadAttentionOptions {
     Mask mask = {};  ///< broadcasts to (B, H, L, S)
 };
 
-/// Attention Is All You Need (Vaswani et al. 2017), 3.2.2: q_proj, k_proj, v_proj, out_proj, each (E, E). query (B, L, E), key and
-/// value (B, S, E). y (B, L, E), weights (B, H, L, S).
+/// Attention Is All You Need (Vaswani et al. 2017), 3.2.2: q_proj, k_proj, v_proj, out_proj, each
+/// (E, E). query (B, L, E), key and value (B, S, E). y (B, L, E), weights (B, H, L, S).
 VKF_API AttentionResult multi_head_attention(Value query, Value key, Value value,
                                              const MultiHeadAttentionOptions& options);
 
-/// The same numbers head by head: `name`.heads.I.q_proj, .k_proj and .v_proj (E/H, E) for each head I, concatenated, then out_proj (E, E).
+/// The same numbers head by head: `name`.heads.I.q_proj, .k_proj and .v_proj (E/H, E) for each head
+/// I, concatenated, then out_proj (E, E).
 VKF_API Value multi_head_attention_by_heads(Value query, Value key, Value value,
                                             const MultiHeadAttentionOptions& options);
 
@@ -67,28 +74,36 @@ struct GroupedQueryAttentionOptions {
     std::int64_t kv_heads = 1;  ///< heads: multi-head attention; 1: multi-query attention
     std::int64_t head_dim = 0;  ///< 0: E / heads
     std::optional<Rope> rope = {};
-    Value rope_table = {};    ///< rope's own when empty, see rope_by_table(): a model's layers need not each compute it
+    /// rope's own when empty, see rope_by_table(): a model's layers need not each compute it
+    Value rope_table = {};
     bool causal = true;       ///< bottom-right aligned: a query sees everything before it
     std::int64_t window = 0;  ///< with causal; 0: all
     bool bias = false;        ///< of all four projections
     bool qkv_bias = false;    ///< of the first three alone (Qwen 2)
-    /// RMSNorm of each head's query and key before they turn, with q_norm.weight and k_norm.weight (head_dim) (Qwen 3).
+    /// RMSNorm of each head's query and key before they turn, with q_norm.weight and k_norm.weight
+    /// (head_dim) (Qwen 3).
     std::optional<float> qk_norm_eps = {};
-    /// One projection names[0] of (heads + 2 kv_heads) * head_dim rows, q | k | v, instead of the first three (GPT-2).
+    /// One projection names[0] of (heads + 2 kv_heads) * head_dim rows, q | k | v, instead of the
+    /// first three (GPT-2).
     bool fused_qkv = false;
-    /// The first three by projections(), for Weights that keep them behind each other (LoadOptions::order).
+    /// The first three by projections(), for Weights that keep them behind each other
+    /// (LoadOptions::order).
     bool one_launch = false;
-    Value keys = {};                  ///< i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
+    /// i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
+    Value keys = {};
     std::optional<float> scale = {};  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;
     Value sinks = {};
     bool repeat_kv = false;
-    std::optional<KvCache> cache = {};  ///< keys and values of earlier runs; positions go on from cache->start
-    Value residual = {};                ///< (B, L, E), added to y
-    const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};  ///< of the projections' weights
+    /// keys and values of earlier runs; positions go on from cache->start
+    std::optional<KvCache> cache = {};
+    Value residual = {};  ///< (B, L, E), added to y
+    /// of the projections' weights
+    const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};
 };
 
-/// Grouped-query attention (Ainslie et al. 2023) over x (B, L, E). y (B, L, E), weights (B, H, L, S).
+/// Grouped-query attention (Ainslie et al. 2023) over x (B, L, E). y (B, L, E), weights (B, H, L,
+/// S).
 VKF_API AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options);
 
 struct IncrementalAttentionOptions {
@@ -104,9 +119,10 @@ struct IncrementalAttentionResult {
     Value cache_key, cache_value;
 };
 
-/// One new token against M cached ones (Shazeer 2019, "Fast Transformer Decoding"): x (B, E) gives the query, context (B, E) the new key and
-/// value, appended to cache_key and cache_value (B, Hk, M, d). Projections a head: q (H, E, d), k and v (Hk, E, d), o (H, E, d).
-/// y (B, E), caches (B, Hk, M+1, d).
+/// One new token against M cached ones (Shazeer 2019, "Fast Transformer Decoding"): x (B, E) gives
+/// the query, context (B, E) the new key and value, appended to cache_key and cache_value (B, Hk,
+/// M, d). Projections a head: q (H, E, d), k and v (Hk, E, d), o (H, E, d). y (B, E), caches (B,
+/// Hk, M+1, d).
 VKF_API IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,
                                                          const IncrementalAttentionOptions& options);
 
@@ -124,11 +140,13 @@ struct ScoreOptions {
     std::int64_t hidden = 0;  ///< A of the additive kind
 };
 
-/// query (B, L, D), key (B, S, D) -> scores (B, L, S), for softmax() (soft attention) or hard_max() (hard attention).
+/// query (B, L, D), key (B, S, D) -> scores (B, L, S), for softmax() (soft attention) or hard_max()
+/// (hard attention).
 VKF_API Value attention_scores(Value query, Value key, const ScoreOptions& options = {});
 
-/// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's graph. torch.nn.Linear. The result may
-/// be multiplied with `times`, a gate's other half, and `plus` be added, a residual: see MatmulOptions.
+/// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's
+/// graph. torch.nn.Linear. The result may be multiplied with `times`, a gate's other half, and
+/// `plus` be added, a residual: see MatmulOptions.
 VKF_API Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias = true,
                            Activation activation = Activation::none, Value times = {}, Value plus = {});
 

@@ -8,7 +8,8 @@
 
 namespace vkf {
 
-/// linear2(activation(linear1(x))) + plus: x (..., E), linear1 (hidden, E), linear2 (E, hidden), plus (..., E) or empty.
+/// linear2(activation(linear1(x))) + plus: x (..., E), linear1 (hidden, E), linear2 (E, hidden),
+/// plus (..., E) or empty.
 VKF_API Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name = {},
                            bool bias = true, Value plus = {});
 

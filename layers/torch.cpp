@@ -16,7 +16,8 @@ std::int64_t fixed_width(const Value& x) {
     return x.size(-1).constant();
 }
 
-/// The three projections: rows q | k | v of one matrix, or three matrices where keys or values have a width of their own.
+/// The three projections: rows q | k | v of one matrix, or three matrices where keys or values have
+/// a width of their own.
 class Projections {
 public:
     Projections(Graph& g, std::int64_t width, std::int64_t kdim, std::int64_t vdim, bool bias) : width_(width) {
@@ -33,7 +34,8 @@ public:
 
     bool packed() const { return packed_; }
 
-    /// Parts first..last-1 (0 q, 1 k, 2 v) of x in one product: (B, L, (last-first) E). Several parts only when packed().
+    /// Parts first..last-1 (0 q, 1 k, 2 v) of x in one product: (B, L, (last-first) E). Several
+    /// parts only when packed().
     Value operator()(Value x, std::int64_t first, std::int64_t last) const {
         const auto rows = [&](Value v) { return slice(v, 0, first * width_, (last - first) * width_); };
         return linear(x, packed_ ? rows(weights_[0]) : weights_[first], bias_ ? rows(bias_) : Value());

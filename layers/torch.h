@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's own modules, argument by argument: torch.nn.MultiheadAttention and torch.nn.Transformer*. Parameter names are
-// PyTorch's, so that a state_dict saved as safetensors loads by name. Boolean masks are as PyTorch has them here: 1 = may NOT attend.
+// PyTorch's own modules, argument by argument: torch.nn.MultiheadAttention and
+// torch.nn.Transformer*. Parameter names are PyTorch's, so that a state_dict saved as safetensors
+// loads by name. Boolean masks are as PyTorch has them here: 1 = may NOT attend.
 #pragma once
 
 #include <optional>
@@ -17,29 +18,38 @@ struct MultiheadAttentionOptions {
     std::string name = {};
     std::int64_t num_heads = 1;
     bool bias = true;
-    bool add_bias_kv = false;           ///< one more key and value, bias_k and bias_v (1, 1, E); never masked
-    bool add_zero_attn = false;         ///< one more key and value of zeros behind that; never masked
-    bool batch_first = true;            ///< false: query, key, value and y are (tokens, B, E)
-    bool average_attn_weights = false;  ///< weights (B, L, S) averaged over heads, as PyTorch returns them by default
+    /// one more key and value, bias_k and bias_v (1, 1, E); never masked
+    bool add_bias_kv = false;
+    /// one more key and value of zeros behind that; never masked
+    bool add_zero_attn = false;
+    bool batch_first = true;  ///< false: query, key, value and y are (tokens, B, E)
+    /// weights (B, L, S) averaged over heads, as PyTorch returns them by default
+    bool average_attn_weights = false;
     Value attn_mask =
-        {};  ///< (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32: added
+        /// (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32:
+        /// added
+        {};
     Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
-    float dropout = 0.0f;         ///< of the weights that are multiplied with the values, as in training
+    /// of the weights that are multiplied with the values, as in training
+    float dropout = 0.0f;
     std::uint32_t dropout_seed = 0;
     std::optional<KvCache> cache =
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
-    std::optional<ProjectedKv> memory = {};  ///< cross-attention to these; key and value are not looked at then
-    Value residual = {};                     ///< of y's shape, added to it
+    /// cross-attention to these; key and value are not looked at then
+    std::optional<ProjectedKv> memory = {};
+    Value residual = {};  ///< of y's shape, added to it
 };
 
-/// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E), weights (B, H, L, S'), where S' counts
-/// appended rows. Parameters in_proj_weight (3E, E), or q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E;
-/// in_proj_bias (3E), out_proj.weight, out_proj.bias.
+/// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E),
+/// weights (B, H, L, S'), where S' counts appended rows. Parameters in_proj_weight (3E, E), or
+/// q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E; in_proj_bias (3E),
+/// out_proj.weight, out_proj.bias.
 VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
                                             const MultiheadAttentionOptions& options);
 
-/// What a multihead_attention of that name makes of `memory` (B, S, E) as keys and values: (B, S, H, d) each.
+/// What a multihead_attention of that name makes of `memory` (B, S, E) as keys and values: (B, S,
+/// H, d) each.
 VKF_API CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias = true);
 
 struct TransformerLayerOptions {
@@ -94,10 +104,12 @@ struct TransformerMasks {
 /// torch.nn.TransformerEncoder: layers.* and a final `norm`. src (B, S, E).
 VKF_API Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::int64_t num_layers,
                                   const std::string& name, Value src_mask = {}, Value src_key_padding_mask = {});
-/// torch.nn.TransformerDecoder: layers.* and a final `norm`; inputs[i] is what layer i attends to. tgt (B, T, E).
+/// torch.nn.TransformerDecoder: layers.* and a final `norm`; inputs[i] is what layer i attends to.
+/// tgt (B, T, E).
 VKF_API DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& layer,
                                           const std::vector<DecoderInputs>& inputs, const std::string& name);
-/// torch.nn.Transformer, batch first: src (B, S, E), tgt (B, T, E) -> (B, T, E). Parameters encoder.* and decoder.*.
+/// torch.nn.Transformer, batch first: src (B, S, E), tgt (B, T, E) -> (B, T, E). Parameters
+/// encoder.* and decoder.*.
 VKF_API Value transformer(Value src, Value tgt, const TransformerOptions& options, const TransformerMasks& masks = {});
 
 /// torch.nn.LayerNorm with parameters `name`.weight and `name`.bias.

@@ -31,7 +31,8 @@ uint present_dims(Value x, const char* what, const Shape& scores, bool a_head_ea
     return present;
 }
 
-/// A tensor of scores that kernels can address: with more of them there are no weights, and only the fused way.
+/// A tensor of scores that kernels can address: with more of them there are no weights, and only
+/// the fused way.
 bool fits_composed(Graph& g, const Shape& scores) {
     double count = 1;
     for (const Dim& d : scores) {
@@ -140,7 +141,8 @@ void check_sequences(const Value& q, const Value& k, const AttentionOptions& o) 
     }
 }
 
-/// The heads of keys and values copied, where that is asked for; a ring or packed rows are plain ones then.
+/// The heads of keys and values copied, where that is asked for; a ring or packed rows are plain
+/// ones then.
 void copy_heads(Value& k, Value& v, const Value& q, AttentionOptions& o) {
     const std::int64_t group = q.size(1).constant() / k.size(1).constant();
     if (!o.repeat_kv || group == 1) {
@@ -230,7 +232,8 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
     } else if (p.head_dim >= 65536 || p.value_dim >= 65536) {
         p.not_fused = "head sizes must be below 65536";
     }
-    // the positions of sequences would have to be counted anew for each by the ops that it is made of
+    // the positions of sequences would have to be counted anew for each by the ops that it is made
+    // of
     const bool counts_anew = sequences && (p.slopes >= 0 || (p.queries >= 0 && p.score_mod));
     p.composable = !counts_anew && fits_composed(g, scores);
     require(p.composable || p.not_fused.empty(), kName, p.not_fused);

@@ -24,7 +24,8 @@ struct AttentionTiling {
     std::string why = {};
     shader::uint lanes = 0;                    ///< of attention_lanes
     std::vector<AttentionTile> matrices = {};  ///< of attention_coopmat, one for each of `rows`
-    std::string why_not = {};                  ///< why it is computed in fp32 though f16 was asked for
+    /// why it is computed in fp32 though f16 was asked for
+    std::string why_not = {};
 };
 
 /// Rounds of the loops of attention_lanes.comp for so many keys: head dimension and values.
@@ -33,11 +34,11 @@ inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int
     return static_cast<std::int64_t>(tiles * (1 + support::divide_up(static_cast<std::uint64_t>(head_dim), 4) + lanes));
 }
 
-// --- a program for f16: attention_coopmat.comp ------------------------------------------------------------------------------
+// --- a program for f16: attention_coopmat.comp ---------------------------------------------------
 
 bool coopmat_attention_is_forced(const Capabilities& device);
-/// What keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws where VKFORMER_VARIANT asks for what
-/// cannot be.
+/// What keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws where
+/// VKFORMER_VARIANT asks for what cannot be.
 std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim);
 /// Where nothing keeps it. With a score mod its own module takes the place of the library's.
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,

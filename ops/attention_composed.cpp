@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention is made of: products around a softmax, with the matrix of scores, of ops that run on every device.
+// What attention is made of: products around a softmax, with the matrix of scores, of ops that run
+// on every device.
 #include <cmath>
 
 #include "ops/attention_params.h"
@@ -17,7 +18,8 @@ Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const Attent
     const Shape scores_shape{q.size(0), q.size(1), q.size(2), k.size(2)};
     const Dim heads = q.size(1);
     const std::int64_t group = p.group;
-    if (group > 1) {  // heads as (Hk, group): the group is a batch dimension over which k and v repeat
+    // heads as (Hk, group): the group is a batch dimension over which k and v repeat
+    if (group > 1) {
         const auto grouped = [&](Value x, Dim hk, Dim g) {
             return reshape(x, {x.size(0), hk, g, x.size(2), x.size(3)});
         };

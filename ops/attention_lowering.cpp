@@ -34,18 +34,21 @@ const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
 constexpr std::size_t kFullBindings = kSplitBuffers;
 constexpr std::size_t kBaseBindings = 4;
-/// A few queries against many keys leave most of a device idle: then the keys are split, for up to so many queries.
+/// A few queries against many keys leave most of a device idle: then the keys are split, for up to
+/// so many queries.
 constexpr uint kSplitQueries = 8;
 constexpr uint kMostSplits = 64;
-constexpr uint kBusyHeads = 64;   ///< key/value heads of all batches that keep a device busy without
+/// key/value heads of all batches that keep a device busy without
+constexpr uint kBusyHeads = 64;
 constexpr uint kCpuSplit = 1024;  // keys
 constexpr uint kGpuSplit = 256;
-/// A processor takes longer to compile a fused kernel than it takes to compute up to so many queries and keys without.
+/// A processor takes longer to compile a fused kernel than it takes to compute up to so many
+/// queries and keys without.
 constexpr std::int64_t kWorthFusing = 128;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr std::int64_t kSmallModelRows = 128;
 
-// --- at record time ------------------------------------------------------------------------------------------------------
+// --- at record time ------------------------------------------------------------------------------
 
 /// Words fixed at lowering.
 enum Word : std::size_t { kSliceColumns, kSplitKeys, kKernelRows };
@@ -55,7 +58,8 @@ uint keys_of(const AttentionParams& params, const View& key, const View& pages, 
     return params.ring >= 0 ? in_ring.dim(1) : params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
 }
 
-/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not split.
+/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not
+/// split.
 uint split_keys(uint wanted, uint queries, uint keys) {
     if (wanted == 0 || queries > kSplitQueries || keys <= wanted) {
         return 0;
@@ -100,7 +104,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.scale = params.scale;
     push.softcap = params.softcap;
     push.fill = params.fill;
-    const auto span = std::max<std::int64_t>(push.keys, push.queries);  // a window this wide masks nothing
+    // a window this wide masks nothing
+    const auto span = std::max<std::int64_t>(push.keys, push.queries);
     push.window = params.window < span ? static_cast<uint>(params.window) : 0;
     push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
     push.pages = params.ring >= 0 ? operands[beyond - 1].dim(1) - 1 : k.dim(3);
@@ -123,7 +128,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     const double heads = static_cast<double>(q.dim(2)) * q.size[1];
     const double causal = params.causal == Causal::none ? 1.0 : 0.5;
     const double scores = heads * push.queries * push.keys * causal;
-    const double there = params.ring >= 0 ? static_cast<double>(push.keys) / k.dim(1) : 1.0;  // share of the ring
+    // share of the ring
+    const double there = params.ring >= 0 ? static_cast<double>(push.keys) / k.dim(1) : 1.0;
     command.cost(scores * (2.0 * (q.dim(0) + y.dim(0)) + 20),
                  4.0 * (static_cast<double>(q.elements()) + there * static_cast<double>(k.elements()) +
                         there * static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
@@ -173,7 +179,7 @@ void encode_mask(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(mask.elements()) * 4, static_cast<double>(mask.elements()) * 4);
 }
 
-// --- at lowering -----------------------------------------------------------------------------------------------------------
+// --- at lowering ---------------------------------------------------------------------------------
 
 /// Lanes that the kernels for processors can rely on; 0: none.
 uint exact_lanes(const Capabilities& device) {
@@ -237,7 +243,8 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
                 compile(t);
                 return t;
             } catch (const Error&) {
-                // of a compiler that is older than the one this library was built with, or of the mod itself
+                // of a compiler that is older than the one this library was built with, or of the
+                // mod itself
                 if (coopmat_attention_is_forced(device)) {
                     throw;
                 }

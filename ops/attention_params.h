@@ -23,7 +23,8 @@ struct AttentionParams {
 
     // Inputs of the node after query, key and value; -1: not there.
     int mask = -1, bias = -1, slopes = -1, sinks = -1, queries = -1, keys = -1, pages = -1;
-    int ring = -1;             ///< a view as long as there are keys in the ring; the next one ends with the first
+    /// a view as long as there are keys in the ring; the next one ends with the first
+    int ring = -1;
     bool packed_keys = false;  ///< `keys` are cumulative numbers, not lengths
 
     // Outputs of the node after y; -1: not there.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How attention_coopmat divides rows among subgroups, and what of queries, keys and values it has in shared memory at once.
+// How attention_coopmat divides rows among subgroups, and what of queries, keys and values it has
+// in shared memory at once.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,8 @@ struct AttentionTile {
     std::uint32_t rows() const { return subgroups * subgroup_rows; }
     std::uint32_t invocations() const { return subgroups * subgroup; }
 
-    /// Neighbours that share a row of their subgroup's strip; with these, the shader's passes over its rows and the fours of one.
+    /// Neighbours that share a row of their subgroup's strip; with these, the shader's passes over
+    /// its rows and the fours of one.
     std::uint32_t row_lanes() const { return std::clamp(std::bit_floor(subgroup / subgroup_rows), 1u, 8u); }
     std::uint32_t rows_each() const { return (subgroup_rows * row_lanes() + subgroup - 1) / subgroup; }
     std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
@@ -51,9 +53,9 @@ struct AttentionTile {
     }
 };
 
-/// The tile of so many subgroups, with 16 rows each or as many as a matrix has (on a processor always that), in the advertised
-/// shape that fits and has the most multiplications a matrix; of equals the first. All of the head at once, or the largest part
-/// of it that fits.
+/// The tile of so many subgroups, with 16 rows each or as many as a matrix has (on a processor
+/// always that), in the advertised shape that fits and has the most multiplications a matrix; of
+/// equals the first. All of the head at once, or the largest part of it that fits.
 inline std::optional<AttentionTile> attention_tile(const Capabilities& device, std::uint32_t subgroups,
                                                    std::uint32_t blocks, std::uint32_t head_dim) {
     constexpr std::uint32_t kSubgroupRows = 16;

@@ -26,14 +26,16 @@ struct Mask {
     Value keys = {};  ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
     Polarity polarity = Polarity::attend;
     Value bias = {};  ///< f32, added to the scaled score; broadcasts to (..., L, S)
-    /// ALiBi (Press et al. 2022): f32 (H), or anything that broadcasts to (..., H, L, S); -slope |i - j| is added, where query
-    /// row r stands at key r, or with Causal::bottom_right at key r + S - L.
+    /// ALiBi (Press et al. 2022): f32 (H), or anything that broadcasts to (..., H, L, S); -slope |i
+    /// - j| is added, where query row r stands at key r, or with Causal::bottom_right at key r + S
+    /// - L.
     Value alibi_slopes = {};
     Causal causal = Causal::none;
     /// With causal: a query sees itself and the window-1 keys before it; 0: all before it.
     std::int64_t window = 0;
-    /// What masked scores become. -inf: they never contribute, whatever the key and value hold, and a row with no key left
-    /// gives weights 0. A finite fill: a row with no key left gives uniform weights.
+    /// What masked scores become. -inf: they never contribute, whatever the key and value hold, and
+    /// a row with no key left gives weights 0. A finite fill: a row with no key left gives uniform
+    /// weights.
     float fill = -std::numeric_limits<float>::infinity();
 };
 

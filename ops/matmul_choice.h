@@ -10,7 +10,8 @@ namespace vkf {
 struct Choice {
     std::vector<Kernel> kernels;
     std::vector<shader::uint>
-        words;  ///< for encode_product(): of each kernel the most rows, and the rows and columns of its tile
+        /// for encode_product(): of each kernel the most rows, and the rows and columns of its tile
+        words;
 
     void add(const Shader& shader, std::vector<shader::uint> constants, shader::uint most_rows, shader::uint rows,
              shader::uint columns, std::string why) {
@@ -21,7 +22,8 @@ struct Choice {
 
 inline constexpr shader::uint kAnyRows = ~0u;
 
-/// The tile of matmul_shared on this device, in numbers; or of matmul_half, whose words of two numbers take as much room.
+/// The tile of matmul_shared on this device, in numbers; or of matmul_half, whose words of two
+/// numbers take as much room.
 struct SharedTile {
     std::vector<shader::uint> constants;
     shader::uint rows, depth;
@@ -42,19 +44,21 @@ bool coopmat_is_forced(const Capabilities& device);
 bool half_is_forced(const Capabilities& device);
 bool dot_is_forced(const Capabilities& device);
 
-// What keeps a product from a kernel; empty: nothing. Throws where VKFORMER_VARIANT asks for what cannot be.
+// What keeps a product from a kernel; empty: nothing. Throws where VKFORMER_VARIANT asks for what
+// cannot be.
 
-// --- a program for f16: matmul_coopmat.comp, else matmul_half.comp ------------------------------------------------------------
+// --- a program for f16: matmul_coopmat.comp, else matmul_half.comp -------------------------------
 
 std::string no_coopmat(const Capabilities& device, const MatmulParams& params);
 std::string no_half(const Capabilities& device, const MatmulParams& params);
-/// Kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that are there already. `form` as above.
+/// Kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that are
+/// there already. `form` as above.
 void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form,
                     std::int64_t most_rows, bool codes = false);
 /// The kernel with f16 arithmetic, likewise.
 void choose_half(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);
 
-// --- a program for int8: matmul_coopmat.comp's variant, else matmul_dot.comp ---------------------------------------------------
+// --- a program for int8: matmul_coopmat.comp's variant, else matmul_dot.comp ---------------------
 
 std::string no_codes_coopmat(const Capabilities& device);
 std::string no_dot(const Capabilities& device);
@@ -62,7 +66,8 @@ std::string no_dot(const Capabilities& device);
 std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
 /// Dimensions that a may have.
 inline constexpr std::size_t kMostCodesRank = 4;
-/// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the products of a.
+/// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the
+/// products of a.
 ValueId codes_of(Lowering& l, ValueId a);
 /// The kernel with integer dot products for such rows.
 void choose_dot(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);

@@ -35,7 +35,8 @@ const Shader& kElements = kCoopmat;
 const Shader& kCodesElements = kCodesCoopmat;
 #endif
 
-/// Matrices of a subgroup, down and across, and how many subgroups of a work group lie below and beside each other.
+/// Matrices of a subgroup, down and across, and how many subgroups of a work group lie below and
+/// beside each other.
 struct CoopmatPlan {
     uint most_rows, mats_down, mats_across, down, across;
 };

@@ -11,7 +11,8 @@ using namespace support;
 
 const Shader kDot{"matmul_dot", spirv::kMatmulDotSpirv};
 
-/// Products of codes, of magnitude 127 * 127 at most, whose sum needs no more than 31 bits and a sign.
+/// Products of codes, of magnitude 127 * 127 at most, whose sum needs no more than 31 bits and a
+/// sign.
 constexpr std::int64_t kMostProducts = ((std::int64_t{1} << 31) - 1) / (127 * 127);
 
 /// Rows of fewer are longer as codes, for the scale.

@@ -52,7 +52,8 @@ MatmulPush describe(const Operands& operands) noexcept {
     return push;
 }
 
-/// Turns batches that share b and follow each other in a and c into further rows: (B, T, K) x W is one product of B*T rows.
+/// Turns batches that share b and follow each other in a and c into further rows: (B, T, K) x W is
+/// one product of B*T rows.
 std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     std::uint64_t sizes[3] = {batch0, push.batch1, push.batch2};
     for (int inner = 2; inner >= 0; --inner) {
@@ -70,7 +71,8 @@ std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     return sizes[0] * sizes[1] * sizes[2];
 }
 
-/// The whole of an encoding, once `push` describes the product; k is what is multiplied and summed for each output.
+/// The whole of an encoding, once `push` describes the product; k is what is multiplied and summed
+/// for each output.
 void encode(MatmulPush push, double k, const Operands& operands, Command& command) noexcept {
     const View& c = operands[kMatmulBindingC];
     const double outputs = static_cast<double>(c.elements());

@@ -33,7 +33,8 @@ bool by_four(const Dim& d) {
     return d == Dim(0) || d.divided_by(Dim(4), quotient);
 }
 
-/// True when the value can be read by vec4 along `dim`: unit stride there, everything else a multiple of four.
+/// True when the value can be read by vec4 along `dim`: unit stride there, everything else a
+/// multiple of four.
 bool vectorizable(const ValueInfo& v, std::size_t dim) {
     bool good = v.strides[dim] == Dim(1) && by_four(v.shape[dim]) && by_four(v.offset);
     for (std::size_t i = 0; i < v.shape.size(); ++i) {
@@ -77,11 +78,13 @@ Form form_of(const Lowering& l, const Product& product, const MatmulParams& para
 constexpr uint kSmallModelRows = 128;
 /// With fewer elements of b, a product is over before a further kernel has paid for being compiled.
 constexpr std::int64_t kLargeMatrix = 512 * 512;
-/// Of large ones, the most rows for which small tiles are faster: two of 8 take less than one of 24.
+/// Of large ones, the most rows for which small tiles are faster: two of 8 take less than one of
+/// 24.
 constexpr std::int64_t kSmallTileRows = 16;
 
-/// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size is certain. The more rows
-/// a tile has, the fewer loads a product needs, and the longer its code takes to compile: the smaller ones serve small models.
+/// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
+/// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
+/// takes to compile: the smaller ones serve small models.
 void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
                           std::int64_t most_rows, bool large, bool one_row) {
     const auto constants = [&](uint local, uint rows) {
@@ -133,10 +136,12 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const std:
 struct Reduced {
     bool halves = false, codes = false;  ///< what is multiplied, where it is not fp32
     bool coopmat = false;                ///< on cooperative matrices
-    std::string why_not;                 ///< why in fp32 though less was asked for, or why without cooperative matrices
+    /// why in fp32 though less was asked for, or why without cooperative matrices
+    std::string why_not;
 };
 
-/// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding step.
+/// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding
+/// step.
 void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
                     const MatmulParams& params, std::int64_t most_rows, const Reduced& reduced) {
     std::vector<uint> matvec{64, 4};
@@ -190,7 +195,8 @@ std::int64_t most_elements(const Lowering& l, ValueId b) {
     return l.max_of(s[s.size() - 2]) * l.max_of(s.back());
 }
 
-/// Rounds of the loops of matmul.comp. Masked weights may take each of a tile's rows once more, for values that are not finite.
+/// Rounds of the loops of matmul.comp. Masked weights may take each of a tile's rows once more, for
+/// values that are not finite.
 std::int64_t rounds_of(std::int64_t k, bool masked, std::int64_t rows) {
     return (k + 3) / 4 * (1 + (masked ? rows : 0)) + 8 * rows;
 }
@@ -337,7 +343,8 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? encode_codes : encode_product);
         const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.r).storage; };
         if (params.has_r() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
-            elsewhere(operands.a) && elsewhere(operands.b)) {  // others read of a and b what one writes of c
+            // others read of a and b what one writes of c
+            elsewhere(operands.a) && elsewhere(operands.b)) {
             d.in_place_input = params.apart() ? kMatmulBindingR : kMatmulBindingBias;
             d.in_place_output = kMatmulBindingC;
         }
@@ -374,7 +381,8 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
     return {times ? mul(product, other) : add(product, other)};
 }
 
-/// One product where weights, and biases, lie behind each other in memory; else one for each weight, of its columns.
+/// One product where weights, and biases, lie behind each other in memory; else one for each
+/// weight, of its columns.
 void lower_projections(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);

@@ -33,7 +33,8 @@ struct EpilogueWish {
     bool times = false;
 };
 
-/// The product with that in its epilogue, in the place of both; or why not, where little is missing; or neither.
+/// The product with that in its epilogue, in the place of both; or why not, where little is
+/// missing; or neither.
 Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish);
 
 /// Inputs: a, then the weights, then as many biases or none.

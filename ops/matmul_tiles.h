@@ -15,14 +15,16 @@ namespace vkf {
 struct CoopmatTile {
     MatrixShape mat;
     std::uint32_t rows = 0, columns = 0, depth = 0;
-    std::uint32_t subgroup_rows = 0, subgroup_columns = 0;  ///< the part of the tile that one subgroup computes
-    std::uint32_t subgroup = 0;                             ///< its size
-    bool codes = false;                                     ///< of int8, not of f16
+    /// the part of the tile that one subgroup computes
+    std::uint32_t subgroup_rows = 0, subgroup_columns = 0;
+    std::uint32_t subgroup = 0;  ///< its size
+    bool codes = false;          ///< of int8, not of f16
 
     std::uint32_t subgroups() const { return rows / subgroup_rows * (columns / subgroup_columns); }
     std::uint32_t invocations() const { return subgroups() * subgroup; }
 
-    /// As shaders/matmul_coopmat.comp declares it, in bytes; the larger of B's two layouts, of which codes have one.
+    /// As shaders/matmul_coopmat.comp declares it, in bytes; the larger of B's two layouts, of
+    /// which codes have one.
     std::uint32_t shared_bytes() const {
         const std::uint32_t chunks = depth / (codes && mat.k % 16 == 0 ? 16 : 8);
         const std::uint32_t along_n = codes ? 0 : depth * (columns / 8 + 1);
@@ -44,8 +46,9 @@ struct CoopmatTile {
     }
 };
 
-/// The tile of `down` x `across` subgroups, each with `mats_down` x `mats_across` matrices, in the advertised shape that fits and has the
-/// most multiplications a matrix; of equals the first. Two matrices deep, or one.
+/// The tile of `down` x `across` subgroups, each with `mats_down` x `mats_across` matrices, in the
+/// advertised shape that fits and has the most multiplications a matrix; of equals the first. Two
+/// matrices deep, or one.
 inline std::optional<CoopmatTile> coopmat_tile(const Capabilities& device, std::uint32_t mats_down,
                                                std::uint32_t mats_across, std::uint32_t down, std::uint32_t across,
                                                bool codes = false) {

@@ -44,7 +44,8 @@ void encode(const Operands& operands, Command& command) noexcept {
     command.cost(elements * (params.added ? 9 : 8), elements * (params.added ? 16 : 8));
 }
 
-/// Inputs: x, what is added to it, the weight, the bias, as far as there are such. Outputs: the sum where there is one, and y.
+/// Inputs: x, what is added to it, the weight, the bias, as far as there are such. Outputs: the sum
+/// where there is one, and y.
 void lower(Lowering& l) {
     const auto& params = l.params<NormParams>();
     const ValueId x = l.input(0);

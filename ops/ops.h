@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op, with its shape contract. B batch, L queries, S keys, H heads, Hk key/value heads, d head size, E model width.
-// Shapes broadcast as NumPy's do where said. Errors (vkf::Error) are thrown when the node is made and name op, tensor and sizes.
+// Every op, with its shape contract. B batch, L queries, S keys, H heads, Hk key/value heads, d
+// head size, E model width. Shapes broadcast as NumPy's do where said. Errors (vkf::Error) are
+// thrown when the node is made and name op, tensor and sizes.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +27,27 @@ enum class Activation : std::uint8_t {
     rsqrt,  ///< 1 / sqrt(x)
 };
 
-// --- masks -------------------------------------------------------------------------------------------------------------
+// --- masks ---------------------------------------------------------------------------------------
 
-/// One boolean mask from two, as wide as both broadcast: a key may be attended when both allow it. Polarity::attend.
+/// One boolean mask from two, as wide as both broadcast: a key may be attended when both allow it.
+/// Polarity::attend.
 VKF_API Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity);
 
-// --- products ----------------------------------------------------------------------------------------------------------
+// --- products ------------------------------------------------------------------------------------
 
 struct MatmulOptions {
     Value bias = {};  ///< (N), added to every row
     Activation activation = Activation::none;
     float scale = 1.0f;        ///< result = activation(scale * a b + bias)
     bool transpose_b = false;  ///< b is (..., N, K), as torch.nn.Linear stores its weight
-    /// a holds attention weights from softmax(): where one is masked, b's row is not looked at, whatever it holds.
+    /// a holds attention weights from softmax(): where one is masked, b's row is not looked at,
+    /// whatever it holds.
     bool masked_weights = false;
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
-    /// Of the result's shape: result = activation(scale * a b + bias) * times + plus, a gate's other half and a residual. One of them costs no
-    /// dispatch of its own where no weights are masked and it lies as the result will, beside a bias only on devices with five storage
+    /// Of the result's shape: result = activation(scale * a b + bias) * times + plus, a gate's
+    /// other half and a residual. One of them costs no dispatch of its own where no weights are
+    /// masked and it lies as the result will, beside a bias only on devices with five storage
     /// buffers a stage; the numbers are the same.
     Value times = {};
     Value plus = {};
@@ -51,55 +55,63 @@ struct MatmulOptions {
 
 /// (..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast. Accumulates in fp32.
 VKF_API Value matmul(Value a, Value b, const MatmulOptions& options = {});
-/// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty. torch.nn.functional.linear. `times` and `plus` as
-/// MatmulOptions has them.
+/// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty.
+/// torch.nn.functional.linear. `times` and `plus` as MatmulOptions has them.
 VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none, Value times = {},
                      Value plus = {});
-/// linear() of one x (..., in), of rank 2 or more, with several weights (out_i, in), and biases (out_i), as many or none: (..., out_i) each, columns
-/// of one tensor. The numbers are linear()'s. One launch where the Weights keep them in one type and behind each other
-/// (LoadOptions::order), which explain() tells; else one a weight.
+/// linear() of one x (..., in), of rank 2 or more, with several weights (out_i, in), and biases
+/// (out_i), as many or none: (..., out_i) each, columns of one tensor. The numbers are linear()'s.
+/// One launch where the Weights keep them in one type and behind each other (LoadOptions::order),
+/// which explain() tells; else one a weight.
 VKF_API std::vector<Value> projections(Value x, const std::vector<Value>& weights,
                                        const std::vector<Value>& biases = {});
 
-// --- rows --------------------------------------------------------------------------------------------------------------
+// --- rows ----------------------------------------------------------------------------------------
 
 struct SoftmaxOptions {
     Mask mask = {};
     float scale = 1.0f;
     float softcap = 0.0f;  ///< c tanh(s / c) on the scaled score; 0: none
-    /// f32 (H): one more logit a row, not scaled, that takes its share of the sum and has no column (attention sinks).
+    /// f32 (H): one more logit a row, not scaled, that takes its share of the sum and has no column
+    /// (attention sinks).
     Value sinks = {};
 };
 
-/// Attention weights over the last dimension: scale, softcap, bias, mask, softmax. scores (..., L, S) -> the same shape.
-/// A masked weight (fill -inf) is -0.0. Rows are stable for any finite logits; -inf logits count as masked.
+/// Attention weights over the last dimension: scale, softcap, bias, mask, softmax. scores (..., L,
+/// S) -> the same shape. A masked weight (fill -inf) is -0.0. Rows are stable for any finite
+/// logits; -inf logits count as masked.
 VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
-/// What softmax() makes of scores before it masks them: scale, softcap and biases. Mask and sinks are not looked at.
+/// What softmax() makes of scores before it masks them: scale, softcap and biases. Mask and sinks
+/// are not looked at.
 VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
-/// log(sum(exp)) of what softmax() would take the exponentials of, natural: (..., L, S) -> (..., L); -inf where no key is left.
+/// log(sum(exp)) of what softmax() would take the exponentials of, natural: (..., L, S) -> (...,
+/// L); -inf where no key is left.
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
-/// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever sharper scores.
+/// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever
+/// sharper scores.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 
-/// The mod on every score: (B, H, L, S), or fewer dimensions, of which the missing ones count as 0 -> the same shape. An
-/// empty mod: `scores` itself.
+/// The mod on every score: (B, H, L, S), or fewer dimensions, of which the missing ones count as 0
+/// -> the same shape. An empty mod: `scores` itself.
 VKF_API Value score_mod(Value scores, const ScoreMod& mod);
 
-// --- attention ---------------------------------------------------------------------------------------------------------
+// --- attention -----------------------------------------------------------------------------------
 
-/// The boolean mask of sequences with lengths of their own, for attention by matmul() and softmax(): query (B, H, L, d) and key
-/// (B, Hk, S, d) give the sizes, and `keys` (B) i32 the length of each, or with `cumulative_queries` (N+1) the cumulative numbers of
-/// keys (N+1) of sequences packed in a batch of 1. Causal and window count within each sequence. (B, L, S) i32.
+/// The boolean mask of sequences with lengths of their own, for attention by matmul() and
+/// softmax(): query (B, H, L, d) and key (B, Hk, S, d) give the sizes, and `keys` (B) i32 the
+/// length of each, or with `cumulative_queries` (N+1) the cumulative numbers of keys (N+1) of
+/// sequences packed in a batch of 1. Causal and window count within each sequence. (B, L, S) i32.
 VKF_API Value sequence_mask(Value query, Value key, Value cumulative_queries, Value keys, Causal causal = Causal::none,
                             std::int64_t window = 0);
-/// Rows out of a pool of pages, in order: pool (P, page size, H, d), table (B, W) i32 of pages -> (B, W * page size, H, d). What is of a
-/// page outside the pool is NaN.
+/// Rows out of a pool of pages, in order: pool (P, page size, H, d), table (B, W) i32 of pages ->
+/// (B, W * page size, H, d). What is of a page outside the pool is NaN.
 VKF_API Value gather_pages(Value pool, Value table);
-/// Writes x (B, L, H, d) into the pool, a state, as the last L of each sequence's `lengths` (B) i32 rows. What is of a page outside
-/// the pool, or beyond the table, is not written. Returns the pool.
+/// Writes x (B, L, H, d) into the pool, a state, as the last L of each sequence's `lengths` (B) i32
+/// rows. What is of a page outside the pool, or beyond the table, is not written. Returns the pool.
 VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 
-/// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes. torch.nn.LayerNorm.
+/// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes.
+/// torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
 VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
@@ -107,12 +119,13 @@ struct AddedNorm {
     Value sum;  ///< x + residual, what the next residual is
     Value y;    ///< its norm
 };
-/// x + residual, both (..., N), and its norm in one pass over them: where a layer ends and the next begins. In two on devices with fewer
-/// than six storage buffers a stage; the numbers are the same. (Where x is a product, MatmulOptions::plus saves more.)
+/// x + residual, both (..., N), and its norm in one pass over them: where a layer ends and the next
+/// begins. In two on devices with fewer than six storage buffers a stage; the numbers are the same.
+/// (Where x is a product, MatmulOptions::plus saves more.)
 VKF_API AddedNorm add_layer_norm(Value x, Value residual, Value weight, Value bias, float eps = 1e-5f);
 VKF_API AddedNorm add_rms_norm(Value x, Value residual, Value weight, float eps = 1e-6f);
-/// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as largest (torch.argmax). A run where a
-/// symbolic N is 0 is an error, as in PyTorch.
+/// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as
+/// largest (torch.argmax). A run where a symbolic N is 0 is an error, as in PyTorch.
 VKF_API Value argmax(Value x);
 
 /// The k largest of each row, the largest first; of equals the first index first, NaN before all.
@@ -128,8 +141,9 @@ struct CrossEntropyOptions {
     float label_smoothing = 0.0f;      ///< 0..1
 };
 
-/// Mean over the rows that count of -log softmax(logits)[label]: logits (..., V), labels (...) i32 -> (1). NaN when no row counts. A
-/// label outside 0..V-1 that is not ignored gives NaN. torch.nn.functional.cross_entropy.
+/// Mean over the rows that count of -log softmax(logits)[label]: logits (..., V), labels (...) i32
+/// -> (1). NaN when no row counts. A label outside 0..V-1 that is not ignored gives NaN.
+/// torch.nn.functional.cross_entropy.
 VKF_API Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& options = {});
 
 struct BatchNormResult {
@@ -137,14 +151,15 @@ struct BatchNormResult {
     Value running_mean, running_var;
 };
 
-/// torch.nn.BatchNorm1d in training: x (N, C) normalised by the batch's own mean and biased variance; the running statistics (C) move
-/// towards the batch's by `momentum`, the variance as its unbiased estimate.
+/// torch.nn.BatchNorm1d in training: x (N, C) normalised by the batch's own mean and biased
+/// variance; the running statistics (C) move towards the batch's by `momentum`, the variance as its
+/// unbiased estimate.
 VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var,
                                          float momentum = 0.1f, float eps = 1e-5f);
 /// The same in evaluation: x (N, C) normalised by the running statistics.
 VKF_API Value batch_norm(Value x, Value weight, Value bias, Value running_mean, Value running_var, float eps = 1e-5f);
 
-// --- element-wise ------------------------------------------------------------------------------------------------------
+// --- element-wise --------------------------------------------------------------------------------
 
 VKF_API Value add(Value a, Value b);  ///< broadcasts
 VKF_API Value mul(Value a, Value b);  ///< broadcasts
@@ -152,8 +167,9 @@ VKF_API Value scale(Value x, float factor);
 VKF_API Value activate(Value x, Activation activation);
 /// activation(gate) * up: SwiGLU's product with Activation::silu. Same shapes.
 VKF_API Value gated(Value gate, Value up, Activation activation);
-/// Each element is 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends on the seed and its place in
-/// row-major order alone (a counter-based generator): the same on every device. p = 0: x; p = 1: all 0.
+/// Each element is 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends on
+/// the seed and its place in row-major order alone (a counter-based generator): the same on every
+/// device. p = 0: x; p = 1: all 0.
 VKF_API Value dropout(Value x, float p, std::uint32_t seed);
 inline Value relu(Value x) { return activate(x, Activation::relu); }
 inline Value gelu(Value x) { return activate(x, Activation::gelu); }
@@ -161,7 +177,7 @@ inline Value silu(Value x) { return activate(x, Activation::silu); }
 inline Value operator+(Value a, Value b) { return add(a, b); }
 inline Value operator*(Value a, Value b) { return mul(a, b); }
 
-// --- positions ---------------------------------------------------------------------------------------------------------
+// --- positions -----------------------------------------------------------------------------------
 
 enum class RopeLayout : std::uint8_t {
     interleaved,  ///< pairs (2i, 2i+1): GPT-J, Llama as published
@@ -174,13 +190,16 @@ struct RopeScaling {
     double factor = 1.0;
     double low_freq_factor = 1.0, high_freq_factor = 4.0;  ///< llama3
     double beta_fast = 32.0, beta_slow = 1.0;              ///< yarn
-    bool truncate = true;                                  ///< yarn: the ramp begins and ends at whole dimensions
-    double attention_factor = 0.0;  ///< yarn: cos and sin times this; 0: 0.1 ln(factor) + 1, 1 for factors below 1
+    /// yarn: the ramp begins and ends at whole dimensions
+    bool truncate = true;
+    /// yarn: cos and sin times this; 0: 0.1 ln(factor) + 1, 1 for factors below 1
+    double attention_factor = 0.0;
     std::int64_t original_max_positions = 0;  ///< llama3, yarn
 };
 
-/// The kind that a model's configuration calls "default", "linear", "ntk", "llama3" or "yarn". "dynamic", whose frequencies
-/// change with the length of each call, and others are refused by name.
+/// The kind that a model's configuration calls "default", "linear", "ntk", "llama3" or "yarn".
+/// "dynamic", whose frequencies change with the length of each call, and others are refused by
+/// name.
 VKF_API RopeScaling::Kind rope_scaling_kind(std::string_view name);
 
 struct Rope {
@@ -191,42 +210,52 @@ struct Rope {
     RopeScaling scaling = {};
 };
 
-/// Rotary position embedding (Su et al. 2021). x (..., L, d): row l has position start + l. The cos/sin table comes from
-/// double precision on the host. start may be symbolic; start + L <= max_positions is checked at each run.
+/// Rotary position embedding (Su et al. 2021). x (..., L, d): row l has position start + l. The
+/// cos/sin table comes from double precision on the host. start may be symbolic; start + L <=
+/// max_positions is checked at each run.
 VKF_API Value rope(Value x, const Rope& options, Dim start = 0);
-/// The same with a position for each row: positions (L) i32. A position outside the table gives NaN and reads nothing.
+/// The same with a position for each row: positions (L) i32. A position outside the table gives NaN
+/// and reads nothing.
 VKF_API Value rope_at(Value x, Value positions, const Rope& options);
 /// The (max_positions, r/2, 2) table of cos and sin, as floats rounded once from double.
 VKF_API std::vector<float> rope_table(const Rope& options, std::int64_t head_dim);
 
-/// The same with a caller's own table (positions, r/2, 2) of cos and sin; r and the pairing as given by its width and `layout`.
+/// The same with a caller's own table (positions, r/2, 2) of cos and sin; r and the pairing as
+/// given by its width and `layout`.
 VKF_API Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start = 0);
 
-/// Sinusoidal positions (Vaswani et al. 2017): (length, dim), y[p,2i] = sin(p 10000^(-2i/dim)), y[p,2i+1] = cos of the same.
+/// Sinusoidal positions (Vaswani et al. 2017): (length, dim), y[p,2i] = sin(p 10000^(-2i/dim)),
+/// y[p,2i+1] = cos of the same.
 VKF_API Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim);
 
-// --- gathering and copying -----------------------------------------------------------------------------------------------
+// --- gathering and copying -----------------------------------------------------------------------
 
-/// ids (...) i32, table (V, E) -> (..., E), times `scale`. An id outside 0..V-1 gives a row of NaN and reads nothing.
+/// ids (...) i32, table (V, E) -> (..., E), times `scale`. An id outside 0..V-1 gives a row of NaN
+/// and reads nothing.
 VKF_API Value embedding(Value ids, Value table, float scale = 1.0f);
-/// (B, S, Hk, d) -> (B, S, Hk*n, d): each head n times in a row (torch.repeat_interleave on dimension 2).
+/// (B, S, Hk, d) -> (B, S, Hk*n, d): each head n times in a row (torch.repeat_interleave on
+/// dimension 2).
 VKF_API Value repeat_kv(Value x, std::int64_t n);
 /// A dense copy of any view.
 VKF_API Value contiguous(Value x);
-/// Tensors of the same type one behind the other along a dimension; the other sizes equal. torch.cat.
+/// Tensors of the same type one behind the other along a dimension; the other sizes equal.
+/// torch.cat.
 VKF_API Value concat(const std::vector<Value>& parts, int dim);
 /// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal.
 VKF_API Value copy_into(Value window, Value x);
-/// The same with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (..., packed_row_words(type, N)) i32. A row
-/// of int8 has the scale max|x| / 127; one that is not finite throughout reads as NaN. At most 4 dimensions.
+/// The same with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (...,
+/// packed_row_words(type, N)) i32. A row of int8 has the scale max|x| / 127; one that is not finite
+/// throughout reads as NaN. At most 4 dimensions.
 VKF_API Value pack_into(Value window, Value x, WeightType type);
 /// Packed rows (..., words) i32 -> (..., columns).
 VKF_API Value unpack_rows(Value words, WeightType type, std::int64_t columns);
 
-// --- images of a host ----------------------------------------------------------------------------------------------------
+// --- images of a host ----------------------------------------------------------------------------
 
 enum class ImageFormat : std::uint8_t {
-    any,  ///< sampled inputs: whatever gives floats; outputs: where the device can (Capabilities::storage_image_any_format)
+    /// sampled inputs: whatever gives floats; outputs: where the device can
+    /// (Capabilities::storage_image_any_format)
+    any,
     rgba8,
     rgba16f,
     r32f,
@@ -238,11 +267,13 @@ struct ImageOptions {
     ImageFormat format = ImageFormat::any;      ///< of a storage image, as its view has it
 };
 
-/// A two-dimensional image that a host binds when it records (ImageView) -> (height, width, channels), channels 1 to 4: element
-/// (y, x, c) is component c of texel (x, y). Texels beyond the image are 0.
+/// A two-dimensional image that a host binds when it records (ImageView) -> (height, width,
+/// channels), channels 1 to 4: element (y, x, c) is component c of texel (x, y). Texels beyond the
+/// image are 0.
 VKF_API Value image_input(Graph& graph, const std::string& name, Dim height, Dim width, std::int64_t channels,
                           const ImageOptions& options = {});
-/// x (height, width, channels) into such an image. Components that x lacks are 0, alpha 1; the format rounds and clamps.
+/// x (height, width, channels) into such an image. Components that x lacks are 0, alpha 1; the
+/// format rounds and clamps.
 VKF_API void image_output(const std::string& name, Value x, const ImageOptions& options);
 
 }  // namespace vkf

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot-product attention. B batch, L queries, S keys, H heads, Hk key/value heads, d head size, dv value size.
+// Scaled dot-product attention. B batch, L queries, S keys, H heads, Hk key/value heads, d head
+// size, dv value size.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace vkf {
 
-/// Rows of a ring: `count` of them from row `first` on, of which `before_end` lie before the ring's end and the others
-/// from row 0 on.
+/// Rows of a ring: `count` of them from row `first` on, of which `before_end` lie before the ring's
+/// end and the others from row 0 on.
 struct RingRows {
     Dim first, before_end, count;
 };
@@ -21,49 +22,54 @@ struct AttentionOptions {
     Mask mask = {};
     std::optional<float> scale = {};  ///< of the scores; unset: 1/sqrt(d)
     float softcap = 0.0f;             ///< c tanh(s / c) on the scaled score; 0: none
-    Value sinks = {};                 ///< f32 (H): one more logit a row without a key, see SoftmaxOptions
-    float dropout = 0.0f;             ///< probability with which a weight is dropped, see dropout()
+    /// f32 (H): one more logit a row without a key, see SoftmaxOptions
+    Value sinks = {};
+    float dropout = 0.0f;  ///< probability with which a weight is dropped, see dropout()
     std::uint32_t dropout_seed = 0;
     bool log_sum_exp = false;  ///< AttentionResult::log_sum_exp too
     ScoreMod score_mod = {};   ///< changes the biased scores before they are masked
-    /// Copy each kv head for every query head that shares it, instead of sharing it by index. The same numbers.
+    /// Copy each kv head for every query head that shares it, instead of sharing it by index. The
+    /// same numbers.
     bool repeat_kv = false;
-    /// What key and value are kept as: f32, or f16, bf16 or int8, then both are (B, Hk, S, words of a row) i32 as
-    /// pack_into() writes them and append() to such a cache returns them, and not pages.
+    /// What key and value are kept as: f32, or f16, bf16 or int8, then both are (B, Hk, S, words of
+    /// a row) i32 as pack_into() writes them and append() to such a cache returns them, and not
+    /// pages.
     WeightType kv_type = WeightType::f32;
     std::int64_t value_dim = 0;  ///< dv, where values are packed; 0: d
-    /// Key and value are rings of S rows, and only these rows of them are there, oldest first: L and S of what is said
-    /// here are L and the ring's count. Not with sequences or pages.
+    /// Key and value are rings of S rows, and only these rows of them are there, oldest first: L
+    /// and S of what is said here are L and the ring's count. Not with sequences or pages.
     std::optional<RingRows> ring = {};
-    /// (N+1) i32, growing from 0: sequences lie behind each other along L of a batch of 1, sequence i's queries from the
-    /// i-th number on. Masks and biases do not go with packed sequences.
+    /// (N+1) i32, growing from 0: sequences lie behind each other along L of a batch of 1, sequence
+    /// i's queries from the i-th number on. Masks and biases do not go with packed sequences.
     Value cumulative_queries = {};
     /// The same of keys, along S.
     Value cumulative_keys = {};
     /// (B) i32: how many of the S keys each sequence has, the first ones.
     Value key_lengths = {};
-    /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and row b names the pages
-    /// of sequence b in order. A sequence that names a page outside the pool sees NaN there.
+    /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and
+    /// row b names the pages of sequence b in order. A sequence that names a page outside the pool
+    /// sees NaN there.
     Value pages = {};
 };
 
 struct AttentionResult {
     Value y;
-    /// As softmax() gives them: a masked one is -0.0. Empty for sequences of different lengths, and where there would be
-    /// 2^32 or more. Who asks for them gets attention that computes them: with the matrix of scores.
+    /// As softmax() gives them: a masked one is -0.0. Empty for sequences of different lengths, and
+    /// where there would be 2^32 or more. Who asks for them gets attention that computes them: with
+    /// the matrix of scores.
     Value weights;
     Value log_sum_exp = {};  ///< (B, H, L), where it was asked for
 
     operator Value() const { return y; }
 };
 
-/// softmax(q k^T scale + mask) v. query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk: query
-/// head h uses kv head h / (H/Hk). y (B, H, L, dv), stored so that merge_heads(y) is free; weights (B, H, L, S).
-/// torch.nn.functional.scaled_dot_product_attention.
+/// softmax(q k^T scale + mask) v. query (B, H, L, d), key (B, Hk, S, d), value (B, Hk, S, dv), H a
+/// multiple of Hk: query head h uses kv head h / (H/Hk). y (B, H, L, dv), stored so that
+/// merge_heads(y) is free; weights (B, H, L, S). torch.nn.functional.scaled_dot_product_attention.
 ///
-/// One op. Where a device can and gains by it, it is computed without the matrix of scores, and tiles of keys that no query
-/// of a tile may see are not looked at; elsewhere it is decomposed into matmul(), softmax() and matmul(). explain() says
-/// which, and why.
+/// One op. Where a device can and gains by it, it is computed without the matrix of scores, and
+/// tiles of keys that no query of a tile may see are not looked at; elsewhere it is decomposed into
+/// matmul(), softmax() and matmul(). explain() says which, and why.
 VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Value value,
                                                      const AttentionOptions& options = {});
 

@@ -30,8 +30,8 @@ struct Module {
         : name(std::move(n)), words(std::move(w)), shader{name.c_str(), words} {}
 };
 
-/// Modules by name and text, as long as anybody keeps them. A mod that is made again for every graph is compiled once, and
-/// has one pipeline a device.
+/// Modules by name and text, as long as anybody keeps them. A mod that is made again for every
+/// graph is compiled once, and has one pipeline a device.
 std::shared_ptr<const Shader> module_of(const std::string& name, const std::string& source) {
     static std::mutex mutex;
     static std::map<std::pair<std::string, std::string>, std::weak_ptr<const Module>> modules;

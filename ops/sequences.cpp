@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences with lengths of their own: their table, their mask, and the pages their keys and values may lie in.
+// Sequences with lengths of their own: their table, their mask, and the pages their keys and values
+// may lie in.
 #include "attention_sequences.spv.h"
 #include "ops/sequence_table.h"
 #include "pages.spv.h"
@@ -42,7 +43,7 @@ void encode_table(const Operands& operands, Command& command) noexcept {
     command.cost(push.count * 20.0, push.count * 28.0);
 }
 
-// --- sequence_mask -------------------------------------------------------------------------------------------------------
+// --- sequence_mask -------------------------------------------------------------------------------
 
 struct SequenceMaskParams {
     bool packed;
@@ -81,7 +82,7 @@ void lower_mask(Lowering& l) {
 
 constexpr OpType kSequenceMask{"sequence_mask", lower_mask};
 
-// --- pages -----------------------------------------------------------------------------------------------------------------
+// --- pages ---------------------------------------------------------------------------------------
 
 void describe(PagesPush& push, const View& rows, const View& pool, const View& table) {
     push.count = static_cast<uint>(rows.elements());

@@ -52,14 +52,16 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.weights_offset = operands[kSoftmaxBindingWeights].offset;
     const auto queries = static_cast<std::int64_t>(scores.dim(1));
     push.causal_shift = params.causal == Causal::bottom_right ? static_cast<int>(scores.dim(0) - queries) : 0;
-    const auto span = std::max<std::int64_t>(scores.dim(0), queries);  // a window this wide masks nothing
+    // a window this wide masks nothing
+    const auto span = std::max<std::int64_t>(scores.dim(0), queries);
     push.window = params.window < span ? static_cast<uint>(params.window) : 0;
     push.scale = params.scale;
     push.softcap = params.softcap;
     push.fill = params.fill;
     push.smoothing = params.smoothing;
     command.push(push);
-    const bool nothing = push.keys == 0 && !one_a_row(params.output);  // which has a value without keys too
+    // which has a value without keys too
+    const bool nothing = push.keys == 0 && !one_a_row(params.output);
     command.groups(nothing ? 0 : RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(scores.elements());
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
@@ -129,8 +131,8 @@ Value fit(const char* what, const Value& tensor, DType dtype, const Value& score
 /// (H) as (H, 1, 1); wider tensors are the caller's own layout.
 Value a_head_each(const Value& v) { return v.rank() == 1 ? reshape(v, {v.size(0), 1, 1}) : v; }
 
-/// One node a bias: the kernel has room for one more tensor than scores, mask and result. All but the last kind of bias are
-/// folded into the scores first.
+/// One node a bias: the kernel has room for one more tensor than scores, mask and result. All but
+/// the last kind of bias are folded into the scores first.
 Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output, float smoothing = 0.0f) {
     check_options(scores, o);
     scores = dense(scores);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops' own files share: checks of shapes, choice of group sizes, conversion of views to push constants.
+// What the ops' own files share: checks of shapes, choice of group sizes, conversion of views to
+// push constants.
 #pragma once
 
 #include <algorithm>
@@ -76,11 +77,13 @@ struct Tuned {
     std::uint32_t value = 0;
     std::string note;  ///< for explain(): ", tuned", or why not
 };
-/// What a tunable (ops/tuning.h) is on this device. Throws Error for whatever does not fit it in a list that was asked for.
+/// What a tunable (ops/tuning.h) is on this device. Throws Error for whatever does not fit it in a
+/// list that was asked for.
 Tuned tuned(const Capabilities& device, std::string_view name, std::uint32_t by_capability);
 
-/// How many invocations work on one row, and how many in a group. On processors each invocation takes a row of its own:
-/// no shared memory, no barriers. On GPUs a group shares a row, so that neighbours read neighbouring elements.
+/// How many invocations work on one row, and how many in a group. On processors each invocation
+/// takes a row of its own: no shared memory, no barriers. On GPUs a group shares a row, so that
+/// neighbours read neighbouring elements.
 struct RowGroup {
     std::uint32_t local_size;
     std::uint32_t lanes;  ///< a power of two that divides local_size
@@ -100,9 +103,10 @@ inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
     return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
 }
 
-/// True when every row of the value can be read and written four elements at a time, whatever the sizes of a run: dense
-/// along the last dimension, rows of a multiple of four, each beginning at one. (What a descriptor leaves of an offset is
-/// always one: descriptors are aligned to 16 bytes at least.)
+/// True when every row of the value can be read and written four elements at a time, whatever the
+/// sizes of a run: dense along the last dimension, rows of a multiple of four, each beginning at
+/// one. (What a descriptor leaves of an offset is always one: descriptors are aligned to 16 bytes
+/// at least.)
 inline bool in_fours(const ValueInfo& value) {
     const auto by_four = [](const Dim& d) {
         Dim quotient;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers by which ops choose kernels and that are worth measuring on a device. An op takes what the device's capabilities suggest, unless
-// VKFORMER_TUNING, DeviceOptions::tuning or what save_tuning() kept says otherwise. Sums may be taken in another order then, and differ in their
+// Numbers by which ops choose kernels and that are worth measuring on a device. An op takes what
+// the device's capabilities suggest, unless VKFORMER_TUNING, DeviceOptions::tuning or what
+// save_tuning() kept says otherwise. Sums may be taken in another order then, and differ in their
 // last bits.
 #pragma once
 

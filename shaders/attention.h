@@ -1,53 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention without the score matrix: O = softmax(scale Q K^T + ...) V, by running maxima and sums (Milakov and
-// Gimelshein 2018; Dao et al. 2022, FlashAttention). Three kernels take the same parameters: attention_lanes.comp (tiles in
-// registers, for processors), attention_shared.comp (tiles in shared memory) and attention_coopmat.comp (cooperative matrices, in f16).
+// Attention without the score matrix: O = softmax(scale Q K^T + ...) V, by running maxima and sums
+// (Milakov and Gimelshein 2018; Dao et al. 2022, FlashAttention). Three kernels take the same
+// parameters: attention_lanes.comp (tiles in registers, for processors), attention_shared.comp
+// (tiles in shared memory) and attention_coopmat.comp (cooperative matrices, in f16).
 //
-// Query heads that share a key/value head ride together: row r of a kv head is query r / kGroup of head r % kGroup within its group.
-// All operands have unit stride along the head's width; the other strides are in elements. Sizes are all > 0 but for the number of keys.
+// Query heads that share a key/value head ride together: row r of a kv head is query r / kGroup of
+// head r % kGroup within its group. All operands have unit stride along the head's width; the other
+// strides are in elements. Sizes are all > 0 but for the number of keys.
 #ifndef VKF_SHADERS_ATTENTION_H
 #define VKF_SHADERS_ATTENTION_H
 
 #include "common/packed.h"
 
-VKF_CONSTANT(kAttentionMostRounds, 65000)  // of all loops of an invocation: a little less than processors' drivers may allow
+// of all loops of an invocation: a little less than processors' drivers may allow
+VKF_CONSTANT(kAttentionMostRounds, 65000)
 VKF_CONSTANT(kAttentionBindingQuery, 0)
 VKF_CONSTANT(kAttentionBindingKey, 1)
 VKF_CONSTANT(kAttentionBindingValue, 2)
 VKF_CONSTANT(kAttentionBindingOut, 3)
 // Only in the `full` variants; any buffer where a feature is not used.
-VKF_CONSTANT(kAttentionBindingMask, 4)       // bits: (batch, head, query, word) each present or 1, see kAttentionSpecMask
+// bits: (batch, head, query, word) each present or 1, see kAttentionSpecMask
+VKF_CONSTANT(kAttentionBindingMask, 4)
 VKF_CONSTANT(kAttentionBindingBias, 5)       // floats: (batch, head, query, key) each present or 1
 VKF_CONSTANT(kAttentionBindingSlopes, 6)     // floats: (batch, head) each present or 1
 VKF_CONSTANT(kAttentionBindingSinks, 7)      // the same
-VKF_CONSTANT(kAttentionBindingSequences, 8)  // kAttentionSequenceWords words each, see attention_sequences.h
+// kAttentionSequenceWords words each, see attention_sequences.h
+VKF_CONSTANT(kAttentionBindingSequences, 8)
 VKF_CONSTANT(kAttentionBindingPages, 9)      // (batch, table width): pages of each sequence
 VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, query)
-VKF_CONSTANT(kAttentionBindingPartial, 11)   // (batch, kv head, row, split, value width + 2) of what a split gives
+// (batch, kv head, row, split, value width + 2) of what a split gives
+VKF_CONSTANT(kAttentionBindingPartial, 11)
 
 // Specialization constants. Id 0 is the local size in x.
-VKF_CONSTANT(kAttentionSpecRows, 1)        // rows a group takes: 4 or 16 in registers, 32 in shared memory, kSubgroupRows a subgroup of matrices
-VKF_CONSTANT(kAttentionSpecBlocks, 2)      // columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
-VKF_CONSTANT(kAttentionSpecFours, 3)       // 1: Q, K and V can be read by vec4: widths, strides and offsets multiples of four
+// rows a group takes: 4 or 16 in registers, 32 in shared memory, kSubgroupRows a subgroup of
+// matrices
+VKF_CONSTANT(kAttentionSpecRows, 1)
+// columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
+VKF_CONSTANT(kAttentionSpecBlocks, 2)
+// 1: Q, K and V can be read by vec4: widths, strides and offsets multiples of four
+VKF_CONSTANT(kAttentionSpecFours, 3)
 VKF_CONSTANT(kAttentionSpecCausal, 4)      // 0: none; 1: top-left; 2: bottom-right
 VKF_CONSTANT(kAttentionSpecSoftcap, 5)     // 1: p.softcap applies
-VKF_CONSTANT(kAttentionSpecFiniteFill, 6)  // 1: a masked score is p.fill, which is finite, and nothing may be skipped
+// 1: a masked score is p.fill, which is finite, and nothing may be skipped
+VKF_CONSTANT(kAttentionSpecFiniteFill, 6)
 VKF_CONSTANT(kAttentionSpecGroup, 7)       // query heads a kv head
 VKF_CONSTANT(kAttentionSpecDropout, 8)
-VKF_CONSTANT(kAttentionSpecKv, 9)  // what K and V are kept as, a kPacked... of common/packed.h; packed, their strides are words
-// What the others are for exists only in the `full` variants. Masks and biases: 0: none; else 16 and a bit for each dimension
-// that is present: 8 batch, 4 head, 2 query, 1 key.
+// what K and V are kept as, a kPacked... of common/packed.h; packed, their strides are words
+VKF_CONSTANT(kAttentionSpecKv, 9)
+// What the others are for exists only in the `full` variants. Masks and biases: 0: none; else 16
+// and a bit for each dimension that is present: 8 batch, 4 head, 2 query, 1 key.
 VKF_CONSTANT(kAttentionSpecMask, 10)
 VKF_CONSTANT(kAttentionSpecBias, 11)
 VKF_CONSTANT(kAttentionSpecSlopes, 12)     // 0: none; else 16 and bits 8 and 4 as above
 VKF_CONSTANT(kAttentionSpecSinks, 13)      // the same
-VKF_CONSTANT(kAttentionSpecSequences, 14)  // 1: each batch has its own number of keys; 2: and of queries, packed behind each other
-VKF_CONSTANT(kAttentionSpecPageSize, 15)   // 0: keys lie behind each other; else they lie in pages of so many
+// 1: each batch has its own number of keys; 2: and of queries, packed behind each other
+VKF_CONSTANT(kAttentionSpecSequences, 14)
+// 0: keys lie behind each other; else they lie in pages of so many
+VKF_CONSTANT(kAttentionSpecPageSize, 15)
 VKF_CONSTANT(kAttentionSpecLse, 16)        // 1: write the log-sum-exp
 VKF_CONSTANT(kAttentionSpecBiasFours, 17)  // 1: the bias can be read by vec4
 VKF_CONSTANT(kAttentionSpecSplit, 18)      // 1: p.split_keys may be set
 // Of all variants again.
-VKF_CONSTANT(kAttentionSpecRing, 19)       // 1: K and V are rings of p.table_width rows, of which key 0 is row p.pages
+// 1: K and V are rings of p.table_width rows, of which key 0 is row p.pages
+VKF_CONSTANT(kAttentionSpecRing, 19)
 
 // attention_coopmat.comp: the matrices' shape, and what ops/attention_tiles.h says of a tile.
 VKF_CONSTANT(kAttentionSpecMatRows, 20)
@@ -57,12 +72,13 @@ VKF_CONSTANT(kAttentionSpecSubgroupRows, 23)  // rows a subgroup takes
 VKF_CONSTANT(kAttentionSpecSubgroup, 24)      // its size
 VKF_CONSTANT(kAttentionSpecPart, 25)          // columns of Q and K that are staged at once
 
-// A sequence's words in the table: its first query, number of queries, first key, number of keys, and where sequences are packed
-// the first of the row tiles that are its own.
+// A sequence's words in the table: its first query, number of queries, first key, number of keys,
+// and where sequences are packed the first of the row tiles that are its own.
 VKF_CONSTANT(kAttentionSequenceWords, 5)
 
 VKF_CONSTANT(kAttentionMaxBlocks, 4)
-VKF_CONSTANT(kAttentionMatrixTile, 32)  // keys of a tile, and columns of a block, of attention_coopmat.comp
+// keys of a tile, and columns of a block, of attention_coopmat.comp
+VKF_CONSTANT(kAttentionMatrixTile, 32)
 VKF_CONSTANT(kAttentionPresent, 16)
 VKF_CONSTANT(kAttentionPresentBatch, 8)
 VKF_CONSTANT(kAttentionPresentHead, 4)
@@ -94,7 +110,8 @@ VKF_PUSH_BEGIN(AttentionPush)
     float scale;
     float softcap;
     float fill;
-    uint window;       // causal: a query sees itself and the window - 1 keys before it; 0: all before it
+    // causal: a query sees itself and the window - 1 keys before it; 0: all before it
+    uint window;
     uint split_keys;   // keys one split takes, a multiple of the tile; 0: not split
     uint pages;        // in the pool; of a ring: the row of the first key
     uint table_width;  // pages a batch has room for; of a ring: its rows

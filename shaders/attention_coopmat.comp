@@ -1,19 +1,23 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention on cooperative matrices (Dao 2023, FlashAttention-2), for programs whose arithmetic is f16: queries, keys and
-// values are rounded to f16 (to the nearest, ties to even) while they are staged in shared memory, and weights on their way to
-// the product with the values; scores, softmax and sums are fp32. A group takes kRows rows and walks over tiles of 32 keys; each of
-// its subgroups has kSubgroupRows rows of its own, with all keys of a tile and kBlocks blocks of 32 columns of O.
+// Fused attention on cooperative matrices (Dao 2023, FlashAttention-2), for programs whose
+// arithmetic is f16: queries, keys and values are rounded to f16 (to the nearest, ties to even)
+// while they are staged in shared memory, and weights on their way to the product with the values;
+// scores, softmax and sums are fp32. A group takes kRows rows and walks over tiles of 32 keys; each
+// of its subgroups has kSubgroupRows rows of its own, with all keys of a tile and kBlocks blocks of
+// 32 columns of O.
 //
 //! needs GL_KHR_cooperative_matrix
 //! source
 //! variant attention_coopmat
 //! variant attention_coopmat_full -DFULL
 //
-// The stage holds f16 by eights: rows of queries and keys, as much of each as one part is wide, rows of values, and a strip for
-// every subgroup. Through its strip pass what invocations compute on one by one: a tile's scores and later its weights, and in the end
-// O by blocks. Until then O stays in matrices; where some row of the subgroup met a larger score, it is multiplied by a matrix
-// of the rows' factors, element by element. All rows have an eight of padding, to keep them off the same banks.
+// The stage holds f16 by eights: rows of queries and keys, as much of each as one part is wide,
+// rows of values, and a strip for every subgroup. Through its strip pass what invocations compute
+// on one by one: a tile's scores and later its weights, and in the end O by blocks. Until then O
+// stays in matrices; where some row of the subgroup met a larger score, it is multiplied by a
+// matrix of the rows' factors, element by element. All rows have an eight of padding, to keep them
+// off the same banks.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -111,7 +115,8 @@ bool some_grew() {
     return grew;
 }
 
-// A matrix of the rows' factors, whose columns are all the same: it takes the scores' place in the strip.
+// A matrix of the rows' factors, whose columns are all the same: it takes the scores' place in the
+// strip.
 void put_factors() {
     for (uint n = 0u; n < kRowsEach; ++n) {
         uint row = row_of(n);
@@ -142,7 +147,8 @@ void put_weights() {
     }
 }
 
-// Which keys the weights in the strip let a row see, and which of these by more than 0: a bit a key. None without `any_there`.
+// Which keys the weights in the strip let a row see, and which of these by more than 0: a bit a
+// key. None without `any_there`.
 void read_weights(bool any_there, out uint seen[kRowsEach], out uint positive[kRowsEach]) {
     for (uint n = 0u; n < kRowsEach; ++n) {
         uint row = row_of(n);
@@ -162,13 +168,15 @@ void read_weights(bool any_there, out uint seen[kRowsEach], out uint positive[kR
     }
 }
 
-// What stage_values() left out, times its weight: itself, or NaN where the weight is 0 and not masked. Block b is in the strip.
+// What stage_values() left out, times its weight: itself, or NaN where the weight is 0 and not
+// masked. Block b is in the strip.
 void add_wild(uint first, uint b, uint seen[kRowsEach], uint positive[kRowsEach]) {
     [[dont_unroll]] for (uint key = 0u; key < kTile; ++key) {
         uint offset = key_offsets(first + key).y;
         for (uint m = 0u; m < kFoursEach; ++m) {
             vec4 v = load_value(offset, value_column(work.slice, kBlocks, b, kTile, four_of(m)));
-            uvec2 halves = four_halves(v);  // by their bits: numbers that are converted there and back may be taken as they were
+            // by their bits: numbers that are converted there and back may be taken as they were
+            uvec2 halves = four_halves(v);
             bvec4 untamed = equal(uvec4(halves, halves >> 16).xzyw & 0x7c00u, uvec4(0x7c00u));
             uvec4 bits = floatBitsToUint(v);
             v = mix(uintBitsToFloat((bits & kSignBit) | kInfinityBits), v,
@@ -232,8 +240,8 @@ void finish_row(uint n, out float factor, out uint to) {
         } \
     }
 
-// All subgroups of a group come to each subgroupBarrier() together, also those that have nothing to do there: llvmpipe (Mesa 26)
-// holds the whole group at it.
+// All subgroups of a group come to each subgroupBarrier() together, also those that have nothing to
+// do there: llvmpipe (Mesa 26) holds the whole group at it.
 void main() {
     if (!find_work(kTile)) {
         return;
@@ -271,7 +279,8 @@ void main() {
             for (uint i = 0u; i < kRows; ++i) {
                 seen |= mask_words[i];
             }
-            // A tile that no row may see costs nothing more. (Where masked scores are finite they all count.)
+            // A tile that no row may see costs nothing more. (Where masked scores are finite they
+            // all count.)
             if (kFiniteFill == 0u && seen == 0u) {
                 continue;
             }

@@ -1,19 +1,20 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention in registers, for processors whose subgroups have exactly LANES lanes: a group is one subgroup, takes
-// kRows rows, and walks over tiles of 4 * LANES keys.
+// Fused attention in registers, for processors whose subgroups have exactly LANES lanes: a group is
+// one subgroup, takes kRows rows, and walks over tiles of 4 * LANES keys.
 //
 //! source
 //! variant attention_lanes4 -DLANES=4 -DFULL
 //! variant attention_lanes8 -DLANES=8 -DFULL
 //! variant attention_lanes8_wide -DLANES=8 -DFULL -DWIDE
 //
-// Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed round by shuffles; in the
-// second it holds four columns of V, and the weights, which lie in the lanes that computed them, are handed round. On a software
-// device a buffer load costs some thirty arithmetic operations and a shuffle one.
+// Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed
+// round by shuffles; in the second it holds four columns of V, and the weights, which lie in the
+// lanes that computed them, are handed round. On a software device a buffer load costs some thirty
+// arithmetic operations and a shuffle one.
 //
-// The maximum of a row is the same in every lane; each lane sums the weights it computed, and the sums meet at the end. A row
-// whose scores hold a NaN or +inf ends with a sum of NaN.
+// The maximum of a row is the same in every lane; each lane sums the weights it computed, and the
+// sums meet at the end. A row whose scores hold a NaN or +inf ends with a sum of NaN.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -23,7 +24,8 @@
 
 const uint kTile = 4u * LANES;
 
-// Rows come in fours: kRows is 4 or 16, and with 4 lanes, where compiling takes longest, always 4. Blocks are 1, 2 or 4.
+// Rows come in fours: kRows is 4 or 16, and with 4 lanes, where compiling takes longest, always 4.
+// Blocks are 1, 2 or 4.
 #if LANES == 4
 #define MAX_ROWS 4
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
@@ -88,10 +90,11 @@ vec4 sums[MAX_ROWS * kAttentionMaxBlocks];
 // Per row, of one tile: products, then scores, then weights of the lane's four keys.
 vec4 tile[MAX_ROWS];
 
-// All of this is without branches: some compilers keep every live register in mind at every branch, and there are many registers.
+// All of this is without branches: some compilers keep every live register in mind at every branch,
+// and there are many registers.
 //
-// The running softmax of a row takes in the tile's scores: they become weights, and what was summed up so far is scaled to the
-// new maximum. Returns the scale.
+// The running softmax of a row takes in the tile's scores: they become weights, and what was summed
+// up so far is scaled to the new maximum. Returns the scale.
 float take_in(inout vec4 s, inout float largest, inout float total) {
     float before = largest;
     uvec4 magnitudes = floatBitsToUint(s) & kMagnitudeBits;
@@ -118,7 +121,8 @@ bvec4 not_finite(vec4 x) {
     return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
 }
 
-// V at this lane's columns of a block, what is not finite taken out: 0 * inf must not enter where a key is masked.
+// V at this lane's columns of a block, what is not finite taken out: 0 * inf must not enter where a
+// key is masked.
 vec4 tame_value(uint offset, uint at) {
     vec4 found = load_value(offset, at);
     bvec4 untamed = not_finite(found);
@@ -137,8 +141,8 @@ mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint k) {
     return transpose(mat4(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k)));
 }
 
-// The same of a single row, each product of an absent key left out. The sums are taken in the order of the tiles, so that what is masked
-// leaves no trace in the last bit either.
+// The same of a single row, each product of an absent key left out. The sums are taken in the order
+// of the tiles, so that what is masked leaves no trace in the last bit either.
 void redo(uint row, uint column0) {
     uint query_row = query_offset(row);
     float largest = negative_infinity();
@@ -277,7 +281,8 @@ void main() {
     }
             EACH_LOAD(DO)
 #undef DO
-            // A tile that no row may see costs nothing more. (Where masked scores are finite they all count.)
+            // A tile that no row may see costs nothing more. (Where masked scores are finite they
+            // all count.)
             if (LANES == 4) {
                 seen &= 0xffffu;
             }

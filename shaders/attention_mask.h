@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs a boolean mask into bits, 32 keys a word: 1 where a key may be attended, 0 past the last key.
+// Packs a boolean mask into bits, 32 keys a word: 1 where a key may be attended, 0 past the last
+// key.
 #ifndef VKF_SHADERS_ATTENTION_MASK_H
 #define VKF_SHADERS_ATTENTION_MASK_H
 

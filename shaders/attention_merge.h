@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts together what attention's splits over the keys gave (Dao et al. 2023, Flash-Decoding): exact, in the order of the keys.
+// Puts together what attention's splits over the keys gave (Dao et al. 2023, Flash-Decoding):
+// exact, in the order of the keys.
 #ifndef VKF_SHADERS_ATTENTION_MERGE_H
 #define VKF_SHADERS_ATTENTION_MERGE_H
 
 #include "common/types.h"
 
-VKF_CONSTANT(kMergeBindingPartial, 0)  // (batch, kv head, row, split, value width + 2): sums, maximum, total
+// (batch, kv head, row, split, value width + 2): sums, maximum, total
+VKF_CONSTANT(kMergeBindingPartial, 0)
 VKF_CONSTANT(kMergeBindingOut, 1)
 VKF_CONSTANT(kMergeBindingLse, 2)      // (batch, head, query); any buffer where it is not asked for
 

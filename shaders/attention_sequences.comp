@@ -1,6 +1,7 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// One invocation goes through all sequences: there are few, and each begins where the last one ended.
+// One invocation goes through all sequences: there are few, and each begins where the last one
+// ended.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "attention.h"

@@ -1,14 +1,16 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention with tiles in shared memory, for GPUs and as the fallback everywhere: no subgroup operations, 128
-// invocations, less than 16 KiB. A group takes 32 rows and walks over tiles of 32 keys; eight invocations share two rows, each with
-// four keys of a tile and four columns of a block of O.
+// Fused attention with tiles in shared memory, for GPUs and as the fallback everywhere: no subgroup
+// operations, 128 invocations, less than 16 KiB. A group takes 32 rows and walks over tiles of 32
+// keys; eight invocations share two rows, each with four keys of a tile and four columns of a block
+// of O.
 //
 //! source
 //! variant attention_shared
 //! variant attention_shared_full -DFULL
 //
-// Every invocation finds the maximum of its two rows by itself and sums the weights of its own keys; the sums meet at the end.
+// Every invocation finds the maximum of its two rows by itself and sums the weights of its own
+// keys; the sums meet at the end.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -16,7 +18,8 @@
 
 const uint kTile = 32u;
 const uint kLane = 8u;       // invocations a row
-const uint kStride = 9u;     // vec4 from one row of a shared tile to the next: 8, and one against bank conflicts
+// vec4 from one row of a shared tile to the next: 8, and one against bank conflicts
+const uint kStride = 9u;
 
 shared vec4 rows_tile[kTile * kStride];    // Q
 shared vec4 keys_tile[kTile * kStride];    // K, then V
@@ -68,7 +71,8 @@ void main() {
             for (uint i = 0u; i < kTile; ++i) {
                 seen |= mask_words[i];
             }
-            // A tile that no row may see costs nothing more. (Where masked scores are finite they all count.)
+            // A tile that no row may see costs nothing more. (Where masked scores are finite they
+            // all count.)
             if (kFiniteFill == 0u && seen == 0u) {
                 continue;
             }

@@ -1,8 +1,9 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// One group sums all rows in a fixed order, so that the same input gives the same bits: row r is lane r mod kLanes' work. With
-// label smoothing e the target is (1-e) at the label plus e/V everywhere (torch.nn.functional.cross_entropy): what is everywhere has been
-// taken from the log-sum-exp.
+// One group sums all rows in a fixed order, so that the same input gives the same bits: row r is
+// lane r mod kLanes' work. With label smoothing e the target is (1-e) at the label plus e/V
+// everywhere (torch.nn.functional.cross_entropy): what is everywhere has been taken from the
+// log-sum-exp.
 #extension GL_GOOGLE_include_directive : require
 #include "cross_entropy.h"
 

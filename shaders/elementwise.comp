@@ -1,7 +1,8 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Everything that works element by element on one or two strided operands. Buffers are words, so that copies and masks
-// keep bits; arithmetic reads them as fp32. Neighbouring invocations take neighbouring elements.
+// Everything that works element by element on one or two strided operands. Buffers are words, so
+// that copies and masks keep bits; arithmetic reads them as fp32. Neighbouring invocations take
+// neighbouring elements.
 #extension GL_GOOGLE_include_directive : require
 #include "elementwise.h"
 

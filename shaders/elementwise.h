@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of elementwise.comp: out = combine(activation(alpha * a), b), every operand strided over one set of sizes.
+// Parameters of elementwise.comp: out = combine(activation(alpha * a), b), every operand strided
+// over one set of sizes.
 #ifndef VKF_SHADERS_ELEMENTWISE_H
 #define VKF_SHADERS_ELEMENTWISE_H
 
@@ -12,8 +13,10 @@ VKF_CONSTANT(kElementwiseBindingOut, 2)
 // Specialization constants.
 VKF_CONSTANT(kElementwiseSpecCombine, 1)
 VKF_CONSTANT(kElementwiseSpecActivation, 2)
-VKF_CONSTANT(kElementwiseSpecDense, 3)  // 1: all operands dense and of one shape; the strides are not looked at
-// Not 0: all operands are dense, of a multiple of four elements from a multiple of four on, and taken by fours, so many an invocation.
+// 1: all operands dense and of one shape; the strides are not looked at
+VKF_CONSTANT(kElementwiseSpecDense, 3)
+// Not 0: all operands are dense, of a multiple of four elements from a multiple of four on, and
+// taken by fours, so many an invocation.
 VKF_CONSTANT(kElementwiseSpecFours, 4)
 
 VKF_CONSTANT(kCombineNone, 0)   // activation(alpha * a)

@@ -1,7 +1,7 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// An id outside the table reads nothing and gives NaN, which shows; the first window writes it. An id of another window is
-// left to that window's dispatch.
+// An id outside the table reads nothing and gives NaN, which shows; the first window writes it. An
+// id of another window is left to that window's dispatch.
 #extension GL_GOOGLE_include_directive : require
 #include "embedding.h"
 
@@ -47,7 +47,8 @@ void main() {
     }
     uint which = index / p.width;
     uint column = index - which * p.width;
-    uint id = ids[p.ids_offset + strided_offset(which, p.ids_size, p.ids_stride)];  // negative ids are large here
+    // negative ids are large here
+    uint id = ids[p.ids_offset + strided_offset(which, p.ids_size, p.ids_stride)];
     if (id >= p.first_row && id - p.first_row < p.rows) {
         result[p.out_offset + index] = p.scale * number_at(p.table_offset + (id - p.first_row) * p.table_row, column);
     } else if (id >= p.all_rows && p.first_row == 0u) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of embedding.comp: rows of a table (or of one window on a table too large for one binding) by id.
+// Parameters of embedding.comp: rows of a table (or of one window on a table too large for one
+// binding) by id.
 #ifndef VKF_SHADERS_EMBEDDING_H
 #define VKF_SHADERS_EMBEDDING_H
 
@@ -10,7 +11,8 @@ VKF_CONSTANT(kEmbeddingBindingIds, 0)
 VKF_CONSTANT(kEmbeddingBindingTable, 1)
 VKF_CONSTANT(kEmbeddingBindingOut, 2)
 
-// A kPacked... of common/packed.h. Packed, table_row and table_offset are words, and table_column is not looked at.
+// A kPacked... of common/packed.h. Packed, table_row and table_offset are words, and table_column
+// is not looked at.
 VKF_CONSTANT(kEmbeddingSpecPacked, 1)
 
 VKF_PUSH_BEGIN(EmbeddingPush)

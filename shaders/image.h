@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of image_read.comp and image_write.comp: texels of a two-dimensional image and the elements of a tensor
-// (height, width, channels), channels 1 to 4.
+// Parameters of image_read.comp and image_write.comp: texels of a two-dimensional image and the
+// elements of a tensor (height, width, channels), channels 1 to 4.
 #ifndef VKF_SHADERS_IMAGE_H
 #define VKF_SHADERS_IMAGE_H
 

@@ -1,6 +1,7 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// One invocation a texel. Channels the tensor lacks are 0, alpha 1. Texels outside the image are not written.
+// One invocation a texel. Channels the tensor lacks are 0, alpha 1. Texels outside the image are
+// not written.
 //! variant image_write -DANY
 //! variant image_write_rgba8 -DFORMAT=rgba8
 //! variant image_write_rgba16f -DFORMAT=rgba16f

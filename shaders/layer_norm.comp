@@ -1,9 +1,10 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in. Mean first, then the mean
-// square of what is left: in one pass a row of mean 1000 and spread 1 would lose its spread. Each lane sums in four parts,
-// which keeps the rounding error of long rows to that of rows a quarter as long. With kAdded, x is the sum of two tensors: every lane
-// stores its part of it first, and reads that again.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in.
+// Mean first, then the mean square of what is left: in one pass a row of mean 1000 and spread 1
+// would lose its spread. Each lane sums in four parts, which keeps the rounding error of long rows
+// to that of rows a quarter as long. With kAdded, x is the sum of two tensors: every lane stores
+// its part of it first, and reads that again.
 #extension GL_GOOGLE_include_directive : require
 #include "layer_norm.h"
 

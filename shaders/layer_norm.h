@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of layer_norm.comp: LayerNorm and RMSNorm of dense rows, or of the sum of two, which is kept.
+// Parameters of layer_norm.comp: LayerNorm and RMSNorm of dense rows, or of the sum of two, which
+// is kept.
 #ifndef VKF_SHADERS_LAYER_NORM_H
 #define VKF_SHADERS_LAYER_NORM_H
 
@@ -9,7 +10,8 @@ VKF_CONSTANT(kNormBindingX, 0)
 VKF_CONSTANT(kNormBindingWeight, 1)
 VKF_CONSTANT(kNormBindingBias, 2)
 VKF_CONSTANT(kNormBindingY, 3)
-VKF_CONSTANT(kNormBindingR, 4)  // these two where there is a sum; not bound elsewhere: Vulkan guarantees four
+// these two where there is a sum; not bound elsewhere: Vulkan guarantees four
+VKF_CONSTANT(kNormBindingR, 4)
 VKF_CONSTANT(kNormBindingSum, 5)
 
 // Specialization constants.
@@ -17,7 +19,8 @@ VKF_CONSTANT(kNormSpecLanes, 1)
 VKF_CONSTANT(kNormSpecCentred, 2)  // 1: the mean is taken off (LayerNorm), 0: not (RMSNorm)
 VKF_CONSTANT(kNormSpecWeight, 3)
 VKF_CONSTANT(kNormSpecBias, 4)
-VKF_CONSTANT(kNormSpecFours, 5)  // 1: all operands are dense and every row of a multiple of four begins at one
+// 1: all operands are dense and every row of a multiple of four begins at one
+VKF_CONSTANT(kNormSpecFours, 5)
 VKF_CONSTANT(kNormSpecAdded, 6)  // 1: Sum = X + R, and Y is Sum's norm
 
 VKF_PUSH_BEGIN(NormPush)

@@ -1,25 +1,30 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product with register tiles and no shared memory, for CPU-type devices and as the fallback everywhere.
+// Matrix product with register tiles and no shared memory, for CPU-type devices and as the fallback
+// everywhere.
 //
 //! variant matmul
 //! variant matmul_lanes4 -DLANES=4
 //! variant matmul_lanes8 -DLANES=8
 //! variant matmul_lanes8_wide -DLANES=8 -DWIDE
 //
-// A group computes kRows rows by 4 columns per invocation; groups follow each other along m first, so that the columns
-// of B that a group has read are still cached for the next. Each step takes four k: a vec4 of every row of A, a 4x4
-// block of B per invocation, and 16 multiply-adds per row from registers.
+// A group computes kRows rows by 4 columns per invocation; groups follow each other along m first,
+// so that the columns of B that a group has read are still cached for the next. Each step takes
+// four k: a vec4 of every row of A, a 4x4 block of B per invocation, and 16 multiply-adds per row
+// from registers.
 //
-// On a software device a buffer load costs as much as some thirty arithmetic operations, being a loop over the lanes
-// with a bounds check, whether or not the lanes load the same. So the LANES variants let each lane load the vec4 of
-// another row of A, and hand them round by shuffles (a single instruction): 16 rows by 32 columns then take 6 loads
-// instead of 20. They need a local size of LANES, subgroups of exactly that size (smallest and largest, or required),
-// and shuffles in compute; the plain variant needs nothing. WIDE, which needs 64-bit integers, loads 8 bytes at a time, in half as many
-// steps of such a loop. For up to kMatmulFewRows rows with 8 lanes, a lane loads each row's vec4 of another k instead, so that a load of A serves 8 steps, and packed weights 16 bytes at a time: a wide load costs
-// little more than a narrow one.
+// On a software device a buffer load costs as much as some thirty arithmetic operations, being a
+// loop over the lanes with a bounds check, whether or not the lanes load the same. So the LANES
+// variants let each lane load the vec4 of another row of A, and hand them round by shuffles (a
+// single instruction): 16 rows by 32 columns then take 6 loads instead of 20. They need a local
+// size of LANES, subgroups of exactly that size (smallest and largest, or required), and shuffles
+// in compute; the plain variant needs nothing. WIDE, which needs 64-bit integers, loads 8 bytes at
+// a time, in half as many steps of such a loop. For up to kMatmulFewRows rows with 8 lanes, a lane
+// loads each row's vec4 of another k instead, so that a load of A serves 8 steps, and packed
+// weights 16 bytes at a time: a wide load costs little more than a narrow one.
 //
-// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both
+// operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #ifdef WIDE
@@ -65,8 +70,9 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/packed_b.glsl"
 #include "common/third.glsl"
 
-// The rows are written out by the preprocessor, with constant array indices and conditions that specialization
-// settles: loops over them would leave the sums in memory wherever a compiler does not unroll.
+// The rows are written out by the preprocessor, with constant array indices and conditions that
+// specialization settles: loops over them would leave the sums in memory wherever a compiler does
+// not unroll.
 #define EACH_8(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #if LANES == 8
 #define EACH_ROW(DO) \
@@ -116,7 +122,8 @@ uvec4 whole(u64vec2 w) {
 #define B_QUAD(i) b_quads[i]
 #endif
 
-// kAMasked: B held something that is not finite, so this invocation's sums must be taken again with care.
+// kAMasked: B held something that is not finite, so this invocation's sums must be taken again with
+// care.
 bool wild = false;
 
 vec4 load_a(uint row, uint k) {
@@ -159,7 +166,8 @@ uvec4 load_words(uvec4 at) {
     return uvec4(b_words[at.x], b_words[at.y], b_words[at.z], b_words[at.w]);
 }
 
-// int4: of each column the scale and zero point of the group, and eight codes; of these the bits that earlier steps took.
+// int4: of each column the scale and zero point of the group, and eight codes; of these the bits
+// that earlier steps took.
 vec4 group_scales, group_zeros;
 uvec4 codes;
 uint codes_used;
@@ -208,7 +216,8 @@ mat4 load_b(uvec4 columns, uint k) {
 }
 
 #if LANES == 8
-// Few rows: of each column 16 bytes of a packed row, loaded at once and unpacked over the next steps.
+// Few rows: of each column 16 bytes of a packed row, loaded at once and unpacked over the next
+// steps.
 const uint kStepsHeld = kPacked == kPackedInt4 ? 8 : kPacked == kPackedInt8 ? 4 : 2;
 uvec4 held[4];
 
@@ -410,12 +419,14 @@ void main() {
     }
 
     uint rows_end = min(kRows, rows_left);
-    // Only where B was not finite: the invocation's outputs once more, each product of an absent element left out.
+    // Only where B was not finite: the invocation's outputs once more, each product of an absent
+    // element left out.
     if (kAMasked != 0) {
         [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
             uint a_row = a_base + (m0 + i) * p.a_row;
             vec4 sum = vec4(0.0);
-            // In fours like the sums above: where nothing wild is seen, no bit differs from what a finite B would give.
+            // In fours like the sums above: where nothing wild is seen, no bit differs from what a
+            // finite B would give.
             [[dont_unroll]] for (uint k = 0; k < p.k; k += 4) {
                 vec4 products[4];
                 [[unroll]] for (uint depth = 0; depth < 4; ++depth) {
@@ -436,8 +447,9 @@ void main() {
             }
         }
     }
-    // An activation of many instructions is applied to what is stored, in a loop, rather than written out per row:
-    // compilers take a call site by call site, and on a software device compiling is most of a first run.
+    // An activation of many instructions is applied to what is stored, in a loop, rather than
+    // written out per row: compilers take a call site by call site, and on a software device
+    // compiling is most of a first run.
     if (kAct > kActRelu) {
         [[dont_unroll]] for (uint i = 0; i < rows_end; ++i) {
             [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {

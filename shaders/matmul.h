@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) + bias[n]) over three batch
-// dimensions b; that plus R[b, m, n], or times R[b, m, n], where there is one. Six kernels take the same parameters: matmul.comp
-// (tiles in registers alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_half.comp (A and B rounded to
-// f16), matmul_coopmat.comp (the same on cooperative matrices) and matmul_dot.comp. This one, and the int8 variant of matmul_coopmat.comp,
-// multiply codes of int8: of both A and B they take rows of words, and k counts words of codes.
+// Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) +
+// bias[n]) over three batch dimensions b; that plus R[b, m, n], or times R[b, m, n], where there is
+// one. Six kernels take the same parameters: matmul.comp (tiles in registers alone),
+// matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_half.comp (A and
+// B rounded to f16), matmul_coopmat.comp (the same on cooperative matrices) and matmul_dot.comp.
+// This one, and the int8 variant of matmul_coopmat.comp, multiply codes of int8: of both A and B
+// they take rows of words, and k counts words of codes.
 //
-// Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch dimensions (sequence, kv head,
-// head within its group), with 0 as B's last batch stride. Sizes are all > 0; an element offset plus its strides stays
-// below 2^32. C may not overlap the other operands, nor itself; but it may be R, where Act is none or relu.
+// Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch
+// dimensions (sequence, kv head, head within its group), with 0 as B's last batch stride. Sizes are
+// all > 0; an element offset plus its strides stays below 2^32. C may not overlap the other
+// operands, nor itself; but it may be R, where Act is none or relu.
 #ifndef VKF_SHADERS_MATMUL_H
 #define VKF_SHADERS_MATMUL_H
 
@@ -19,30 +22,38 @@ VKF_CONSTANT(kMatmulBindingA, 0)
 VKF_CONSTANT(kMatmulBindingB, 1)
 VKF_CONSTANT(kMatmulBindingBias, 2)  // or R; any buffer where there is neither: never read then
 VKF_CONSTANT(kMatmulBindingC, 3)
-VKF_CONSTANT(kMatmulBindingR, 4)  // where there is a bias too; not bound elsewhere: Vulkan guarantees four
+// where there is a bias too; not bound elsewhere: Vulkan guarantees four
+VKF_CONSTANT(kMatmulBindingR, 4)
 
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
-// Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 24) and matvec (1 to 4). matmul's LANES variants load A another way for up to
+// Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 24) and matvec (1 to 4). matmul's
+// LANES variants load A another way for up to
 //   kMatmulFewRows.
-// AVec: 1 reads A by vec4 along k. Needs a_k == 1 and k, a_row, a_batch[] and a_offset multiples of 4.
-// BLoad: how B is read, a kMatmulB... below.
-// CVec: 1 writes C, and reads the bias, by vec4 (not in matvec). Needs c_column == 1, bias_stride 0 or 1, and n, c_row,
+// AVec: 1 reads A by vec4 along k. Needs a_k == 1 and k, a_row, a_batch[] and a_offset multiples of
+// 4. BLoad: how B is read, a kMatmulB... below. CVec: 1 writes C, and reads the bias, by vec4 (not
+// in matvec). Needs c_column == 1, bias_stride 0 or 1, and n, c_row,
 //   c_batch[], c_offset and bias_offset multiples of 4.
 // Act: a kAct... of common/activation.h.
-// AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there contributes nothing,
+// AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there
+// contributes nothing,
 //   be it NaN or infinite.
-// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot, matmul_half and matmul_coopmat. Multiples of 4; the local
-//   size is TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes.
+// TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot, matmul_half and
+// matmul_coopmat. Multiples of 4; the local
+//   size is TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) *
+//   TileDepth * 4 bytes.
 //   In matmul_half, TileDepth counts words of two numbers, and is a multiple of kMatmulHalfRun.
-//   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
+//   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the
+//   shared memory is told by
 //   CoopmatTile of ops/matmul_tiles.h.
-// MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and MatDepth multiples of 8, of codes MatDepth 8 or a
+// MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and
+// MatDepth multiples of 8, of codes MatDepth 8 or a
 //   multiple of 16.
-// SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of MatRows and MatColumns.
-// Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as the tile has such parts.
-// Third: what R is and where, a kMatmulThird... below.
-// Split: invocations that share the sum of one output in matvec; a power of two that divides the local size.
+// SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of
+// MatRows and MatColumns. Subgroup: the subgroups' size, which the pipeline requires; the local
+// size is as many of them as the tile has such parts. Third: what R is and where, a kMatmulThird...
+// below. Split: invocations that share the sum of one output in matvec; a power of two that divides
+// the local size.
 //
 // Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
 VKF_CONSTANT(kMatmulSpecRows, 1)
@@ -65,17 +76,19 @@ VKF_CONSTANT(kMatmulSpecThird, 17)
 
 // Any strides.
 VKF_CONSTANT(kMatmulBScalar, 0)
-// vec4 along k, as weights stored (n, k) and keys are: b_k == 1 and k, b_column, b_batch[], b_offset multiples of 4.
+// vec4 along k, as weights stored (n, k) and keys are: b_k == 1 and k, b_column, b_batch[],
+// b_offset multiples of 4.
 VKF_CONSTANT(kMatmulBVecK, 1)
 // vec4 along n, as values are: b_column == 1 and n, b_k, b_batch[], b_offset multiples of 4.
 VKF_CONSTANT(kMatmulBVecN, 2)
-// Packed weights, rows of common/packed.h: 2 plus the kPacked... they are. B is addressed in words: b_k is not looked at,
-// b_column is a row's words, b_offset and b_batch[] are words too.
+// Packed weights, rows of common/packed.h: 2 plus the kPacked... they are. B is addressed in words:
+// b_k is not looked at, b_column is a row's words, b_offset and b_batch[] are words too.
 VKF_CONSTANT(kMatmulBPacked, 2)
 
 // There is no R.
 VKF_CONSTANT(kMatmulThirdNone, 0)
-// R is added to, or multiplied with, what the activation gives; its strides are C's. It takes the place of the bias: bias_stride is 0.
+// R is added to, or multiplied with, what the activation gives; its strides are C's. It takes the
+// place of the bias: bias_stride is 0.
 VKF_CONSTANT(kMatmulThirdAdded, 1)
 VKF_CONSTANT(kMatmulThirdTimes, 2)
 // The same at a binding of its own.

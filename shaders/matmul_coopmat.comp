@@ -5,21 +5,25 @@
 //! variant matmul_coopmat_int8 -DCODES
 //! variant matmul_coopmat_elements -DELEMENTS needs GL_NV_cooperative_matrix2 vulkan1.3
 //! variant matmul_coopmat_int8_elements -DCODES -DELEMENTS needs GL_NV_cooperative_matrix2 vulkan1.3
-// Matrix product on cooperative matrices. A group computes kTileRows by kTileColumns outputs, each of its subgroups kSubgroupRows by
-// kSubgroupColumns of them, and walks along k in steps of kTileDepth. What the next step needs is read into registers before this step's
-// products and stored into the other half of the stage after them: one barrier a step.
+// Matrix product on cooperative matrices. A group computes kTileRows by kTileColumns outputs, each
+// of its subgroups kSubgroupRows by kSubgroupColumns of them, and walks along k in steps of
+// kTileDepth. What the next step needs is read into registers before this step's products and
+// stored into the other half of the stage after them: one barrier a step.
 //
-// A and B are rounded to f16 (to the nearest, ties to even) while they are staged in shared memory, products are summed in fp32. With
-// CODES they are rows of common/packed.h in int8, as in matmul_dot.comp: sums of codes are exact, and multiplied by the scales of their
-// row and column.
+// A and B are rounded to f16 (to the nearest, ties to even) while they are staged in shared memory,
+// products are summed in fp32. With CODES they are rows of common/packed.h in int8, as in
+// matmul_dot.comp: sums of codes are exact, and multiplied by the scales of their row and column.
 //
-// Sums leave through shared memory, a strip for each subgroup; with ELEMENTS (VK_NV_cooperative_matrix2, of which it takes per-element
-// operations alone) each is finished and stored from where it is.
+// Sums leave through shared memory, a strip for each subgroup; with ELEMENTS
+// (VK_NV_cooperative_matrix2, of which it takes per-element operations alone) each is finished and
+// stored from where it is.
 //
-// The stage holds numbers by chunks of 16 bytes. A lies row by row with k innermost, and so does B where it is read along k; else B lies
-// with n innermost. A chunk of padding per row keeps the matrices' rows off the same banks.
+// The stage holds numbers by chunks of 16 bytes. A lies row by row with k innermost, and so does B
+// where it is read along k; else B lies with n innermost. A chunk of padding per row keeps the
+// matrices' rows off the same banks.
 //
-// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both
+// operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -94,7 +98,8 @@ layout(push_constant) uniform Push { MatmulPush p; };
 // kChunk: numbers in 16 bytes of the stage. products(): how many an output sums.
 #ifdef CODES
 const bool kAlongK = true;
-const uint kChunk = kMatDepth % 16 == 0 ? 16 : 8;  // of 8, half the bytes stay unused: matrices 8 deep begin at a chunk
+// of 8, half the bytes stay unused: matrices 8 deep begin at a chunk
+const uint kChunk = kMatDepth % 16 == 0 ? 16 : 8;
 uint products() {
     return p.k * 4;
 }
@@ -117,8 +122,8 @@ const uint kThreads = kSubgroups * kSubgroup;
 const uint kMatsDown = kSubgroupRows / kMatRows;
 const uint kMatsAcross = kSubgroupColumns / kMatColumns;
 
-// The stage, in chunks. Where sums are not finished element by element (ELEMENTS), they pass through it afterwards: kMatRows rows
-// of a subgroup at a time, by fours.
+// The stage, in chunks. Where sums are not finished element by element (ELEMENTS), they pass
+// through it afterwards: kMatRows rows of a subgroup at a time, by fours.
 const uint kDepthChunks = kTileDepth / kChunk;
 const uint kColumnChunks = kTileColumns / kChunk;
 const uint kAPitch = kDepthChunks + 1;
@@ -141,8 +146,8 @@ const uint kBItems = (kTileColumns * kDepthChunks + kThreads - 1) / kThreads;
 uvec4 a_next[kAItems];
 uvec4 b_next[kBItems];
 
-// Chunks of A and of B: from k on, of the row or column that begins there; or of the row of B, from column n on. And what a row's sums in
-// four columns stand for.
+// Chunks of A and of B: from k on, of the row or column that begins there; or of the row of B, from
+// column n on. And what a row's sums in four columns stand for.
 #ifdef CODES
 uvec4 chunk_of_a(uint row, uint k) {
     if (k >= products()) {

@@ -1,10 +1,13 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product of int8 codes by integer dot products, for GPUs: the rows of A, and the columns of B, are rows of common/packed.h in int8,
-// four codes a word. The tiles are those of matmul_shared.comp with words in the place of numbers: p.k counts the words of a row's
-// codes, kTileDepth words too. Sums of codes are exact; each is then multiplied by the scales of its row and its column.
+// Matrix product of int8 codes by integer dot products, for GPUs: the rows of A, and the columns of
+// B, are rows of common/packed.h in int8, four codes a word. The tiles are those of
+// matmul_shared.comp with words in the place of numbers: p.k counts the words of a row's codes,
+// kTileDepth words too. Sums of codes are exact; each is then multiplied by the scales of its row
+// and its column.
 //
-// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both
+// operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_spirv_intrinsics : require
@@ -35,7 +38,8 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/third.glsl"
 #include "common/quads.glsl"
 
-// OpSDotKHR of four signed 8-bit numbers a word (capabilities DotProduct and DotProductInput4x8BitPacked), packed vector format 0.
+// OpSDotKHR of four signed 8-bit numbers a word (capabilities DotProduct and
+// DotProductInput4x8BitPacked), packed vector format 0.
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)
 int dot_of_codes(uint a, uint b, spirv_literal int format);
 

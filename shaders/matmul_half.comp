@@ -1,11 +1,13 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product in f16 arithmetic, for GPUs that have it and no cooperative matrices: A and B are rounded to f16 (to the nearest, ties to
-// even) while they are staged in shared memory. The tiles are those of matmul_shared.comp with words in the place of numbers, two numbers
-// along k a word: kTileDepth counts words. A word's products are multiplied and summed in f16, both halves at once, through kMatmulHalfRun
-// words; what came together then is added to sums in fp32.
+// Matrix product in f16 arithmetic, for GPUs that have it and no cooperative matrices: A and B are
+// rounded to f16 (to the nearest, ties to even) while they are staged in shared memory. The tiles
+// are those of matmul_shared.comp with words in the place of numbers, two numbers along k a word:
+// kTileDepth counts words. A word's products are multiplied and summed in f16, both halves at once,
+// through kMatmulHalfRun words; what came together then is added to sums in fp32.
 //
-// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both
+// operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

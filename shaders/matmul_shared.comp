@@ -1,11 +1,12 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product with tiles in shared memory, for GPUs: a group computes kTileRows by kTileColumns outputs, each
-// invocation 4x4 of them, and walks along k in steps of kTileDepth. Both tiles are kept with k outermost, so that an
-// invocation reads the four rows and the four columns it needs at one k as one vec4 each; a vec4 of padding per k keeps
-// the transposing stores off a single bank.
+// Matrix product with tiles in shared memory, for GPUs: a group computes kTileRows by kTileColumns
+// outputs, each invocation 4x4 of them, and walks along k in steps of kTileDepth. Both tiles are
+// kept with k outermost, so that an invocation reads the four rows and the four columns it needs at
+// one k as one vec4 each; a vec4 of padding per k keeps the transposing stores off a single bank.
 //
-// Rows and columns past the end repeat the last one and are not stored. Past the end of k both operands are 0.
+// Rows and columns past the end repeat the last one and are not stored. Past the end of k both
+// operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -162,7 +163,8 @@ void main() {
 
     uint m = m0 + row_quad * 4;
     uint n = n0 + column_quad * 4;
-    // Only where B was not finite: the outputs once more, each product of an absent element left out.
+    // Only where B was not finite: the outputs once more, each product of an absent element left
+    // out.
     if (kAMasked != 0 && wild != 0) {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
             uint a_row = a_base + min(m + i, p.m - 1) * p.a_row;

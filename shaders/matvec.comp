@@ -1,10 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product for few rows of A (1 to 4 per group), for GPUs: what is read of B is read once and never again, so the
-// work is to read it in order. kSplit neighbouring invocations share one column's sum, taking its k in turn, and add up
-// in shared memory; a group computes local size / kSplit columns. For weights stored (n, k) a split of 16 to 64 reads
-// them in order; for B stored (k, n) a split of 1 does. CVec and the tile constants do not apply, and kMatmulBVecN
-// reads like kMatmulBScalar.
+// Matrix product for few rows of A (1 to 4 per group), for GPUs: what is read of B is read once and
+// never again, so the work is to read it in order. kSplit neighbouring invocations share one
+// column's sum, taking its k in turn, and add up in shared memory; a group computes local size /
+// kSplit columns. For weights stored (n, k) a split of 16 to 64 reads them in order; for B stored
+// (k, n) a split of 1 does. CVec and the tile constants do not apply, and kMatmulBVecN reads like
+// kMatmulBScalar.
 //
 // Rows and columns past the end repeat the last one and are not stored.
 #extension GL_GOOGLE_include_directive : require

@@ -1,7 +1,7 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// The formulas are those of packed weights (docs/numerics.md), and the words those of the host, bit for bit. A row which is not finite
-// throughout becomes NaN in int8; int4 is not asked for of such.
+// The formulas are those of packed weights (docs/numerics.md), and the words those of the host, bit
+// for bit. A row which is not finite throughout becomes NaN in int8; int4 is not asked for of such.
 #extension GL_GOOGLE_include_directive : require
 #include "packed_rows.h"
 
@@ -30,7 +30,8 @@ uint half_of(uint bits) {
     if (magnitude >= floatBitsToUint(65520.0)) {
         return sign | 0x7c00u;
     }
-    if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24, which is what the last bit of 0.5 stands for
+    // below 2^-14: a multiple of 2^-24, which is what the last bit of 0.5 stands for
+    if (magnitude < 0x38800000u) {
         return sign | (floatBitsToUint(uintBitsToFloat(magnitude) + 0.5) - floatBitsToUint(0.5));
     }
     magnitude += 0xfffu + (magnitude >> 13 & 1u);
@@ -72,8 +73,10 @@ uint quotient(uint a, uint b) {
     uint m = (a & kFractionBits) | kSmallestNormalBits;
     uint n = (b & kFractionBits) | kSmallestNormalBits;
     uint shift = m < n ? 24u : 23u;
-    uint whole = uint(float(m) / float(n) * float(1u << shift));  // but for a few units: m 2^shift / n
-    int rest = int((m << shift) - whole * n);                     // small, so that what is beyond 32 bits does not count
+    // but for a few units: m 2^shift / n
+    uint whole = uint(float(m) / float(n) * float(1u << shift));
+    // small, so that what is beyond 32 bits does not count
+    int rest = int((m << shift) - whole * n);
     while (rest < 0) {
         --whole;
         rest += int(n);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of numbers to and from the words of common/packed.h, on the device: key/value caches in 16 or 8 bits, and weights as they load.
+// Rows of numbers to and from the words of common/packed.h, on the device: key/value caches in 16
+// or 8 bits, and weights as they load.
 #ifndef VKF_SHADERS_PACKED_ROWS_H
 #define VKF_SHADERS_PACKED_ROWS_H
 
@@ -8,10 +9,12 @@
 VKF_CONSTANT(kPackedRowsBindingFrom, 0)  // packing: numbers; unpacking: words
 VKF_CONSTANT(kPackedRowsBindingTo, 1)    // the other
 
-VKF_CONSTANT(kPackedRowsSpecType, 1)    // kPackedF16, kPackedBf16, kPackedInt8 or, packing, kPackedInt4
+// kPackedF16, kPackedBf16, kPackedInt8 or, packing, kPackedInt4
+VKF_CONSTANT(kPackedRowsSpecType, 1)
 VKF_CONSTANT(kPackedRowsSpecUnpack, 2)  // 0: a row is packed; 1: an invocation unpacks four columns
 VKF_CONSTANT(kPackedRowsSpecLanes, 3)   // invocations that pack a row: 1, or all of a group
-VKF_CONSTANT(kPackedRowsSpecFrom, 4)    // packing: what the numbers are, kPackedF32, or two a word kPackedF16 or kPackedBf16
+// packing: what the numbers are, kPackedF32, or two a word kPackedF16 or kPackedBf16
+VKF_CONSTANT(kPackedRowsSpecFrom, 4)
 
 VKF_PUSH_BEGIN(PackedRowsPush)
 uint rows;

@@ -1,7 +1,7 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// An element an invocation; buffers are words. Whatever the table and the lengths say, nothing outside the pool is touched: a row of no
-// page reads as NaN, and is not written.
+// An element an invocation; buffers are words. Whatever the table and the lengths say, nothing
+// outside the pool is touched: a row of no page reads as NaN, and is not written.
 #extension GL_GOOGLE_include_directive : require
 #include "pages.h"
 

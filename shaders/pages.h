@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of tokens between a pool of pages and where they lie in order. Row b of the table names the pages of sequence b.
+// Rows of tokens between a pool of pages and where they lie in order. Row b of the table names the
+// pages of sequence b.
 #ifndef VKF_SHADERS_PAGES_H
 #define VKF_SHADERS_PAGES_H
 
 #include "common/types.h"
 
 VKF_CONSTANT(kPagesBindingTable, 0)   // (batch, pages of a sequence)
-VKF_CONSTANT(kPagesBindingEnds, 1)   // (batch): how many rows a sequence has with the last written; any buffer when gathering
-VKF_CONSTANT(kPagesBindingFrom, 2)    // gathering: the pool (pages, page size, heads, width); scattering: rows (batch, tokens, heads, width)
+// (batch): how many rows a sequence has with the last written; any buffer when gathering
+VKF_CONSTANT(kPagesBindingEnds, 1)
+// gathering: the pool (pages, page size, heads, width); scattering: rows (batch, tokens, heads,
+// width)
+VKF_CONSTANT(kPagesBindingFrom, 2)
 VKF_CONSTANT(kPagesBindingTo, 3)      // the other
 
-VKF_CONSTANT(kPagesSpecScatter, 1)  // 0: rows in order are read from the pool; 1: rows are written to it
+// 0: rows in order are read from the pool; 1: rows are written to it
+VKF_CONSTANT(kPagesSpecScatter, 1)
 
 // clang-format off
 VKF_PUSH_BEGIN(PagesPush)

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! variant rope
 //! variant rope_wide -DWIDE
-// Su et al. 2021, "RoFormer". A row of width d is r/2 pairs and d - r elements that pass unchanged: so many work items a row.
-// With kFours an item is eight elements: four pairs, or eight elements that pass.
-// cos and sin come from a table made in double precision: the built-ins err by up to 2^-11.
+// Su et al. 2021, "RoFormer". A row of width d is r/2 pairs and d - r elements that pass unchanged:
+// so many work items a row. With kFours an item is eight elements: four pairs, or eight elements
+// that pass. cos and sin come from a table made in double precision: the built-ins err by up to
+// 2^-11.
 #extension GL_GOOGLE_include_directive : require
 #include "common/fours.glsl"
 #include "rope.h"
@@ -26,7 +27,8 @@ layout(set = 0, binding = kRopeBindingY) writeonly buffer YFours { FOURS y_fours
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
 
-// `from` and `to` in fours, `position` the row of the table. Two vectors of cos and sin alternating, for four pairs.
+// `from` and `to` in fours, `position` the row of the table. Two vectors of cos and sin
+// alternating, for four pairs.
 void turn_fours(uint item, uint position, uint from, uint to) {
     uint pair_fours = p.pairs / 4u;
     if (item >= pair_fours) {

@@ -12,8 +12,10 @@ VKF_CONSTANT(kRopeBindingY, 3)
 
 // Specialization constants.
 VKF_CONSTANT(kRopeSpecHalf, 1)       // 0: pairs (2i, 2i+1), 1: pairs (i, i + r/2)
-VKF_CONSTANT(kRopeSpecPositions, 2)  // 1: a position for each row, 0: row l has position start + l (the table is a window there)
-// Not 0: x and y can be taken four elements at a time, d and r are multiples of 8; so many items an invocation.
+// 1: a position for each row, 0: row l has position start + l (the table is a window there)
+VKF_CONSTANT(kRopeSpecPositions, 2)
+// Not 0: x and y can be taken four elements at a time, d and r are multiples of 8; so many items an
+// invocation.
 VKF_CONSTANT(kRopeSpecFours, 3)
 
 VKF_PUSH_BEGIN(RopePush)

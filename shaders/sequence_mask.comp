@@ -28,7 +28,8 @@ void main() {
     uint query = take_dimension(rest, p.queries);
     uint sequence = rest;
     if (kPacked != 0u) {
-        [[dont_unroll]] for (uint i = 0u; i < p.sequences; ++i) {  // empty ones begin where another does: the last with queries is meant
+        // empty ones begin where another does: the last with queries is meant
+        [[dont_unroll]] for (uint i = 0u; i < p.sequences; ++i) {
             uint at = i * kAttentionSequenceWords;
             sequence = query >= table[at] && table[at + 1u] != 0u ? i : sequence;
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boolean mask of sequences with lengths of their own: 1 where a key is of the query's sequence and seen by it.
+// The boolean mask of sequences with lengths of their own: 1 where a key is of the query's sequence
+// and seen by it.
 #ifndef VKF_SHADERS_SEQUENCE_MASK_H
 #define VKF_SHADERS_SEQUENCE_MASK_H
 
@@ -9,7 +10,8 @@ VKF_CONSTANT(kSequenceMaskBindingTable, 0)  // see attention_sequences.h
 VKF_CONSTANT(kSequenceMaskBindingMask, 1)   // (batch, queries, keys), dense
 
 VKF_CONSTANT(kSequenceMaskSpecPacked, 1)  // 1: sequences lie behind each other in a batch of one
-VKF_CONSTANT(kSequenceMaskSpecCausal, 2)  // 0: none; 1: top-left; 2: bottom-right, each sequence by itself
+// 0: none; 1: top-left; 2: bottom-right, each sequence by itself
+VKF_CONSTANT(kSequenceMaskSpecCausal, 2)
 
 // clang-format off
 VKF_PUSH_BEGIN(SequenceMaskPush)
@@ -17,7 +19,8 @@ VKF_PUSH_BEGIN(SequenceMaskPush)
     uint queries;
     uint keys;
     uint sequences;  // in the table
-    uint window;     // causal: a query sees itself and the window - 1 keys before it; 0: all before it
+    // causal: a query sees itself and the window - 1 keys before it; 0: all before it
+    uint window;
 VKF_PUSH_END(SequenceMaskPush)
 // clang-format on
 

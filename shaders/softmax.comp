@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! variant softmax
 //! variant softmax_wide -DWIDE
-// Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the output row holds what a
-// pass leaves for the next, each element touched by one invocation only. The order is scale, softcap, bias, mask.
+// Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the
+// output row holds what a pass leaves for the next, each element touched by one invocation only.
+// The order is scale, softcap, bias, mask.
 //
-// A key masked with fill -inf leaves the weight -0.0, which no exponential gives: the product with the values knows by it
-// what to pass over. A row whose largest score is -inf has no key left and gets weights of 0.
+// A key masked with fill -inf leaves the weight -0.0, which no exponential gives: the product with
+// the values knows by it what to pass over. A row whose largest score is -inf has no key left and
+// gets weights of 0.
 #extension GL_GOOGLE_include_directive : require
 #include "common/fours.glsl"
 #include "softmax.h"
@@ -117,8 +119,8 @@ void write_weights(Row row, uint keys) {
     }
 }
 
-// Where nothing but a scale changes the scores, they are read again instead of kept. (As a constant, glslang 11 loses its
-// definition.)
+// Where nothing but a scale changes the scores, they are read again instead of kept. (As a
+// constant, glslang 11 loses its definition.)
 bool plain() {
     return kMask == 0u && kCausal == 0u && kSoftcap == 0u && kBias != kSoftmaxBias && kBias != kSoftmaxAlibi;
 }
@@ -146,9 +148,11 @@ vec4 masked_scores(Row row, uint four) {
     return s;
 }
 
-// Fours of a row are taken in turns. On processors with WIDE a turn is a line of the cache, and its loads all go before its stores to another
-// buffer, lest these drive out lines of which more is wanted (rows of 4 KiB all fall on the same few places of a cache). Elsewhere
-// a turn is one four, and no array, which some compilers keep in memory; EACH then declares its number, so each has another name.
+// Fours of a row are taken in turns. On processors with WIDE a turn is a line of the cache, and its
+// loads all go before its stores to another buffer, lest these drive out lines of which more is
+// wanted (rows of 4 KiB all fall on the same few places of a cache). Elsewhere a turn is one four,
+// and no array, which some compilers keep in memory; EACH then declares its number, so each has
+// another name.
 #ifdef WIDE
 #define TURN kFours
 #define TURN_OF(e) e[kSoftmaxMostFours]
@@ -161,7 +165,8 @@ vec4 masked_scores(Row row, uint four) {
 #define AT(e, i) e
 #endif
 
-// NaN is not carried through the exponentials here but by the quotient: the largest score tells of it.
+// NaN is not carried through the exponentials here but by the quotient: the largest score tells of
+// it.
 void write_weights_by_fours(Row row, uint fours) {
     float sink = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
     vec4 maxima = vec4(negative_infinity());
@@ -196,7 +201,8 @@ void write_weights_by_fours(Row row, uint fours) {
             bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
             s -= largest;
             s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
-            sums += s;  // of a masked one 0, unless the largest is -inf too and there is no use for the sum
+            // of a masked one 0, unless the largest is -inf too and there is no use for the sum
+            sums += s;
             AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
         }
         EACH(k) {
@@ -235,7 +241,8 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         sum += safe_exp(sink - largest);
     }
     float result = is_finite(largest) ? largest + log(sum) : largest;
-    if (kOutput == kSoftmaxSmoothed) {  // the mean of what is left below the largest, which loses nothing to a common offset
+    // the mean of what is left below the largest, which loses nothing to a common offset
+    if (kOutput == kSoftmaxSmoothed) {
         float below = 0.0;
         for (uint key = row_lane(); key < keys; key += kLanes) {
             below += largest - masked_score(row, key);

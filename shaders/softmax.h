@@ -17,7 +17,8 @@ VKF_CONSTANT(kSoftmaxSpecBias, 3)    // what binding 2 is, below
 VKF_CONSTANT(kSoftmaxSpecCausal, 4)
 VKF_CONSTANT(kSoftmaxSpecSoftcap, 5)
 VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // below
-VKF_CONSTANT(kSoftmaxSpecFours, 7)   // fours a turn, for weights whose scores, mask and bias lie in fours; 0: key by key
+// fours a turn, for weights whose scores, mask and bias lie in fours; 0: key by key
+VKF_CONSTANT(kSoftmaxSpecFours, 7)
 
 VKF_CONSTANT(kSoftmaxMostFours, 4)   // in a turn: a line of a processor's cache
 
@@ -27,7 +28,8 @@ VKF_CONSTANT(kSoftmaxAlibi, 2) // slopes, one a head
 VKF_CONSTANT(kSoftmaxSinks, 3) // logits, one a head
 
 VKF_CONSTANT(kSoftmaxWeights, 0)
-VKF_CONSTANT(kSoftmaxScores, 1)    // scale, softcap and bias only: the mask and the softmax are another dispatch's
+// scale, softcap and bias only: the mask and the softmax are another dispatch's
+VKF_CONSTANT(kSoftmaxScores, 1)
 VKF_CONSTANT(kSoftmaxLogSumExp, 2) // one a row
 VKF_CONSTANT(kSoftmaxHard, 3)
 VKF_CONSTANT(kSoftmaxSmoothed, 4)  // log-sum-exp less smoothing times the mean, one a row
@@ -42,7 +44,8 @@ VKF_PUSH_BEGIN(SoftmaxPush)
     uint mask_offset;
     uint bias_offset;
     uint weights_offset;
-    int causal_shift;      // row r stands at key r + causal_shift, and with causal sees no later one
+    // row r stands at key r + causal_shift, and with causal sees no later one
+    int causal_shift;
     uint window;           // causal: and of those the last `window`; 0: all
     float scale;
     float softcap;

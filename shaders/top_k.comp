@@ -1,7 +1,8 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// A group a row. The k-th largest key is found byte by byte from a histogram of the keys that share the bytes found so far; what is
-// larger, and of its equals the first ones, are collected, and each counts those before it to find its place.
+// A group a row. The k-th largest key is found byte by byte from a histogram of the keys that share
+// the bytes found so far; what is larger, and of its equals the first ones, are collected, and each
+// counts those before it to find its place.
 #extension GL_GOOGLE_include_directive : require
 #include "top_k.h"
 
@@ -57,7 +58,8 @@ uint threshold_key(uint row_offset, inout uint wanted) {
 // Larger keys in any order, then the first `wanted` of the equal ones.
 void collect(uint row_offset, uint threshold, uint wanted) {
     uint me = gl_LocalInvocationID.x;
-    uint each = (p.width + kTopKMost - 1u) / kTopKMost;  // neighbours, so that the equals' order is that of the invocations
+    // neighbours, so that the equals' order is that of the invocations
+    uint each = (p.width + kTopKMost - 1u) / kTopKMost;
     uint begin = min(me * each, p.width);
     uint end = min(begin + each, p.width);
     uint equal_count = 0u;

@@ -58,7 +58,8 @@ std::uint64_t bytes_in_use() {
 
 }  // namespace allocations
 
-#if !defined(ALLOCATIONS_OF_SANITIZER)  // AddressSanitizer has forms of its own, all of which would have to go
+// AddressSanitizer has forms of its own, all of which would have to go.
+#if !defined(ALLOCATIONS_OF_SANITIZER)
 
 // The other forms of the standard library end here.
 void* operator new(std::size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what our code allocates on the host: the test programs' operator new is the one of allocations.cpp. Under
-// AddressSanitizer, which has its own, nothing is counted.
+// Counts what our code allocates on the host: the test programs' operator new is the one of
+// allocations.cpp. Under AddressSanitizer, which has its own, nothing is counted.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ private:
     bool before_;
 };
 
-/// Bytes this process holds: its resident memory on Linux, 0 elsewhere. Under AddressSanitizer, which keeps freed memory back for a
-/// while, what is allocated.
+/// Bytes this process holds: its resident memory on Linux, 0 elsewhere. Under AddressSanitizer,
+/// which keeps freed memory back for a while, what is allocated.
 std::uint64_t bytes_in_use();
 
 }  // namespace allocations

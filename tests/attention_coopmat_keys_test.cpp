@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention on cooperative matrices where keys lie in other ways: sequences behind each other, pages, splits, packed caches.
+// Fused attention on cooperative matrices where keys lie in other ways: sequences behind each
+// other, pages, splits, packed caches.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention of programs for f16, on cooperative matrices: beside the twin of operands rounded to f16. What holds of every
-// kernel is in the other attention tests, under VKFORMER_VARIANT=attention_coopmat.
+// Fused attention of programs for f16, on cooperative matrices: beside the twin of operands rounded
+// to f16. What holds of every kernel is in the other attention tests, under
+// VKFORMER_VARIANT=attention_coopmat.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -144,7 +145,8 @@ TEST_SUITE("attention coopmat") {
         }
         const Believed forced(as_forced);
         Qkv x{Tensor({1, 1, 40, 4}), Tensor({1, 1, 400, 4}), random_tensor({1, 1, 400, 70}, 3)};
-        for (std::int64_t row = 0; row < 40; ++row) {  // some rows' grow, some rows' shrink, some stay
+        // some rows' grow, some rows' shrink, some stay
+        for (std::int64_t row = 0; row < 40; ++row) {
             x.query.at({0, 0, row, 0}) = static_cast<double>(row % 3 - 1);
         }
         for (std::int64_t key = 0; key < 400; ++key) {
@@ -157,7 +159,8 @@ TEST_SUITE("attention coopmat") {
         CHECK(mismatch_f16(x, o) == "");
         x.query = Tensor({1, 1, 1, 4});
         x.query.at({0, 0, 0, 0}) = 1;
-        x.key = Tensor({1, 1, 400, 4}, -9.5);  // weights of 7e-5, together more than the one of 1 before
+        // weights of 7e-5, together more than the one of 1 before
+        x.key = Tensor({1, 1, 400, 4}, -9.5);
         x.key.at({0, 0, 0, 0}) = 0;
         o.scores.scale = 1;
         CHECK(mismatch_f16(x, o) == "");

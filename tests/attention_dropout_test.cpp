@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout of attention weights. With queries of 0 each of S keys weighs 1/S, so that values can tell which weights were kept.
+// Dropout of attention weights. With queries of 0 each of S keys weighs 1/S, so that values can
+// tell which weights were kept.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -100,7 +101,8 @@ TEST_CASE("attention: dropout with a seed again gives the same bits, with anothe
         return plain;
     }();
     const Attended whole = attend(x, none, Ask::y_and_lse);
-    CHECK(same_bits(whole.log_sum_exp, first.log_sum_exp));  // what is dropped has counted in the sum
+    // what is dropped has counted in the sum
+    CHECK(same_bits(whole.log_sum_exp, first.log_sum_exp));
     CHECK(same_bits(*attend(x, none, Ask::everything).weights, *attend(x, o, Ask::everything).weights));
 }
 

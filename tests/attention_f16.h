@@ -9,9 +9,11 @@
 
 namespace vkf::test {
 
-inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";  ///< what explain() says then
+/// what explain() says then
+inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";
 
-/// For Believed: a processor that is made to take attention_coopmat, where tiles are small and compile soon.
+/// For Believed: a processor that is made to take attention_coopmat, where tiles are small and
+/// compile soon.
 void as_forced(Capabilities& c);
 
 /// Inputs and options as the twin's; the scale is never 0.

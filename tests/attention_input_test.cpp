@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention refuses, and what it says then: at the description where sizes are known, else before anything is dispatched.
+// What attention refuses, and what it says then: at the description where sizes are known, else
+// before anything is dispatched.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -23,8 +23,9 @@ TEST_CASE("attention: rotated scores depend on relative positions only, up to po
         const Kind kind = layout == RopeLayout::half ? Kind::yarn : Kind::none;
         const RopeScaling scaling{.kind = kind, .factor = 4, .attention_factor = 1, .original_max_positions = 4096};
         const Rope rotary{.layout = layout, .max_positions = kPositions, .scaling = scaling};
-        // A table entry, a product and a sum in fp32 put a turned number off by at most 3 * 2^-24 of its pair's length; q and k
-        // both; then kWidth products are added, each step within 2^-24 of the sum of their magnitudes.
+        // A table entry, a product and a sum in fp32 put a turned number off by at most 3 * 2^-24
+        // of its pair's length; q and k both; then kWidth products are added, each step within
+        // 2^-24 of the sum of their magnitudes.
         double longest = 0;
         for_each_index({2, kTokens, kTokens}, [&](const Sizes& i) {
             double sum = 0;
@@ -40,7 +41,8 @@ TEST_CASE("attention: rotated scores depend on relative positions only, up to po
         Graph g;
         const Dim start = g.symbol("start", kPositions);
         const Value key = g.input("k", {1, 1, kTokens, kWidth});
-        // attention of each query to one key at a time: the log-sum-exp of a single score is the score
+        // attention of each query to one key at a time: the log-sum-exp of a single score is the
+        // score
         const Value turned_query = rope(g.input("q", {1, 2, kTokens, kWidth}), rotary, start);
         const Value turned_key = rope(key, rotary, start);
         std::vector<std::string> names;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scaled_dot_product_attention() owes whichever kernels compute it: it is called as anyone calls it.
+// What scaled_dot_product_attention() owes whichever kernels compute it: it is called as anyone
+// calls it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -196,7 +197,8 @@ TEST_CASE("attention: a row with no key left gives 0 and -inf, or the mean under
     CHECK(mismatch(x, o) == "");
     o.scores.fill = -1e20;
     CHECK(mismatch(x, o) == "");
-    Qkv tall = random_qkv({1, 2, 2, 9, 4, 8, 8});  // bottom-right: the first five rows stand before the first key
+    // bottom-right: the first five rows stand before the first key
+    Qkv tall = random_qkv({1, 2, 2, 9, 4, 8, 8});
     const Attended a = attend(tall, causal(Causal::bottom_right), Ask::y_and_lse);
     for_each_index(a.log_sum_exp.shape, [&](const Sizes& i) { CHECK((a.log_sum_exp.at(i) == -kInf) == (i[2] < 5)); });
     CHECK(mismatch(tall, causal(Causal::bottom_right)) == "");

@@ -139,7 +139,8 @@ void check_packed(const Packed& x, const AttentionOptions& o, const reference::A
 const std::vector<std::int64_t> kQueryEnds{0, 5, 5, 6, 46, 53};
 const std::vector<std::int64_t> kKeyEnds{0, 9, 12, 13, 83, 83};
 
-/// Pages of `kPage` keys for sequences of these lengths, given out so that no two pages of a sequence are neighbours.
+/// Pages of `kPage` keys for sequences of these lengths, given out so that no two pages of a
+/// sequence are neighbours.
 constexpr std::int64_t kPage = 6;
 
 struct Paged {
@@ -389,7 +390,8 @@ TEST_SUITE("attention sequences") {
         Program p = device().compile(g);
         upload(p, "table", x.table, DType::i32);
         Tensor y;
-        // what a sequence has less than the longest comes first: the others write those tokens again
+        // what a sequence has less than the longest comes first: the others write those tokens
+        // again
         for (const std::int64_t count : {std::int64_t{12}, kTokens}) {
             const bool last = count == kTokens;
             std::vector<std::int64_t> lengths = x.lengths;

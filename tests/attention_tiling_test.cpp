@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of fused attention cover its result exactly once, as tiling_test.cpp counts it of the other kernels.
+// Tiles of fused attention cover its result exactly once, as tiling_test.cpp counts it of the other
+// kernels.
 #include <doctest/doctest.h>
 
 #include "ops/attention_tiles.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Living on a host's device: recording into its command buffers with its buffers, destroying nothing of it.
+// Living on a host's device: recording into its command buffers with its buffers, destroying
+// nothing of it.
 #include <doctest/doctest.h>
 
 #include <cstring>

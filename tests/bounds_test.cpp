@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops keep to their tensors. Every input and output of a recording lies between fences in a buffer of the host's, and its
-// descriptors reach to the end of the buffer, so that no driver cuts off what a kernel does beyond: fences and inputs must stay
-// as they were, every element of an output must be written, and what lies in the fences must not show in the results.
+// Ops keep to their tensors. Every input and output of a recording lies between fences in a buffer
+// of the host's, and its descriptors reach to the end of the buffer, so that no driver cuts off
+// what a kernel does beyond: fences and inputs must stay as they were, every element of an output
+// must be written, and what lies in the fences must not show in the results.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -64,7 +65,8 @@ public:
         };
     }
 
-    /// What is wrong with the recording of this graph, on the device and on it as a small GPU; empty: nothing.
+    /// What is wrong with the recording of this graph, on the device and on it as a small GPU;
+    /// empty: nothing.
     std::string trespass(const Build& build, const SymbolSizes& sizes = {}) {
         std::string found = trespass_of(build, sizes);
         if (found.empty()) {

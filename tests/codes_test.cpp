@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of programs for int8: codes multiplied on cooperative matrices or by integer dot products where the device has them, numbers in
-// fp32 where it does not.
+// Products of programs for int8: codes multiplied on cooperative matrices or by integer dot
+// products where the device has them, numbers in fp32 where it does not.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of programs for f16: on cooperative matrices where the device has them, in fp32 where it does not. The same sizes, views and
-// epilogues as in fp32: matmul_test.cpp under VKFORMER_VARIANT=matmul_coopmat.
+// Products of programs for f16: on cooperative matrices where the device has them, in fp32 where it
+// does not. The same sizes, views and epilogues as in fp32: matmul_test.cpp under
+// VKFORMER_VARIANT=matmul_coopmat.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -265,7 +265,8 @@ TEST_CASE("decoder: of Phi-3's RoPE a part of a head may turn, and longrope is r
     nlohmann::json whole = before;
     whole.erase("partial_rotary_factor");
     CHECK(program_of(before) == program_of(whole));
-    for (const double factor : {0.0, 0.4, 1.5, -0.5}) {  // 0.4 of 8 dimensions are 3, which make no pairs
+    // 0.4 of 8 dimensions are 3, which make no pairs
+    for (const double factor : {0.0, 0.4, 1.5, -0.5}) {
         CAPTURE(factor);
         CHECK(contains(with(before, "partial_rotary_factor", factor),
                        "must turn an even number of the 8 dimensions of a head"));

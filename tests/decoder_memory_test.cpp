@@ -33,7 +33,8 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     const DecoderPlan plan = model.plan({.max_tokens = 16, .chunk = 4});
     const ModelMemory small = plan.memory();
     const ModelMemory large = model.plan({.max_batch = 2, .max_tokens = 32, .chunk = 4}).memory();
-    CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);  // layers, keys and values, tokens, heads, head_dim, bytes
+    // layers, keys and values, tokens, heads, head_dim, bytes
+    CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);
     CHECK(large.cache == 4 * small.cache);
     CHECK(small.weights == model.weights.bytes());
     std::uint64_t& there = device().core().capabilities.device_memory;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders against `transformers` (tests/make_decoder_cases.py): logits, greedy continuations, chunks, batches.
+// Decoders against `transformers` (tests/make_decoder_cases.py): logits, greedy continuations,
+// chunks, batches.
 #include "models/decoder.h"
 
 #include <doctest/doctest.h>
@@ -109,7 +110,8 @@ std::vector<std::int32_t> greedy(Decoder& decoder, const std::vector<std::int32_
     return continued(decoder, count).front();
 }
 
-/// Of caches for the model's positions, in rings where there are windows; `row`: of one head of one token.
+/// Of caches for the model's positions, in rings where there are windows; `row`: of one head of one
+/// token.
 std::uint64_t cache_bytes(const DecoderFacts& facts, std::int64_t chunk, std::uint64_t row) {
     const std::uint64_t alignment = device().capabilities().storage_alignment;
     std::uint64_t bytes = 0;
@@ -224,7 +226,8 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
             const std::size_t known = ids.size();
             ids.insert(ids.end(), answer.begin(), answer.end());
             const std::vector<float> logits = decoder.score(ids);
-            for (std::size_t t = known; t < ids.size(); ++t) {  // greedy, as long as all before were right
+            // greedy, as long as all before were right
+            for (std::size_t t = known; t < ids.size(); ++t) {
                 const auto row = logits.begin() + static_cast<std::ptrdiff_t>((t - 1) * vocabulary);
                 wrong += std::max_element(row, row + model.facts().vocab_size) - row == ids[t] ? 0 : 1;
                 ++judged;

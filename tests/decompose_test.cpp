@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes of a graph a program runs: those that something depends on, and what stands in for those that its device declines.
+// Which nodes of a graph a program runs: those that something depends on, and what stands in for
+// those that its device declines.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -42,7 +43,8 @@ constexpr OpType kPickier{"pickier", lower_picky, declined_by_picky, picky_inste
 constexpr OpType kTurning{"turning", lower_picky, declined_by_picky, transposed_instead};
 constexpr OpType kLazy{"lazy", lower_picky, declined_by_picky, input_instead};
 
-/// Twice its input, softmaxed, of two outputs: what a processor makes of it depends on which are wanted.
+/// Twice its input, softmaxed, of two outputs: what a processor makes of it depends on which are
+/// wanted.
 std::string declined_by_both(const Capabilities& device, const NodeInfo&, WantedOutputs wanted) {
     return device.cpu() && (wanted & 2u) != 0 ? "both are wanted" : "";
 }
@@ -128,7 +130,8 @@ TEST_SUITE("decompose") {
         CHECK(cpu.values[cpu.dispatches[0].dispatch.bindings.back().value].storage ==
               cpu.named(StorageKind::output, "direct"));
         CHECK(g.nodes().size() == 2);
-        CHECK(make_plan(g, of_type(DeviceType::discrete)).dispatches.size() == 2);  // the graph is as it was
+        // the graph is as it was
+        CHECK(make_plan(g, of_type(DeviceType::discrete)).dispatches.size() == 2);
     }
 
     TEST_CASE("plan: what a node is decomposed into is decomposed in turn, at its place") {

@@ -92,7 +92,8 @@ std::string not_run() {
 
 AsSmallGpu::AsSmallGpu(const Device& device) : device_(device), capabilities_(device.capabilities()) {
     Capabilities& c = device_.core().capabilities;
-    if (c.variants.empty()) {  // the variants of its kernels; fused attention's have runs of their own
+    // the variants of its kernels; fused attention's have runs of their own
+    if (c.variants.empty()) {
         c.type = c.cpu() ? DeviceType::discrete : c.type;
         c.int64 = false;
         c.variants = "attention_composed";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that tests run on: one for the whole program, named by the environment (VKFORMER_DEVICE, VKFORMER_PROFILE,
-// VKFORMER_VALIDATION).
+// The device that tests run on: one for the whole program, named by the environment
+// (VKFORMER_DEVICE, VKFORMER_PROFILE, VKFORMER_VALIDATION).
 #pragma once
 
 #include <string>
@@ -17,12 +17,13 @@ bool validated();
 /// Device, driver and profile, for a heading.
 std::string device_line();
 
-/// A run under validation means something only where the layer sees: records commands that race, a pair of transfers and a
-/// pair of dispatches, and expects a message about each. Forgets them. Throws when one is missing.
+/// A run under validation means something only where the layer sees: records commands that race, a
+/// pair of transfers and a pair of dispatches, and expects a message about each. Forgets them.
+/// Throws when one is missing.
 void prove_validation_sees();
 
-/// Destroys the device and returns what validation has said since it was last asked, of that too. Nothing may be left of
-/// what was made from the device.
+/// Destroys the device and returns what validation has said since it was last asked, of that too.
+/// Nothing may be left of what was made from the device.
 std::vector<std::string> close_device();
 
 /// Counts a check that the device cannot run for want of `what`.
@@ -32,8 +33,9 @@ bool has_matrices();
 /// "16-bit storage (3 checks), ..."; empty when everything ran.
 std::string not_run();
 
-/// While it lives, the device (which lives longer) is believed to be a GPU that takes few groups a dimension: on a processor a second set of kernel
-/// variants, and everywhere a dispatch of more than 6 groups folds over three dimensions.
+/// While it lives, the device (which lives longer) is believed to be a GPU that takes few groups a
+/// dimension: on a processor a second set of kernel variants, and everywhere a dispatch of more
+/// than 6 groups folds over three dimensions.
 class AsSmallGpu {
 public:
     explicit AsSmallGpu(const Device& device = test::device());

@@ -20,7 +20,8 @@ namespace {
 struct FakeDevices {
     fake::Vulkan vulkan;
     VkPhysicalDevice real = VK_NULL_HANDLE;
-    // a loader's handles lead to its tables, so a device is told from the others by the order of asking
+    // a loader's handles lead to its tables, so a device is told from the others by the order of
+    // asking
     struct Claim {
         const char* name;
         VkPhysicalDeviceType type;

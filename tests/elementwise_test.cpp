@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// add, mul, scale, activate, gated, dropout, combine_masks, contiguous, concat, copy_into, repeat_kv: one kernel.
+// add, mul, scale, activate, gated, dropout, combine_masks, contiguous, concat, copy_into,
+// repeat_kv: one kernel.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a renderer asks of a library on its device: its memory, its queues, its frames. tests/borrow_test.cpp has the plain cases.
+// What a renderer asks of a library on its device: its memory, its queues, its frames.
+// tests/borrow_test.cpp has the plain cases.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -223,7 +224,8 @@ TEST_SUITE("embed") {
             const std::uint32_t other = mine + 1;
             bound.ranges[0].acquire_from = other;
             bound.ranges[0].release_to = other;
-            bound.ranges[0].bytes = kBytes + 64;  // more than the tensor: both sides name the range they agreed on
+            // more than the tensor: both sides name the range they agreed on
+            bound.ranges[0].bytes = kBytes + 64;
             bound.ranges[1].release_to = other;
             const std::uint64_t before = vulkan.vkCmdDispatch.calls;
             VkCommandBuffer commands = host.begin();

@@ -92,7 +92,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstance insta
     if (std::string_view(name) == #function && !current->function.real) { \
         current->function.real = reinterpret_cast<PFN_##function>(real);  \
     }
-    VKF_INSTANCE_FUNCTIONS_OPTIONAL(FAKE_REAL)  // extensions' functions, which the loader's library does not export
+    // extensions' functions, which the loader's library does not export
+    VKF_INSTANCE_FUNCTIONS_OPTIONAL(FAKE_REAL)
 #undef FAKE_REAL
     return ours;
 }

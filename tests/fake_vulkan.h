@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer of our own between the library and the loader: counts calls, makes them fail, and puts other functions in their
-// place. DeviceOptions::get_instance_proc_addr takes its entry().
+// A layer of our own between the library and the loader: counts calls, makes them fail, and puts
+// other functions in their place. DeviceOptions::get_instance_proc_addr takes its entry().
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that fail: each is an error, nothing leaks, and whoever tries again succeeds; a lost device stays lost and can be
-// destroyed. The real driver does not hear of the failing calls, so validation would complain of our lies: it is off.
+// Calls that fail: each is an error, nothing leaks, and whoever tries again succeeds; a lost device
+// stays lost and can be destroyed. The real driver does not hear of the failing calls, so
+// validation would complain of our lies: it is off.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -16,7 +17,8 @@ namespace vkf::test {
 
 namespace {
 
-/// Device, weights, a program with a constant and a state, and two runs of it. Kernels that compile quickly.
+/// Device, weights, a program with a constant and a state, and two runs of it. Kernels that compile
+/// quickly.
 void whole_life(const fake::Vulkan& vulkan, const std::function<void(const std::function<void()>&)>& attempt) {
     std::optional<Device> device;
     attempt([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the runtime share: an environment variable for a while, a folder for a while, a device that must leave
-// nothing behind, and a program small enough to know by heart.
+// What tests of the runtime share: an environment variable for a while, a folder for a while, a
+// device that must leave nothing behind, and a program small enough to know by heart.
 #pragma once
 
 #include <filesystem>
@@ -54,10 +54,12 @@ std::string message_of(F f) {
     return {};
 }
 
-/// Destroys the device, of which nothing else may be left, and returns what validation had to say of its whole life.
+/// Destroys the device, of which nothing else may be left, and returns what validation had to say
+/// of its whole life.
 std::string last_words(Device&& device);
 
-/// y = softmax(2 gelu(x w^T + b)) over (tokens, kWidth): several dispatches that depend on each other.
+/// y = softmax(2 gelu(x w^T + b)) over (tokens, kWidth): several dispatches that depend on each
+/// other.
 class SmallModel {
 public:
     static constexpr std::int64_t kWidth = 24;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// scaled_dot_product_attention() itself, by each of its kernels that the device can run: split keys, odd widths, skipped tiles.
+// scaled_dot_product_attention() itself, by each of its kernels that the device can run: split
+// keys, odd widths, skipped tiles.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -49,8 +50,8 @@ std::vector<std::string> kernels() {
     return out;
 }
 
-/// Empty, or how y and the log-sum-exp differ from the twin's. The number of queries is a symbol with
-/// this maximum; a greater one than there are queries makes room that is not used.
+/// Empty, or how y and the log-sum-exp differ from the twin's. The number of queries is a symbol
+/// with this maximum; a greater one than there are queries makes room that is not used.
 std::string mismatch(const Qkv& given, const Options& o, std::int64_t most_queries, bool lse = true) {
     OpCheck check;
     check.arithmetic = attention_arithmetic();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer entry: whatever the bytes, the reader accepts or throws Error, and every accepted tensor lies within them.
+// libFuzzer entry: whatever the bytes, the reader accepts or throws Error, and every accepted
+// tensor lies within them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

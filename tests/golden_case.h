@@ -47,8 +47,8 @@ public:
 
     /// Gives a result a name; views are copied.
     void output(Graph& graph, const std::string& name, Value value);
-    /// Compiles, uploads every input() of the graph, runs, and keeps the named outputs for compare().
-    /// `renamed`: outputs of the graph that the file knows by another name.
+    /// Compiles, uploads every input() of the graph, runs, and keeps the named outputs for
+    /// compare(). `renamed`: outputs of the graph that the file knows by another name.
     void run(const Device& device, Graph& graph, const std::map<std::string, std::string>& renamed = {});
     /// Counts the graph's weights as known.
     void use_params(const Graph& graph);

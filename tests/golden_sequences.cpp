@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed and paged sequences and score mods as this library computes them; make_sequence_cases.py writes the cases.
+// Packed and paged sequences and score mods as this library computes them; make_sequence_cases.py
+// writes the cases.
 #include "layers/sequences.h"
 #include "tests/glsl.h"
 #include "tests/golden_systems.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, feed-forwards and whole layers as this library computes them, and the way from a name to a system.
+// Norms, feed-forwards and whole layers as this library computes them, and the way from a name to a
+// system.
 #include <cmath>
 
 #include "layers/feed_forward.h"

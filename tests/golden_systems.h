@@ -31,7 +31,8 @@ struct CachedRun {
     bool weights = false;  ///< of the first run, as a result
 };
 
-/// Grouped-query attention over input "x" through one program and its cache, which another reads back. head_dim must be given.
+/// Grouped-query attention over input "x" through one program and its cache, which another reads
+/// back. head_dim must be given.
 void run_cached(const Device& device, GoldenCase& c, GroupedQueryAttentionOptions options, const CachedRun& run);
 
 }  // namespace vkf::test

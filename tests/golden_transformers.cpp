@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention modules of Hugging Face's transformers as this library computes them; make_transformers_cases.py writes the cases.
+// Attention modules of Hugging Face's transformers as this library computes them;
+// make_transformers_cases.py writes the cases.
 #include <algorithm>
 #include <cmath>
 

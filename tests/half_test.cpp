@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of programs for f16 on devices that have its arithmetic and no cooperative matrices. More sizes, views and epilogues:
-// matmul_test.cpp under VKFORMER_VARIANT=matmul_half.
+// Products of programs for f16 on devices that have its arithmetic and no cooperative matrices.
+// More sizes, views and epilogues: matmul_test.cpp under VKFORMER_VARIANT=matmul_half.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -72,7 +72,8 @@ Tensor computed(const Product& p) {
 std::string mismatch(const Product& p) {
     const Tensor kept = p.weights == WeightType::f32 ? p.b : reference::packed(p.b, p.weights);
     const Tensor a = reference::as_f16(p.a);
-    const Tensor b = p.weights == WeightType::int8 ? kept : reference::as_f16(kept);  // codes are exact
+    // codes are exact
+    const Tensor b = p.weights == WeightType::int8 ? kept : reference::as_f16(kept);
     return difference(computed(p), reference::matmul(a, b, p.options),
                       {.rounding = reference::half_rounding(a, b, p.options)});
 }
@@ -153,7 +154,8 @@ TEST_SUITE("half") {
             activated.options.activation = Activation::gelu;
             CHECK(mismatch(activated) == "");
             CHECK(mismatch(product(40, 5, 4099)) == "");
-            CHECK(mismatch(product(8, 12, 64, 4000)) == "");  // codes of int8 times as much would be infinite
+            // codes of int8 times as much would be infinite
+            CHECK(mismatch(product(8, 12, 64, 4000)) == "");
         }
     }
 

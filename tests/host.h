@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that has Vulkan of its own, as those do that embed the library: instance, device, queue, buffers and command
-// buffers, and a validation messenger when VKFORMER_VALIDATION=1.
+// A program that has Vulkan of its own, as those do that embed the library: instance, device,
+// queue, buffers and command buffers, and a validation messenger when VKFORMER_VALIDATION=1.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace vkf::test {
 
 class Host {
 public:
-    /// Of the devices there are the first, with what Device::requirements() wishes for when `enable` is set.
+    /// Of the devices there are the first, with what Device::requirements() wishes for when
+    /// `enable` is set.
     explicit Host(bool enable = false);
     ~Host();
     Host(const Host&) = delete;

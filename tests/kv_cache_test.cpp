@@ -57,7 +57,8 @@ Tensor kept(const Tensor& x, WeightType type) {
     return out;
 }
 
-/// Attention over a cache of the type, written in two parts, against the twin over what the cache holds.
+/// Attention over a cache of the type, written in two parts, against the twin over what the cache
+/// holds.
 std::string mismatch(const AttentionSizes& sizes, WeightType type, Causal causal) {
     const Qkv x = random_qkv(sizes, 3);
     OpCheck check;
@@ -88,7 +89,8 @@ Tensor as_ring(const Tensor& x, std::int64_t rows, std::int64_t first) {
     return ring;
 }
 
-/// Attention over keys in a ring of so many rows, the oldest in row `first`, against the twin over the keys in order.
+/// Attention over keys in a ring of so many rows, the oldest in row `first`, against the twin over
+/// the keys in order.
 std::string ring_mismatch(const AttentionSizes& sizes, std::int64_t rows, std::int64_t first, std::int64_t window,
                           WeightType type, bool masked) {
     const Qkv x = random_qkv(sizes, 4);
@@ -179,7 +181,8 @@ TEST_CASE("kv cache: what is not a common number") {
     CHECK(std::signbit(f16.numbers[6]));
     CHECK(std::isnan(pack(Tensor({1, 1, 1, 2}, {kNan, 1}), WeightType::f16).numbers[0]));
     CHECK(std::isnan(pack(Tensor({1, 1, 1, 2}, {kNan, 1}), WeightType::bf16).numbers[0]));
-    // in 8 bits one number that is not finite takes its row along, which shows; other rows are not touched
+    // in 8 bits one number that is not finite takes its row along, which shows; other rows are not
+    // touched
     const Packed int8 = pack(Tensor({1, 4, 1, 2}, {kNan, 1, kInfinity, 2, 0, 0, 127, -127}), WeightType::int8);
     for (std::size_t i = 0; i < 4; ++i) {
         CHECK(std::isnan(int8.numbers[i]));
@@ -204,8 +207,10 @@ TEST_CASE("kv cache: attention over a packed cache is attention over what the ca
             CHECK(mismatch({2, 4, 2, 5, 40, 16, 16}, type, causal) == "");
             CHECK(mismatch({1, 6, 2, 7, 33, 20, 12}, type, causal) == "");
             CHECK(mismatch({1, 3, 1, 4, 9, 13, 6}, type, causal) == "");
-            CHECK(mismatch({1, 4, 4, 1, 700, 64, 64}, type, causal) == "");    // a step; keys are split
-            CHECK(mismatch({1, 2, 1, 150, 200, 32, 32}, type, causal) == "");  // a chunk of a prompt
+            // a step; keys are split
+            CHECK(mismatch({1, 4, 4, 1, 700, 64, 64}, type, causal) == "");
+            // a chunk of a prompt
+            CHECK(mismatch({1, 2, 1, 150, 200, 32, 32}, type, causal) == "");
         }
     }
 }
@@ -221,9 +226,11 @@ TEST_CASE("kv cache: attention over keys in a ring is attention over them in ord
                 CHECK(ring_mismatch({1, 6, 2, 3, 50, 20, 12}, 50, first, 48, type, masked) == "");
                 CHECK(ring_mismatch({1, 3, 1, 1, 7, 13, 6}, 50, first, 40, type, masked) == "");
             }
-            CHECK(ring_mismatch({1, 4, 4, 1, 700, 64, 64}, 760, 300, 700, type, masked) == "");  // keys are split
+            // keys are split
+            CHECK(ring_mismatch({1, 4, 4, 1, 700, 64, 64}, 760, 300, 700, type, masked) == "");
             CHECK(ring_mismatch({1, 4, 2, 1, 1500, 32, 32}, 1600, 1599, 1500, type, masked) == "");
-            CHECK(ring_mismatch({1, 2, 1, 150, 250, 32, 32}, 300, 120, 101, type, masked) == "");  // a chunk
+            // a chunk
+            CHECK(ring_mismatch({1, 2, 1, 150, 250, 32, 32}, 300, 120, 101, type, masked) == "");
         }
     }
 }

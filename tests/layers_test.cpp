@@ -48,7 +48,8 @@ TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by to
     const Dim start = g.symbol("start", 16);
     GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{}};
     o.cache =
-        KvCache{g.state("k", {3, 16, 2, 8}), g.state("v", {3, 16, 2, 8}), start};  // room for more sequences than come
+        // room for more sequences than come
+        KvCache{g.state("k", {3, 16, 2, 8}), g.state("v", {3, 16, 2, 8}), start};
     g.output("y", grouped_query_attention(g.input("x", {2, tokens, 32}), o));
     const Weights weights = random_weights({&g});
     const Tensor x = random_tensor({2, kTokens, 32}, 5);
@@ -175,7 +176,8 @@ TEST_CASE("multi-head attention head by head gives the batched form's numbers") 
     Graph batched, by_heads;
     const auto describe = [&](Graph& g, bool heads) {
         const Value q = g.input("q", {2, 5, kWidth});
-        const Value kv = g.input("kv", {2, 7, kWidth});  // keys and values from another source than the queries
+        // keys and values from another source than the queries
+        const Value kv = g.input("kv", {2, 7, kWidth});
         MultiHeadAttentionOptions o{.name = "mha", .heads = kHeads};
         g.output("y", heads ? multi_head_attention_by_heads(q, kv, kv, o) : multi_head_attention(q, kv, kv, o).y);
     };

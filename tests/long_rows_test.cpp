@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows longer than the rounds that llvmpipe gives all loops of an invocation together (65,535): past them it ends loops in silence.
+// Rows longer than the rounds that llvmpipe gives all loops of an invocation together (65,535):
+// past them it ends loops in silence.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -102,7 +103,8 @@ TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
          {AttentionSizes{1, 2, 1, 3, 90'000, 8, 8}, AttentionSizes{1, 1, 1, 20, 120'000, 64, 4}}) {
         const Qkv x = random_qkv(sizes);
         if (sizes.keys > 100'000 &&
-            device().capabilities().asks_for("attention_lanes")) {  // which gives way if it is not forced
+            // which gives way if it is not forced
+            device().capabilities().asks_for("attention_lanes")) {
             CHECK(contains(error_of([&] { attend(x); }), "120000 keys would take"));
             continue;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs every test on one device. Under validation (VKFORMER_VALIDATION=1) any message of warning or worse is a failure, and
-// the layer first has to prove that it sees.
+// Runs every test on one device. Under validation (VKFORMER_VALIDATION=1) any message of warning or
+// worse is a failure, and the layer first has to prove that it sees.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product's epilogue: a gate's other half and a residual, beside a bias or without, and where these are operands too.
+// A product's epilogue: a gate's other half and a residual, beside a bias or without, and where
+// these are operands too.
 #include <doctest/doctest.h>
 
 #include <algorithm>

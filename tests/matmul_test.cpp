@@ -65,8 +65,9 @@ TEST_CASE("matmul: few rows of large matrices, which have kernels of their own")
         Tensor b = random_tensor({k, n}, 2);
         CHECK(mismatch(a, b, {.bias = random_tensor({n}, 3), .activation = Activation::silu}) == "");
         CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
-        b.at({k - 1, n - 1}) = kInf;  // in the last row: what pads the sum must not multiply with it
-        b.at({0, 0}) = kNan;          // in the first: nor what stands for rows past the end
+        // in the last row: what pads the sum must not multiply with it
+        b.at({k - 1, n - 1}) = kInf;
+        b.at({0, 0}) = kNan;  // in the first: nor what stands for rows past the end
         CHECK(mismatch(a, b) == "");
         CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
         for (std::int64_t row = 0; row < m; ++row) {
@@ -135,7 +136,8 @@ TEST_CASE("matmul: operands that are views") {
     CHECK(check.mismatch(matmul(transpose(va, 1, 2), slice(slice(vb, 1, 2, 6), 2, 3, 5)), at, bs) == "");
     const Tensor bt = transpose(slice(b, 2, 1, 9), 1, 2);  // (3, 9, 11)
     CHECK(check.mismatch(matmul(va, transpose(slice(vb, 2, 1, 9), 1, 2)), a, bt) == "");
-    const Tensor one_row = broadcast_to(slice(a, 1, 2, 1), {3, 4, 9});  // (3, 4, 9), the rows all one
+    // (3, 4, 9), the rows all one
+    const Tensor one_row = broadcast_to(slice(a, 1, 2, 1), {3, 4, 9});
     CHECK(check.mismatch(matmul(broadcast_to(slice(va, 1, 2, 1), {3, 4, 9}), transpose(slice(vb, 2, 1, 9), 1, 2)),
                          one_row, bt) == "");
 }

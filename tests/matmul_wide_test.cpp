@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processors with 64-bit integers load 8 bytes at a time: the same products bit for bit, by other kernels.
+// Processors with 64-bit integers load 8 bytes at a time: the same products bit for bit, by other
+// kernels.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products on cooperative matrices whose sums are finished element by element (VK_NV_cooperative_matrix2): bit for bit those whose sums
-// pass through shared memory.
+// Products on cooperative matrices whose sums are finished element by element
+// (VK_NV_cooperative_matrix2): bit for bit those whose sums pass through shared memory.
 #include <doctest/doctest.h>
 
 #include <string>

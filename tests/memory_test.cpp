@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: what is asked for is what was said, what there is not is an error, and a tensor may be larger than one
-// storage buffer or than the staging memory.
+// Device memory: what is asked for is what was said, what there is not is an error, and a tensor
+// may be larger than one storage buffer or than the staging memory.
 #include "runtime/device/memory.h"
 
 #include <doctest/doctest.h>
@@ -123,8 +123,10 @@ TEST_SUITE("memory") {
         constexpr std::int64_t kVocabulary = 4001;
         constexpr std::int64_t kWidth = 200;
         constexpr std::int64_t kOut = 3001;
-        const std::vector<float> table = random_tensor({kVocabulary, kWidth}, 1).floats();  // 3.2 MB
-        const std::vector<float> weight = random_tensor({kOut, kWidth}, 2).floats();        // 2.4 MB
+        // 3.2 MB
+        const std::vector<float> table = random_tensor({kVocabulary, kWidth}, 1).floats();
+        // 2.4 MB
+        const std::vector<float> weight = random_tensor({kOut, kWidth}, 2).floats();
         const std::vector<float> bias = random_tensor({kOut}, 3).floats();
         std::vector<std::int32_t> ids = {0, 1, 1310, 1311, 2620, 2621, 3999, 4000};
         Graph g;

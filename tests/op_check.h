@@ -31,7 +31,8 @@ public:
 
     /// The value as the device computes it.
     Tensor run(Value y);
-    /// test::difference() of the value as computed on the device, and of that as computed on it as AsSmallGpu.
+    /// test::difference() of the value as computed on the device, and of that as computed on it as
+    /// AsSmallGpu.
     std::string difference(Value y, const Tensor& want, const Tolerance& tolerance = {});
 
     Graph graph;
@@ -58,7 +59,8 @@ Tensor download(Program& program, std::string_view output, DType dtype = DType::
 /// The weight "w" of such a program, kept as `type`.
 Weights load(const Tensor& w, WeightType type);
 
-/// A program with a cache, inputs "x" (B, tokens, E) and symbols "tokens" and "start", run over x in chunks; its "y" put together.
+/// A program with a cache, inputs "x" (B, tokens, E) and symbols "tokens" and "start", run over x
+/// in chunks; its "y" put together.
 Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::int64_t>& chunks);
 
 /// True when every element has the same bits, as float.

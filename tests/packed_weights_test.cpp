@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights kept as f16, bf16, int8 and int4: what they become, what kernels make of them, and what is refused.
+// Weights kept as f16, bf16, int8 and int4: what they become, what kernels make of them, and what
+// is refused.
 #include <doctest/doctest.h>
 
 #include <bit>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights packed by the device: the words are those that the host packs, bit for bit, and so is what is refused.
+// Weights packed by the device: the words are those that the host packs, bit for bit, and so is
+// what is refused.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -97,10 +98,12 @@ std::string mismatches(const HostTensor& t, WeightType type) {
     return found;
 }
 
-/// Rows in which rounding, ties, signs, ranges and numbers below 2^-126 are what they are at their worst.
+/// Rows in which rounding, ties, signs, ranges and numbers below 2^-126 are what they are at their
+/// worst.
 std::vector<float> hard_rows(std::int64_t rows, std::int64_t columns) {
     std::mt19937 random(static_cast<std::uint32_t>(columns));
-    const auto any = [&](std::uint32_t least, std::uint32_t most) {  // exponents, as they are biased
+    // exponents, as they are biased
+    const auto any = [&](std::uint32_t least, std::uint32_t most) {
         const std::uint32_t exponent = least + random() % (most - least + 1);
         return std::bit_cast<float>(static_cast<std::uint32_t>(random() & 0x807fffffu) | exponent << 23);
     };
@@ -169,7 +172,8 @@ TEST_CASE("packed weights: the device packs fp16 and bf16 into the host's words"
         for (const WeightType type : kTypes) {
             for (const std::int64_t columns : {1, 33, 64, 257}) {
                 std::vector<std::uint16_t>
-                    bits;  // every number there is, in disorder and as ranges of a few powers of two
+                    // every number there is, in disorder and as ranges of a few powers of two
+                    bits;
                 for (std::uint32_t i = 0; i < 65536; ++i) {
                     const auto number = static_cast<std::uint16_t>(i * 40503u);
                     const std::uint16_t narrow = static_cast<std::uint16_t>((number & 0x83ffu) | 0x3400u);
@@ -289,7 +293,8 @@ TEST_CASE("packed weights: int4's scale is the least of 20 bits whose 15 steps r
     CHECK(wrong == 0);
     const std::uint32_t one = std::bit_cast<std::uint32_t>(15.0f);
     CHECK(shader::group_scale_of(0, one) == std::bit_cast<std::uint32_t>(1.0f));
-    CHECK(shader::group_scale_of(0x00800000u, one) == std::bit_cast<std::uint32_t>(1.0f) + 16);  // however little more
+    // however little more
+    CHECK(shader::group_scale_of(0x00800000u, one) == std::bit_cast<std::uint32_t>(1.0f) + 16);
     CHECK(shader::group_scale_of(0, 0) == 0);
     CHECK(shader::group_scale_of(0x00800000u, 0x00800000u) == 0);  // below 2^-126
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelines: made on demand, shared, and kept on disk. The software drivers' caches are empty headers, so the data comes
-// from a fake vkGetPipelineCacheData.
+// Pipelines: made on demand, shared, and kept on disk. The software drivers' caches are empty
+// headers, so the data comes from a fake vkGetPipelineCacheData.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -175,11 +175,13 @@ TEST_SUITE("pipelines") {
                 Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
             name = cache_file_name(device.capabilities());
             compile_something(device);
-            std::filesystem::create_directories(folder.path() / name / "in the way");  // renaming onto it fails
+            // renaming onto it fails
+            std::filesystem::create_directories(folder.path() / name / "in the way");
             CHECK_FALSE(device.save_pipeline_cache());
             CHECK(folder.files() == std::vector<std::string>{name, "in the way"});
             CHECK_NOTHROW(
-                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()}));  // nor read
+                // nor read
+                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()}));
             std::filesystem::remove_all(folder.path() / name);
             vulkan.vkGetPipelineCacheData.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
             CHECK_FALSE(device.save_pipeline_cache());
@@ -190,7 +192,8 @@ TEST_SUITE("pipelines") {
         }
         CHECK(folder.files() == std::vector<std::string>{name});
 
-        const std::filesystem::path file = folder.path() / name / "below a file";  // not a folder, and never can be
+        // not a folder, and never can be
+        const std::filesystem::path file = folder.path() / name / "below a file";
         const Device device = Device::create({.cache_folder = file, .get_instance_proc_addr = vulkan.entry()});
         compile_something(device);
         CHECK_FALSE(device.save_pipeline_cache());
@@ -287,7 +290,8 @@ TEST_SUITE("pipelines") {
             pthread_attr_t usual;
             REQUIRE(pthread_getattr_default_np(&usual) == 0);
             pthread_attr_t greedy = usual;
-            REQUIRE(pthread_attr_setstacksize(&greedy, std::size_t{1} << 47) == 0);  // all addresses there are
+            // all addresses there are
+            REQUIRE(pthread_attr_setstacksize(&greedy, std::size_t{1} << 47) == 0);
             REQUIRE(pthread_setattr_default_np(&greedy) == 0);
             CHECK_THROWS_AS(std::thread([] {}).join(), std::system_error);
             std::optional<Program> program;

@@ -40,7 +40,8 @@ Capabilities processor() {
     return c;
 }
 
-/// No two storages that are needed in a common step share a byte, unless one took the other's memory over in place.
+/// No two storages that are needed in a common step share a byte, unless one took the other's
+/// memory over in place.
 void check_no_overlap(const Plan& plan) {
     std::vector<Interval> lives(plan.storages.size(), {~0u, 0, 0});
     for (const PlannedDispatch& d : plan.dispatches) {
@@ -111,7 +112,8 @@ TEST_CASE("plan: a product takes over the residual that dies in its epilogue") {
     const Value h = scale(x, 2.0f);
     const Value y = matmul(x, w, {.plus = h});
     const Value kept =
-        matmul(y, w, {.activation = Activation::silu, .times = y});  // read once more after it was written
+        // read once more after it was written
+        matmul(y, w, {.activation = Activation::silu, .times = y});
     g.output("y", contiguous(transpose(kept, 0, 1)));
     const Plan plan = make_plan(g, processor());
     const auto offset = [&](const Value& v) { return plan.arena_offset[g.values()[v.id()].storage]; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products as the tests ask for them: in f16 where VKFORMER_VARIANT=matmul_coopmat or matmul_half forces kernels that compute so, else in
-// fp32.
+// Products as the tests ask for them: in f16 where VKFORMER_VARIANT=matmul_coopmat or matmul_half
+// forces kernels that compute so, else in fp32.
 #pragma once
 
 #include "tests/device.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several products of one x: in one launch where their weights lie behind each other, in as many as there are weights where not.
+// Several products of one x: in one launch where their weights lie behind each other, in as many as
+// there are weights where not.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,7 +41,8 @@ struct Case {
     bool bias = false;
 };
 
-/// Weights w0, w1, ... and biases b0, b1, ..., in the order in which a checkpoint sorts them: the biases first, the last one foremost.
+/// Weights w0, w1, ... and biases b0, b1, ..., in the order in which a checkpoint sorts them: the
+/// biases first, the last one foremost.
 File file_of(const Case& c) {
     File file;
     for (const char* what : {"b", "w"}) {

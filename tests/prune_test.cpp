@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of a shader after specialize() and prune() does what the shader did. Under validation the layer looks at
-// every module too.
+// What is left of a shader after specialize() and prune() does what the shader did. Under
+// validation the layer looks at every module too.
 #include <doctest/doctest.h>
 
 #include "attention_shared_full.spv.h"
@@ -139,7 +139,8 @@ TEST_SUITE("prune") {
             return out;
         };
         Words module = {0x07230203, 0x00010600, 0, 300, 0, op(4, 15), 5, 1, 'm'};
-        append(module, function(1, {op(4, 57), 2, 20, 5, op(5, 5369), 4, 21, 7, 6}));  // calls 5, and 6 for each of 7's
+        // calls 5, and 6 for each of 7's
+        append(module, function(1, {op(4, 57), 2, 20, 5, op(5, 5369), 4, 21, 7, 6}));
         append(module, function(5, {}));
         append(module, function(6, {op(4, 57), 2, 22, 8}));
         Words rest = module;

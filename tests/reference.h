@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU twin of every op: its definition in double precision, as plainly as it can be written. Shapes are those of ops/ops.h.
+// The CPU twin of every op: its definition in double precision, as plainly as it can be written.
+// Shapes are those of ops/ops.h.
 #pragma once
 
 #include <limits>
@@ -26,8 +27,8 @@ struct MatmulOptions {
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 /// What fp32 may be off by: 16 * 2^-24 * sum over k of |a||b|.
 Tensor matmul_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
-/// What arithmetic in f16 may be off by, of operands that are f16: (2^-8 + 2^-17) * sum over k of |a||b|, 2^-25 for each product, and what
-/// fp32 may.
+/// What arithmetic in f16 may be off by, of operands that are f16: (2^-8 + 2^-17) * sum over k of
+/// |a||b|, 2^-25 for each product, and what fp32 may.
 Tensor half_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
 /// Mask and softmax options of ops.h, over tensors of the host.

@@ -13,7 +13,8 @@ using test::Tensor;
 Tensor packed(const Tensor& weights, WeightType type);
 /// Each number as f16, to the nearest, ties to even; infinite from 65520 on.
 Tensor as_f16(const Tensor& numbers);
-/// The farthest that packed() may move each number: half a step of its scale, or half a unit in the last place.
+/// The farthest that packed() may move each number: half a step of its scale, or half a unit in the
+/// last place.
 Tensor packing_error(const Tensor& weights, WeightType type);
 
 }  // namespace vkf::reference

@@ -31,7 +31,8 @@ double frequency(const Rope& o, std::int64_t i, std::int64_t r) {
         case RopeScaling::Kind::ntk:
             return std::pow(o.theta * std::pow(s.factor, width / (width - 2)), -2 * pair / width);
         case RopeScaling::Kind::llama3: {
-            // turns over the length trained on: many turns stay, few are stretched, between is a blend
+            // turns over the length trained on: many turns stay, few are stretched, between is a
+            // blend
             const double turns = static_cast<double>(s.original_max_positions) * plain / (2 * std::numbers::pi);
             const double blend = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
             return std::lerp(plain / s.factor, plain, std::clamp(blend, 0.0, 1.0));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written plainly is turned into what is fast: the same bits, fewer dispatches, and a line for each match and near miss.
+// What is written plainly is turned into what is fast: the same bits, fewer dispatches, and a line
+// for each match and near miss.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -39,7 +40,8 @@ Answer answer(const Describe& describe, bool rewrite) {
     return out;
 }
 
-/// Dispatches of what is described, as written and as rewritten, after a check that both give the same bits.
+/// Dispatches of what is described, as written and as rewritten, after a check that both give the
+/// same bits.
 struct Counts {
     std::size_t written, rewritten;
     bool operator==(const Counts&) const = default;

@@ -68,7 +68,8 @@ TEST_SUITE_BEGIN("decoder");
 
 TEST_CASE("decoder: saved and read again, weights give the same bits as packed at load") {
     for (const char* name :
-         {"llama", "llama3", "gemma2", "gpt2", "gpt2_bare"}) {  // shards; 1 + norms; (in, out) in the file
+         // shards; 1 + norms; (in, out) in the file
+         {"llama", "llama3", "gemma2", "gpt2", "gpt2_bare"}) {
         CAPTURE(name);
         const Checkpoint checkpoint(kModels / name);
         for (const auto type :

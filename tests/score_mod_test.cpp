@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Score mods against their twins in C++. Where the machine has no GLSL compiler, they are counted as not run.
+// Score mods against their twins in C++. Where the machine has no GLSL compiler, they are counted
+// as not run.
 #include "ops/score_mod.h"
 
 #include <doctest/doctest.h>

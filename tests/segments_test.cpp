@@ -70,7 +70,8 @@ TEST_SUITE("segments") {
             CHECK(contains(message_of([&] { program.run(); }), "slot 0, of which segments are left"));
             Recording bad = bound.recording(0);
             bad.buffers = bad.buffers.first(1);
-            CHECK(text(program.begin(bad)) == "layer: y is not bound");  // and what was left is given up
+            // and what was left is given up
+            CHECK(text(program.begin(bad)) == "layer: y is not bound");
             CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 0)), "nothing left to record"));
             program.run();
             CHECK(contains(message_of([&] { program.cost(std::vector<SizeSetting>{{"tokens", 41}}); }), "tokens = 41"));

@@ -192,7 +192,8 @@ TEST_SUITE("shared") {
                     const SharedBuffer shared = device.make_shared_buffer(256);
                     const int descriptor = shared.export_fd();
                     for (const int call :
-                         {0, 1}) {  // the descriptor stays the caller's when the import fails, at any point
+                         // the descriptor stays the caller's when the import fails, at any point
+                         {0, 1}) {
                         call == 0 ? vulkan.vkAllocateMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY)
                                   : vulkan.vkBindBufferMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
                         CHECK(message_of([&] { device.import_fd(descriptor, 256); }) != "");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax where it takes four keys at a time, or four times four: every option, alone and with values that must be carried.
+// softmax where it takes four keys at a time, or four times four: every option, alone and with
+// values that must be carried.
 #include <doctest/doctest.h>
 
 #include <limits>

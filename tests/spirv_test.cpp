@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read from SPIR-V: the truth about the library's own shaders, and an error for what is not SPIR-V.
+// What is read from SPIR-V: the truth about the library's own shaders, and an error for what is not
+// SPIR-V.
 #include "runtime/compile/spirv.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +32,8 @@ using Words = std::vector<std::uint32_t>;
 
 Words words(const SpirvCode& code) { return code.words(); }
 
-constinit const Shader kConstant{"elementwise", spirv::kElementwiseSpirv};  // there before any constructor runs
+// there before any constructor runs
+constinit const Shader kConstant{"elementwise", spirv::kElementwiseSpirv};
 
 std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
 
@@ -74,7 +76,8 @@ TEST_SUITE("spirv") {
         CHECK_FALSE(elementwise.uses_16bit_storage);
         CHECK_FALSE(elementwise.uses_subgroups);
 
-        // of a matrix product, the fifth buffer is touched where constants say that there is something in it
+        // of a matrix product, the fifth buffer is touched where constants say that there is
+        // something in it
         const auto reached = [](std::uint32_t third) {
             std::vector<std::uint32_t> constants(shader::kMatmulSpecThird + 1, 0);
             constants[0] = 16;

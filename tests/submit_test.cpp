@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are submitted and waited for later: tickets, what waits for them, and the timeline semaphore of a host.
+// Runs that are submitted and waited for later: tickets, what waits for them, and the timeline
+// semaphore of a host.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -63,7 +64,8 @@ TEST_SUITE("submit") {
         Program program = device().compile(g, {}, {.profile = true});
         program.upload("x", numbers(kSize, 0.5f));
         const Ticket first = program.submit();
-        program.upload("x", numbers(kSize, 0.25f));  // not before the first run has read the old ones
+        // not before the first run has read the old ones
+        program.upload("x", numbers(kSize, 0.25f));
         CHECK(first.done());
         const Ticket second = program.submit();
         const Ticket third = program.submit();

@@ -61,8 +61,8 @@ Tensor broadcast_to(const Tensor& x, const Sizes& shape);
 /// The shape two operands have together. They must broadcast.
 Sizes broadcast_sizes(const Sizes& a, const Sizes& b);
 
-/// A result passes where !(|got - want| <= absolute + relative |want|) is false; where `rounding` is not empty, errors up to
-/// its elements pass too.
+/// A result passes where !(|got - want| <= absolute + relative |want|) is false; where `rounding`
+/// is not empty, errors up to its elements pass too.
 struct Tolerance {
     double absolute = 1e-5;
     double relative = 1e-4;
@@ -71,8 +71,8 @@ struct Tolerance {
 
 inline Tolerance exactly() { return {0, 0, {}}; }
 
-/// Empty when equal within tolerance, NaN and infinities in the same places (what is wanted beyond fp32 is an infinity); else the shapes, or how many elements differ
-/// and the worst of them.
+/// Empty when equal within tolerance, NaN and infinities in the same places (what is wanted beyond
+/// fp32 is an infinity); else the shapes, or how many elements differ and the worst of them.
 std::string difference(const Tensor& got, const Tensor& want, const Tolerance& tolerance = {});
 
 }  // namespace vkf::test

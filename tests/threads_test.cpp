@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of threads: a Device may be used by all, Weights are shared, a Program belongs to one at a time.
+// The contract of threads: a Device may be used by all, Weights are shared, a Program belongs to
+// one at a time.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -13,7 +14,8 @@ namespace vkf::test {
 
 namespace {
 
-/// Runs f(0) .. f(count-1), each on a thread of its own, and returns what they threw and what they found wrong.
+/// Runs f(0) .. f(count-1), each on a thread of its own, and returns what they threw and what they
+/// found wrong.
 template <class F>
 std::string in_parallel(int count, F f) {
     std::vector<std::string> said(static_cast<std::size_t>(count));

@@ -71,7 +71,8 @@ Encoded encode(const Plan& plan, const Dispatch& d);
 /// One output's node, lowered for the device.
 Plan plan_of(Graph& g, const Value& y, const Capabilities& device, Arithmetic arithmetic = Arithmetic::f32);
 
-/// Devices whose subgroups have a size from 1 to 128: processors and GPUs, those that say so and those that do not.
+/// Devices whose subgroups have a size from 1 to 128: processors and GPUs, those that say so and
+/// those that do not.
 std::vector<Capabilities> devices();
 
 }  // namespace vkf::test

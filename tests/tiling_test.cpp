@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles cover a result exactly once: what ops choose and encode for devices that are not there, counted by the functions of
-// shaders/common/tiles.h, by which the kernels compute where they stand.
+// Tiles cover a result exactly once: what ops choose and encode for devices that are not there,
+// counted by the functions of shaders/common/tiles.h, by which the kernels compute where they
+// stand.
 #include "shaders/common/tiles.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +24,7 @@ namespace {
 
 using namespace shader;
 
-// --- products ----------------------------------------------------------------------------------------------------------
+// --- products ------------------------------------------------------------------------------------
 
 /// A group's invocations compute 4x4 outputs each.
 bool in_quads(const Encoded& e) {
@@ -97,7 +98,7 @@ std::string product_mismatch(const Capabilities& device, std::int64_t m, std::in
     return found.empty() ? found : e.name() + ": " + found;
 }
 
-// --- rows and elements -------------------------------------------------------------------------------------------------
+// --- rows and elements ---------------------------------------------------------------------------
 
 /// Rows that `lanes` invocations share, column by column.
 std::string rows_mismatch(const Encoded& e, uint lanes, std::size_t rows, std::size_t columns) {

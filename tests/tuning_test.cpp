@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices that were measured: what ops make of them, where they come from, and how tools/tune finds them.
+// Choices that were measured: what ops make of them, where they come from, and how tools/tune finds
+// them.
 #include "runtime/device/tuning.h"
 
 #include <doctest/doctest.h>
@@ -108,7 +109,8 @@ TEST_SUITE("tuning") {
         };
         CHECK(contains(said("matmul_rows=7"), "matmul_rows=7 does not fit this device, which takes "));
         CHECK(
-            contains(said("attention_split=7"), "attention_split=7 does not fit"));  // though nothing asked for it yet
+            // though nothing asked for it yet
+            contains(said("attention_split=7"), "attention_split=7 does not fit"));
         if (device().capabilities().cpu()) {
             CHECK(contains(said("matvec_split=8"), "which has no kernel that asks for it"));
         }

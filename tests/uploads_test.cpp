@@ -20,7 +20,8 @@ TEST_SUITE("uploads") {
         {
             BorrowedDevice handles = through(host, vulkan);
             handles.without_queue = true;
-            const Device device = Device::borrow(handles, {.minimum_profile = true});  // its memory is not the host's
+            // its memory is not the host's
+            const Device device = Device::borrow(handles, {.minimum_profile = true});
             Graph g;
             const Value x = g.input("x", {300});
             const Value cache = copy_into(g.state("cache", {300}), g.state("cache", {300}) + x);
@@ -31,7 +32,8 @@ TEST_SUITE("uploads") {
                 device.load(std::vector{HostTensor{"w", DType::f32, {300}, std::as_bytes(std::span(threes))}});
             CHECK(device.pending_uploads() == 1200);
             const HostTensor matrix{"m", DType::f32, {3, 100}, std::as_bytes(std::span(ones))};
-            device.core().capabilities.type = DeviceType::discrete;  // where the device packs, if it has a queue
+            // where the device packs, if it has a queue
+            device.core().capabilities.type = DeviceType::discrete;
             CHECK(device.load({&matrix, 1}, {.matrices = WeightType::int8}).bytes_packed_on_device() == 0);
             const LoadOptions on_device{.matrices = WeightType::int8, .pack_on = PackOn::device};
             CHECK(contains(message_of([&] { device.load({&matrix, 1}, on_device); }), "without a queue of ours"));

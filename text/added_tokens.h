@@ -16,7 +16,8 @@ namespace vkf::text {
 struct AddedToken {
     TokenId id = 0;
     std::string content;
-    std::string shown;         ///< what it decodes to: the content, normalized where it is sought so
+    /// what it decodes to: the content, normalized where it is sought so
+    std::string shown;
     bool single_word = false;  ///< only where no word goes on before or after it
     bool lstrip = false;       ///< takes the space before it along
     bool rstrip = false;       ///< and the space after it
@@ -34,8 +35,8 @@ class AddedTokens {
 public:
     AddedTokens(const Json& list, const Vocabulary& vocabulary, const Normalizer& normalizer);
 
-    /// The tokens sought in a text as it was given (`normalized` false) or after the normalizer, leftmost and longest first. Parts are
-    /// in order; those without a token are not empty.
+    /// The tokens sought in a text as it was given (`normalized` false) or after the normalizer,
+    /// leftmost and longest first. Parts are in order; those without a token are not empty.
     std::vector<Found> find(std::string_view text, bool normalized) const;
     /// Null when there is none of that id, or content.
     const AddedToken* find(TokenId id) const;
@@ -51,7 +52,8 @@ private:
 
     std::vector<AddedToken> tokens_;
     std::unordered_map<TokenId, std::size_t> by_id_;
-    std::map<unsigned char, std::vector<Wanted>> wanted_[2];  ///< [normalized], by first byte, longest first
+    /// [normalized], by first byte, longest first
+    std::map<unsigned char, std::vector<Wanted>> wanted_[2];
     Finder word_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding: the characters of a word, of which the pair that was learnt first is merged until none is left.
+// Byte-pair encoding: the characters of a word, of which the pair that was learnt first is merged
+// until none is left.
 #include <queue>
 
 #include "text/model.h"
@@ -167,7 +168,8 @@ private:
 
     std::vector<TokenId> characters(const std::string& word) const {
         std::vector<TokenId> ids;
-        bool unknown = false;  // characters before this one that became one unknown token, not written yet
+        // characters before this one that became one unknown token, not written yet
+        bool unknown = false;
         std::size_t at = 0;
         for_each_character(word, [&](std::string_view character, char32_t) {
             std::string text(at == 0 ? "" : prefix_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's visible characters for bytes (Radford et al. 2019): printable Latin-1 bytes are themselves, the other 68 U+0100 and on.
+// GPT-2's visible characters for bytes (Radford et al. 2019): printable Latin-1 bytes are
+// themselves, the other 68 U+0100 and on.
 #pragma once
 
 #include <string>

@@ -28,7 +28,8 @@ std::string replaced(const std::string& text, const std::string& wanted, const s
     return replace_all(text, text_finder(wanted), by);
 }
 
-/// The literals of the template that follow `mark` up to `end`: not those where the mark ends a string, and code follows.
+/// The literals of the template that follow `mark` up to `end`: not those where the mark ends a
+/// string, and code follows.
 std::set<std::string> literals_between(const std::string& jinja, const std::string& mark, const std::string& end) {
     std::set<std::string> found;
     for (std::size_t at = jinja.find(mark); at != std::string::npos; at = jinja.find(mark, at + 1)) {

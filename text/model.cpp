@@ -71,7 +71,8 @@ TokenId unknown_of(const Json& part, const Vocabulary& vocabulary) {
     return *id;
 }
 
-/// The longest token at the front, then the longest that goes on, and so on; the whole word is unknown where that fails.
+/// The longest token at the front, then the longest that goes on, and so on; the whole word is
+/// unknown where that fails.
 class WordPiece final : public TokenModel {
 public:
     explicit WordPiece(const Json& part)

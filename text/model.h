@@ -51,8 +51,8 @@ public:
     virtual const Vocabulary& vocabulary() const noexcept = 0;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016), Unigram (Kudo 2018), WordPiece (Schuster and Nakajima 2012) or whole words. Throws Error naming
-/// another kind, and what contradicts itself.
+/// Byte-pair encoding (Sennrich et al. 2016), Unigram (Kudo 2018), WordPiece (Schuster and Nakajima
+/// 2012) or whole words. Throws Error naming another kind, and what contradicts itself.
 std::unique_ptr<TokenModel> make_model(const Json& part);
 std::unique_ptr<TokenModel> make_bpe(const Json& part);
 std::unique_ptr<TokenModel> make_unigram(const Json& part);

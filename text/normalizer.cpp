@@ -24,7 +24,7 @@ std::string without(std::string_view text, Unwanted unwanted) {
     return out;
 }
 
-// --- BERT's (Devlin et al. 2019) -------------------------------------------------------------------------------------------
+// --- BERT's (Devlin et al. 2019) -----------------------------------------------------------------
 
 bool is_control_line(char32_t c) { return c == '\t' || c == '\n' || c == '\r'; }
 

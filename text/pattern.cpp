@@ -30,7 +30,8 @@ public:
         if (!code_) {
             fail(error);
         }
-        pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where it cannot be, it is interpreted
+        // where it cannot be, it is interpreted
+        pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
     }
 
     std::vector<Part> find(std::string_view text) const {
@@ -151,7 +152,8 @@ private:
         }
     }
 
-    /// Oniguruma's \w: Alphabetic, marks, decimal digits, connectors, and of the other numbers Latin-1's.
+    /// Oniguruma's \w: Alphabetic, marks, decimal digits, connectors, and of the other numbers
+    /// Latin-1's.
     static constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xb2\xb3\xb9\xbc-\xbe)";
 
     void escape() {

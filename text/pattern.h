@@ -20,13 +20,15 @@ struct Part {
 /// Cuts a text into matches and what lies between them; together they cover it.
 using Finder = std::function<std::vector<Part>(std::string_view)>;
 
-/// What a word is made of where `tokenizers` itself says \w (Unicode's UTS 18, annex C), for a class.
+/// What a word is made of where `tokenizers` itself says \w (Unicode's UTS 18, annex C), for a
+/// class.
 inline constexpr const char* kWordClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})";
 
 /// What becomes of matches where a text is split.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Throws Error naming the expression where it is none, or uses what the two syntaxes read differently.
+/// Throws Error naming the expression where it is none, or uses what the two syntaxes read
+/// differently.
 Finder regex_finder(const std::string& expression);
 /// Each occurrence of a fixed text.
 Finder text_finder(const std::string& wanted);

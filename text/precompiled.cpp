@@ -81,7 +81,8 @@ public:
     }
 
 private:
-    /// Appends what stands for the shortest key that the text begins with: the rest of the text goes with it, as in the reference.
+    /// Appends what stands for the shortest key that the text begins with: the rest of the text
+    /// goes with it, as in the reference.
     bool replace(std::string_view text, std::string& out) const {
         std::size_t node = offset(units_[0]);
         for (const char c : text) {

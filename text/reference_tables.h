@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tables of Hugging Face's `tokenizers` 0.23 differ from Unicode's: its crates are older (Unicode 8 to 12), and what a model was trained
-// with is what counts. Found by asking it for every character.
+// Where the tables of Hugging Face's `tokenizers` 0.23 differ from Unicode's: its crates are older
+// (Unicode 8 to 12), and what a model was trained with is what counts. Found by asking it for every
+// character.
 #pragma once
 
 #include <algorithm>

@@ -90,8 +90,8 @@ private:
     std::string_view rest_;
 };
 
-/// The tables of replacements, through which libsentencepiece walks unchecked: ModelProto's normalizer_spec (3) and denormalizer_spec (5),
-/// of each precompiled_charsmap (2).
+/// The tables of replacements, through which libsentencepiece walks unchecked: ModelProto's
+/// normalizer_spec (3) and denormalizer_spec (5), of each precompiled_charsmap (2).
 void check_tables(std::string_view content) {
     std::uint64_t number = 0;
     std::string_view message;
@@ -118,7 +118,8 @@ std::unique_ptr<Processor> load(std::string_view content) {
 
 class SentencePieceModel final : public TokenModel {
 public:
-    /// `prefix_inside`: a space is put before a part of a text that follows an added token too, if the model puts it before a text.
+    /// `prefix_inside`: a space is put before a part of a text that follows an added token too, if
+    /// the model puts it before a text.
     SentencePieceModel(std::string_view content, bool prefix, bool prefix_inside) : whole_(load(content)) {
         for (int id = 0; id < whole_->GetPieceSize(); ++id) {
             vocabulary_.add(std::string(whole_->IdToPiece(id)), id);
@@ -129,7 +130,8 @@ public:
         }
         prefix_ = prefix && probe.starts_with(kSpace);
         if (!prefix || !prefix_inside) {
-            // Protocol buffers merge a message that comes twice: ModelProto.normalizer_spec.add_dummy_prefix = false.
+            // Protocol buffers merge a message that comes twice:
+            // ModelProto.normalizer_spec.add_dummy_prefix = false.
             inside_ = load(std::string(content) + std::string("\x1A\x02\x18\x00", 4));
             whole_ = prefix ? std::move(whole_) : load(std::string(content) + std::string("\x1A\x02\x18\x00", 4));
         }
@@ -209,7 +211,8 @@ public:
 
     bool flag(const char* name, bool otherwise) const { return member_or(config_, name, otherwise); }
 
-    /// The text of "bos_token", ...; nothing where the folder does not name it, empty where it says that there is none.
+    /// The text of "bos_token", ...; nothing where the folder does not name it, empty where it says
+    /// that there is none.
     std::optional<std::string> named(const char* name) const {
         for (const Json* file : {&config_, &special_}) {
             if (const auto found = file->find(name); found != file->end()) {

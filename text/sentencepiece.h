@@ -15,8 +15,9 @@ struct SentencePiece {
     Json rest;  ///< added tokens, post-processor and decoder, in tokenizer.json's terms
 };
 
-/// `content`: the model file's. From the folder tokenizer_config.json, special_tokens_map.json and added_tokens.json are read where they are
-/// there. Throws Error where this build has no libsentencepiece, and naming what is not supported.
+/// `content`: the model file's. From the folder tokenizer_config.json, special_tokens_map.json and
+/// added_tokens.json are read where they are there. Throws Error where this build has no
+/// libsentencepiece, and naming what is not supported.
 SentencePiece read_sentencepiece(std::string_view content, const std::filesystem::path& folder);
 
 }  // namespace vkf::text

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back, as tokenizer.json says (Hugging Face's `tokenizers`): byte-level and byte-fallback BPE, Unigram, WordPiece, whole
-// words; or as a SentencePiece model does (tokenizer.model).
+// Text to token ids and back, as tokenizer.json says (Hugging Face's `tokenizers`): byte-level and
+// byte-fallback BPE, Unigram, WordPiece, whole words; or as a SentencePiece model does
+// (tokenizer.model).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ namespace vkf {
 /// Immutable; may be used by several threads at once.
 class VKF_API Tokenizer {
 public:
-    /// Reads a tokenizer.json, or the one in a folder, or a tokenizer.model (any file named so) with the tokenizer_config.json beside it. Throws
-    /// Error naming the file, and any part of it that is not known.
+    /// Reads a tokenizer.json, or the one in a folder, or a tokenizer.model (any file named so)
+    /// with the tokenizer_config.json beside it. Throws Error naming the file, and any part of it
+    /// that is not known.
     explicit Tokenizer(const std::filesystem::path& path);
     /// The same from text that is in memory; `name` stands for the file in errors.
     static Tokenizer parse(std::string_view json, const std::string& name);
@@ -29,10 +31,12 @@ public:
     Tokenizer& operator=(Tokenizer&&) noexcept;
     ~Tokenizer();
 
-    /// The ids of UTF-8 text. `special`: with what the post-processor puts around it. `truncate`: cut to the file's `truncation`, where it has
-    /// one (transformers, too, cuts only where it is told to); padding is the caller's. Throws Error where the text is not UTF-8.
+    /// The ids of UTF-8 text. `special`: with what the post-processor puts around it. `truncate`:
+    /// cut to the file's `truncation`, where it has one (transformers, too, cuts only where it is
+    /// told to); padding is the caller's. Throws Error where the text is not UTF-8.
     std::vector<std::int32_t> encode(std::string_view text, bool special = true, bool truncate = false) const;
-    /// The text of ids; those that no token has are passed over. `skip_special`: special tokens too.
+    /// The text of ids; those that no token has are passed over. `skip_special`: special tokens
+    /// too.
     std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
 
     std::optional<std::int32_t> find(std::string_view token) const;

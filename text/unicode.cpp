@@ -19,7 +19,8 @@ struct Scan {
     bool good = false;
 };
 
-/// The character at the front, or the longest part that could have begun one (Unicode 15, table 3-7).
+/// The character at the front, or the longest part that could have begun one (Unicode 15, table
+/// 3-7).
 Scan scan(std::string_view text) noexcept {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned lead = byte(0);

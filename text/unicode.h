@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 and the properties of characters that tokenizers ask for: utf8proc's, except where reference_tables.h knows better.
+// UTF-8 and the properties of characters that tokenizers ask for: utf8proc's, except where
+// reference_tables.h knows better.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ std::size_t character_bytes(std::string_view text) noexcept;
 /// That character's code point.
 char32_t code_point(std::string_view text) noexcept;
 void append_utf8(std::string& text, char32_t c);
-/// Every part that is no well-formed UTF-8 becomes U+FFFD, as Unicode recommends (maximal subparts; Rust's from_utf8_lossy).
+/// Every part that is no well-formed UTF-8 becomes U+FFFD, as Unicode recommends (maximal subparts;
+/// Rust's from_utf8_lossy).
 std::string well_formed(std::string_view bytes);
 
 /// Calls f(character, code point) for each character of a well-formed text.
@@ -28,7 +30,8 @@ void for_each_character(std::string_view text, F f) {
     }
 }
 
-/// Where what a reader takes for one character ends (Unicode's UAX 29, extended), of a well-formed text that is not empty.
+/// Where what a reader takes for one character ends (Unicode's UAX 29, extended), of a well-formed
+/// text that is not empty.
 std::size_t grapheme_bytes(std::string_view text) noexcept;
 
 /// Calls f(grapheme) for each.
@@ -41,13 +44,14 @@ void for_each_grapheme(std::string_view text, F f) {
     }
 }
 
-bool is_space(char32_t c) noexcept;              ///< White_Space
-bool is_number(char32_t c) noexcept;             ///< categories N*
-bool is_punctuation(char32_t c) noexcept;        ///< ASCII's punctuation and symbols, categories P*
-bool is_mark(char32_t c) noexcept;               ///< categories M*
-bool is_nonspacing_mark(char32_t c) noexcept;    ///< category Mn
-bool is_other(char32_t c) noexcept;              ///< control, format, private use
-bool is_ideograph_of_bert(char32_t c) noexcept;  ///< the blocks BERT sets apart: CJK, without kana and hangul
+bool is_space(char32_t c) noexcept;            ///< White_Space
+bool is_number(char32_t c) noexcept;           ///< categories N*
+bool is_punctuation(char32_t c) noexcept;      ///< ASCII's punctuation and symbols, categories P*
+bool is_mark(char32_t c) noexcept;             ///< categories M*
+bool is_nonspacing_mark(char32_t c) noexcept;  ///< category Mn
+bool is_other(char32_t c) noexcept;            ///< control, format, private use
+/// the blocks BERT sets apart: CJK, without kana and hangul
+bool is_ideograph_of_bert(char32_t c) noexcept;
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 std::string normalized(const std::string& text, NormalForm form);

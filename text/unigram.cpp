@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unigram language model (Kudo 2018): the cut of a word into tokens whose log probabilities have the largest sum (Viterbi).
+// Unigram language model (Kudo 2018): the cut of a word into tokens whose log probabilities have
+// the largest sum (Viterbi).
 #include <algorithm>
 
 #include "text/model.h"
@@ -20,7 +21,8 @@ public:
     void for_each(std::string_view text, F f) const {
         auto begin = sorted_.begin();
         auto end = sorted_.end();
-        for (std::size_t n = 0; n < text.size() && begin != end; ++n) {  // those with n bytes in common are begin..end
+        // those with n bytes in common are begin..end
+        for (std::size_t n = 0; n < text.size() && begin != end; ++n) {
             const auto byte = static_cast<unsigned char>(text[n]);
             const auto at = [n](const Entry& e) {
                 return e.first.size() == n ? -1 : static_cast<int>(static_cast<unsigned char>(e.first[n]));
@@ -54,7 +56,8 @@ public:
         }
         prefixes_.sort();
         bytes_ = ByteTokens(vocabulary_);
-        unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - 10;  // SentencePiece's penalty
+        // SentencePiece's penalty
+        unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - 10;
         const auto unknown = member_or(part, "unk_id", std::int64_t{-1});
         if (unknown < 0 || unknown >= static_cast<std::int64_t>(scores_.size())) {
             throw Error("unk_id " + std::to_string(unknown) + " is not in the vocabulary", "tokenizer");
@@ -83,7 +86,8 @@ private:
     };
     static constexpr std::size_t kNone = std::string::npos;
 
-    /// [byte] for every place between characters that a cut reaches. A character that is no token is an unknown one.
+    /// [byte] for every place between characters that a cut reaches. A character that is no token
+    /// is an unknown one.
     std::vector<End> best_ends(std::string_view word) const {
         std::vector<End> ends(word.size() + 1);
         for (std::size_t at = 0; at < word.size();) {

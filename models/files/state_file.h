@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// States in safetensors files: the key/value caches of a prompt that is used again, an optimizer's moments.
+// States in safetensors files: the key/value caches of a prompt that is used again, an optimizer's
+// moments.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +11,15 @@
 
 namespace vkf {
 
-/// Writes every state bit for bit, of those that `parts` names the part, so that the file is as large as what is in use. The file
-/// appears whole or not at all. Throws Error naming the file, or a state that is not there.
+/// Writes every state bit for bit, of those that `parts` names the part, so that the file is as
+/// large as what is in use. The file appears whole or not at all. Throws Error naming the file, or
+/// a state that is not there.
 VKF_API void save_state(const std::filesystem::path& path, const State& state,
                         const std::map<std::string, StatePart>& parts = {});
 
-/// Writes what a file of save_state() has back, from the beginning of each state; the rest stays as it is. Throws Error naming the
-/// file and the state, before anything is written, where one is missing on either side or has another type or another shape.
+/// Writes what a file of save_state() has back, from the beginning of each state; the rest stays as
+/// it is. Throws Error naming the file and the state, before anything is written, where one is
+/// missing on either side or has another type or another shape.
 VKF_API void restore_state(const std::filesystem::path& path, State& state);
 
 }  // namespace vkf

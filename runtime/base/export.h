@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// VKF_API marks the types and functions that leave a shared vkformer. Everything else is hidden; a static one exports nothing.
+// VKF_API marks the types and functions that leave a shared vkformer. Everything else is hidden; a
+// static one exports nothing.
 #pragma once
 
 #if !defined(VKFORMER_SHARED)

@@ -7,8 +7,8 @@
 
 namespace vkf {
 
-/// An open shared library, never closed: drivers do not survive being unloaded. Empty when none of the names could be
-/// opened.
+/// An open shared library, never closed: drivers do not survive being unloaded. Empty when none of
+/// the names could be opened.
 class SharedLibrary {
 public:
     explicit SharedLibrary(std::initializer_list<const char*> names);

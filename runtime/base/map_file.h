@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as read-only memory: weights go from the page cache to the device without a copy of ours in between.
+// A file as read-only memory: weights go from the page cache to the device without a copy of ours
+// in between.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,15 @@
 
 namespace vkf {
 
-/// Maps a whole regular file read-only; unmaps when destroyed. Moving keeps the address, so spans stay valid.
-/// Whoever shortens the file while it is mapped breaks the contract: the system may then end the process on access.
+/// Maps a whole regular file read-only; unmaps when destroyed. Moving keeps the address, so spans
+/// stay valid. Whoever shortens the file while it is mapped breaks the contract: the system may
+/// then end the process on access.
 class VKF_API MappedFile {
 public:
     MappedFile() = default;
 
-    /// Throws Error, its where() naming the file, if it is missing, unreadable or not a regular file.
+    /// Throws Error, its where() naming the file, if it is missing, unreadable or not a regular
+    /// file.
     explicit MappedFile(const std::filesystem::path& path);
 
     MappedFile(MappedFile&& other) noexcept;

@@ -15,15 +15,17 @@ namespace vkf {
 
 enum class DeviceType : std::uint8_t { other, integrated, discrete, virtual_gpu, cpu };
 
-/// Matrices a subgroup multiplies at once: C (m, n) += A (m, k) B (k, n), A and B of f16, C of fp32; or of int8 and int32.
+/// Matrices a subgroup multiplies at once: C (m, n) += A (m, k) B (k, n), A and B of f16, C of
+/// fp32; or of int8 and int32.
 struct MatrixShape {
     std::uint32_t m = 0, n = 0, k = 0;
     bool operator==(const MatrixShape&) const = default;
 };
 
 struct VKF_API Capabilities {
-    std::string name;    ///< VkPhysicalDeviceProperties::deviceName
-    std::string driver;  ///< driver name and version text where the driver tells, else the packed number
+    std::string name;  ///< VkPhysicalDeviceProperties::deviceName
+    /// driver name and version text where the driver tells, else the packed number
+    std::string driver;
     DeviceType type = DeviceType::other;
     std::uint32_t api_version = 0;
     std::uint32_t vendor_id = 0, device_id = 0, driver_version = 0;
@@ -38,21 +40,27 @@ struct VKF_API Capabilities {
     std::uint64_t storage_alignment = 256;     ///< of descriptor offsets, bytes
     std::uint64_t storage_range = 128u << 20;  ///< of one descriptor, bytes
     std::uint64_t max_allocation = 1u << 30;   ///< of one vkAllocateMemory, bytes
-    std::uint64_t device_memory = 0;           ///< of the largest heap of device-local memory, bytes
-    std::uint32_t subgroup_size = 0;           ///< as reported; a hint only (some drivers run at another)
+    /// of the largest heap of device-local memory, bytes
+    std::uint64_t device_memory = 0;
+    /// as reported; a hint only (some drivers run at another)
+    std::uint32_t subgroup_size = 0;
     std::uint32_t exact_subgroup_size =
-        0;  ///< the only size subgroups can have (smallest = largest); 0: they vary or it is not told
+        /// the only size subgroups can have (smallest = largest); 0: they vary or it is not told
+        0;
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
-    bool int64 = false;  ///< 64-bit integers in shaders; of processors, whose loads then take 8 bytes at a time
-    /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8, VK_KHR_shader_float_controls.
+    /// 64-bit integers in shaders; of processors, whose loads then take 8 bytes at a time
+    bool int64 = false;
+    /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8,
+    /// VK_KHR_shader_float_controls.
     bool float16 = false;
-    /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the nearest, Vulkan's memory model, full
-    /// subgroups of a required size. False too where this build's shader compiler could not compile such kernels.
+    /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the
+    /// nearest, Vulkan's memory model, full subgroups of a required size. False too where this
+    /// build's shader compiler could not compile such kernels.
     bool cooperative_matrix = false;
-    /// VK_NV_cooperative_matrix2's per-element operations, beside. Never of a host's device: their kernels need an instance made for Vulkan
-    /// 1.3, and a host's does not tell.
+    /// VK_NV_cooperative_matrix2's per-element operations, beside. Never of a host's device: their
+    /// kernels need an instance made for Vulkan 1.3, and a host's does not tell.
     bool matrix_elements = false;
     std::vector<MatrixShape> matrix_shapes;  ///< of it, within a subgroup
     bool cooperative_matrix_int8 = false;    ///< the same of int8
@@ -60,24 +68,32 @@ struct VKF_API Capabilities {
     std::uint32_t matrix_subgroup_size = 0;  ///< required of its pipelines
     std::uint32_t max_subgroups = 0;         ///< in a work group of them
     bool integer_dot = false;                ///< VK_KHR_shader_integer_dot_product
-    bool fast_integer_dot = false;           ///< it calls those of four signed 8-bit numbers a word accelerated
-    bool storage_image_any_format = false;   ///< image_output() of other formats than the four every device writes
-    bool external_memory_fd = false;         ///< VK_KHR_external_memory_fd, for storage buffers
-    bool external_memory_host = false;       ///< VK_EXT_external_memory_host, for storage buffers
-    bool external_memory_android = false;    ///< VK_ANDROID_external_memory_android_hardware_buffer
-    bool portability_subset = false;         ///< VK_KHR_portability_subset: must be enabled where it is offered
-    bool unified_memory = false;             ///< device-local memory is the host's memory: no staging needed
-    bool timeline_semaphore = false;         ///< VK_KHR_timeline_semaphore: Ticket::semaphore()
-    float timestamp_period = 0;              ///< nanoseconds a tick; 0: no timestamps
-    std::uint32_t timestamp_bits = 0;        ///< of a timestamp that count; it begins again at 0 after that
-    bool minimum_profile = false;            ///< clamped by VKFORMER_PROFILE=minimum
-    std::string variants;  ///< kernel variants to be taken though others may be faster: VKFORMER_VARIANT
+    /// it calls those of four signed 8-bit numbers a word accelerated
+    bool fast_integer_dot = false;
+    /// image_output() of other formats than the four every device writes
+    bool storage_image_any_format = false;
+    bool external_memory_fd = false;       ///< VK_KHR_external_memory_fd, for storage buffers
+    bool external_memory_host = false;     ///< VK_EXT_external_memory_host, for storage buffers
+    bool external_memory_android = false;  ///< VK_ANDROID_external_memory_android_hardware_buffer
+    /// VK_KHR_portability_subset: must be enabled where it is offered
+    bool portability_subset = false;
+    /// device-local memory is the host's memory: no staging needed
+    bool unified_memory = false;
+    bool timeline_semaphore = false;  ///< VK_KHR_timeline_semaphore: Ticket::semaphore()
+    float timestamp_period = 0;       ///< nanoseconds a tick; 0: no timestamps
+    /// of a timestamp that count; it begins again at 0 after that
+    std::uint32_t timestamp_bits = 0;
+    bool minimum_profile = false;  ///< clamped by VKFORMER_PROFILE=minimum
+    /// kernel variants to be taken though others may be faster: VKFORMER_VARIANT
+    std::string variants;
 
-    /// "name=number" with commas between: what ops choose by instead of what capabilities suggest (ops/tuning.h).
+    /// "name=number" with commas between: what ops choose by instead of what capabilities suggest
+    /// (ops/tuning.h).
     std::string tuning;
     std::string tuning_from;  ///< who said so, for explain()
     bool tuning_is_asked =
-        false;  ///< by a variable or an option: what does not fit is an error. Of a file it is not used.
+        /// by a variable or an option: what does not fit is an error. Of a file it is not used.
+        false;
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

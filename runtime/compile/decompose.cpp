@@ -10,7 +10,8 @@ namespace vkf {
 std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& device) {
     std::vector<std::string> notes;
     const std::vector<WantedOutputs> wanted = wanted_outputs(graph);
-    std::vector<WantedOutputs> left(wanted.rbegin(), wanted.rend());  // of the nodes from `n` on, the next one last
+    // of the nodes from `n` on, the next one last
+    std::vector<WantedOutputs> left(wanted.rbegin(), wanted.rend());
     for (NodeId n = 0; n < graph.nodes().size();) {
         const WantedOutputs outputs = left.back();
         left.pop_back();
@@ -29,7 +30,8 @@ std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& de
         graph.replace(
             {n}, [&](Graph& g, const std::vector<NodeInfo>& old) { return op.decompose(g, old.front(), outputs); });
         const std::size_t added = graph.nodes().size() + 1 - before;
-        const std::vector<WantedOutputs> now = wanted_outputs(graph);  // the new nodes may be declined in turn
+        // the new nodes may be declined in turn
+        const std::vector<WantedOutputs> now = wanted_outputs(graph);
         for (std::size_t i = added; i-- > 0;) {
             left.push_back(now[n + i]);
         }

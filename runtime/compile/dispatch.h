@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dispatch as an op describes it: kernels, bindings, and a function that encodes push constants and group counts for given sizes.
+// One dispatch as an op describes it: kernels, bindings, and a function that encodes push constants
+// and group counts for given sizes.
 #pragma once
 
 #include <array>
@@ -14,11 +15,13 @@
 
 namespace vkf {
 
-/// A value at its current sizes, as kernels address it: right-aligned to kMaxRank, leading sizes 1 and strides 0.
+/// A value at its current sizes, as kernels address it: right-aligned to kMaxRank, leading sizes 1
+/// and strides 0.
 struct View {
     std::array<std::uint32_t, kMaxRank> size{};
     std::array<std::uint32_t, kMaxRank> stride{};  ///< in elements
-    std::uint32_t offset = 0;                      ///< in elements, from the start of the bound range
+    /// in elements, from the start of the bound range
+    std::uint32_t offset = 0;
     std::uint32_t rank = 0;
 
     /// Size of a dimension counted from the innermost: dim(0) is the last.
@@ -51,7 +54,8 @@ class Command {
 public:
     static constexpr std::size_t kMaxPush = 128;
 
-    /// The push constants. T starts with `uint first_group, group_count`, which the recorder fills in.
+    /// The push constants. T starts with `uint first_group, group_count`, which the recorder fills
+    /// in.
     template <class T>
     void push(const T& constants) noexcept {
         static_assert(sizeof(T) <= kMaxPush && std::is_trivially_copyable_v<T>);
@@ -62,7 +66,8 @@ public:
     void groups(std::uint64_t count) noexcept { groups_ = count; }
     /// Which of the dispatch's kernels serves these sizes; 0 unless said.
     void kernel(std::uint32_t index) noexcept { kernel_ = index; }
-    /// Arithmetic operations and bytes moved, for reports and for bounding the work of one submission.
+    /// Arithmetic operations and bytes moved, for reports and for bounding the work of one
+    /// submission.
     void cost(double flops, double bytes) noexcept {
         flops_ = flops;
         bytes_ = bytes;
@@ -83,7 +88,8 @@ private:
     double bytes_ = 0;
 };
 
-/// What an encode function reads: the views in binding order, the node's parameters, and words fixed at lowering.
+/// What an encode function reads: the views in binding order, the node's parameters, and words
+/// fixed at lowering.
 struct Operands {
     std::span<const View> views;
     const void* node_params = nullptr;
@@ -111,13 +117,16 @@ inline constexpr std::size_t kMaxOperands = 14;
 /// One dispatch as lowered.
 struct Dispatch {
     NodeId node = 0;
-    std::vector<Kernel> kernels;  ///< chosen among when recorded, by sizes; all have the same bindings
+    /// chosen among when recorded, by sizes; all have the same bindings
+    std::vector<Kernel> kernels;
     std::vector<Binding> bindings;
     Encode encode = nullptr;
     std::vector<std::uint32_t> words;
-    int in_place_input = -1;  ///< binding whose storage the binding in_place_output may take over, -1: none
+    /// binding whose storage the binding in_place_output may take over, -1: none
+    int in_place_input = -1;
     int in_place_output = -1;
-    /// Values whose sizes `encode` looks at, though the kernel does not bind them: their views follow those of the bindings.
+    /// Values whose sizes `encode` looks at, though the kernel does not bind them: their views
+    /// follow those of the bindings.
     std::vector<ValueId> sizes_of;
 };
 

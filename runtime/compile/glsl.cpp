@@ -28,7 +28,8 @@ namespace {
 #endif
 };
 
-/// The few functions of shaderc's C interface that are needed, and the values of its enumerations that go with them.
+/// The few functions of shaderc's C interface that are needed, and the values of its enumerations
+/// that go with them.
 class Shaderc {
 public:
     explicit Shaderc(const char* name) : name_(name), library_({name}) {
@@ -106,8 +107,8 @@ private:
     void (*result_release_)(void*) = nullptr;
 };
 
-/// What there is to compile with. The mutex is held where it is used: glslang shares things between its compilations, and
-/// not every version locks them.
+/// What there is to compile with. The mutex is held where it is used: glslang shares things between
+/// its compilations, and not every version locks them.
 struct Compilers {
     std::mutex mutex;
     GlslCompiler host;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From nodes to dispatches. Lowering is pure: it describes dispatches; pipelines, memory and command buffers come later,
-// so an op is testable without a device.
+// From nodes to dispatches. Lowering is pure: it describes dispatches; pipelines, memory and
+// command buffers come later, so an op is testable without a device.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@
 
 namespace vkf {
 
-/// Rounds that the loops of an invocation may have together on a processor: after 65,535 llvmpipe ends every loop, in silence. The rest is
-/// for small loops that nobody counts.
+/// Rounds that the loops of an invocation may have together on a processor: after 65,535 llvmpipe
+/// ends every loop, in silence. The rest is for small loops that nobody counts.
 constexpr std::int64_t kMostRounds = 64000;
 
-/// Handed to an op when a program is compiled: looks at the node, asks what the device can do, emits dispatches.
+/// Handed to an op when a program is compiled: looks at the node, asks what the device can do,
+/// emits dispatches.
 class VKF_API Lowering {
 public:
     Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,
@@ -57,15 +58,16 @@ public:
     DType dtype(ValueId id) const { return storages_[values_[id].storage].dtype; }
     /// How the weight behind a value lies in memory; f32 for everything that is no weight.
     WeightType weight_type(ValueId id) const { return storages_[values_[id].storage].type; }
-    /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some of its rows, whole. Throws for
-    /// any other view of it.
+    /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some
+    /// of its rows, whole. Throws for any other view of it.
     ValueId words(ValueId id);
     struct Joined {
         ValueId value = 0;
         std::string apart;  ///< why there is none; empty: there is
     };
-    /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them all: a window on memory that they lie
-    /// behind each other in. Without a layout to ask they are taken to.
+    /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them
+    /// all: a window on memory that they lie behind each other in. Without a layout to ask they are
+    /// taken to.
     Joined join(std::span<const ValueId> parts);
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
@@ -73,15 +75,17 @@ public:
     std::uint64_t bytes_of(ValueId id) const;
     /// A window on a value: for tensors larger than one descriptor may cover.
     ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
-    /// The value cut along `dim` into windows each of which a descriptor can cover; one window when it fits whole. Throws
-    /// naming the op when even one element of `dim` does not fit.
+    /// The value cut along `dim` into windows each of which a descriptor can cover; one window when
+    /// it fits whole. Throws naming the op when even one element of `dim` does not fit.
     std::vector<ValueId> chunks(ValueId id, std::size_t dim);
-    /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a processor's driver may allow.
+    /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a
+    /// processor's driver may allow.
     void check_rounds(std::int64_t rounds, const std::string& what) const;
     /// A fresh tensor in the scratch arena.
     ValueId scratch(DType dtype, const Shape& shape);
-    /// The tensor that `make` gives, and dispatches to fill, made of `from` in the way that `how` names. Where an earlier node made the same
-    /// of the same view, it is that one; but for views of states, which change from node to node.
+    /// The tensor that `make` gives, and dispatches to fill, made of `from` in the way that `how`
+    /// names. Where an earlier node made the same of the same view, it is that one; but for views
+    /// of states, which change from node to node.
     ValueId once(std::string_view how, ValueId from, const std::function<ValueId()>& make);
 
     /// Emits a dispatch; bindings in the order of the shader's binding numbers.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many invocations pack a row of numbers: of weights as they are loaded, and of activations as codes.
+// How many invocations pack a row of numbers: of weights as they are loaded, and of activations as
+// codes.
 #pragma once
 
 #include <string>

@@ -85,8 +85,8 @@ bool whole(const Plan& plan, ValueId id) {
     return v.offset == Dim(0) && elements(v.shape) == elements(plan.storages[v.storage].shape);
 }
 
-/// True when the dispatch reads the value's storage in its order alone, if in several bindings: then an element can be
-/// overwritten by whom it is read.
+/// True when the dispatch reads the value's storage in its order alone, if in several bindings:
+/// then an element can be overwritten by whom it is read.
 bool read_in_one_order(const Plan& plan, const Dispatch& d, ValueId id) {
     const ValueInfo& v = plan.values[id];
     return std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph lowered, scheduled and laid out in memory for a device of given capabilities: everything about a program that
-// needs no Vulkan call.
+// A graph lowered, scheduled and laid out in memory for a device of given capabilities: everything
+// about a program that needs no Vulkan call.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace vkf {
 /// The part of a storage that a binding's descriptor covers.
 struct Window {
     StorageId storage = 0;
-    std::uint64_t base = 0;  ///< bytes from the storage's start; a multiple of the device's alignment
+    /// bytes from the storage's start; a multiple of the device's alignment
+    std::uint64_t base = 0;
     std::uint64_t bytes = 0;
 };
 
@@ -37,7 +38,8 @@ struct MemorySizes {
     std::uint64_t scratch = 0;  ///< the arena
     std::uint64_t inputs = 0;
     std::uint64_t outputs = 0;
-    std::uint64_t mirrors = 0;  ///< host-side copies of inputs and outputs; 0 where memory is unified
+    /// host-side copies of inputs and outputs; 0 where memory is unified
+    std::uint64_t mirrors = 0;
 };
 
 struct Plan {
@@ -50,9 +52,12 @@ struct Plan {
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::uint32_t steps = 0;
     std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
-    std::vector<std::uint64_t> arena_offset;   ///< of each intermediate storage; kNotInArena for others
-    std::vector<Interval> intervals;           ///< what the arena was planned from, after in-place merging
-    std::vector<std::string> notes;            ///< for explain(): what was rewritten and decomposed, and why
+    /// of each intermediate storage; kNotInArena for others
+    std::vector<std::uint64_t> arena_offset;
+    /// what the arena was planned from, after in-place merging
+    std::vector<Interval> intervals;
+    /// for explain(): what was rewritten and decomposed, and why
+    std::vector<std::string> notes;
     MemorySizes memory;
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
@@ -65,10 +70,12 @@ struct Plan {
 
 struct PlanOptions {
     Arithmetic arithmetic = Arithmetic::f32;
-    bool rewrite = true;  ///< what is described is turned into what is fast, see CompileOptions::rewrite
+    /// what is described is turned into what is fast, see CompileOptions::rewrite
+    bool rewrite = true;
 };
 
-/// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells which of the graph's are packed.
+/// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells which of the graph's
+/// are packed.
 VKF_API Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights = {},
                        const PlanOptions& options = {});
 

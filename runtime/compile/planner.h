@@ -18,12 +18,14 @@ struct Interval {
 };
 
 struct ArenaPlan {
-    std::vector<std::uint64_t> offsets;  ///< one for each interval, each a multiple of the alignment
-    std::uint64_t bytes = 0;             ///< size of the arena
+    /// one for each interval, each a multiple of the alignment
+    std::vector<std::uint64_t> offsets;
+    std::uint64_t bytes = 0;  ///< size of the arena
 };
 
-/// Places the intervals so that no two that are live in a common step overlap. Greedy in several orders (largest first,
-/// longest first, earliest first), each into the lowest gap that fits; the smallest arena wins. O(n^2 log n).
+/// Places the intervals so that no two that are live in a common step overlap. Greedy in several
+/// orders (largest first, longest first, earliest first), each into the lowest gap that fits; the
+/// smallest arena wins. O(n^2 log n).
 VKF_API ArenaPlan plan_arena(std::span<const Interval> intervals, std::uint64_t alignment);
 
 /// No plan can be smaller: the largest sum of aligned sizes live in one step.

@@ -98,8 +98,8 @@ public:
 
     std::uint32_t id() const { return instructions_.front()[2]; }
 
-    /// `known` are the booleans known so far; those of the function's own are added. Blocks come after those that dominate them, so one
-    /// pass suffices.
+    /// `known` are the booleans known so far; those of the function's own are added. Blocks come
+    /// after those that dominate them, so one pass suffices.
     void find_live(std::map<std::uint32_t, bool>& known) {
         std::set<std::uint32_t> reached;
         for (Block& b : blocks_) {
@@ -125,7 +125,8 @@ public:
             }
             visited_.insert(b.label);
         }
-        for (const Block& b : blocks_) {  // what a construct that stays is said to end at must be there
+        // what a construct that stays is said to end at must be there
+        for (const Block& b : blocks_) {
             if (b.live && !b.taken && !b.merge.empty()) {
                 named_.insert(b.merge[1]);
                 if (op_of(b.merge) == kOpLoopMerge) {
@@ -152,7 +153,8 @@ public:
 
     /// Appends what is left of the function, and to `gone` what is not.
     void write(std::vector<std::uint32_t>& out, std::set<std::uint32_t>& gone) const {
-        std::set<std::uint32_t> used;  // any word counts as a use: too much stays rather than too little
+        // any word counts as a use: too much stays rather than too little
+        std::set<std::uint32_t> used;
         for (const Block& b : blocks_) {
             for (const Words i : b.body) {
                 const bool variable = op_of(i) == kOpVariable;
@@ -238,7 +240,8 @@ private:
             case kOpLogicalNot: return value(i[3]) ? std::optional(!*value(i[3])) : std::nullopt;
             case kOpLogicalAnd:
             case kOpLogicalOr: {
-                const bool settles = op_of(i) == kOpLogicalOr;  // either operand, when it has this value
+                // either operand, when it has this value
+                const bool settles = op_of(i) == kOpLogicalOr;
                 if (value(i[3]) == settles || value(i[4]) == settles) {
                     return settles;
                 }

@@ -7,11 +7,13 @@
 
 namespace vkf {
 
-/// The same valid module without the branches that constant conditions rule out, the functions then called by nobody, and the local
-/// variables then used by nobody. Loops and switches stay as they are.
+/// The same valid module without the branches that constant conditions rule out, the functions then
+/// called by nobody, and the local variables then used by nobody. Loops and switches stay as they
+/// are.
 ///
-/// A kernel that is specialized for eight rows carries the code for sixteen. Drivers drop it too, but late: before that they inline it
-/// and walk over it many times. The attention kernels compile in half the time without.
+/// A kernel that is specialized for eight rows carries the code for sixteen. Drivers drop it too,
+/// but late: before that they inline it and walk over it many times. The attention kernels compile
+/// in half the time without.
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code);
 
 }  // namespace vkf

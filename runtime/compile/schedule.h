@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order of dispatches: groups ("steps") of independent ones with a barrier between groups. A pure function.
+// Order of dispatches: groups ("steps") of independent ones with a barrier between groups. A pure
+// function.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ struct Schedule {
     std::uint32_t steps = 0;
 };
 
-/// Dispatches that depend on each other (one writes what the other reads or writes) keep their order and get different
-/// steps. Independent ones within `window` of the oldest waiting one are drawn together; the window keeps tensors from
-/// being made long before they are wanted.
+/// Dispatches that depend on each other (one writes what the other reads or writes) keep their
+/// order and get different steps. Independent ones within `window` of the oldest waiting one are
+/// drawn together; the window keeps tensors from being made long before they are wanted.
 VKF_API Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window = 8);
 
 }  // namespace vkf

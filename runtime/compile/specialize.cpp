@@ -57,7 +57,8 @@ enum : std::uint32_t {
     kDecorationSpecId = 1,
 };
 
-/// The 32-bit integers and booleans (0 or 1) among a module's constants, and its composites of them.
+/// The 32-bit integers and booleans (0 or 1) among a module's constants, and its composites of
+/// them.
 struct Known {
     std::map<std::uint32_t, std::uint32_t> values;
     std::map<std::uint32_t, std::vector<std::uint32_t>> composites;
@@ -146,10 +147,12 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
                code.begin() + static_cast<std::ptrdiff_t>(std::min(kHeaderWords, code.size())));
 
     Known known;
-    std::map<std::uint32_t, std::uint32_t> spec_ids;  // result id -> number of the specialization constant
+    // result id -> number of the specialization constant
+    std::map<std::uint32_t, std::uint32_t> spec_ids;
     std::set<std::uint32_t> bools;
     std::set<std::uint32_t> ints;
-    std::optional<std::size_t> local_size;  // where it is told, ahead of the constants that it names
+    // where it is told, ahead of the constants that it names
+    std::optional<std::size_t> local_size;
     const auto chosen = [&](std::uint32_t id, std::uint32_t otherwise) {
         const auto spec = spec_ids.find(id);
         return spec != spec_ids.end() && spec->second < constants.size() ? constants[spec->second] : otherwise;
@@ -215,7 +218,8 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
             }
         }
     }
-    if (local_size) {  // by ids it takes a feature, VK_KHR_maintenance4's, which nothing else here needs
+    // by ids it takes a feature, VK_KHR_maintenance4's, which nothing else here needs
+    if (local_size) {
         std::uint32_t* const mode = out.data() + *local_size;
         const std::optional<std::uint32_t> size[] = {known.value(mode[3]), known.value(mode[4]), known.value(mode[5])};
         if (size[0] && size[1] && size[2]) {

@@ -71,9 +71,11 @@ struct Module {
     std::map<std::uint32_t, Type> types;
     std::map<std::uint32_t, std::uint32_t> constants;  // result id -> value
     std::map<std::uint32_t, std::uint32_t> spec_ids, bindings, sets, array_strides;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> offsets;  // struct, member -> bytes
+    // struct, member -> bytes
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> offsets;
 
-    /// Bytes of a type. A type is made of types declared before it; a module that says otherwise gets 0 for them.
+    /// Bytes of a type. A type is made of types declared before it; a module that says otherwise
+    /// gets 0 for them.
     std::uint32_t bytes(std::uint32_t id, std::uint32_t before = ~0u) const {
         const auto found = types.find(id);
         if (found == types.end() || found->second.place >= before) {
@@ -115,7 +117,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
     std::vector<std::pair<std::uint32_t, std::uint32_t>> variables;  // id, pointer type
     std::uint32_t workgroup_size = 0;
     std::map<std::uint32_t, std::vector<std::uint32_t>> composites;
-    std::set<std::uint32_t> touched;  // variables that functions read, write, index, or hand on, as glslang writes it
+    // variables that functions read, write, index, or hand on, as glslang writes it
+    std::set<std::uint32_t> touched;
 
     for (std::size_t at = 5; at < code.size();) {
         const std::uint32_t op = code[at] & 0xffff;
@@ -247,7 +250,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 binding == m.bindings.end() || binding->second != 0) {
                 fail("uses a sampler, or an image elsewhere than at binding 0, which the runtime does not bind");
             }
-            constexpr std::size_t kSampled = 5;  // operand: 1 is used with samplers or fetches, 2 is a storage image
+            // operand: 1 is used with samplers or fetches, 2 is a storage image
+            constexpr std::size_t kSampled = 5;
             out.image = type->second.operands[kSampled] == 1 ? ImageAccess::sampled : ImageAccess::storage;
             used |= 1;
             out.bindings = std::max(out.bindings, 1u);

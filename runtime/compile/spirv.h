@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a SPIR-V module says of itself: the shader is the truth about its bindings and push constants.
+// What a SPIR-V module says of itself: the shader is the truth about its bindings and push
+// constants.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,15 @@
 namespace vkf {
 
 struct ShaderInterface {
-    std::uint32_t bindings = 0;             ///< storage buffers, set 0, bindings 0..bindings-1
-    std::uint32_t reached = 0;              ///< one past the last of them that a function touches: fewer after prune()
+    std::uint32_t bindings = 0;  ///< storage buffers, set 0, bindings 0..bindings-1
+    /// one past the last of them that a function touches: fewer after prune()
+    std::uint32_t reached = 0;
     ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a buffer
     std::uint32_t push_constant_bytes = 0;
-    std::uint32_t local_size[3] = {1, 1, 1};  ///< literal sizes; where a specialization constant gives it, its default
-    int local_size_id = -1;                   ///< specialization constant id of the x size, -1: literal
+    /// literal sizes; where a specialization constant gives it, its default
+    std::uint32_t local_size[3] = {1, 1, 1};
+    /// specialization constant id of the x size, -1: literal
+    int local_size_id = -1;
     std::vector<std::uint32_t> constant_ids;  ///< specialization constants the module declares
     bool uses_16bit_storage = false;
     bool uses_float16 = false;  ///< arithmetic
@@ -29,8 +33,9 @@ struct ShaderInterface {
     bool uses_integer_dot = false;
 };
 
-/// Reads a compute module. Throws vkf::Error naming `name` for what is not SPIR-V, or uses what the runtime does not bind
-/// (other sets, samplers, an image elsewhere than at binding 0, gaps between bindings).
+/// Reads a compute module. Throws vkf::Error naming `name` for what is not SPIR-V, or uses what the
+/// runtime does not bind (other sets, samplers, an image elsewhere than at binding 0, gaps between
+/// bindings).
 ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& name);
 
 }  // namespace vkf

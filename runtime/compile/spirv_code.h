@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of a SPIR-V module where it lies: in the library, in fewer bytes than its words have, or in memory.
+// The code of a SPIR-V module where it lies: in the library, in fewer bytes than its words have, or
+// in memory.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,10 @@
 
 namespace vkf {
 
-/// SPIR-V as the library embeds it, in little more than half its size, for most words are small. First the lengths of all words less 1,
-/// 2 bits each, four to a byte from its highest bits down, the last byte filled up; then of every word its 1 to 4 lowest bytes, the lowest
-/// first. Source: Stream VByte (Lemire, Kurz, Rupp 2018). cmake/CompileShader.cmake writes it.
+/// SPIR-V as the library embeds it, in little more than half its size, for most words are small.
+/// First the lengths of all words less 1, 2 bits each, four to a byte from its highest bits down,
+/// the last byte filled up; then of every word its 1 to 4 lowest bytes, the lowest first. Source:
+/// Stream VByte (Lemire, Kurz, Rupp 2018). cmake/CompileShader.cmake writes it.
 struct PackedSpirv {
     std::uint32_t words;
     std::span<const std::uint8_t> bytes;

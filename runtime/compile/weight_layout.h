@@ -20,7 +20,8 @@ struct StoredTensor {
     std::uint32_t block = 0;
     std::uint64_t offset = 0;  ///< in the block, bytes
     std::uint64_t bytes = 0;
-    WeightType type = WeightType::f32;  ///< of weights that are F32 to graphs: how they lie in memory
+    /// of weights that are F32 to graphs: how they lie in memory
+    WeightType type = WeightType::f32;
     bool packed_on_device = false;
 };
 
@@ -28,8 +29,9 @@ struct StoredTensor {
 class VKF_API WeightLayout {
 public:
     WeightLayout() = default;
-    /// Assigns blocks and offsets in the order given; of each tensor name, types, shape and bytes are set. Offsets are multiples of
-    /// `alignment`, and no block has more than `max_block` bytes but for one larger tensor. Throws Error naming a tensor that comes twice.
+    /// Assigns blocks and offsets in the order given; of each tensor name, types, shape and bytes
+    /// are set. Offsets are multiples of `alignment`, and no block has more than `max_block` bytes
+    /// but for one larger tensor. Throws Error naming a tensor that comes twice.
     WeightLayout(std::vector<StoredTensor> tensors, std::uint64_t alignment, std::uint64_t max_block,
                  const char* what = "weight");
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host gives with a recording, looked at before anything is recorded. Nothing here allocates or throws.
+// What a host gives with a recording, looked at before anything is recorded. Nothing here allocates
+// or throws.
 #include <algorithm>
 
 #include "runtime/device/deferred.h"
@@ -169,7 +170,8 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
             return wrong;
         }
     }
-    bind(recording.slot, scratch.places);  // always: a buffer made anew may have the handle of one that is gone
+    // always: a buffer made anew may have the handle of one that is gone
+    bind(recording.slot, scratch.places);
     return {};
 }
 

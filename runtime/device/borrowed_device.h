@@ -14,9 +14,10 @@ struct MemoryRequest {
     std::uint64_t bytes = 0;
     std::uint64_t alignment = 1;
     std::uint32_t type_bits = 0;  ///< VkMemoryRequirements::memoryTypeBits
-    std::uint32_t need = 0;       ///< VkMemoryPropertyFlags it must have; HOST_VISIBLE: `mapped` is to be set
-    std::uint32_t wish = 0;       ///< and those that are of use
-    const char* purpose = "";     ///< "weights", "layer scratch", ...
+    /// VkMemoryPropertyFlags it must have; HOST_VISIBLE: `mapped` is to be set
+    std::uint32_t need = 0;
+    std::uint32_t wish = 0;    ///< and those that are of use
+    const char* purpose = "";  ///< "weights", "layer scratch", ...
 };
 
 struct MemoryPiece {
@@ -34,27 +35,32 @@ struct MemoryHooks {
     void* user = nullptr;
 };
 
-/// A host's device. Nothing here is destroyed by us; it must outlive everything made from the Device.
+/// A host's device. Nothing here is destroyed by us; it must outlive everything made from the
+/// Device.
 struct BorrowedDevice {
     VkInstance instance = nullptr;
     VkPhysicalDevice physical = nullptr;
     VkDevice device = nullptr;
     std::uint32_t queue_family = 0;
-    /// Our uploads and run() use this queue; null: queue 0 of the family. Give `lock` when the host submits to it as well.
+    /// Our uploads and run() use this queue; null: queue 0 of the family. Give `lock` when the host
+    /// submits to it as well.
     VkQueue queue = nullptr;
-    /// No queue is ours: load(), make_state(), State::clear() and Program::allocate() note what is to be copied, and
-    /// Device::record_upload() records it; run() throws.
+    /// No queue is ours: load(), make_state(), State::clear() and Program::allocate() note what is
+    /// to be copied, and Device::record_upload() records it; run() throws.
     bool without_queue = false;
-    /// Called around each of our submissions to the borrowed queue, and while we wait for it to be idle, when set: both or none.
+    /// Called around each of our submissions to the borrowed queue, and while we wait for it to be
+    /// idle, when set: both or none.
     void (*lock)(void* user) = nullptr;
     void (*unlock)(void* user) = nullptr;
     void* user = nullptr;
-    /// What the host gave vkCreateDevice: the extensions and features in it are used, no others. Read by borrow() alone.
+    /// What the host gave vkCreateDevice: the extensions and features in it are used, no others.
+    /// Read by borrow() alone.
     const VkDeviceCreateInfo* created_with = nullptr;
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
     /// VK_EXT_debug_utils is enabled on the instance: what is recorded and made is labelled.
     bool debug_utils = false;
-    /// The host's, not externally synchronized: pipelines are made with it, and none is read from or written to disk.
+    /// The host's, not externally synchronized: pipelines are made with it, and none is read from
+    /// or written to disk.
     VkPipelineCache pipeline_cache{};
     MemoryHooks memory = {};
     /// Held until the last call of a hook or lock: what they work on, where nothing else keeps it.
@@ -67,7 +73,9 @@ struct StagingRange {
     std::uint64_t offset = 0;  ///< a multiple of 4
     std::uint64_t bytes = 0;
     void* mapped =
-        nullptr;  ///< where the host sees the range's first byte; coherent, or flushed by the host before it submits
+        /// where the host sees the range's first byte; coherent, or flushed by the host before it
+        /// submits
+        nullptr;
 };
 
 }  // namespace vkf

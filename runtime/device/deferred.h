@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads of a device without a queue of ours: noted here until a command buffer of the host's takes them.
+// Uploads of a device without a queue of ours: noted here until a command buffer of the host's
+// takes them.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,8 @@
 
 namespace vkf {
 
-/// Safe to use from several threads. Entries are numbered in the order they come, from 1, and recorded in that order.
+/// Safe to use from several threads. Entries are numbered in the order they come, from 1, and
+/// recorded in that order.
 class Deferred {
 public:
     void copy(VkBuffer target, std::uint64_t offset, std::span<const std::byte> bytes);

@@ -30,59 +30,68 @@ class SharedBuffer;
 struct CompileOptions;
 struct DeviceCore;
 
-/// May be used by several threads at once. Copies share the device; it is destroyed after the last object made from it.
+/// May be used by several threads at once. Copies share the device; it is destroyed after the last
+/// object made from it.
 class VKF_API Device {
 public:
-    /// Every usable device (Vulkan 1.1, a compute queue), in the loader's order. Throws when there is no Vulkan at all.
+    /// Every usable device (Vulkan 1.1, a compute queue), in the loader's order. Throws when there
+    /// is no Vulkan at all.
     static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr);
     static Device create(const DeviceOptions& options = {});
     static Device borrow(const BorrowedDevice& host, const DeviceOptions& options = {});
-    /// What a host that will lend this device should enable at vkCreateDevice. Throws when the device is not usable at all:
-    /// no Vulkan 1.1, no compute queue.
+    /// What a host that will lend this device should enable at vkCreateDevice. Throws when the
+    /// device is not usable at all: no Vulkan 1.1, no compute queue.
     static DeviceRequirements requirements(VkInstance instance, VkPhysicalDevice physical,
                                            GetInstanceProcAddr get = nullptr);
 
     const Capabilities& capabilities() const noexcept;
 
-    /// Uploads tensors under their names. Throws when memory does not suffice, saying what was asked and what there was.
-    /// Tensors of F16 and BF16 stand for fp32 numbers: graphs declare them F32. Matrices of them stay as they are, or become what the
-    /// options say; anything else of them is widened to fp32. A packed matrix may be linear()'s weight and embedding()'s table.
+    /// Uploads tensors under their names. Throws when memory does not suffice, saying what was
+    /// asked and what there was. Tensors of F16 and BF16 stand for fp32 numbers: graphs declare
+    /// them F32. Matrices of them stay as they are, or become what the options say; anything else
+    /// of them is widened to fp32. A packed matrix may be linear()'s weight and embedding()'s
+    /// table.
     Weights load(std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
     /// Memory for every state the graphs name, zeroed; programs compiled with it share it.
     State make_state(std::span<const Graph* const> graphs) const;
     State make_state(std::initializer_list<const Graph*> graphs) const;
 
-    /// Lowers, schedules, plans memory and builds pipelines. Throws vkf::Error naming the weight that is missing or has
-    /// another shape. No tensor memory is allocated until Program::allocate(), upload() or run().
+    /// Lowers, schedules, plans memory and builds pipelines. Throws vkf::Error naming the weight
+    /// that is missing or has another shape. No tensor memory is allocated until
+    /// Program::allocate(), upload() or run().
     Program compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const;
     Program compile(const Graph& graph, const Weights& weights = {}) const;
 
-    /// For a device borrowed without a queue. Copies as much of what waits for upload as fits into `staging` there and records
-    /// the copies; `commands` is begun, outside a render pass, of the device's queue family, and submitted before the
-    /// recordings that need them. Until they have been executed the staging range must not be written again, and Weights and
-    /// States live. Repeat until pending_uploads() is 0; record() of what still waits is refused. Zeros need no staging.
+    /// For a device borrowed without a queue. Copies as much of what waits for upload as fits into
+    /// `staging` there and records the copies; `commands` is begun, outside a render pass, of the
+    /// device's queue family, and submitted before the recordings that need them. Until they have
+    /// been executed the staging range must not be written again, and Weights and States live.
+    /// Repeat until pending_uploads() is 0; record() of what still waits is refused. Zeros need no
+    /// staging.
     Status record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept;
     /// Bytes that wait for record_upload().
     std::uint64_t pending_uploads() const noexcept;
 
-    /// A buffer of its own allocation that other devices and processes can be given: export_fd(). Needs
-    /// VK_KHR_external_memory_fd.
+    /// A buffer of its own allocation that other devices and processes can be given: export_fd().
+    /// Needs VK_KHR_external_memory_fd.
     SharedBuffer make_shared_buffer(std::uint64_t bytes) const;
-    /// A shared buffer of the same driver and size, by the descriptor its owner exported; the descriptor is taken over when no
-    /// error is thrown.
+    /// A shared buffer of the same driver and size, by the descriptor its owner exported; the
+    /// descriptor is taken over when no error is thrown.
     SharedBuffer import_fd(int descriptor, std::uint64_t bytes) const;
-    /// Host memory that the device is to see, aligned in place and size to shared_host_alignment(); it must outlive the buffer.
-    /// Needs VK_EXT_external_memory_host.
+    /// Host memory that the device is to see, aligned in place and size to shared_host_alignment();
+    /// it must outlive the buffer. Needs VK_EXT_external_memory_host.
     SharedBuffer import_host(std::span<std::byte> memory) const;
     std::uint64_t shared_host_alignment() const;
     /// Android's buffers of format BLOB. Needs VK_ANDROID_external_memory_android_hardware_buffer.
     SharedBuffer import_hardware_buffer(AHardwareBuffer* buffer) const;
 
-    /// Validation messages of warning or worse since the last call, and forgets them. Empty without validation.
+    /// Validation messages of warning or worse since the last call, and forgets them. Empty without
+    /// validation.
     std::vector<std::string> messages() const;
     /// Pipelines made so far.
     std::size_t pipelines() const;
-    /// Writes the pipeline cache now (it is also written when the device is destroyed). False when there is nowhere to write.
+    /// Writes the pipeline cache now (it is also written when the device is destroyed). False when
+    /// there is nowhere to write.
     bool save_pipeline_cache() const;
 
     DeviceCore& core() const noexcept { return *core_; }

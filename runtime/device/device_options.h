@@ -12,26 +12,30 @@
 namespace vkf {
 
 struct DeviceOptions {
-    /// Which device: an index into Device::list(), or part of its name (any case). Empty: the environment's
-    /// VKFORMER_DEVICE, else the first of discrete, integrated, virtual, CPU.
+    /// Which device: an index into Device::list(), or part of its name (any case). Empty: the
+    /// environment's VKFORMER_DEVICE, else the first of discrete, integrated, virtual, CPU.
     std::string select = {};
-    /// Run under the Khronos validation layer with synchronization validation; messages are kept, see Device::messages().
-    /// Throws when the layer is not installed. VKFORMER_VALIDATION=1 asks for it too.
+    /// Run under the Khronos validation layer with synchronization validation; messages are kept,
+    /// see Device::messages(). Throws when the layer is not installed. VKFORMER_VALIDATION=1 asks
+    /// for it too.
     bool validation = false;
     /// Believe only what Vulkan 1.1 guarantees. VKFORMER_PROFILE=minimum asks for it too.
     bool minimum_profile = false;
-    /// Where compiled pipelines are kept between runs; empty: the user's cache folder. VKFORMER_PIPELINE_CACHE=0 turns it off.
+    /// Where compiled pipelines are kept between runs; empty: the user's cache folder.
+    /// VKFORMER_PIPELINE_CACHE=0 turns it off.
     std::filesystem::path cache_folder = {};
     /// Largest staging memory; larger uploads are streamed through it. Bytes.
     std::uint64_t staging_bytes = 16u << 20;
-    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no bound. Not given: none on
-    /// processors, which have no watchdog; elsewhere what suits a GPU of 1 TFLOP/s under a 2 s watchdog with room.
+    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no bound.
+    /// Not given: none on processors, which have no watchdog; elsewhere what suits a GPU of 1
+    /// TFLOP/s under a 2 s watchdog with room.
     std::optional<double> submit_budget = {};
-    /// Wrong use of Program::record() is looked for as far as its arguments tell, see CompileOptions::checked; every program of the
-    /// device. VKFORMER_CHECKED=1 asks for it too.
+    /// Wrong use of Program::record() is looked for as far as its arguments tell, see
+    /// CompileOptions::checked; every program of the device. VKFORMER_CHECKED=1 asks for it too.
     bool checked = false;
-    /// "name=number" with commas between: kernels as measured, not as capabilities suggest (tunables()). Empty: what save_tuning() kept
-    /// in the cache folder; "0": as capabilities suggest. VKFORMER_TUNING is stronger.
+    /// "name=number" with commas between: kernels as measured, not as capabilities suggest
+    /// (tunables()). Empty: what save_tuning() kept in the cache folder; "0": as capabilities
+    /// suggest. VKFORMER_TUNING is stronger.
     std::string tuning = {};
     /// The loader's entry point; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;

@@ -18,7 +18,8 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
     const char* level = severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? "error: " : "warning: ";
     std::string message = data->pMessage ? data->pMessage : "";
     if (data->pMessageIdName && message.find(data->pMessageIdName) == std::string::npos) {
-        message = data->pMessageIdName + (": " + message);  // newer layers leave the name out of the text
+        // newer layers leave the name out of the text
+        message = data->pMessageIdName + (": " + message);
     }
     const std::scoped_lock lock(log->mutex);
     log->messages.push_back(level + message);
@@ -112,7 +113,8 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     };
     VkInstanceCreateFlags flags = 0;
     if (has_extension(nullptr,
-                      VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {  // layered drivers (MoltenVK) show up too
+                      // layered drivers (MoltenVK) show up too
+                      VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
         wanted.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
         flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     }

@@ -33,7 +33,8 @@ struct InstanceCore {
 
 /// The host's entry point, or that of the loader, which is opened. Throws when there is none.
 PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given);
-/// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is asked for.
+/// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is
+/// asked for.
 std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr get, bool validation);
 
 }  // namespace vkf

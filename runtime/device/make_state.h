@@ -11,7 +11,8 @@
 
 namespace vkf {
 
-/// Memory for the states among these storages, zeroed. Throws Error naming a state that two graphs want with different shapes or types.
+/// Memory for the states among these storages, zeroed. Throws Error naming a state that two graphs
+/// want with different shapes or types.
 State make_state_of(const std::shared_ptr<DeviceCore>& core, std::span<const StorageInfo> storages);
 
 }  // namespace vkf

@@ -56,9 +56,9 @@ private:
     std::byte* mapped_ = nullptr;
 };
 
-/// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging block, streaming what is
-/// larger. finish() waits for the last copy; destruction without it drops what was not submitted. On a device without a queue
-/// the copies are noted for record_upload().
+/// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging
+/// block, streaming what is larger. finish() waits for the last copy; destruction without it drops
+/// what was not submitted. On a device without a queue the copies are noted for record_upload().
 class Uploader {
 public:
     /// `bytes` will be written in all: the staging block is no larger.
@@ -71,7 +71,8 @@ public:
     /// Fills a range with zeros; offset and bytes multiples of 4.
     void zero(const Block& target, std::uint64_t offset, std::uint64_t bytes);
     void finish();
-    /// What is recorded here, on a device with a queue, follows the copies and fills so far, and is submitted with them.
+    /// What is recorded here, on a device with a queue, follows the copies and fills so far, and is
+    /// submitted with them.
     VkCommandBuffer commands();
 
 private:

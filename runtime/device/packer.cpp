@@ -58,8 +58,8 @@ void lower_weights(Lowering& l) {
 
 constexpr OpType kPackWeights{"pack_weights", lower_weights};
 
-/// Input "numbers": i32 words of `columns` numbers of `from` a row, row after row. Output "words": up to `rows` rows packed
-/// as `to`. Symbols: "numbers", the words of the input, and "rows".
+/// Input "numbers": i32 words of `columns` numbers of `from` a row, row after row. Output "words":
+/// up to `rows` rows packed as `to`. Symbols: "numbers", the words of the input, and "rows".
 void describe_packing(Graph& graph, DType from, WeightType to, std::int64_t rows, std::int64_t columns) {
     const auto words = static_cast<std::int64_t>(packed_row_words(to, static_cast<std::uint64_t>(columns)));
     const std::int64_t numbers = (rows * columns * size_of(from) + 3) / 4;

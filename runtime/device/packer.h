@@ -14,7 +14,8 @@
 
 namespace vkf {
 
-/// Rows go up as the file has them, through the uploader, and are packed into their place. Of a device with a queue.
+/// Rows go up as the file has them, through the uploader, and are packed into their place. Of a
+/// device with a queue.
 class Packer {
 public:
     Packer(const Device& device, std::shared_ptr<DeviceCore> core, Uploader& uploader)
@@ -22,8 +23,8 @@ public:
 
     /// Rows of this matrix that pack() takes at once.
     std::uint64_t rows_at_once(const HostTensor& tensor, WeightType type) const;
-    /// Packs rows first.. of a packable tensor to `offset` of `target`, and waits. Numbers that the type cannot hold are not looked for:
-    /// require_packable() does.
+    /// Packs rows first.. of a packable tensor to `offset` of `target`, and waits. Numbers that the
+    /// type cannot hold are not looked for: require_packable() does.
     void pack(const HostTensor& tensor, WeightType type, std::int64_t first, std::uint64_t rows, const Block& target,
               std::uint64_t offset);
 

@@ -43,7 +43,8 @@ FrameHeader header_for(const Capabilities& device, std::span<const std::byte> da
 std::vector<std::byte> read_file(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
     std::ostringstream out;
-    out << in.rdbuf();  // a read that fails, as of a folder, is an early end here and not an exception
+    // a read that fails, as of a folder, is an early end here and not an exception
+    out << in.rdbuf();
     const std::string text = out.str();
     const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
     return {bytes, bytes + text.size()};
@@ -169,7 +170,8 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
     Layout l;
     check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set),
           "vkCreateDescriptorSetLayout");
-    // every pipeline has the whole guaranteed push-constant range, so layouts differ by what is bound alone
+    // every pipeline has the whole guaranteed push-constant range, so layouts differ by what is
+    // bound alone
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Command::kMaxPush};
     const VkPipelineLayoutCreateInfo info{
         VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &l.set, 1, &range};
@@ -356,7 +358,8 @@ bool PipelineStore::save() {
             return false;
         }
     }
-    std::filesystem::rename(temporary, cache_file_, error);  // atomic: readers see the old file or the new
+    // atomic: readers see the old file or the new
+    std::filesystem::rename(temporary, cache_file_, error);
     if (error) {
         std::filesystem::remove(temporary, error);
         return false;

@@ -21,8 +21,9 @@ struct Pipeline {
     VkPipeline handle = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
     std::uint32_t bindings = 0;
-    ImageAccess image = ImageAccess::none;     ///< what binding 0 is instead of a storage buffer
-    std::shared_ptr<const Shader> owner = {};  ///< the kernel's: no other shader comes to lie where this one does
+    ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a storage buffer
+    /// the kernel's: no other shader comes to lie where this one does
+    std::shared_ptr<const Shader> owner = {};
 };
 
 /// Safe to use from several threads.
@@ -34,12 +35,15 @@ public:
     PipelineStore(const PipelineStore&) = delete;
     PipelineStore& operator=(const PipelineStore&) = delete;
 
-    /// The pipelines of these kernels, in order; missing ones are built, several at a time. Throws naming shader and why.
+    /// The pipelines of these kernels, in order; missing ones are built, several at a time. Throws
+    /// naming shader and why.
     std::vector<const Pipeline*> get(std::span<const Kernel* const> kernels);
-    /// The layout of sets with that many storage buffers, the first of which may be an image instead.
+    /// The layout of sets with that many storage buffers, the first of which may be an image
+    /// instead.
     VkDescriptorSetLayout set_layout(std::uint32_t bindings, ImageAccess image = ImageAccess::none);
     std::size_t size() const;
-    /// Writes the cache file atomically when there is something new; false when it could not or there is nothing to write.
+    /// Writes the cache file atomically when there is something new; false when it could not or
+    /// there is nothing to write.
     bool save();
 
 private:
@@ -62,7 +66,8 @@ private:
     bool dirty_ = false;
 };
 
-/// The cache file's frame around the driver's data: identifies device, driver and length, and carries a checksum.
+/// The cache file's frame around the driver's data: identifies device, driver and length, and
+/// carries a checksum.
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data);
 /// The driver's data; empty when the file is damaged, cut short, or of another device or driver.
 std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file);

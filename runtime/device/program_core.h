@@ -34,10 +34,12 @@ struct Place {
 /// Where recording goes on: run() changes the command buffer when a submission is full.
 struct Sink {
     VkCommandBuffer commands = VK_NULL_HANDLE;
-    /// Called between dispatches once `budget` is used up; gives the command buffer to go on with. Null: never.
+    /// Called between dispatches once `budget` is used up; gives the command buffer to go on with.
+    /// Null: never.
     VkCommandBuffer (*next)(void* user, VkCommandBuffer full) = nullptr;
     void* user = nullptr;
-    double budget = 0;                     ///< operations plus bytes in one submission or segment; 0: no bound
+    /// operations plus bytes in one submission or segment; 0: no bound
+    double budget = 0;
     bool pause = false;                    ///< stop once `budget` is used up
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
 };
@@ -56,7 +58,8 @@ struct Position {
     std::uint64_t group = 0;  ///< of the dispatch, the first that is left
 };
 
-/// What record() works with, one a slot, so that slots can be recorded side by side without allocating.
+/// What record() works with, one a slot, so that slots can be recorded side by side without
+/// allocating.
 struct RecordScratch {
     std::vector<std::int64_t> sizes;
     std::vector<Place> places;
@@ -85,25 +88,30 @@ struct ProgramCore {
 
     // memory, made by allocate()
     bool allocated = false;
-    std::uint64_t uploads_before = 0;  ///< what a device without a queue must have uploaded first, see Deferred
+    /// what a device without a queue must have uploaded first, see Deferred
+    std::uint64_t uploads_before = 0;
     Block arena, constants, io, upload_mirror, readback_mirror;
-    std::vector<Place> places;             ///< of every storage but inputs and outputs
-    std::vector<std::uint64_t> io_offset;  ///< of inputs and outputs in `io`; the mirrors hold one part each
-    std::uint64_t outputs_at = 0;          ///< in `io`: the outputs lie after the inputs
+    std::vector<Place> places;  ///< of every storage but inputs and outputs
+    /// of inputs and outputs in `io`; the mirrors hold one part each
+    std::vector<std::uint64_t> io_offset;
+    std::uint64_t outputs_at = 0;  ///< in `io`: the outputs lie after the inputs
     VkDescriptorPool pool = VK_NULL_HANDLE;
-    std::vector<std::vector<VkDescriptorSet>> sets;  ///< [slot][dispatch]; the same set where nothing external is bound
-    std::vector<bool> touches_external;              ///< dispatch touches an input or output
+    /// [slot][dispatch]; the same set where nothing external is bound
+    std::vector<std::vector<VkDescriptorSet>> sets;
+    std::vector<bool> touches_external;  ///< dispatch touches an input or output
 
-    std::vector<StorageId> externals;                ///< inputs and outputs
-    std::vector<RecordScratch> record_scratch;       ///< [slot]
-    std::atomic<std::uint32_t> segmented = kNoSlot;  ///< the slot of which segments are left to record
+    std::vector<StorageId> externals;           ///< inputs and outputs
+    std::vector<RecordScratch> record_scratch;  ///< [slot]
+    /// the slot of which segments are left to record
+    std::atomic<std::uint32_t> segmented = kNoSlot;
 
     // running
     std::vector<InputState> inputs;
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
     std::shared_ptr<SubmittedRuns> runs;    ///< made by the first run
-    bool run_unread = false;                ///< what a run that was submitted left behind is not read yet
+    /// what a run that was submitted left behind is not read yet
+    bool run_unread = false;
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;
     std::vector<std::int64_t> run_sizes;  ///< of the last run
@@ -122,7 +130,8 @@ struct ProgramCore {
     /// What one dispatch is at these sizes.
     Status prepare(std::size_t dispatch, std::span<const std::int64_t> sizes, Command& command) const noexcept;
     Cost cost(std::span<const std::int64_t> sizes) const noexcept;
-    /// Records the dispatches from `at` on, which is moved behind what was recorded; adds to `spent`.
+    /// Records the dispatches from `at` on, which is moved behind what was recorded; adds to
+    /// `spent`.
     Status encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> sizes, Position& at,
                   Cost& spent) noexcept;
     /// The symbols' values: those given, else those set.

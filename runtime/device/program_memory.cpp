@@ -107,7 +107,8 @@ void ProgramCore::make_sets() {
     }
     const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,          0, set_count,
                                           static_cast<std::uint32_t>(pool_sizes.size()), pool_sizes.data()};
-    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);  // of an attempt that failed half-way
+    // of an attempt that failed half-way
+    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
     pool = VK_NULL_HANDLE;
     device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
     const auto make = [&](std::size_t d) {

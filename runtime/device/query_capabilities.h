@@ -12,8 +12,8 @@ namespace vkf {
 
 constexpr std::uint32_t kAnyFamily = ~0u;
 
-/// Reads properties and features, with queues of that family; kAnyFamily becomes the one to use. nullopt when the device or the
-/// family is unusable here.
+/// Reads properties and features, with queues of that family; kAnyFamily becomes the one to use.
+/// nullopt when the device or the family is unusable here.
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
                                                std::uint32_t& queue_family, std::uint32_t instance_version);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cooperative matrices: whether the device has them, with all that our kernels need beside, and in which shapes.
+// Cooperative matrices: whether the device has them, with all that our kernels need beside, and in
+// which shapes.
 #include <algorithm>
 
 #include "runtime/device/query_capabilities.h"

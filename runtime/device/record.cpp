@@ -122,7 +122,8 @@ Status ProgramCore::prepare(std::size_t d, std::span<const std::int64_t> values,
     const std::size_t count = bound + dispatch.sizes_of.size();
     for (std::size_t i = 0; i < count; ++i) {
         const ValueInfo& value = plan.values[i < bound ? dispatch.bindings[i].value : dispatch.sizes_of[i - bound]];
-        const Window& window = planned.windows[std::min(i, bound - 1)];  // of one not bound only the sizes count
+        // of one not bound only the sizes count
+        const Window& window = planned.windows[std::min(i, bound - 1)];
         if (!evaluate(value, window, size_of(plan.storages[value.storage].dtype), values, views[i])) {
             return failure(-1, "%s: a size is negative at the sizes given", plan.nodes[dispatch.node].label.c_str());
         }
@@ -189,14 +190,16 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                     if (!sink.commands) {
                         return failure(-1, "%s: no command buffer for a further submission", options.name.c_str());
                     }
-                    compute_barrier(vk, sink.commands);  // submissions overlap unless told otherwise
+                    // submissions overlap unless told otherwise
+                    compute_barrier(vk, sink.commands);
                     written = false;
                     current = nullptr;
                     spent = 0;
                 }
             }
             if (at.group > 0 && written) {
-                // parts write apart from each other but in one window, which synchronization validation takes for one place
+                // parts write apart from each other but in one window, which synchronization
+                // validation takes for one place
                 compute_barrier(vk, sink.commands);
             }
             spent += share;

@@ -14,17 +14,19 @@ namespace vkf {
 /// VK_QUEUE_FAMILY_IGNORED: no ownership changes.
 inline constexpr std::uint32_t kSameQueueFamily = ~0u;
 
-/// A host's buffer range for an input or output. `offset` is a multiple of Capabilities::storage_alignment; `bytes` covers the
-/// tensor at its largest; the buffer has VK_BUFFER_USAGE_STORAGE_BUFFER_BIT.
+/// A host's buffer range for an input or output. `offset` is a multiple of
+/// Capabilities::storage_alignment; `bytes` covers the tensor at its largest; the buffer has
+/// VK_BUFFER_USAGE_STORAGE_BUFFER_BIT.
 struct BufferRange {
     std::string_view name;
     VkBuffer buffer{};
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
 
-    /// Queue family that released the range, of just this offset and size, to the device's, with the barrier Vulkan asks for:
-    /// the matching acquire is recorded first. And the family it is released to after the last access; the host records the
-    /// acquire there, of the same offset and size.
+    /// Queue family that released the range, of just this offset and size, to the device's, with
+    /// the barrier Vulkan asks for: the matching acquire is recorded first. And the family it is
+    /// released to after the last access; the host records the acquire there, of the same offset
+    /// and size.
     std::uint32_t acquire_from = kSameQueueFamily;
     std::uint32_t release_to = kSameQueueFamily;
 
@@ -34,13 +36,16 @@ struct BufferRange {
     VkDevice buffer_device{};        ///< whom it was made by
 };
 
-/// A host's image for an image_input() or image_output(): two-dimensional, one level and layer of a view of the color aspect.
+/// A host's image for an image_input() or image_output(): two-dimensional, one level and layer of a
+/// view of the color aspect.
 struct ImageView {
     std::string_view name;
     VkImageView view{};
-    /// VkImageLayout it is in, before and after: GENERAL, or for an input of ImageAccess::sampled SHADER_READ_ONLY_OPTIMAL too.
+    /// VkImageLayout it is in, before and after: GENERAL, or for an input of ImageAccess::sampled
+    /// SHADER_READ_ONLY_OPTIMAL too.
     std::uint32_t layout = 1;
-    std::uint32_t width = 0, height = 0;  ///< texels; at least what the tensor has at the sizes given
+    /// texels; at least what the tensor has at the sizes given
+    std::uint32_t width = 0, height = 0;
 };
 
 struct SizeSetting {
@@ -52,11 +57,13 @@ struct SizeSetting {
 struct Recording {
     std::span<const BufferRange> buffers = {};
     std::span<const ImageView> images = {};
-    std::span<const SizeSetting> sizes = {};  ///< symbols that are not named have the value set() gave
+    /// symbols that are not named have the value set() gave
+    std::span<const SizeSetting> sizes = {};
     std::uint32_t slot = 0;
 };
 
-/// Work, for dividing it among frames: measure what a segment takes, and set the budget of the next by it.
+/// Work, for dividing it among frames: measure what a segment takes, and set the budget of the next
+/// by it.
 struct Cost {
     double flops = 0, bytes = 0;
     double total() const noexcept { return flops + bytes; }

@@ -13,8 +13,9 @@ namespace vkf {
 
 /// One thing a device can do that a host must, or may, turn on before vkformer borrows it.
 struct DeviceRequirement {
-    std::string name;       ///< an extension, or "Struct::member" of a feature
-    bool required = false;  ///< without it borrow() or what was asked of the device fails; else it is of use
+    std::string name;  ///< an extension, or "Struct::member" of a feature
+    /// without it borrow() or what was asked of the device fails; else it is of use
+    bool required = false;
     std::string buys;
     bool extension = false;  ///< else a feature
 };
@@ -23,10 +24,12 @@ struct DeviceRequirement {
 class VKF_API DeviceRequirements {
 public:
     const std::vector<DeviceRequirement>& list() const noexcept { return list_; }
-    /// Names for ppEnabledExtensionNames, as long as this object lives; without the wished for ones when `wished` is false.
+    /// Names for ppEnabledExtensionNames, as long as this object lives; without the wished for ones
+    /// when `wished` is false.
     std::vector<const char*> extensions(bool wished = true) const;
-    /// Feature structs to chain in VkDeviceCreateInfo::pNext, ending in `next`; they live in this object. The first is a
-    /// VkPhysicalDeviceFeatures2, so pEnabledFeatures stays null. A host with a chain of its own sets the members list() names.
+    /// Feature structs to chain in VkDeviceCreateInfo::pNext, ending in `next`; they live in this
+    /// object. The first is a VkPhysicalDeviceFeatures2, so pEnabledFeatures stays null. A host
+    /// with a chain of its own sets the members list() names.
     const void* features(const void* next = nullptr);
     /// A line for each, for people.
     std::string str() const;

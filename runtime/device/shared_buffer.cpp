@@ -37,7 +37,8 @@ void need(bool has, const char* extension, const char* call) {
     }
 }
 
-/// Where the buffer may lie; the same type for the same request, which importing an opaque descriptor relies on.
+/// Where the buffer may lie; the same type for the same request, which importing an opaque
+/// descriptor relies on.
 std::uint32_t type_for(const DeviceCore& device, std::uint32_t allowed, const char* call) {
     const std::uint32_t type = memory_type(device, allowed, 0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
     if (type == kNoMemoryType) {
@@ -139,7 +140,8 @@ SharedBuffer Device::import_fd(int descriptor, std::uint64_t bytes) const {
     constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
     const VkMemoryRequirements needs = make_buffer(*core_, bytes, kType, shared->buffer, kImportFd);
     const VkExportMemoryAllocateInfo again{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, nullptr, kType};
-    // a copy goes to the driver, which takes it over as soon as it has memory: the caller's is closed when all is well
+    // a copy goes to the driver, which takes it over as soon as it has memory: the caller's is
+    // closed when all is well
     const int copy = duplicate_descriptor(descriptor);
     if (copy < 0) {
         throw Error("descriptor " + std::to_string(descriptor) + " cannot be duplicated", kImportFd);

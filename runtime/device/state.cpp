@@ -98,7 +98,8 @@ void State::clear() {
     if (!store_) {
         return;
     }
-    if (const auto& deferred = store_->core->deferred) {  // in order with what the host records, wherever the memory is
+    // in order with what the host records, wherever the memory is
+    if (const auto& deferred = store_->core->deferred) {
         for (const Block& b : store_->blocks) {
             deferred->zero(b.buffer(), 0, b.bytes());
         }

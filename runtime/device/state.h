@@ -16,14 +16,15 @@ namespace vkf {
 
 struct TensorStore;
 
-/// Part of a state: of dimension `dim` the first `length` elements, of all others all; -1: the whole of it.
+/// Part of a state: of dimension `dim` the first `length` elements, of all others all; -1: the
+/// whole of it.
 struct StatePart {
     std::size_t dim = 0;
     std::int64_t length = -1;
 };
 
-/// Tensors that outlive a run; copies share the memory. Programs that share a State must not run at the same time, nor while it is
-/// read, written or cleared.
+/// Tensors that outlive a run; copies share the memory. Programs that share a State must not run at
+/// the same time, nor while it is read, written or cleared.
 class VKF_API State {
 public:
     State() = default;
@@ -33,14 +34,17 @@ public:
     const StoredTensor* find(std::string_view name) const;
     /// Names, types, shapes and places.
     const WeightLayout& layout() const noexcept;
-    /// The elements of a state or of a part of it, row-major, as they lie on the device, bit for bit. Waits for the queue. Throws
-    /// Error naming a state that is not there, a part that does not fit, or a device without a queue of ours.
+    /// The elements of a state or of a part of it, row-major, as they lie on the device, bit for
+    /// bit. Waits for the queue. Throws Error naming a state that is not there, a part that does
+    /// not fit, or a device without a queue of ours.
     std::vector<std::byte> read(std::string_view name, StatePart part = {}) const;
-    /// The other way round; what lies outside the part stays as it is. Waits until it is done, or on a device without a queue notes
-    /// it for record_upload(). Throws Error too for another number of bytes.
+    /// The other way round; what lies outside the part stays as it is. Waits until it is done, or
+    /// on a device without a queue notes it for record_upload(). Throws Error too for another
+    /// number of bytes.
     void write(std::string_view name, std::span<const std::byte> bytes, StatePart part = {});
     std::uint64_t bytes() const;
-    /// Sets every byte to zero; waits until it is done, or on a device without a queue notes it for record_upload().
+    /// Sets every byte to zero; waits until it is done, or on a device without a queue notes it for
+    /// record_upload().
     void clear();
     const std::shared_ptr<TensorStore>& store() const noexcept { return store_; }
 

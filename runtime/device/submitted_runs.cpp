@@ -9,7 +9,8 @@ SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::mov
 
 SubmittedRuns::~SubmittedRuns() {
     if (semaphore) {
-        device->wait_idle();  // a driver may wake who waits for the fence before it has signalled the semaphore
+        // a driver may wake who waits for the fence before it has signalled the semaphore
+        device->wait_idle();
         device->api.vkDestroySemaphore(device->handle, semaphore, nullptr);
     }
     device->api.vkDestroyFence(device->handle, fence, nullptr);

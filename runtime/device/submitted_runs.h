@@ -17,7 +17,8 @@ struct SubmittedRuns {
     SubmittedRuns(const SubmittedRuns&) = delete;
     SubmittedRuns& operator=(const SubmittedRuns&) = delete;
 
-    /// From now on runs are told by a timeline semaphore too, where the device has them: once somebody asks for tickets.
+    /// From now on runs are told by a timeline semaphore too, where the device has them: once
+    /// somebody asks for tickets.
     void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }
     /// The same, after a look at the device.
@@ -26,14 +27,16 @@ struct SubmittedRuns {
     void reset();
     /// Submits the last command buffer of a run.
     void submit(VkCommandBuffer commands);
-    /// False where the run is still under way when the time is over. Throws where it failed; then nothing is pending any more.
+    /// False where the run is still under way when the time is over. Throws where it failed; then
+    /// nothing is pending any more.
     bool wait(std::chrono::nanoseconds timeout);
     void wait();
 
     std::shared_ptr<DeviceCore> device;
     VkFence fence = VK_NULL_HANDLE;
     VkSemaphore semaphore =
-        VK_NULL_HANDLE;  ///< timeline: the number of the last run that has finished; null until it is asked for
+        /// timeline: the number of the last run that has finished; null until it is asked for
+        VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
 };
 

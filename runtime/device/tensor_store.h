@@ -24,7 +24,8 @@ struct TensorStore {
     std::shared_ptr<DeviceCore> core;
     WeightLayout layout;
     std::vector<Block> blocks;
-    std::atomic<std::uint64_t> uploads_before = 0;  ///< the number Deferred must have done before these are there
+    /// the number Deferred must have done before these are there
+    std::atomic<std::uint64_t> uploads_before = 0;
 };
 
 }  // namespace vkf

@@ -13,8 +13,8 @@ namespace vkf {
 
 struct SubmittedRuns;
 
-/// What Program::submit() gives; copies are of the same run. May outlive its program, which waits for its runs when it goes.
-/// Externally synchronised together with its program.
+/// What Program::submit() gives; copies are of the same run. May outlive its program, which waits
+/// for its runs when it goes. Externally synchronised together with its program.
 class VKF_API Ticket {
 public:
     /// Of no run: done.
@@ -27,9 +27,10 @@ public:
     /// The same for so long at most; false when the time is over first.
     bool wait(std::chrono::nanoseconds timeout) const;
 
-    /// A timeline semaphore, and the value it reaches when the run has finished: for vkWaitSemaphores(), or for a submission of
-    /// the host's that goes on with the outputs. It lives as long as a ticket of the program or the program. Null where the
-    /// device has none (Capabilities::timeline_semaphore).
+    /// A timeline semaphore, and the value it reaches when the run has finished: for
+    /// vkWaitSemaphores(), or for a submission of the host's that goes on with the outputs. It
+    /// lives as long as a ticket of the program or the program. Null where the device has none
+    /// (Capabilities::timeline_semaphore).
     VkSemaphore semaphore() const noexcept;
     std::uint64_t value() const noexcept { return value_; }
 

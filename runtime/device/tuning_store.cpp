@@ -18,7 +18,8 @@ namespace vkf {
 
 namespace {
 
-/// The first line of a file. A number that means something else in a later version of the library needs another one.
+/// The first line of a file. A number that means something else in a later version of the library
+/// needs another one.
 constexpr std::string_view kFirstLine = "vkformer tuning 1\n";
 
 /// Asks for what capabilities suggest.
@@ -56,7 +57,8 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
         return;
     }
     std::ostringstream all;
-    all << in.rdbuf();  // a read that fails, as of a folder, is an early end here and not an exception
+    // a read that fails, as of a folder, is an early end here and not an exception
+    all << in.rdbuf();
     std::string text = all.str();
     capabilities.tuning_from = utf8_name(path);
     if (!text.starts_with(kFirstLine) || !text.ends_with('\n')) {

@@ -10,8 +10,9 @@
 
 namespace vkf {
 
-/// Puts into `capabilities` what was chosen: VKFORMER_TUNING, else DeviceOptions::tuning ("0": nothing), else the file. Throws Error for a list
-/// that is none; a file that is none is not used, and explain() says so.
+/// Puts into `capabilities` what was chosen: VKFORMER_TUNING, else DeviceOptions::tuning ("0":
+/// nothing), else the file. Throws Error for a list that is none; a file that is none is not used,
+/// and explain() says so.
 void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder);
 
 /// The file in that folder for this device and its driver; empty where the folder is.
@@ -20,7 +21,8 @@ std::filesystem::path tuning_path(const std::filesystem::path& folder, const Cap
 /// Throws Error, its where() being `where`, for a part that is not name=number.
 void require_tuning(const std::string& choices, const std::string& where);
 
-/// Writes the file whole or not at all; removes it where there are no choices. Throws Error naming it.
+/// Writes the file whole or not at all; removes it where there are no choices. Throws Error naming
+/// it.
 void write_tuning(const std::filesystem::path& path, const std::string& choices);
 
 }  // namespace vkf

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vulkan as this library calls it: function tables of our own, one an instance and one a device; no globals, no link to a
-// loader, and so no vk* symbol in the library that could meet a host's. volk.h gives the header and its function types.
+// Vulkan as this library calls it: function tables of our own, one an instance and one a device; no
+// globals, no link to a loader, and so no vk* symbol in the library that could meet a host's.
+// volk.h gives the header and its function types.
 #pragma once
 
 #include <volk.h>

@@ -36,7 +36,8 @@ struct VulkanDevice {
     VulkanDevice& operator=(const VulkanDevice&) = delete;
     ~VulkanDevice();  // destroys an own device
 
-    /// Submits and remembers a lost device. `fence` may be null, and `timeline`, which is given the value when it is done.
+    /// Submits and remembers a lost device. `fence` may be null, and `timeline`, which is given the
+    /// value when it is done.
     void submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
                 std::uint64_t value = 0);
     /// Submits and waits until done.
@@ -50,7 +51,8 @@ struct VulkanDevice {
     /// Like check(), and remembers VK_ERROR_DEVICE_LOST.
     void check_result(VkResult result, const char* call);
     VkFence make_fence();
-    /// Names a Vulkan object for debuggers and validation messages; does nothing where debug utils are absent.
+    /// Names a Vulkan object for debuggers and validation messages; does nothing where debug utils
+    /// are absent.
     void name(VkObjectType type, std::uint64_t handle, const std::string& name) const;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vulkan's handle types without Vulkan's headers, so that a host may include its own before or after ours. For C and C++.
+// Vulkan's handle types without Vulkan's headers, so that a host may include its own before or
+// after ours. For C and C++.
 #ifndef VKFORMER_VULKAN_HANDLES_H
 #define VKFORMER_VULKAN_HANDLES_H
 

@@ -156,9 +156,9 @@ bool Dim::divided_by(const Dim& divisor, Dim& out) const {
         }
         Term q;
         q.coefficient = t.coefficient / by.coefficient;
-        auto* const end =
-            std::set_difference(t.symbols.data(), t.symbols.data() + t.degree, by.symbols.data(),
-                                by.symbols.data() + by.degree, q.symbols.data());  // multiset difference: both sorted
+        auto* const end = std::set_difference(t.symbols.data(), t.symbols.data() + t.degree, by.symbols.data(),
+                                              // multiset difference: both sorted
+                                              by.symbols.data() + by.degree, q.symbols.data());
         q.degree = static_cast<std::uint8_t>(end - q.symbols.data());
         if (q.degree + by.degree != t.degree) {
             return false;

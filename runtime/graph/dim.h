@@ -13,13 +13,15 @@
 
 namespace vkf {
 
-/// A size or stride: a polynomial with integer coefficients over symbols, e.g. `64`, `tokens`, `8*cached*tokens + 8`.
-/// Kept in canonical form, so that equality of polynomials is equality of values for every choice of the symbols.
+/// A size or stride: a polynomial with integer coefficients over symbols, e.g. `64`, `tokens`,
+/// `8*cached*tokens + 8`. Kept in canonical form, so that equality of polynomials is equality of
+/// values for every choice of the symbols.
 class VKF_API Dim {
 public:
     static constexpr std::size_t kMaxDegree = 4;
 
-    Dim(std::int64_t constant = 0) : constant_(constant) {}  // implicit: shapes are written as {batch, 64}
+    // implicit: shapes are written as {batch, 64}
+    Dim(std::int64_t constant = 0) : constant_(constant) {}
     static Dim symbol(std::uint16_t id);
 
     bool is_constant() const noexcept { return terms_.empty(); }
@@ -27,8 +29,9 @@ public:
     std::int64_t constant() const noexcept { return constant_; }
     /// The value with symbol i standing for values[i]. Never allocates.
     std::int64_t eval(std::span<const std::int64_t> values) const noexcept;
-    /// No choice of the symbols, symbol i in 0..maxima[i], gives more or less. Exact unless terms of different signs share a
-    /// symbol. Note that `8 - tokens` is largest where tokens is smallest.
+    /// No choice of the symbols, symbol i in 0..maxima[i], gives more or less. Exact unless terms
+    /// of different signs share a symbol. Note that `8 - tokens` is largest where tokens is
+    /// smallest.
     std::int64_t upper_bound(std::span<const std::int64_t> maxima) const noexcept;
     std::int64_t lower_bound(std::span<const std::int64_t> maxima) const noexcept;
     /// For printing: names[i] is the name of symbol i.
@@ -40,8 +43,8 @@ public:
     friend VKF_API Dim operator*(const Dim& a, const Dim& b);
     friend VKF_API bool operator==(const Dim& a, const Dim& b) noexcept;
 
-    /// True and the quotient in `out` when `divisor` divides every coefficient (constant divisor) or equals a common
-    /// factor of every term (symbolic divisor with one term).
+    /// True and the quotient in `out` when `divisor` divides every coefficient (constant divisor)
+    /// or equals a common factor of every term (symbolic divisor with one term).
     bool divided_by(const Dim& divisor, Dim& out) const;
 
 private:
@@ -66,7 +69,8 @@ inline constexpr std::size_t kMaxRank = 5;
 
 /// Strides of a densely packed row-major tensor.
 VKF_API Shape contiguous_strides(const Shape& shape);
-/// True when elements of that shape and those strides lie densely in row-major order (strides of sizes of 1 do not matter).
+/// True when elements of that shape and those strides lie densely in row-major order (strides of
+/// sizes of 1 do not matter).
 VKF_API bool is_contiguous(const Shape& shape, const Shape& strides);
 /// Product of all sizes; 1 for a scalar.
 VKF_API Dim elements(const Shape& shape);

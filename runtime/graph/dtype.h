@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of tensors, in files and on the device, what matrices of weights are kept as, and what is computed in.
+// Element types of tensors, in files and on the device, what matrices of weights are kept as, and
+// what is computed in.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ constexpr std::string_view name_of(DType type) {
     return "?";
 }
 
-/// What a matrix (out, in) of weights is kept as. To graphs its numbers stay fp32: kernels unpack them as they read, and
-/// accumulate in fp32. Exact formulas: docs/numerics.md.
+/// What a matrix (out, in) of weights is kept as. To graphs its numbers stay fp32: kernels unpack
+/// them as they read, and accumulate in fp32. Exact formulas: docs/numerics.md.
 enum class WeightType : std::uint8_t {
     f32,
     f16,   ///< 2 bytes a weight
@@ -68,7 +69,9 @@ constexpr std::string_view name_of(WeightType type) {
 enum class Arithmetic : std::uint8_t {
     f32,  ///< fp32, whatever weights are kept as
     f16,  ///< operands may be rounded to f16, sums are fp32: docs/numerics.md
-    int8,  ///< rows of activations may be rounded to int8 where weights are kept as int8, sums are exact: docs/numerics.md
+    /// rows of activations may be rounded to int8 where weights are kept as int8, sums are exact:
+    /// docs/numerics.md
+    int8,
 };
 
 }  // namespace vkf

@@ -12,7 +12,8 @@ namespace vkf {
 
 namespace {
 
-constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();  // kernels index in 32 bits
+// kernels index in 32 bits
+constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();
 
 const char* kind_name(StorageKind kind) {
     switch (kind) {
@@ -129,7 +130,8 @@ void Graph::check_new_name(const std::string& name, const char* what) const {
         throw Error(std::string(what) + " without a name", "Graph");
     }
     for (const StorageInfo& s : storages_) {
-        // constants are named by ops, for reports alone: nobody looks them up, and a user cannot know their names
+        // constants are named by ops, for reports alone: nobody looks them up, and a user cannot
+        // know their names
         if (s.name == name && s.kind != StorageKind::intermediate && s.kind != StorageKind::constant) {
             throw Error(std::string(what) + " " + name + ": the graph already has " +
                             (s.kind == StorageKind::input || s.kind == StorageKind::output ? "an " : "a ") +
@@ -351,7 +353,8 @@ void Graph::replace(const std::vector<NodeId>& ids, const Make& make) {
     }
     const auto begin = nodes_.begin();
     const auto at = [&](std::size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
-    std::rotate(at(ids.back() + 1), at(nodes), nodes_.end());  // the new ones come behind the last old one
+    // the new ones come behind the last old one
+    std::rotate(at(ids.back() + 1), at(nodes), nodes_.end());
     for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
         nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(*id));
     }

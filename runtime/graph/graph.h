@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The description of a computation: values and nodes, no Vulkan. Built once, compiled for as many devices as wanted.
+// The description of a computation: values and nodes, no Vulkan. Built once, compiled for as many
+// devices as wanted.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +60,8 @@ enum class StorageKind : std::uint8_t {
     output,        ///< an intermediate that was given a name; bound or downloaded after a run
 };
 
-/// An input or output that is an image: texelFetch from any format that gives floats, or a storage image.
+/// An input or output that is an image: texelFetch from any format that gives floats, or a storage
+/// image.
 enum class ImageAccess : std::uint8_t { none, sampled, storage };
 
 struct StorageInfo {
@@ -71,7 +73,8 @@ struct StorageInfo {
     ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
     /// Weights in a plan only: where it is packed, the shape is (rows, words of a row).
     WeightType type = WeightType::f32;
-    /// Weights in a plan only: those, behind each other in memory, whose rows are this one's. It has no bytes of its own.
+    /// Weights in a plan only: those, behind each other in memory, whose rows are this one's. It
+    /// has no bytes of its own.
     std::vector<StorageId> parts = {};
 };
 
@@ -81,7 +84,8 @@ struct ValueInfo {
     Shape shape;
     Shape strides;  ///< in elements; 0 broadcasts
     Dim offset;     ///< in elements
-    /// A window on the words of a packed weight, as Lowering::words() gives it. On such a storage nothing else can be bound.
+    /// A window on the words of a packed weight, as Lowering::words() gives it. On such a storage
+    /// nothing else can be bound.
     bool words = false;
 };
 
@@ -91,8 +95,8 @@ struct NodeInfo {
     std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;
     std::shared_ptr<const void> params;  ///< the op's own struct; it names no values
-    /// Those of the outputs that are windows of states, which the node writes: an effect, in the order of the nodes. Whatever
-    /// reads the state in a later node sees it.
+    /// Those of the outputs that are windows of states, which the node writes: an effect, in the
+    /// order of the nodes. Whatever reads the state in a later node sees it.
     std::vector<ValueId> writes = {};
 };
 
@@ -121,7 +125,8 @@ struct ContentCheck {
 struct OutputSpec {
     DType dtype = DType::f32;
     Shape shape;
-    /// Order in which the dimensions are stored, outermost first; empty = as given. {0,2,1,3} stores (B,H,L,d) as (B,L,H,d).
+    /// Order in which the dimensions are stored, outermost first; empty = as given. {0,2,1,3}
+    /// stores (B,H,L,d) as (B,L,H,d).
     std::vector<std::size_t> stored_order = {};
     /// When set: the node writes through this view; dtype and shape are ignored.
     Value into = {};
@@ -140,37 +145,42 @@ public:
 
     /// A tensor the caller gives before each run.
     Value input(const std::string& name, Shape shape, DType dtype = DType::f32);
-    /// A trained parameter, found by name in the Weights the graph is compiled with. The same name gives the same value.
+    /// A trained parameter, found by name in the Weights the graph is compiled with. The same name
+    /// gives the same value.
     Value weight(const std::string& name, Shape shape, DType dtype = DType::f32);
-    /// A tensor that outlives a run (a KV cache); zero at first. The same name gives the same value.
+    /// A tensor that outlives a run (a KV cache); zero at first. The same name gives the same
+    /// value.
     Value state(const std::string& name, Shape shape, DType dtype = DType::f32);
     /// A tensor known now, kept with the program.
     Value constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> data);
     Value constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const std::int32_t> data);
-    /// Gives a computed value a name under which it can be bound or downloaded. It must be contiguous and whole: a view
-    /// of another order must go through contiguous() first.
+    /// Gives a computed value a name under which it can be bound or downloaded. It must be
+    /// contiguous and whole: a view of another order must go through contiguous() first.
     void output(const std::string& name, Value value);
 
     /// For ops: adds a node. Outputs get fresh storages unless `OutputSpec::into` says otherwise.
     std::vector<Value> add_node(const OpType& op, std::vector<Value> inputs, std::shared_ptr<const void> params,
                                 const std::vector<OutputSpec>& outputs);
-    /// For the image ops: an input or output of shape (height, width, channels) that is bound to an image instead of a buffer.
+    /// For the image ops: an input or output of shape (height, width, channels) that is bound to an
+    /// image instead of a buffer.
     void as_image(const Value& value, ImageAccess image);
     /// For views: another window on the same storage.
     Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
     void constrain(Dim value, Dim limit, std::string what);
-    /// Has the numbers of an i32 input looked at whenever they are uploaded, and those of a constant now. Values that are computed, and
-    /// inputs bound by a host, are not seen: kernels must bear with anything.
+    /// Has the numbers of an i32 input looked at whenever they are uploaded, and those of a
+    /// constant now. Values that are computed, and inputs bound by a host, are not seen: kernels
+    /// must bear with anything.
     void check_content(const Value& value, std::string what, Dim limit,
                        std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
     /// Makes a copy that compilation may change. Values keep their ids.
     std::unique_ptr<Graph> clone() const;
-    /// What replace() asks for new nodes: given the graph and the old nodes, adds nodes and returns what each of the old ones'
-    /// outputs becomes, in their order: a value of the same shape and layout that the new nodes compute whole, or an empty one
-    /// where nothing reads the output.
+    /// What replace() asks for new nodes: given the graph and the old nodes, adds nodes and returns
+    /// what each of the old ones' outputs becomes, in their order: a value of the same shape and
+    /// layout that the new nodes compute whole, or an empty one where nothing reads the output.
     using Make = std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)>;
-    /// Puts the nodes that `make` adds in the place of the last of these nodes, which are in their order, and takes the others
-    /// out. Whoever read the old outputs reads the new ones from then on. New labels have the scope of the first.
+    /// Puts the nodes that `make` adds in the place of the last of these nodes, which are in their
+    /// order, and takes the others out. Whoever read the old outputs reads the new ones from then
+    /// on. New labels have the scope of the first.
     void replace(const std::vector<NodeId>& nodes, const Make& make);
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
@@ -202,7 +212,8 @@ private:
     void check_shape(const std::string& name, const Shape& shape) const;
 
     std::vector<SymbolInfo> symbols_;
-    std::deque<StorageInfo> storages_;  // deques: references handed out (Value::shape()) stay good as the graph grows
+    // deques: references handed out (Value::shape()) stay good as the graph grows
+    std::deque<StorageInfo> storages_;
     std::deque<ValueInfo> values_;
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;

@@ -14,20 +14,22 @@
 
 namespace vkf {
 
-/// Row-major, outermost dimension first, little-endian, without gaps: `data` holds product(shape) elements, but for packed matrices.
-/// An empty shape is a scalar. `data` need not be aligned to the element: read it with memcpy.
+/// Row-major, outermost dimension first, little-endian, without gaps: `data` holds product(shape)
+/// elements, but for packed matrices. An empty shape is a scalar. `data` need not be aligned to the
+/// element: read it with memcpy.
 struct HostTensor {
     std::string name;
     DType dtype = DType::f32;
     std::vector<std::int64_t> shape;
     std::span<const std::byte> data;
-    /// Where not f32, `data` is rows of 32-bit words as packed.h lays them out, and `dtype` (F32) and `shape` (rows, columns) are of the
-    /// numbers that they stand for.
+    /// Where not f32, `data` is rows of 32-bit words as packed.h lays them out, and `dtype` (F32)
+    /// and `shape` (rows, columns) are of the numbers that they stand for.
     WeightType type = WeightType::f32;
 };
 
-/// Bytes of a tensor; nothing if a size is negative or the bytes pass what 64 signed bits count. A size of 0 hides no
-/// overflow of the others, so that strides computed from an accepted shape cannot overflow either.
+/// Bytes of a tensor; nothing if a size is negative or the bytes pass what 64 signed bits count. A
+/// size of 0 hides no overflow of the others, so that strides computed from an accepted shape
+/// cannot overflow either.
 constexpr std::optional<std::uint64_t> byte_size(DType dtype, std::span<const std::int64_t> shape) {
     std::uint64_t bytes = size_of(dtype);
     bool empty = false;

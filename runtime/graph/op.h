@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op is to the runtime: a name, and functions that it is asked by. The runtime knows no op by name.
+// What an op is to the runtime: a name, and functions that it is asked by. The runtime knows no op
+// by name.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,11 @@ struct OpType {
     void (*lower)(Lowering&);
     /// Empty when the device should run the node as one, else why not. Null: every device should.
     std::string (*declined)(const Capabilities& device, const NodeInfo& node, WantedOutputs wanted) = nullptr;
-    /// What the node is made of, where a device declines it: adds nodes to the graph and returns a value for each output, as
-    /// Graph::replace() asks for them.
+    /// What the node is made of, where a device declines it: adds nodes to the graph and returns a
+    /// value for each output, as Graph::replace() asks for them.
     std::vector<Value> (*decompose)(Graph& graph, const NodeInfo& node, WantedOutputs wanted) = nullptr;
-    /// What the node becomes together with those around it (rewrite.h), the same numbers sooner. Null: nothing.
+    /// What the node becomes together with those around it (rewrite.h), the same numbers sooner.
+    /// Null: nothing.
     Rewrite (*rewrite)(const RewriteSite& site) = nullptr;
 };
 

@@ -24,7 +24,8 @@ constexpr std::uint32_t kSign = 0x80000000u;
 constexpr std::uint32_t kInfinity = 0x7f800000u;
 constexpr std::uint32_t kQuietHalf = 0x7e00u;
 constexpr std::uint32_t kHalfInfinity = 0x7c00u;
-constexpr float kQuantizable = 0x1p127f;  // magnitudes below, so that no code stands for an infinity
+// magnitudes below, so that no code stands for an infinity
+constexpr float kQuantizable = 0x1p127f;
 constexpr float kRounder =
     0x1.8p23f;  // added to a number below 2^22 it leaves its nearest whole one in the lowest bits
 
@@ -53,7 +54,8 @@ std::uint16_t to_half(float x) {
     if (magnitude >= bits_of(65520.0f)) {
         return static_cast<std::uint16_t>(sign | kHalfInfinity);
     }
-    if (magnitude < bits_of(0x1p-14f)) {  // a multiple of 2^-24, which is what the last bit of 0.5 stands for
+    // a multiple of 2^-24, which is what the last bit of 0.5 stands for
+    if (magnitude < bits_of(0x1p-14f)) {
         return static_cast<std::uint16_t>(sign | (bits_of(std::bit_cast<float>(magnitude) + 0.5f) - bits_of(0.5f)));
     }
     magnitude += 0xfffu + (magnitude >> 13 & 1u);

@@ -36,7 +36,8 @@ void infer_size(const Value& x, Shape& shape) {
     }
 }
 
-/// Strides for one run of new sizes that lies on a run of old dimensions forming one arithmetic progression.
+/// Strides for one run of new sizes that lies on a run of old dimensions forming one arithmetic
+/// progression.
 void lay_out(const Shape& sizes, std::size_t first, std::size_t last, const Dim& inner_stride, Shape& strides) {
     Dim stride = inner_stride;
     for (std::size_t i = last; i-- > first;) {
@@ -69,7 +70,8 @@ Value reshape(Value x, Shape shape) {
         std::size_t n_end = n + 1;
         Dim have = sizes[o];
         Dim want = shape[n];
-        // grow both runs until they hold equally many elements; sizes are compared at their maxima, equality is exact
+        // grow both runs until they hold equally many elements; sizes are compared at their maxima,
+        // equality is exact
         while (!(have == want)) {
             const bool grow_new = g.max_of(want) < g.max_of(have) || o_end == sizes.size();
             if (grow_new && n_end < shape.size()) {

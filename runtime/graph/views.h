@@ -6,8 +6,8 @@
 
 namespace vkf {
 
-/// The same elements in the same order under another shape. One size may be -1 (worked out from the rest). Throws when
-/// the strides of `x` cannot express it (then contiguous(x) first).
+/// The same elements in the same order under another shape. One size may be -1 (worked out from the
+/// rest). Throws when the strides of `x` cannot express it (then contiguous(x) first).
 VKF_API Value reshape(Value x, Shape shape);
 /// Swaps two dimensions; negative counts from the innermost.
 VKF_API Value transpose(Value x, int a, int b);
@@ -19,10 +19,12 @@ VKF_API Value slice(Value x, int dim, Dim start, Dim length);
 VKF_API Value broadcast_to(Value x, const Shape& shape);
 /// (..., L, H*d) -> (..., H, L, d): head h is columns h*d .. h*d+d-1.
 VKF_API Value split_heads(Value x, std::int64_t heads);
-/// (..., H, L, d) -> (..., L, H*d), the inverse of split_heads; free when the heads are stored beside each other.
+/// (..., H, L, d) -> (..., L, H*d), the inverse of split_heads; free when the heads are stored
+/// beside each other.
 VKF_API Value merge_heads(Value x);
 
-/// The shape two operands have together under NumPy's broadcasting. Throws naming `op`, both values and the dimension.
+/// The shape two operands have together under NumPy's broadcasting. Throws naming `op`, both values
+/// and the dimension.
 VKF_API Shape broadcast_shapes(const char* op, const Value& a, const Value& b);
 /// True when the value's elements lie densely in row-major order.
 VKF_API bool is_contiguous(const Value& x);

@@ -10,7 +10,8 @@
 
 namespace vkf {
 
-/// For each node the outputs that an output of the graph or a state depends on; none: the node is not run.
+/// For each node the outputs that an output of the graph or a state depends on; none: the node is
+/// not run.
 VKF_API std::vector<WantedOutputs> wanted_outputs(const Graph& graph);
 
 }  // namespace vkf

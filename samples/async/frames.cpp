@@ -8,14 +8,15 @@
 namespace {
 
 constexpr std::uint32_t kHeads = 4, kTokens = 256, kHeadDim = 64;
-constexpr std::uint32_t kWidth = 256, kHeight = kHeads * kTokens * kHeadDim / kWidth;  // a pixel a number
+// a pixel a number
+constexpr std::uint32_t kWidth = 256, kHeight = kHeads * kTokens * kHeadDim / kWidth;
 constexpr std::uint64_t kCount = std::uint64_t{kWidth} * kHeight, kBytes = kCount * sizeof(float);
 constexpr VkPipelineStageFlags kCompute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
 constexpr VkPipelineStageFlags kFragment = VK_PIPELINE_STAGE_FRAGMENT_SHADER_BIT;
 constexpr VkPipelineStageFlags kTransfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
 
-/// Moves a buffer's ownership between the queues' families; nothing where they are one. Each move is recorded twice: released on the
-/// queue that had it, acquired on the one that gets it.
+/// Moves a buffer's ownership between the queues' families; nothing where they are one. Each move
+/// is recorded twice: released on the queue that had it, acquired on the one that gets it.
 void change_owner(const Gpu& gpu, VkCommandBuffer commands, const Buffer& buffer, const Queue& from, const Queue& to,
                   VkPipelineStageFlags from_stage, VkAccessFlags written, VkPipelineStageFlags to_stage,
                   VkAccessFlags read) {
@@ -136,7 +137,8 @@ double Frames::difference(std::uint64_t n, double& pixel_steps) const {
 void Frames::upload(std::uint64_t n) {
     Slot& s = slots_[n % kSlots];
     if (n >= kSlots) {
-        gpu_.wait(drawn_, n - kSlots + 1);  // the slot's command buffers and staging memory are free again
+        // the slot's command buffers and staging memory are free again
+        gpu_.wait(drawn_, n - kSlots + 1);
     }
     for (std::uint64_t i = 0; i < kCount; ++i) {
         s.staging.mapped[i] = std::sin(0.37f * static_cast<float>(i % 8191) + 0.1f * static_cast<float>(n));
@@ -156,7 +158,8 @@ void Frames::upload(std::uint64_t n) {
 void Frames::attend(std::uint64_t n) {
     Slot& s = slots_[n % kSlots];
     gpu_.begin(s.attend);
-    const std::uint32_t other = gpu_.graphics.family;  // the device's own where there is one family: no change then
+    // the device's own where there is one family: no change then
+    const std::uint32_t other = gpu_.graphics.family;
     const vkf::BufferRange ranges[] = {{.name = "x", .buffer = s.x.handle, .bytes = kBytes, .acquire_from = other},
                                        {.name = "y", .buffer = s.y.handle, .bytes = kBytes, .release_to = other}};
     const vkf::Status status =

@@ -91,7 +91,8 @@ void Gpu::make_instance(PFN_vkGetInstanceProcAddr entry) {
     }
 }
 
-/// Drawing: the first family that does. Computing: a family that does not draw, else a second queue of the same, else the same queue.
+/// Drawing: the first family that does. Computing: a family that does not draw, else a second queue
+/// of the same, else the same queue.
 void Gpu::find_families() {
     std::uint32_t count = 0;
     vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, nullptr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's Vulkan: a device with a queue that draws and one that computes, of a family of its own where there is one.
+// The host's Vulkan: a device with a queue that draws and one that computes, of a family of its own
+// where there is one.
 #pragma once
 
 #include <volk.h>
@@ -26,7 +27,8 @@ struct Queue {
     VkCommandPool pool{};
 };
 
-/// A semaphore that counts up; wait for a number and signal a higher one. VK_KHR_timeline_semaphore.
+/// A semaphore that counts up; wait for a number and signal a higher one.
+/// VK_KHR_timeline_semaphore.
 struct Timeline {
     VkSemaphore handle{};
 };
@@ -39,7 +41,8 @@ struct Wait {
 
 class Gpu {
 public:
-    /// `entry`: the loader's vkGetInstanceProcAddr, or what stands in its place; null: libvulkan is opened.
+    /// `entry`: the loader's vkGetInstanceProcAddr, or what stands in its place; null: libvulkan is
+    /// opened.
     explicit Gpu(PFN_vkGetInstanceProcAddr entry = nullptr);
     ~Gpu();
     Gpu(const Gpu&) = delete;

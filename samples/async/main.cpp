@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention beside drawing, see frames.h. On a device with one queue the same runs on it, and nothing overlaps.
+// Attention beside drawing, see frames.h. On a device with one queue the same runs on it, and
+// nothing overlaps.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 

@@ -15,7 +15,8 @@ using Floats = std::vector<float>;
 using Integers = std::vector<std::int32_t>;
 using Tensors = std::map<std::string, Floats>;
 
-/// Numbers between -1 and 1 that look like something, the same for the same name at each run and on each machine.
+/// Numbers between -1 and 1 that look like something, the same for the same name at each run and on
+/// each machine.
 Floats numbers(const std::string& name, std::size_t count);
 
 /// What an example gives itself. Other inputs and weights get numbers of their names.

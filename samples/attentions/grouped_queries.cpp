@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_query_attention: with RoPE and a cache over several runs, its relatives, and attention of Hugging Face's models.
+// grouped_query_attention: with RoPE and a cache over several runs, its relatives, and attention of
+// Hugging Face's models.
 #include "example.h"
 
 namespace {
@@ -11,7 +12,8 @@ Floats rows(const Floats& x, std::int64_t at, std::int64_t count) {
     return columns(x, x.size(), static_cast<std::size_t>(at * kWidth), static_cast<std::size_t>(count * kWidth));
 }
 
-/// A prompt of 4 tokens, then 3 steps of one, against all 7 at once. The cache has room for 2 sequences of 16 tokens.
+/// A prompt of 4 tokens, then 3 steps of one, against all 7 at once. The cache has room for 2
+/// sequences of 16 tokens.
 void cached(Examples& e) {
     GroupedQueryAttentionOptions o{.name = "attn", .heads = kHeads, .kv_heads = kKvHeads};
     o.rope = Rope{.theta = 10000.0, .layout = RopeLayout::half, .max_positions = 16};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An example of each attention, and of each layer that stands around it, with a relation that a person can check. docs/attention.md
-// says what they are called elsewhere. Ends with 1 where a relation does not hold.
+// An example of each attention, and of each layer that stands around it, with a relation that a
+// person can check. docs/attention.md says what they are called elsewhere. Ends with 1 where a
+// relation does not hold.
 #include <cstdio>
 
 #include "example.h"
@@ -19,7 +20,8 @@ int main() try {
     positions(examples);
     the_rest(examples);
     std::printf("\n%d claims, %d do not hold\n", examples.claims(), examples.failures());
-    const std::vector<std::string> messages = examples.device().messages();  // of the validation layer, where it is on
+    // of the validation layer, where it is on
+    const std::vector<std::string> messages = examples.device().messages();
     for (const std::string& message : messages) {
         std::printf("%s\n", message.c_str());
     }

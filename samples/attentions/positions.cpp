@@ -10,7 +10,8 @@ constexpr std::int64_t kTokens = 8, kHeadDim = 32;
 constexpr std::size_t kPairs = kHeadDim / 2;
 using Kind = RopeScaling::Kind;
 
-/// Angle by which a token of position 63 turns pair `pair`, out of a table's cos and sin; in -pi..pi.
+/// Angle by which a token of position 63 turns pair `pair`, out of a table's cos and sin; in
+/// -pi..pi.
 float angle(const Rope& options, std::size_t pair) {
     const Floats table = rope_table(options, kHeadDim);
     const std::size_t at = (63 * kPairs + pair) * 2;

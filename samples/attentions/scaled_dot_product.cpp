@@ -34,7 +34,8 @@ void definition(Examples& e) {
     Graph g;
     const Qkv x = inputs(g);
     const AttentionResult a = attend(x, {.log_sum_exp = true});
-    const Value scores = matmul(x.query, repeat_heads(x.key), {.scale = 0.25f, .transpose_b = true});  // 1/sqrt(16)
+    // 1/sqrt(16)
+    const Value scores = matmul(x.query, repeat_heads(x.key), {.scale = 0.25f, .transpose_b = true});
     give("y", a.y);
     give("weights", a.weights);
     give("lse", a.log_sum_exp);
@@ -141,7 +142,8 @@ void no_key(Examples& e) {
             Floats(r["filled"].size(), 1.0f / static_cast<float>(kKeys)));
 }
 
-/// 160 tokens of two documents, each seeing its own: tiles of the mask without a set bit are passed over.
+/// 160 tokens of two documents, each seeing its own: tiles of the mask without a set bit are passed
+/// over.
 void blocks(Examples& e) {
     constexpr std::int64_t kTokens = 160, kFirst = 96;
     Graph g;

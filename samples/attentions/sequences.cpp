@@ -30,7 +30,8 @@ void packed(Examples& e) {
     e.close("packed_attention of 2 and 4 queries, causal = each sequence alone", r["y"], r["want"]);
 }
 
-/// Two sequences of 7 and 11 tokens in pages of 4; the first page is the same for both, and there once.
+/// Two sequences of 7 and 11 tokens in pages of 4; the first page is the same for both, and there
+/// once.
 void paged(Examples& e) {
     Graph g;
     const Shape pool{5, 4, kKvHeads, kHeadDim};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.nn.MultiheadAttention argument by argument, and torch.nn.Transformer with its masks. Boolean masks: 1 = may not attend.
+// torch.nn.MultiheadAttention argument by argument, and torch.nn.Transformer with its masks.
+// Boolean masks: 1 = may not attend.
 #include <cmath>
 
 #include "example.h"

@@ -59,8 +59,8 @@ int srgb_byte(double linear) {
     return static_cast<int>(std::lround(255 * encoded));
 }
 
-/// The colour at `share` of the map, 0 to 1. OKLab to sRGB after Björn Ottosson, "A perceptual color space for image
-/// processing".
+/// The colour at `share` of the map, 0 to 1. OKLab to sRGB after Björn Ottosson, "A perceptual
+/// color space for image processing".
 std::string color_at(double share) {
     const double position = std::clamp(share, 0.0, 1.0) * (kColorMap.size() - 1);
     const auto index = std::min(static_cast<std::size_t>(position), kColorMap.size() - 2);
@@ -83,7 +83,8 @@ std::string color_at(double share) {
     return text.data();
 }
 
-/// Text safe in XML content and attributes; control characters, which XML cannot hold, become the replacement character.
+/// Text safe in XML content and attributes; control characters, which XML cannot hold, become the
+/// replacement character.
 std::string escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewrites dates as people write them into ISO 8601 with a small trained encoder-decoder Transformer, on whatever Vulkan device
-// is there, and draws what the decoder looked at.
+// Rewrites dates as people write them into ISO 8601 with a small trained encoder-decoder
+// Transformer, on whatever Vulkan device is there, and draws what the decoder looked at.
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
@@ -127,7 +127,7 @@ int rewrite(const Options& options) {
     return 0;
 }
 
-// --- against what PyTorch computed -----------------------------------------------------------------------------------------
+// --- against what PyTorch computed ---------------------------------------------------------------
 
 std::vector<std::int32_t> ints(const vkf::HostTensor& t) {
     std::vector<std::int32_t> out(t.data.size() / 4);

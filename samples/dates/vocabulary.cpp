@@ -48,7 +48,8 @@ DatesConfig read_sizes(const json& config) {
     return sizes;
 }
 
-/// Bytes of the UTF-8 character at the front of a text that is not empty; 0 if there is no well-formed one.
+/// Bytes of the UTF-8 character at the front of a text that is not empty; 0 if there is no
+/// well-formed one.
 std::size_t character_bytes(std::string_view text) {
     const auto lead = static_cast<unsigned char>(text.front());
     const std::size_t bytes = lead < 0x80   ? 1

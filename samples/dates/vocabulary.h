@@ -27,7 +27,8 @@ struct DatesConfig {
 /// Characters and special tokens of a model, and the numbers it knows them by.
 class Vocabulary {
 public:
-    /// Throws vkf::Error, naming the file, if it is missing, not JSON, or lacks or contradicts what the model needs.
+    /// Throws vkf::Error, naming the file, if it is missing, not JSON, or lacks or contradicts what
+    /// the model needs.
     explicit Vocabulary(const std::filesystem::path& config);
 
     const DatesConfig& config() const noexcept { return config_; }
@@ -36,11 +37,13 @@ public:
     std::int32_t sos() const noexcept { return sos_; }
     std::int32_t eos() const noexcept { return eos_; }
 
-    /// One id per character of UTF-8 text, then <eos>. Throws vkf::Error naming a character that the model does not know,
-    /// or the length if the text has more than max_source_length - 1 characters.
+    /// One id per character of UTF-8 text, then <eos>. Throws vkf::Error naming a character that
+    /// the model does not know, or the length if the text has more than max_source_length - 1
+    /// characters.
     std::vector<std::int32_t> encode(std::string_view text) const;
 
-    /// The text up to the first <eos>, without <sos> and <pad>. Throws vkf::Error if an id is outside the vocabulary.
+    /// The text up to the first <eos>, without <sos> and <pad>. Throws vkf::Error if an id is
+    /// outside the vocabulary.
     std::string decode(std::span<const std::int32_t> ids) const;
 
     /// The character of an id, or the name of a special token ("<eos>").

@@ -31,7 +31,8 @@ constexpr std::uint32_t kPosition = 0, kVelocity = 2, kSquare = 4, kSeen = 6, kA
 /// What a rule looks at.
 std::uint32_t subject(std::uint32_t rule) { return rule == kAlignment ? kVelocity : kPosition; }
 
-/// Boids see boids, and fear hunters; all see themselves, who take the weight that nobody near wants.
+/// Boids see boids, and fear hunters; all see themselves, who take the weight that nobody near
+/// wants.
 bool sees(const Flock& flock, std::uint32_t rule, std::uint32_t query, std::uint32_t key) {
     const bool hunter = key >= flock.boids - flock.hunters;
     return query == key || hunter == (rule == kFear);
@@ -78,8 +79,8 @@ private:
 
     float& bias(const std::string& name, std::uint32_t out) { return tensors_.at(name + ".bias").data[out]; }
 
-    /// Query (p, 1) / sigma^2 and key (p', -|p'|^2 / 2) give -|p - p'|^2 / (2 sigma^2), but for what is the same for every key. The
-    /// scores' own scale is 1 / sqrt(4).
+    /// Query (p, 1) / sigma^2 and key (p', -|p'|^2 / 2) give -|p - p'|^2 / (2 sigma^2), but for
+    /// what is the same for every key. The scores' own scale is 1 / sqrt(4).
     void attend(std::uint32_t rule) {
         const std::uint32_t row = rule * kHeadDim;
         const float sharp = static_cast<float>(2.0 / (kNumbers[rule].sigma * kNumbers[rule].sigma));
@@ -93,7 +94,8 @@ private:
         weight("k_proj", row + 2, kSquare) = -1;
     }
 
-    /// Two hidden numbers an axis: relu(u + m) - relu(u - m) - m is u between -m and m, where u is what is seen less oneself.
+    /// Two hidden numbers an axis: relu(u + m) - relu(u - m) - m is u between -m and m, where u is
+    /// what is seen less oneself.
     void limit(std::uint32_t rule) {
         const auto [sigma, score, most, factor] = kNumbers[rule];
         for (std::uint32_t axis = 0; axis < 2; ++axis) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reynolds' boids (1987) as one Transformer layer with weights set by hand: each rule is a head, whose scores fall with the square of the
-// distance, and the feed-forward half limits what each rule may say.
+// Reynolds' boids (1987) as one Transformer layer with weights set by hand: each rule is a head,
+// whose scores fall with the square of the distance, and the feed-forward half limits what each
+// rule may say.
 #pragma once
 
 #include <vkformer/vkformer.h>
@@ -23,12 +24,15 @@ struct Flock {
     std::uint32_t boids = 0, hunters = 0;
 };
 
-/// Places and velocities at the start, the same each time, in a world of this half width and height 2.
+/// Places and velocities at the start, the same each time, in a world of this half width and height
+/// 2.
 std::vector<Boid> start(const Flock& flock, float half_width);
 
-/// Compiles the layer: input "x" (1, boids, 16), whose first five numbers are position, velocity and half the square of the position, the
-/// rest 0; outputs "y" (1, boids, 16), where 14 and 15 are the acceleration, and "weights" (1, heads, boids, boids).
+/// Compiles the layer: input "x" (1, boids, 16), whose first five numbers are position, velocity
+/// and half the square of the position, the rest 0; outputs "y" (1, boids, 16), where 14 and 15 are
+/// the acceleration, and "weights" (1, heads, boids, boids).
 vkf::Program compile_layer(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options);
 
-/// The largest difference between the layer's accelerations and the rules themselves, computed from the same tokens in double precision.
+/// The largest difference between the layer's accelerations and the rules themselves, computed from
+/// the same tokens in double precision.
 double difference_from_rules(const Flock& flock, std::span<const float> x, std::span<const float> y);

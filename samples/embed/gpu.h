@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The renderer's own Vulkan: instance, device, queue, and what is made on them. All of it goes when the Gpu goes, in reverse order.
+// The renderer's own Vulkan: instance, device, queue, and what is made on them. All of it goes when
+// the Gpu goes, in reverse order.
 #pragma once
 
 #include <volk.h>
@@ -32,7 +33,8 @@ struct Image {
 
 class Gpu {
 public:
-    /// With VKFORMER_VALIDATION=1 under the validation layer. `instance_extensions` are a window's; `swapchain` asks for its extension.
+    /// With VKFORMER_VALIDATION=1 under the validation layer. `instance_extensions` are a window's;
+    /// `swapchain` asks for its extension.
     explicit Gpu(const std::vector<const char*>& instance_extensions = {}, bool swapchain = false);
     ~Gpu();
     Gpu(const Gpu&) = delete;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A renderer with Vulkan of its own draws a flock whose every move is decided by a Transformer layer, recorded between its simulation and its
-// drawing. Lines show what one boid attends to: blue whom it aligns with, amber whom it stays with, green whom it avoids, red whom it fears.
+// A renderer with Vulkan of its own draws a flock whose every move is decided by a Transformer
+// layer, recorded between its simulation and its drawing. Lines show what one boid attends to: blue
+// whom it aligns with, amber whom it stays with, green whom it avoids, red whom it fears.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

@@ -68,7 +68,8 @@ Renderer::Renderer(Gpu& gpu, const Flock& flock, std::uint32_t watched, bool che
     std::memcpy(slots_.back().boids.mapped, boids.data(), boids.size() * sizeof(Boid));
 }
 
-Renderer::~Renderer() { vkDeviceWaitIdle(gpu_.device); }  // the layer must not go while a frame uses it
+// the layer must not go while a frame uses it
+Renderer::~Renderer() { vkDeviceWaitIdle(gpu_.device); }
 
 void Renderer::make_render_pass() {
     VkAttachmentDescription colour{};
@@ -224,7 +225,8 @@ void Renderer::record(Slot& slot, Window* window) {
     const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                          VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
     check(vkBeginCommandBuffer(slot.commands, &begin), "vkBeginCommandBuffer");
-    // The frame before may still run: what it wrote is read here, and what its simulation reads is written here.
+    // The frame before may still run: what it wrote is read here, and what its simulation reads is
+    // written here.
     barrier(slot.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, VK_ACCESS_SHADER_READ_BIT);
     simulate(slot);
     barrier(slot.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, VK_ACCESS_SHADER_READ_BIT);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames: simulate, attend, draw, in one command buffer and one submission each, two of them in flight.
+// Frames: simulate, attend, draw, in one command buffer and one submission each, two of them in
+// flight.
 #pragma once
 
 #include <array>
@@ -15,15 +16,17 @@ using Pixels = std::span<const std::byte>;
 
 class Renderer {
 public:
-    /// Lines show what boid `watched` attends to. `checked`: wrong use of the layer is looked for. `finished` is told each frame's number
-    /// and pixels, in order, once the device is done with it.
+    /// Lines show what boid `watched` attends to. `checked`: wrong use of the layer is looked for.
+    /// `finished` is told each frame's number and pixels, in order, once the device is done with
+    /// it.
     Renderer(Gpu& gpu, const Flock& flock, std::uint32_t watched, bool checked, VkExtent2D size,
              std::function<void(std::uint64_t, Pixels)> finished);
     ~Renderer();
     Renderer(const Renderer&) = delete;
     Renderer& operator=(const Renderer&) = delete;
 
-    /// Submits the next frame; shows it too, where there is a window. Waits only for the frame before the last.
+    /// Submits the next frame; shows it too, where there is a window. Waits only for the frame
+    /// before the last.
     void draw(Window* window);
     /// Waits for all frames.
     void finish();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves every boid by what the Transformer layer said in the frame before, and writes the tokens that it reads in this one.
+// Moves every boid by what the Transformer layer said in the frame before, and writes the tokens
+// that it reads in this one.
 #version 450
 layout(local_size_x = 64) in;
 
@@ -7,9 +8,11 @@ struct Boid {
     vec2 position, velocity;
 };
 layout(set = 0, binding = 0) readonly buffer Before { Boid before[]; };
-layout(set = 0, binding = 1) readonly buffer Said { float said[]; };  // 16 numbers a boid, of which 14 and 15 are an acceleration
+// 16 numbers a boid, of which 14 and 15 are an acceleration
+layout(set = 0, binding = 1) readonly buffer Said { float said[]; };
 layout(set = 0, binding = 2) writeonly buffer After { Boid after[]; };
-layout(set = 0, binding = 3) writeonly buffer Tokens { float tokens[]; };  // 16 numbers a boid, the first 5 as below, the rest 0
+// 16 numbers a boid, the first 5 as below, the rest 0
+layout(set = 0, binding = 3) writeonly buffer Tokens { float tokens[]; };
 layout(push_constant) uniform Push {
     vec2 half_size;  // of the world
     float seconds;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stroke from a to b, of another radius at each end, for every instance: first what the watched boid attends to, then the boids.
+// A stroke from a to b, of another radius at each end, for every instance: first what the watched
+// boid attends to, then the boids.
 #version 450
 struct Boid {
     vec2 position, velocity;
 };
 layout(set = 0, binding = 0) readonly buffer Boids { Boid all[]; };
-layout(set = 0, binding = 1) readonly buffer Said { float said[]; };        // 16 numbers a boid: 6, 7 the velocity it looks at
+// 16 numbers a boid: 6, 7 the velocity it looks at
+layout(set = 0, binding = 1) readonly buffer Said { float said[]; };
 layout(set = 0, binding = 2) readonly buffer Weights { float weights[]; };  // (heads, boids, boids)
 layout(push_constant) uniform Push {
     vec2 half_size;
@@ -60,5 +62,6 @@ void main() {
     vec2 corner = kCorners[gl_VertexIndex];
     point = mix(ends.xy - margin * along, ends.zw + margin * along, corner.x) +
             (2.0 * corner.y - 1.0) * margin * vec2(-along.y, along.x);
-    gl_Position = colour.a > 0.02 ? vec4(point / half_size, 0.0, 1.0) : vec4(2.0, 2.0, 0.0, 1.0);  // or out of the picture
+    // or out of the picture
+    gl_Position = colour.a > 0.02 ? vec4(point / half_size, 0.0, 1.0) : vec4(2.0, 2.0, 0.0, 1.0);
 }

@@ -16,7 +16,8 @@ public:
     virtual bool acquire() = 0;
     virtual VkSemaphore acquired() const = 0;
     virtual VkSemaphore drawn() const = 0;
-    /// Scales a picture in TRANSFER_SRC_OPTIMAL into the acquired image, and leaves that one as presenting wants it.
+    /// Scales a picture in TRANSFER_SRC_OPTIMAL into the acquired image, and leaves that one as
+    /// presenting wants it.
     virtual void blit(VkCommandBuffer commands, VkImage picture, VkExtent2D size) = 0;
     virtual void present() = 0;
 };

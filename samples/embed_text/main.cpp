@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which lines say nearly the same? Sentence embeddings of a BERT-like checkpoint (for example sentence-transformers' all-MiniLM-L6-v2), on
-// whatever Vulkan device is there: for each line the line nearest to it, or those nearest to a query.
+// Which lines say nearly the same? Sentence embeddings of a BERT-like checkpoint (for example
+// sentence-transformers' all-MiniLM-L6-v2), on whatever Vulkan device is there: for each line the
+// line nearest to it, or those nearest to a query.
 #include <vkformer/text.h>
 #include <vkformer/vkformer.h>
 
@@ -68,7 +69,8 @@ void print_nearest(const Vectors& vectors, const std::vector<std::string>& lines
     }
 }
 
-/// Compares with the embeddings that PyTorch gave, in the model's expected.json, at 1e-4 + 1e-4 |want|; in batches of several sizes.
+/// Compares with the embeddings that PyTorch gave, in the model's expected.json, at 1e-4 + 1e-4
+/// |want|; in batches of several sizes.
 int check(Options options) {
     const auto expected = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
     const std::vector<std::string> texts = expected.at("texts");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues a text with a Hugging Face checkpoint (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2, GPT-2) on whatever Vulkan device is there. Without
-// arguments a small Llama that is shipped beside this file writes a number out in English.
+// Continues a text with a Hugging Face checkpoint (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2,
+// GPT-2) on whatever Vulkan device is there. Without arguments a small Llama that is shipped beside
+// this file writes a number out in English.
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
@@ -214,7 +215,8 @@ int generate(const Options& options) {
     return interrupted != 0 ? 130 : 0;
 }
 
-/// What --weights makes of the matrices, in a folder from which they load without being packed again. No device is asked.
+/// What --weights makes of the matrices, in a folder from which they load without being packed
+/// again. No device is asked.
 int save(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);

@@ -39,5 +39,6 @@ struct Options {
 std::optional<vkf::WeightType> weight_type(const std::string& name);
 /// "fp32", "fp16" or "int8".
 vkf::Arithmetic arithmetic(const std::string& name);
-/// Where fewer bits were asked for, to the standard error: which products of a prompt stay in fp32, and why.
+/// Where fewer bits were asked for, to the standard error: which products of a prompt stay in fp32,
+/// and why.
 void print_arithmetic(const std::string& name, const vkf::Program& prompt);

@@ -28,15 +28,18 @@ struct JudgedText {
 /// The folder's tokenizer, read once, and what the options ask of it.
 class TextModel {
 public:
-    /// Throws vkf::Error where the options need a tokenizer that cannot be read. Where there is none, what needs it throws.
+    /// Throws vkf::Error where the options need a tokenizer that cannot be read. Where there is
+    /// none, what needs it throws.
     TextModel(const Options& options, const vkf::DecoderFacts& facts);
     ~TextModel();
 
-    /// The prompt's ids, as --ids or the tokenizer gives them, with the id that begins a text where the model was trained with
-    /// it. Throws vkf::Error for an empty prompt; with --dry-run and no tokenizer one id stands for the prompt.
+    /// The prompt's ids, as --ids or the tokenizer gives them, with the id that begins a text where
+    /// the model was trained with it. Throws vkf::Error for an empty prompt; with --dry-run and no
+    /// tokenizer one id stands for the prompt.
     std::vector<std::int32_t> prompt_ids(const std::string& prompt) const;
-    /// The lines of the file options.texts, each with the id that begins a text; answers (what comes behind a tab) with one that
-    /// ends it. What is longer than the model takes is cut. Throws vkf::Error where nothing is left to judge.
+    /// The lines of the file options.texts, each with the id that begins a text; answers (what
+    /// comes behind a tab) with one that ends it. What is longer than the model takes is cut.
+    /// Throws vkf::Error where nothing is left to judge.
     std::vector<JudgedText> judged_texts() const;
     /// Ids with --ids, text otherwise. Must not outlive this object.
     std::unique_ptr<TextOut> text_out() const;

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-/// The largest difference of `y` from twice the causal attention of `x` with itself; both are (tokens, width). NaN where y is.
+/// The largest difference of `y` from twice the causal attention of `x` with itself; both are
+/// (tokens, width). NaN where y is.
 inline double largest_difference(const float* x, const float* y, std::uint32_t tokens, std::uint32_t width) {
     double largest = 0;
     for (std::uint32_t i = 0; i < tokens * width; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every Vulkan program has in some form: an instance, a device with a queue, a buffer that the host sees, a compute pipeline that
-// works on it, and a command buffer. vkformer has no part in it.
+// What every Vulkan program has in some form: an instance, a device with a queue, a buffer that the
+// host sees, a compute pipeline that works on it, and a command buffer. vkformer has no part in it.
 #pragma once
 
 #include <volk.h>

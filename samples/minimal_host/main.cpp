@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in a program that has Vulkan of its own: its dispatch, ours, and its dispatch again, in its one command buffer and one submit.
+// Attention in a program that has Vulkan of its own: its dispatch, ours, and its dispatch again, in
+// its one command buffer and one submit.
 #define VOLK_IMPLEMENTATION
 #include "host.h"
 
@@ -13,7 +14,8 @@
 constexpr std::uint32_t kTokens = 64, kWidth = 8, kCount = kTokens * kWidth, kBytes = kCount * sizeof(float);
 
 int main() try {
-    const Host host(2 * kBytes, passes_comp, sizeof(passes_comp));  // its buffer holds x and behind it y
+    // its buffer holds x and behind it y
+    const Host host(2 * kBytes, passes_comp, sizeof(passes_comp));
 
     vkf::Graph g;
     const vkf::Value x = g.input("x", {1, 1, kTokens, kWidth});

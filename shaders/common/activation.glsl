@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations for epilogues and element-wise kernels. `act` should be a specialization constant, so that the
-// functions not asked for are not compiled. NaN is carried by each.
+// Activations for epilogues and element-wise kernels. `act` should be a specialization constant, so
+// that the functions not asked for are not compiled. NaN is carried by each.
 #ifndef VKF_SHADERS_COMMON_ACTIVATION_GLSL
 #define VKF_SHADERS_COMMON_ACTIVATION_GLSL
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention kernels share: constants, buffers, where rows and keys lie, and what becomes of a score between the
-// product and the softmax. FULL adds masks, biases, slopes, sinks, sequences, pages, splits and the log-sum-exp, which need
-// more buffers than Vulkan guarantees.
+// What the attention kernels share: constants, buffers, where rows and keys lie, and what becomes
+// of a score between the product and the softmax. FULL adds masks, biases, slopes, sinks,
+// sequences, pages, splits and the log-sum-exp, which need more buffers than Vulkan guarantees.
 #ifndef VKF_SHADERS_COMMON_ATTENTION_GLSL
 #define VKF_SHADERS_COMMON_ATTENTION_GLSL
 
@@ -191,7 +191,8 @@ uint out_offset(uint row) {
            (work.first_query + query_of(row)) * p.o_row;
 }
 
-// Where key `index` of the sequence lies: x in K, y in V; z is 0 when its page is outside the pool, and the place is then any.
+// Where key `index` of the sequence lies: x in K, y in V; z is 0 when its page is outside the pool,
+// and the place is then any.
 uvec3 key_offsets(uint index) {
     index = min(index, work.keys - 1u);
 #ifdef FULL
@@ -268,7 +269,8 @@ bvec4 is_masked(vec4 scores) {  // by their bits: a comparison with -inf may be 
 }
 
 #ifdef FULL
-// Index of (batch, head, query) into a tensor of which only the dimensions in `present` are not 1, `row` long.
+// Index of (batch, head, query) into a tensor of which only the dimensions in `present` are not 1,
+// `row` long.
 uint broadcast_row(uint present, uint row, uint length) {
     uint at = 0u;
     if ((present & kAttentionPresentBatch) != 0u) {
@@ -283,7 +285,8 @@ uint broadcast_row(uint present, uint row, uint length) {
     return at * length;
 }
 
-// The word that holds the mask bits of keys at .. (at a multiple of 32 or less, within a word) of this row, `at`'s bit lowest.
+// The word that holds the mask bits of keys at .. (at a multiple of 32 or less, within a word) of
+// this row, `at`'s bit lowest.
 uint mask_word(uint row, uint at) {
     uint words = (kMask & kAttentionPresentKey) != 0u ? (p.keys + 31u) / 32u : 1u;
     uint word = (kMask & kAttentionPresentKey) != 0u ? at / 32u : 0u;
@@ -301,7 +304,8 @@ uint partial_offset(uint row) {
     return (at * work.splits + work.split) * (value_dim() + 2u);
 }
 
-// The maximum a split tells of a row: a NaN among the scores must not get lost where others are put beside it.
+// The maximum a split tells of a row: a NaN among the scores must not get lost where others are put
+// beside it.
 float partial_maximum(float largest, float total) {
     return is_nan(total) && floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest;
 }
@@ -320,7 +324,8 @@ float log_sum_exp(float largest, float total) {
 }
 #endif
 
-// What becomes of the raw products of a row with the keys `first` .. `first` + 3, whose mask bits are the lowest four of `bits`.
+// What becomes of the raw products of a row with the keys `first` .. `first` + 3, whose mask bits
+// are the lowest four of `bits`.
 vec4 finish_scores(uint row, uint first, vec4 products, uint bits) {
     vec4 s = products * p.scale;
     if (kSoftcap != 0u) {

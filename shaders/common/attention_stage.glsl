@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_coopmat.comp's tile: constants, shared memory, which part of it an invocation has, and what is staged.
+// attention_coopmat.comp's tile: constants, shared memory, which part of it an invocation has, and
+// what is staged.
 #ifndef VKF_SHADERS_COMMON_ATTENTION_STAGE_GLSL
 #define VKF_SHADERS_COMMON_ATTENTION_STAGE_GLSL
 
@@ -37,7 +38,8 @@ shared float factors[kRows];  // what a row of O is scaled by
 shared uint mask_words[kRows];
 shared uint wild;  // 1 + the first key of the last tile with a value that is not finite in f16
 
-// A strip's rows are shared by kRowLanes neighbours each, which take every kRowLanes-th four of them: row_of(n), four_of(m).
+// A strip's rows are shared by kRowLanes neighbours each, which take every kRowLanes-th four of
+// them: row_of(n), four_of(m).
 const uint kRowLanes = kSubgroup >= 8u * kSubgroupRows   ? 8u
                        : kSubgroup >= 4u * kSubgroupRows ? 4u
                        : kSubgroup >= 2u * kSubgroupRows ? 2u
@@ -45,8 +47,9 @@ const uint kRowLanes = kSubgroup >= 8u * kSubgroupRows   ? 8u
 const uint kRowsEach = (kSubgroupRows * kRowLanes + kSubgroup - 1u) / kSubgroup;
 const uint kFoursEach = kStripFours / kRowLanes;
 
-// Weights, at most 1, are multiplied by 2^15 before they are rounded, so that f16 is fine enough for small ones: they lose 2^-11 of
-// themselves, and 2^-29 of 1 if a device takes subnormal numbers for 0.
+// Weights, at most 1, are multiplied by 2^15 before they are rounded, so that f16 is fine enough
+// for small ones: they lose 2^-11 of themselves, and 2^-29 of 1 if a device takes subnormal numbers
+// for 0.
 const float kWeightUnit = 32768.0;
 
 uint subgroup_row;  // of the subgroup's first row, within the group's
@@ -106,7 +109,8 @@ void stage_keys(uint first, uint part) {
     }
 }
 
-// What is not finite is taken out: 0 * inf must not enter where a key is masked. add_wild() brings it back where it is not.
+// What is not finite is taken out: 0 * inf must not enter where a key is masked. add_wild() brings
+// it back where it is not.
 void stage_values(uint first) {
     for (uint i = gl_LocalInvocationID.x; i < kTile * kValueEights; i += kThreads) {
         uint row = i / kValueEights;

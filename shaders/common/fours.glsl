@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four floats, or two words, at a time as a buffer holds them: FOURS and PAIR are what it is declared of. A variant with WIDE, which
-// needs 64-bit integers, loads and stores 8 bytes at a time: processors, on which every lane does so by itself, have half as much to do.
+// Four floats, or two words, at a time as a buffer holds them: FOURS and PAIR are what it is
+// declared of. A variant with WIDE, which needs 64-bit integers, loads and stores 8 bytes at a
+// time: processors, on which every lane does so by itself, have half as much to do.
 #ifndef VKF_SHADERS_COMMON_FOURS_GLSL
 #define VKF_SHADERS_COMMON_FOURS_GLSL
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions whose results the numerical contract can rely on, on every device. Built-ins may err far beyond it
-// (exp of a NaN is inf on one device, tanh of a large number NaN), and compilers may fold comparisons with a NaN, or
-// min and max, into forms that lose it: NaN and infinities are told by their bits here and carried by select.
-// Errors below are the worst measured over all of fp32 against double precision.
+// Functions whose results the numerical contract can rely on, on every device. Built-ins may err
+// far beyond it (exp of a NaN is inf on one device, tanh of a large number NaN), and compilers may
+// fold comparisons with a NaN, or min and max, into forms that lose it: NaN and infinities are told
+// by their bits here and carried by select. Errors below are the worst measured over all of fp32
+// against double precision.
 #ifndef VKF_SHADERS_COMMON_NUMERIC_GLSL
 #define VKF_SHADERS_COMMON_NUMERIC_GLSL
 
@@ -37,10 +38,11 @@ float max_or_nan(float a, float b) {
     return is_nan(a) ? a : (is_nan(b) ? b : max(a, b));
 }
 
-// e^x for any x that is not NaN: 0 below -86.99 (2^-125.5), inf above 88.722. Relative error 1e-7 between.
-// x = n ln 2 + r with |r| <= ln(2)/2, n ln 2 taken off in two parts of which the first is exact for every n here,
-// fused or not; then a minimax polynomial of e^r, and n added to the exponent. The scale is 2^(n-1), as 2^128 is no
-// float; for n = -126 its bits are those of 0, and for x at the upper bound the product overflows to inf.
+// e^x for any x that is not NaN: 0 below -86.99 (2^-125.5), inf above 88.722. Relative error 1e-7
+// between. x = n ln 2 + r with |r| <= ln(2)/2, n ln 2 taken off in two parts of which the first is
+// exact for every n here, fused or not; then a minimax polynomial of e^r, and n added to the
+// exponent. The scale is 2^(n-1), as 2^128 is no float; for n = -126 its bits are those of 0, and
+// for x at the upper bound the product overflows to inf.
 float exp_of_number(float x) {
     float bounded = min(max(x, -87.3), 88.8);
     float n = floor(bounded * 1.44269504 + 0.5);
@@ -92,7 +94,8 @@ float safe_erf(float x) {
     large = large * t - 6.34846687e-1;
     large = large * t - 1.28717512e-1;
     large = 1.0 - exp_of_number(large * t - t);
-    // The sign goes to one side of the choice only: Mesa 25's compiler errs on the bits of a choice between floats.
+    // The sign goes to one side of the choice only: Mesa 25's compiler errs on the bits of a choice
+    // between floats.
     float result = t > 0.927734375 ? copy_sign(large, x) : small;
     return is_nan(x) ? x : result;
 }

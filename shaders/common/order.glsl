@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats ordered by integers: flipped bits order negatives below positives, and a NaN above all, without a floating comparison that
-// might drop it. Include it after common/numeric.glsl.
+// Floats ordered by integers: flipped bits order negatives below positives, and a NaN above all,
+// without a floating comparison that might drop it. Include it after common/numeric.glsl.
 #ifndef VKF_SHADERS_COMMON_ORDER_GLSL
 #define VKF_SHADERS_COMMON_ORDER_GLSL
 

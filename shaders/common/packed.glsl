@@ -5,7 +5,8 @@
 
 #include "packed.h"
 
-// The bits of 2^23: with them, a whole number below 2^23 in the bits of the fraction is 2^23 more than itself.
+// The bits of 2^23: with them, a whole number below 2^23 in the bits of the fraction is 2^23 more
+// than itself.
 const uint kWholeBits = 0x4B000000u;
 const float kWholeBase = 8388608.0;
 

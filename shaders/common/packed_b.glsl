@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// B of a matrix product as packed weights: kPackedF32 where it is not. Names kBLoad, p, b_words and b_pairs of the kernel.
+// B of a matrix product as packed weights: kPackedF32 where it is not. Names kBLoad, p, b_words and
+// b_pairs of the kernel.
 #ifndef VKF_SHADERS_COMMON_PACKED_B_GLSL
 #define VKF_SHADERS_COMMON_PACKED_B_GLSL
 
@@ -7,7 +8,8 @@
 
 const uint kPacked = kBLoad > kMatmulBPacked ? kBLoad - kMatmulBPacked : kPackedF32;
 
-// Four weights of a packed row from k on, a multiple of 4 below p.k; those of int8 without their scale.
+// Four weights of a packed row from k on, a multiple of 4 below p.k; those of int8 without their
+// scale.
 vec4 load_packed(uint row, uint k) {
     if (kPacked == kPackedF16) {
         return unpack_f16(b_pairs[(row >> 1) + (k >> 2)]);

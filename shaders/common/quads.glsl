@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a matrix product's 4x4 sums become. Names kAct, kCVec, p, bias, c and c_vec of the kernel, and with_third() and activate().
+// What a matrix product's 4x4 sums become. Names kAct, kCVec, p, bias, c and c_vec of the kernel,
+// and with_third() and activate().
 #ifndef VKF_SHADERS_COMMON_QUADS_GLSL
 #define VKF_SHADERS_COMMON_QUADS_GLSL
 

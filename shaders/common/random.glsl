@@ -3,7 +3,8 @@
 #ifndef VKF_SHADERS_COMMON_RANDOM_GLSL
 #define VKF_SHADERS_COMMON_RANDOM_GLSL
 
-// Philox-2x32 with ten rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): counter index, key seed.
+// Philox-2x32 with ten rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"):
+// counter index, key seed.
 uint random_bits(uint counter, uint key) {
     uint left = counter;
     uint right = 0u;

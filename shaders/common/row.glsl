@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over a row that `kLanes` neighbouring invocations share (a power of two that divides the group's size, at most
-// 128). With one lane a row nothing is shared and no barrier is reached. Include it after declaring kLanes.
+// Reductions over a row that `kLanes` neighbouring invocations share (a power of two that divides
+// the group's size, at most 128). With one lane a row nothing is shared and no barrier is reached.
+// Include it after declaring kLanes.
 #ifndef VKF_SHADERS_COMMON_ROW_GLSL
 #define VKF_SHADERS_COMMON_ROW_GLSL
 
@@ -19,7 +20,8 @@ uint row_of(uint group) {
     return shared_row(group, gl_WorkGroupSize.x, kLanes, gl_LocalInvocationID.x);
 }
 
-// Sum over the lanes of a row, the same bits in every lane: a tree in a fixed order. All invocations of the group call it.
+// Sum over the lanes of a row, the same bits in every lane: a tree in a fixed order. All
+// invocations of the group call it.
 float row_sum(float value) {
     if (kLanes > 1u) {
         uint at = gl_LocalInvocationID.x;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R, a matrix product's operand of its result's shape. Names kThird, p, bias and bias_vec of the kernel.
+// R, a matrix product's operand of its result's shape. Names kThird, p, bias and bias_vec of the
+// kernel.
 #ifndef VKF_SHADERS_COMMON_THIRD_GLSL
 #define VKF_SHADERS_COMMON_THIRD_GLSL
 

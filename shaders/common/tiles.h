@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a result an invocation computes. Kernels compute it by these functions, and the tests count by them, on the host, that
-// every output is computed once (tests/tiling_test.cpp).
+// Which part of a result an invocation computes. Kernels compute it by these functions, and the
+// tests count by them, on the host, that every output is computed once (tests/tiling_test.cpp).
 #ifndef VKF_SHADERS_COMMON_TILES_H
 #define VKF_SHADERS_COMMON_TILES_H
 
@@ -18,7 +18,8 @@ VKF_FUNCTION uint tiles_over(uint size, uint tile) {
     return (size + tile - 1u) / tile;
 }
 
-// The index along the innermost remaining dimension; `rest` becomes the index over the outer ones. size > 0.
+// The index along the innermost remaining dimension; `rest` becomes the index over the outer ones.
+// size > 0.
 VKF_FUNCTION uint take_dimension(VKF_INOUT_UINT rest, uint size) {
     uint outer = rest / size;
     uint index = rest - outer * size;
@@ -31,7 +32,8 @@ VKF_FUNCTION uint lane_column(uint tile, uint lanes, uint lane) {
     return (tile * lanes + lane) * 4u;
 }
 
-// matmul_shared: the first of an invocation's four rows and of its four columns within the tile, which is that wide.
+// matmul_shared: the first of an invocation's four rows and of its four columns within the tile,
+// which is that wide.
 VKF_FUNCTION uint quad_row(uint invocation, uint columns) {
     return invocation / (columns / 4u) * 4u;
 }
@@ -51,7 +53,8 @@ VKF_FUNCTION uint part_row(uint subgroup, uint tile_columns, uint part_rows, uin
 VKF_FUNCTION uint part_column(uint subgroup, uint tile_columns, uint part_columns) {
     return subgroup % (tile_columns / part_columns) * part_columns;
 }
-// Row and first column of the strip's item, four outputs of a strip of the part that is that many columns wide.
+// Row and first column of the strip's item, four outputs of a strip of the part that is that many
+// columns wide.
 VKF_FUNCTION uint strip_row(uint item, uint columns) {
     return item / (columns / 4u);
 }
@@ -73,7 +76,8 @@ VKF_FUNCTION uint first_item_apart(uint group, uint local_size, uint invocation,
     return group * local_size * each + invocation;
 }
 
-// Attention: the first of a lane's four columns of a block of the values, `tile` columns wide, of a slice of so many blocks.
+// Attention: the first of a lane's four columns of a block of the values, `tile` columns wide, of a
+// slice of so many blocks.
 VKF_FUNCTION uint value_column(uint slice, uint blocks, uint block, uint tile, uint lane) {
     return (slice * blocks + block) * tile + lane * 4u;
 }
@@ -81,8 +85,9 @@ VKF_FUNCTION uint value_column(uint slice, uint blocks, uint block, uint tile, u
 VKF_FUNCTION uint pair_row(uint invocation, uint lanes) {
     return invocation / lanes * 2u;
 }
-// attention_coopmat: rows of its subgroup's strip that a lane has, one a pass (there may be fewer), and its fours of them; `row_lanes`
-// neighbours share a row, and every subgroup size is a multiple of that.
+// attention_coopmat: rows of its subgroup's strip that a lane has, one a pass (there may be fewer),
+// and its fours of them; `row_lanes` neighbours share a row, and every subgroup size is a multiple
+// of that.
 VKF_FUNCTION uint strip_lane_row(uint lane, uint subgroup, uint row_lanes, uint pass) {
     return lane / row_lanes + pass * (subgroup / row_lanes);
 }

@@ -9,8 +9,9 @@
 //         float scale;
 //     VKF_PUSH_END(ScalePush)
 //
-// and the kernel says `layout(push_constant) uniform Push { ScalePush p; };`. Members are scalars and arrays of
-// scalars only, so that std430 and C++ lay them out alike. The first two members are common/dispatch.glsl's.
+// and the kernel says `layout(push_constant) uniform Push { ScalePush p; };`. Members are scalars
+// and arrays of scalars only, so that std430 and C++ lay them out alike. The first two members are
+// common/dispatch.glsl's.
 #ifndef VKF_SHADERS_COMMON_TYPES_H
 #define VKF_SHADERS_COMMON_TYPES_H
 
@@ -25,7 +26,8 @@ using uint = std::uint32_t;
 // A function that both compile.
 #define VKF_FUNCTION inline
 
-// An unsigned constant: a binding, the id of a specialization constant, a value one of these can take.
+// An unsigned constant: a binding, the id of a specialization constant, a value one of these can
+// take.
 #define VKF_CONSTANT(name, value)       \
     namespace vkf::shader {             \
     inline constexpr uint name = value; \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The barriers of samples/async on a device whose compute queue is of a family of its own, which no software device has: the function
-// table says so, notes each change of ownership, and passes the rest on to the one queue there is.
+// The barriers of samples/async on a device whose compute queue is of a family of its own, which no
+// software device has: the function table says so, notes each change of ownership, and passes the
+// rest on to the one queue there is.
 #include <cstdio>
 #include <map>
 #include <vector>
@@ -86,7 +87,8 @@ private:
     std::map<VkCommandBuffer, std::uint32_t> commands_;
 };
 
-/// Each release is followed by its acquire: the same families and range, each recorded on its own side.
+/// Each release is followed by its acquire: the same families and range, each recorded on its own
+/// side.
 void expect_pairs(const std::vector<Change>& changes, std::size_t frames) {
     expect(changes.size() == 2 * frames, "a release and an acquire a frame");
     for (std::size_t i = 0; i + 1 < changes.size(); i += 2) {

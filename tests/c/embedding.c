@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface from plain C: a layer of attention on a device of the host's, recorded into its command buffers, and whatever a C program
-// can do wrong.
+// The C interface from plain C: a layer of attention on a device of the host's, recorded into its
+// command buffers, and whatever a C program can do wrong.
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +43,8 @@ static double projected(const float* w, int out, const float* x) {
     return sum;
 }
 
-/// What the layer must give for token t, in double precision: x + o_proj(attention), two query heads on one kv head, causal.
+/// What the layer must give for token t, in double precision: x + o_proj(attention), two query
+/// heads on one kv head, causal.
 static void want(const model* m, int t, double y[kWidth]) {
     double heads[kWidth];
     for (int h = 0; h < kHeads; ++h) {
@@ -173,13 +174,15 @@ static vkf_program* compile(vkf_device* device, const model* m, const vkf_compil
     return program;
 }
 
-/// Two slots at different lengths in one command buffer, then in segments, with memory, lock and scratch of the host's.
+/// Two slots at different lengths in one command buffer, then in segments, with memory, lock and
+/// scratch of the host's.
 static void records(host* h, const model* m) {
     vkf_device* device = borrow(h);
     const vkf_compile_options options = {.struct_size = sizeof(options),
                                          .slots = 2,
                                          .name = "layer",
-                                         .arithmetic = VKF_ARITHMETIC_INT8};  // its weights are fp32
+                                         // its weights are fp32
+                                         .arithmetic = VKF_ARITHMETIC_INT8};
     vkf_program* program = compile(device, m, &options);
     REQUIRE(h->pieces > 0);
 
@@ -311,7 +314,8 @@ static void uploads(host* h, const model* m) {
     OK(vkf_device_capabilities(device, &capabilities));
     uint64_t waiting = 0;
     OK(vkf_device_pending_uploads(device, &waiting));
-    REQUIRE((waiting == 0) == capabilities.unified_memory);  // else the host writes where weights lie
+    // else the host writes where weights lie
+    REQUIRE((waiting == 0) == capabilities.unified_memory);
     if (waiting > 0) {
         FAILS(vkf_program_record(program, commands, &b.recording), "record_upload");
     }
@@ -686,7 +690,8 @@ static void runs(const model* m) {
     OK(vkf_graph_output("y", y));
     OK(vkf_graph_output("index", index));
 
-    static const float twice[16] = {2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2};  // exact in f16
+    // exact in f16
+    static const float twice[16] = {2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2};
     static const int64_t shape4[] = {4, 4};
     const vkf_tensor tensor = {.name = "out.weight", .data = twice, .bytes = sizeof(twice), .shape = shape4, .rank = 2};
     int chosen = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C++11 program without exceptions and RTTI, which the C++ interface is not for; errors that are thrown inside come out as results.
+// A C++11 program without exceptions and RTTI, which the C++ interface is not for; errors that are
+// thrown inside come out as results.
 #include <cstdio>
 #include <cstring>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// opened LIBRARY: the C interface through function pointers of a library that is opened at run time.
+// opened LIBRARY: the C interface through function pointers of a library that is opened at run
+// time.
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples with files that are cut or damaged, with wrong arguments, interrupted, and two at once: a clear error and 1, or an answer; never
-// a crash or a hang.
+// The samples with files that are cut or damaged, with wrong arguments, interrupted, and two at
+// once: a clear error and 1, or an answer; never a crash or a hang.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -97,7 +97,8 @@ std::vector<std::string> command(const Sample& s, const std::string& folder) {
 /// One of the ways in which a file may be wrong.
 std::string damaged(std::string bytes, int way, std::mt19937& random) {
     const std::size_t near =
-        way % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 3000);  // heads decide more
+        // heads decide more
+        way % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 3000);
     const std::size_t at = random() % near;
     switch (way / 2 % 4) {
         case 0: bytes[at] = static_cast<char>(random()); break;

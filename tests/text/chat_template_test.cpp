@@ -19,7 +19,8 @@ using nlohmann::json;
 TEST_SUITE_BEGIN("tokenizer");
 
 TEST_CASE("tokenizer: chat templates that are recognised give the reference's text, others are refused") {
-    const char* elsewhere = std::getenv("VKFORMER_CHAT_CASES");  // another file of make_chat_cases.py's
+    // another file of make_chat_cases.py's
+    const char* elsewhere = std::getenv("VKFORMER_CHAT_CASES");
     std::ifstream file(elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/chat.json");
     std::map<std::string, int> families;
     for (const json& c : json::parse(file)) {

@@ -100,7 +100,8 @@ TEST_CASE("prompt: a text ends at the first stop, whose beginning is held back")
     CHECK(through({"END"}, {"abE", "N", "X", "E"}) == "ab||ENX||E");
     CHECK(through({"END"}, {"ab E", "ND cd", "ef"}) == "ab |||");
     CHECK(through({"END"}, {"EEND"}) == "E|");
-    CHECK(through({"long stop", "st"}, {"a long ", "stop"}) == "a ||");  // the one that begins first
+    // the one that begins first
+    CHECK(through({"long stop", "st"}, {"a long ", "stop"}) == "a ||");
     CHECK(through({"\n\n"}, {"a\n", "b\n", "\nc"}) == "a|\nb||");
     StopTexts text({"."});
     CHECK_FALSE(text.stopped());

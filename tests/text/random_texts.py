@@ -7,7 +7,8 @@ rng = random.Random(0)
 
 WORDS = """the of and hundred thousand I'm you're they'll we've don't DON'T he'S naïve café Straße ﬁne oﬃce İstanbul ǅungla résumé Ωμέγα
 ὈΔΥΣΣΕΎΣ слово Привет ёлка שלום עולם مرحبا العالم नमस्ते हिन्दी ไทย ภาษา 한국어 조선 日本語 中文字 漢字かな カタカナ ｶﾀｶﾅ Ａｂｃ１２３ 𝒳𝓎𝓏 𠀀𠮷 e\u0301cole a\u0323\u0302
-\u1e9b\u0323 \u212b \u2126 ² ½ Ⅻ ٣٤٥ १२३ ４２ 3.14159 1234567 10,000 x_1 snake_case foo::bar() a+b=c #include <vector> http://a.b/c?d=e&f=g user@example.com
+# include <vector> http://a.b/c?d=e&f=g user@example.com
+\u1e9b\u0323 \u212b \u2126 ² ½ Ⅻ ٣٤٥ १२३ ４２ 3.14159 1234567 10,000 x_1 snake_case foo::bar() a+b=c
 😀 🚀 👩\u200d👩\u200d👧 🇩🇪 👍🏽 ❤️ don\u2019t “quoted” — … ‰ € £ ¥ ™ \u00ad \u200b \ufeff \u200f ſ K ß ẞ ŉ ǰ""".split()
 SPACES = [" "] * 12 + ["  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u3000", "\u2003", "\u0085", "\u2028", "\u200b", "\u180e", "\v", ""]
 SIGNS = list(".,;:!?'\"()[]{}<>/\\|@#$%^&*-_=+~`¿¡«»、。！？「」·•§¶") + ["'s", "'S", "'ll", "...", "--", "\u2019s", "\u0301", "\x00", "\x07", "\x7f", "\ufffd"]

@@ -94,7 +94,8 @@ TEST_CASE("tokenizer: a text is cut only where that is asked for") {
 }
 
 TEST_CASE("tokenizer: every case of the reference") {
-    const char* elsewhere = std::getenv("VKFORMER_TOKENIZER_CASES");  // another folder of make_cases.py's
+    // another folder of make_cases.py's
+    const char* elsewhere = std::getenv("VKFORMER_TOKENIZER_CASES");
     const fs::path folder = elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/cases";
     int files = 0, cases = 0, wrong = 0;
     for (const auto& entry : fs::directory_iterator(folder)) {
@@ -119,7 +120,8 @@ TEST_CASE("tokenizer: every case of the reference") {
 
 TEST_CASE("tokenizer: every case of SentencePiece models, whole and token by token") {
     const char* elsewhere =
-        std::getenv("VKFORMER_SENTENCEPIECE_CASES");  // another folder of make_sentencepiece_cases.py's
+        // another folder of make_sentencepiece_cases.py's
+        std::getenv("VKFORMER_SENTENCEPIECE_CASES");
     const fs::path folder = elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/sentencepiece";
     int models = 0, cases = 0, wrong = 0;
     for (const auto& entry : fs::directory_iterator(folder)) {

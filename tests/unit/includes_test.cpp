@@ -59,7 +59,8 @@ std::string room_of(const std::string& file) {
     return best;
 }
 
-/// Every project file that a file includes, by its path from the source folder. Headers that the build makes are left out.
+/// Every project file that a file includes, by its path from the source folder. Headers that the
+/// build makes are left out.
 std::vector<std::string> includes_of(const fs::path& source, const std::string& file) {
     static const std::regex line("^#include \"([^\"]+)\"");
     std::vector<std::string> found;

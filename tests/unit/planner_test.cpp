@@ -37,8 +37,8 @@ std::string fault(const std::vector<Interval>& intervals, const ArenaPlan& plan,
     return {};
 }
 
-/// The tensors of a Transformer's encoder layers as dispatches make them: q, k, v, scores, weights, context, projection, sum,
-/// norm, hidden, output, sum, norm.
+/// The tensors of a Transformer's encoder layers as dispatches make them: q, k, v, scores, weights,
+/// context, projection, sum, norm, hidden, output, sum, norm.
 std::vector<Interval> encoder(std::uint32_t layers, std::uint64_t tokens, std::uint64_t width, std::uint64_t heads,
                               std::uint64_t hidden) {
     const std::uint64_t x = tokens * width * 4;

@@ -335,7 +335,8 @@ TEST_CASE("safetensors: packed matrices are read back packed") {
 
     const auto save = [&](HostTensor t) { vkf::save_safetensors(folder / "bad.safetensors", {&t, 1}); };
     const auto bytes = matrix.data;
-    CHECK_THROWS_AS(save({"a", DType::f32, {2, 32}, bytes, WeightType::int4}), Error);  // 8 words a row
+    // 8 words a row
+    CHECK_THROWS_AS(save({"a", DType::f32, {2, 32}, bytes, WeightType::int4}), Error);
     CHECK_THROWS_AS(save({"a", DType::f16, {2, 33}, bytes, WeightType::int4}), Error);
     CHECK_THROWS_AS(save({"a", DType::f32, {66}, bytes, WeightType::int4}), Error);
     CHECK_THROWS_AS(save({"a", DType::f32, {0, 33}, {}, WeightType::int4}), Error);

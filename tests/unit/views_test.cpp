@@ -13,7 +13,8 @@ namespace {
 
 using Places = std::vector<std::int64_t>;
 
-/// Where each element of the view lies in its storage, in row-major order, at these values of the symbols.
+/// Where each element of the view lies in its storage, in row-major order, at these values of the
+/// symbols.
 Places places(const Value& x, const std::vector<std::int64_t>& symbols = {}) {
     const ValueInfo& info = x.graph().values()[x.id()];
     Places out{info.offset.eval(symbols)};
@@ -142,7 +143,8 @@ TEST_CASE("views: a slice with symbols is checked when it runs") {
     CHECK_FALSE(holds(5, 4));
     CHECK(holds(4, 5));
     const std::size_t before = g.constraints().size();
-    slice(g.input("x", {count, 3}), 0, 0, count);  // the whole of it: nothing to check beyond its being a size
+    // the whole of it: nothing to check beyond its being a size
+    slice(g.input("x", {count, 3}), 0, 0, count);
     CHECK(holds(1, 1));
     CHECK(g.constraints().size() <= before + 1);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is measured, in three kinds: ops on the device, the runtime on the host, and whole programs from their start.
+// What is measured, in three kinds: ops on the device, the runtime on the host, and whole programs
+// from their start.
 #pragma once
 
 #include <vkformer/vkformer.h>
@@ -36,7 +37,8 @@ struct Settings {
     double seconds = 2;  ///< an op is repeated for about so long, its peer beside it
     Peer* peer = nullptr;
     Ceilings ceilings = {};
-    std::function<void()> flush_caches = {};  ///< so that what comes next finds none of its operands there
+    /// so that what comes next finds none of its operands there
+    std::function<void()> flush_caches = {};
 };
 
 /// A measurement by name. It throws when a result is wrong.
@@ -47,15 +49,17 @@ struct Bench {
     std::function<std::string(const vkf::Capabilities&)> lacking = [](const vkf::Capabilities&) { return ""; };
 };
 
-/// Runs `body`, which returns the milliseconds it measured, `count` times as a Google Benchmark of this name, with its own line
-/// of output suppressed, and gives every sample.
+/// Runs `body`, which returns the milliseconds it measured, `count` times as a Google Benchmark of
+/// this name, with its own line of output suppressed, and gives every sample.
 std::vector<double> sample(const std::string& name, std::size_t count, const std::function<double()>& body);
 
 std::vector<Bench> op_benches();
 std::vector<Bench> runtime_benches();
 std::vector<Bench> start_benches();
 
-/// Computes one op of op_cases(), ours or the peer's, and prints "first result after X ms": from before its device is made until the result is
-/// on the host; inputs are made before and the result is checked after. For a process of its own. `device` as --device takes it, for the peer the
-/// whole name. Throws std::runtime_error when there is no such op or device, or the result is wrong.
+/// Computes one op of op_cases(), ours or the peer's, and prints "first result after X ms": from
+/// before its device is made until the result is on the host; inputs are made before and the result
+/// is checked after. For a process of its own. `device` as --device takes it, for the peer the
+/// whole name. Throws std::runtime_error when there is no such op or device, or the result is
+/// wrong.
 void print_first_result(const std::string& op, const std::string& device, bool of_peer);

@@ -11,7 +11,8 @@ struct ChildResult {
     double ms = 0;       ///< from start to end
 };
 
-/// Runs a program with variables added to the environment ("NAME=value"). Throws when it cannot be run or fails.
+/// Runs a program with variables added to the environment ("NAME=value"). Throws when it cannot be
+/// run or fails.
 ChildResult run_child(const std::vector<std::string>& environment, const std::filesystem::path& program,
                       const std::vector<std::string>& arguments);
 

@@ -120,7 +120,8 @@ private:
                 for (std::size_t i = 0; i < dim; ++i) {
                     score += query[head * dim + i] * keys_[key][from + i];
                 }
-                weights[key] = std::exp(score / std::sqrt(static_cast<double>(dim)));  // scores are small here
+                // scores are small here
+                weights[key] = std::exp(score / std::sqrt(static_cast<double>(dim)));
                 sum += weights[key];
             }
             for (std::size_t key = 0; key < seen; ++key) {
@@ -185,7 +186,8 @@ OpData make_layer_data(const OpCase& op) {
     data.bias = random_floats(2 * layer_cached(op), 7);
     std::uint32_t seed = 8;
     for (const LayerTensor& t : layer_tensors(op)) {
-        const float bound = t.rows == 1 ? 1.0f : std::sqrt(3.0f / static_cast<float>(t.columns));  // variance 1 stays 1
+        // variance 1 stays 1
+        const float bound = t.rows == 1 ? 1.0f : std::sqrt(3.0f / static_cast<float>(t.columns));
         for (const float v : random_floats(t.rows * t.columns, seed++)) {
             data.weight.push_back(v * bound);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One layer of a Llama: RMSNorm, grouped-query attention with RoPE over a cache, RMSNorm, SwiGLU. Of its OpCase, `rows` tokens follow
-// `inner - rows` cached ones; width `columns`, the hidden width four times that.
+// One layer of a Llama: RMSNorm, grouped-query attention with RoPE over a cache, RMSNorm, SwiGLU.
+// Of its OpCase, `rows` tokens follow `inner - rows` cached ones; width `columns`, the hidden width
+// four times that.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,8 @@
 
 constexpr vkf::RopeLayout kLayerRope = vkf::RopeLayout::half;
 
-/// A parameter, by the name that Hugging Face gives it. All lie one behind the other in OpData::weight.
+/// A parameter, by the name that Hugging Face gives it. All lie one behind the other in
+/// OpData::weight.
 struct LayerTensor {
     const char* name;
     std::int64_t rows, columns;  ///< a norm's weight has one row
@@ -23,7 +25,8 @@ std::span<const float> layer_tensor(const OpCase& op, const OpData& data, std::s
 std::int64_t layer_parameters(const OpCase& op);
 std::int64_t layer_cached(const OpCase& op);
 
-/// `weight`: the parameters; `bias`: the cached keys, turned, and behind them the values, each (inner - rows, kv_heads, dimensions).
+/// `weight`: the parameters; `bias`: the cached keys, turned, and behind them the values, each
+/// (inner - rows, kv_heads, dimensions).
 OpData make_layer_data(const OpCase& op);
 
 vkf::Value build_layer(vkf::Graph& g, const OpCase& op);

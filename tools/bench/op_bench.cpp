@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops: one node a program, its result checked, then timed by the device's timestamps. The peer is timed on the host, from the call
-// to the device's answer, less what it needs for next to no work; ours and the peer's runs alternate.
+// Ops: one node a program, its result checked, then timed by the device's timestamps. The peer is
+// timed on the host, from the call to the device's answer, less what it needs for next to no work;
+// ours and the peer's runs alternate.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

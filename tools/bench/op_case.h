@@ -10,13 +10,15 @@
 #include <vector>
 
 enum class OpKind : std::uint8_t {
-    copy,                ///< rows x columns: what the device can move
-    matmul,              ///< (rows, inner) x (inner, columns)
-    linear,              ///< (rows, inner) x (columns, inner) transposed: a layer's weight as it is stored
-    softmax,             ///< rows x columns, as the row ops below
-    layer_norm,          ///< with weight and bias
-    rms_norm,            ///< with weight
-    rope,                ///< `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
+    copy,    ///< rows x columns: what the device can move
+    matmul,  ///< (rows, inner) x (inner, columns)
+    /// (rows, inner) x (columns, inner) transposed: a layer's weight as it is stored
+    linear,
+    softmax,     ///< rows x columns, as the row ops below
+    layer_norm,  ///< with weight and bias
+    rms_norm,    ///< with weight
+    /// `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
+    rope,
     attention,           ///< `rows` queries, `inner` keys, heads of `columns` dimensions
     composed_attention,  ///< the same, with the matrix of weights in memory
     decoder_layer,       ///< see layer_case.h
@@ -26,23 +28,26 @@ struct OpCase {
     std::string name;
     OpKind kind;
     std::int64_t rows, inner, columns;
-    bool causal = false;                          ///< of attention: the last query sees all keys
-    std::int64_t window = 0;                      ///< with causal; 0: all
-    vkf::WeightType type = vkf::WeightType::f32;  ///< what linear's weight, or attention's keys and values, are kept as
-    std::int64_t heads = 8;                       ///< of attention
-    std::int64_t kv_heads = 2;                    ///< each shared by heads / kv_heads of these
+    bool causal = false;      ///< of attention: the last query sees all keys
+    std::int64_t window = 0;  ///< with causal; 0: all
+    /// what linear's weight, or attention's keys and values, are kept as
+    vkf::WeightType type = vkf::WeightType::f32;
+    std::int64_t heads = 8;     ///< of attention
+    std::int64_t kv_heads = 2;  ///< each shared by heads / kv_heads of these
     vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
 
     bool is_attention() const;
     bool is_product() const { return kind == OpKind::matmul || kind == OpKind::linear; }
     std::string lacking(const vkf::Capabilities& device) const;  ///< see Bench
     bool packed() const { return type != vkf::WeightType::f32; }
-    double flops() const;  ///< of products, what a mask hides left out; 0 where moving the bytes is the work
+    /// of products, what a mask hides left out; 0 where moving the bytes is the work
+    double flops() const;
     double bytes() const;  ///< each operand once
     std::int64_t outputs() const;
 };
 
-/// Operands, the same for every run and every library. Of attention: query, key, value, each (heads, tokens, dimensions).
+/// Operands, the same for every run and every library. Of attention: query, key, value, each
+/// (heads, tokens, dimensions).
 struct OpData {
     std::vector<float> x, weight, bias;
 };
@@ -55,16 +60,18 @@ std::vector<float> random_floats(std::int64_t count, std::uint32_t seed);
 constexpr float kNormEps = 1e-5f;
 constexpr double kRopeTheta = 10000.0;
 
-/// The largest |result - reference| / (tolerance (1 + |reference|)), the reference in double precision; products and attention are
-/// checked on some 64 of their rows. Infinite for a wrong count and for NaN.
+/// The largest |result - reference| / (tolerance (1 + |reference|)), the reference in double
+/// precision; products and attention are checked on some 64 of their rows. Infinite for a wrong
+/// count and for NaN.
 double worst_error(const OpCase& op, const OpData& data, std::span<const float> result, double tolerance);
 
 /// Throws std::runtime_error naming who was wrong, and by how much, where worst_error() is above 1.
 void check_result(const std::string& who, const OpCase& op, const OpData& data, std::span<const float> result,
                   double tolerance);
 
-/// worst_error()'s, for ours. Operands that are rounded to f16, and to int8, err by 2^-11 of themselves and by 1/254 of a row's largest: errors
-/// that add up like random ones. What attention gives is a mean of so many values, some of them counting more.
+/// worst_error()'s, for ours. Operands that are rounded to f16, and to int8, err by 2^-11 of
+/// themselves and by 1/254 of a row's largest: errors that add up like random ones. What attention
+/// gives is a mean of so many values, some of them counting more.
 double tolerance_of(const OpCase& op);
 /// The peer rounds x to 16 or 8 bits beside packed weights, and may sum products in 16.
 double tolerance_of_peer(const OpCase& op);

@@ -10,7 +10,8 @@ namespace {
 
 using vkf::Value;
 
-/// Keys or values of attention, (1, kv_heads, keys, dimensions), which another program packed before.
+/// Keys or values of attention, (1, kv_heads, keys, dimensions), which another program packed
+/// before.
 Value packed_state(vkf::Graph& g, const char* name, const OpCase& op) {
     const auto words =
         static_cast<std::int64_t>(vkf::packed_row_words(op.type, static_cast<std::uint64_t>(op.columns)));
@@ -34,7 +35,8 @@ Value build_attention(vkf::Graph& g, const OpCase& op) {
         return merge_heads(attention.y);
     }
     const std::int64_t shared = op.heads / op.kv_heads;
-    const Value weights = reshape(attention.weights, {1, op.kv_heads, shared, op.rows, op.inner});  // y is dropped
+    // y is dropped
+    const Value weights = reshape(attention.weights, {1, op.kv_heads, shared, op.rows, op.inner});
     const Value y = matmul(weights, reshape(v, {1, op.kv_heads, 1, op.inner, op.columns}),
                            {.masked_weights = true, .heads_last = true});
     return merge_heads(reshape(y, {1, op.heads, op.rows, op.columns}));

@@ -38,7 +38,8 @@ ggml_type type_of(vkf::WeightType type) {
     return GGML_TYPE_F32;
 }
 
-/// Its kernels take keys and values in half precision or quantized; it computes in single precision.
+/// Its kernels take keys and values in half precision or quantized; it computes in single
+/// precision.
 ggml_type kept_type(const OpCase& op) { return op.type == vkf::WeightType::f32 ? GGML_TYPE_F16 : type_of(op.type); }
 
 class GgmlOp : public GgmlGraph {
@@ -168,8 +169,9 @@ public:
 
 private:
     Backend backend_;
-    // Kept to the end. ggml's descriptor sets go on naming the buffers of earlier graphs, in bindings that later shaders do
-    // not use. Vulkan allows that, but Mesa 22's lavapipe counts references on those buffers when they are gone.
+    // Kept to the end. ggml's descriptor sets go on naming the buffers of earlier graphs, in
+    // bindings that later shaders do not use. Vulkan allows that, but Mesa 22's lavapipe counts
+    // references on those buffers when they are gone.
     std::vector<std::unique_ptr<PeerOp>> ops_;
 };
 

@@ -29,7 +29,8 @@ protected:
     ggml_context* context() const { return context_.get(); }
     /// Has it computed, in the order of these calls.
     void compute(ggml_tensor* tensor);
-    /// The tensors are allocated, and `result` is what result() gives, (..., ne[0]). After the last compute().
+    /// The tensors are allocated, and `result` is what result() gives, (..., ne[0]). After the last
+    /// compute().
     void finish(ggml_tensor* result);
 
     OpData kept_;  ///< the operands; whatever keeps them in fewer bits changes them here
@@ -49,8 +50,9 @@ void accumulate_in_fp32(ggml_tensor* attention);
 void set(ggml_tensor* tensor, const float* data);
 /// The same as the tensor's type keeps them; `data` becomes what they stand for then.
 void set_packed(ggml_tensor* tensor, float* data);
-/// -inf where causal attention of `rows` queries, the last of which sees all keys, and a window hide a key; for queries beyond
-/// `rows`, which fill ggml's last tile, everywhere. `mask`: f16, (keys, queries).
+/// -inf where causal attention of `rows` queries, the last of which sees all keys, and a window
+/// hide a key; for queries beyond `rows`, which fill ggml's last tile, everywhere. `mask`: f16,
+/// (keys, queries).
 void set_mask(ggml_tensor* mask, const OpCase& op);
 
 /// A case's decoder layer; see layer_case.h.

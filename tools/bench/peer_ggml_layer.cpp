@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decoder layer as llama.cpp describes one: weights as the case says, keys and values in half precision.
+// A decoder layer as llama.cpp describes one: weights as the case says, keys and values in half
+// precision.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

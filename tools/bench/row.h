@@ -13,7 +13,8 @@ struct Row {
     std::string variant;       ///< kernels that ran, or what was measured
     std::optional<double> ms;  ///< median
     std::optional<double> gflops, gbps;
-    std::optional<double> ceiling_share;   ///< of what the binding ceiling allows: copy rate or multiply-adds
+    /// of what the binding ceiling allows: copy rate or multiply-adds
+    std::optional<double> ceiling_share;
     std::string peer;                      ///< empty: none was asked
     std::optional<double> peer_ms, ratio;  ///< ratio: peer's time over ours
     std::optional<double> bytes;           ///< where the figure is a size, not a time

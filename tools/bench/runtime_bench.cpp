@@ -111,7 +111,8 @@ Row record_200_nodes(Settings& settings) {
     return row;
 }
 
-/// torch.nn.TransformerEncoder of 12 layers with all their weights. What they are does not matter here.
+/// torch.nn.TransformerEncoder of 12 layers with all their weights. What they are does not matter
+/// here.
 Row record_encoder_12_layers(Settings& settings) {
     constexpr std::int64_t kModel = 128, kTokens = 64;
     vkf::Graph g;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole programs: how soon an op gives its first result and a trained model its first answer, and how large the library is.
+// Whole programs: how soon an op gives its first result and a trained model its first answer, and
+// how large the library is.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -22,7 +23,8 @@ constexpr const char* kSmallAttention = "attention_prefill_d64_512";
 
 enum class Caches : std::uint8_t { none, filled };
 
-/// The number after "first ... after", which the dates sample and this program's --first-result print.
+/// The number after "first ... after", which the dates sample and this program's --first-result
+/// print.
 double first_result_ms(const std::string& output) {
     double ms = 0;
     const std::size_t at = output.find(" after ");
@@ -56,7 +58,8 @@ struct Start {
     std::optional<double> peer_first;
 };
 
-/// Starts the peer and ours in turns, without any cache, or with caches that a start of each has filled.
+/// Starts the peer and ours in turns, without any cache, or with caches that a start of each has
+/// filled.
 Start measure_start(const std::string& name, Caches caches, const Starter& ours, const std::optional<Starter>& peer) {
     const TemporaryFolder folder;
     const std::vector<std::string> variables = environment(caches, folder.path());
@@ -134,7 +137,8 @@ Row dates_start(Settings& settings, const std::string& name, Caches caches) {
     return row;
 }
 
-/// A static library is weighed by what a shared one made of all its objects weighs: an archive holds much that no link keeps.
+/// A static library is weighed by what a shared one made of all its objects weighs: an archive
+/// holds much that no link keeps.
 Row library_size(Settings&) {
     Row row;
     row.name = "library_size";
@@ -173,7 +177,8 @@ void print_first_result(const std::string& name, const std::string& device, bool
     std::vector<float> result;
     const auto start = std::chrono::steady_clock::now();
     if (of_peer) {
-        peer = make_peer(device, 0);  // or where its own variable, which a process that asked before sets, says
+        // or where its own variable, which a process that asked before sets, says
+        peer = make_peer(device, 0);
         theirs = peer->prepare(*op, data);
         if (!theirs) {
             throw std::runtime_error(peer->name() + " has no " + name);

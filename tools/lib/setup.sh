@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# Shared by the scripts in tools/ and by .ci/run: packages, configuring and building, with a word on what is being done. Sourced.
+# Shared by the scripts in tools/ and by .ci/run: packages, configuring and building, with a word on
+# what is being done. Sourced.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${VKFORMER_BUILD:-$root/build}
 case $build in /*) ;; *) build=$PWD/$build ;; esac
 
-# What compiles and runs the library, its samples and its tests. The names are the same in Debian 12, 13 and Ubuntu 24.04.
+# What compiles and runs the library, its samples and its tests. The names are the same in Debian
+# 12, 13 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build libvulkan-dev libvulkan-volk-dev glslang-tools nlohmann-json3-dev libcli11-dev
     doctest-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libstb-dev libvulkan1 mesa-vulkan-drivers)
 
@@ -16,8 +18,8 @@ fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 # The comment at the head of the script is its help.
 show_help() { sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
-# with_progress LABEL COMMAND...: runs the command with its output in a log, and a line that tells the seconds gone by. The log's end is
-# shown if the command fails.
+# with_progress LABEL COMMAND...: runs the command with its output in a log, and a line that tells
+# the seconds gone by. The log's end is shown if the command fails.
 with_progress() {
     local label=$1 log start=$SECONDS pid status=0 said=0
     shift
@@ -52,7 +54,8 @@ missing_packages() {
     done
 }
 
-# need_packages PACKAGE...: installs those that are missing, as root or through sudo; without either, says how and ends.
+# need_packages PACKAGE...: installs those that are missing, as root or through sudo; without
+# either, says how and ends.
 need_packages() {
     local missing=() as_root=()
     if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -71,14 +74,16 @@ need_packages() {
         fi
     fi
     say "Installing ${missing[*]}"
-    if [ ${#as_root[@]} -gt 0 ]; then sudo -v || true; fi  # a password is asked for here, not behind the progress line
+    # a password is asked for here, not behind the progress line
+    if [ ${#as_root[@]} -gt 0 ]; then sudo -v || true; fi
     with_progress "Reading the package lists" "${as_root[@]}" apt-get update ||
         say "The package lists could not be read anew; trying with those that are here"
     with_progress "Installing ${#missing[@]} packages" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends "${missing[@]}" || fail "apt-get could not install ${missing[*]}"
 }
 
-# want_packages PACKAGE...: the same for what some tests only would use. What cannot be had is said, and not tried again in this build folder.
+# want_packages PACKAGE...: the same for what some tests only would use. What cannot be had is said,
+# and not tried again in this build folder.
 want_packages() {
     local missing
     command -v dpkg-query >/dev/null || return 0
@@ -108,8 +113,8 @@ configure() {
     rm -f "$log"
 }
 
-# compile FOLDER TARGET...: ninja shows its own progress on a terminal; elsewhere every tenth part of it is a line. Messages of compilers
-# are shown in both.
+# compile FOLDER TARGET...: ninja shows its own progress on a terminal; elsewhere every tenth part
+# of it is a line. Messages of compilers are shown in both.
 compile() {
     local folder=$1
     shift

@@ -9,6 +9,6 @@ using Rounds = std::vector<double>;
 
 double median(Rounds samples);
 
-/// The candidate to take: `usual`, unless another's median is at least 3 % less and it was faster in three of four rounds. Of several such the
-/// one with the least median.
+/// The candidate to take: `usual`, unless another's median is at least 3 % less and it was faster
+/// in three of four rounds. Of several such the one with the least median.
 std::size_t best_of(const std::vector<Rounds>& candidates, std::size_t usual);

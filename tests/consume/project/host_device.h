@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host's own instance and device. Includes no Vulkan header: the host has chosen one already, and the vk* names are its own.
+// A host's own instance and device. Includes no Vulkan header: the host has chosen one already, and
+// the vk* names are its own.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An outside project that knows nothing of Vulkan. An error thrown by the library is caught as what it is.
+// An outside project that knows nothing of Vulkan. An error thrown by the library is caught as what
+// it is.
 #include <cstdio>
 
 #include "tiny_layer.h"

@@ -9,7 +9,8 @@
 #include <span>
 #include <vector>
 
-/// layer_norm(x) + x over rows of four. True, and a line that says where, when the device gives what it should.
+/// layer_norm(x) + x over rows of four. True, and a line that says where, when the device gives
+/// what it should.
 inline bool tiny_layer_runs(const vkf::Device& device) {
     const std::vector<float> ones = {1, 1, 1, 1}, zeros = {0, 0, 0, 0};
     const vkf::HostTensor tensors[] = {

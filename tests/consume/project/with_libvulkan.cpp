@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host that links libvulkan: its calls and ours do not meet. It uses Vulkan before, beside and after vkformer.
+// A host that links libvulkan: its calls and ours do not meet. It uses Vulkan before, beside and
+// after vkformer.
 #include <vulkan/vulkan.h>
 
 #include "host_device.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host with volk's global function pointers of its own (volk.c is compiled into it): ours neither set nor see them.
+// A host with volk's global function pointers of its own (volk.c is compiled into it): ours neither
+// set nor see them.
 #include <volk.h>
 
 #include "host_device.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of fma.comp: how fast the device multiplies and adds in fp32 when nothing else is asked of it.
+// Parameters of fma.comp: how fast the device multiplies and adds in fp32 when nothing else is
+// asked of it.
 #ifndef VKF_BENCH_FMA_H
 #define VKF_BENCH_FMA_H
 

@@ -1,9 +1,10 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 //! needs GL_KHR_cooperative_matrix
-// A group is one subgroup. Its part of y, a matrix, becomes the sum of its chains: in each element steps * depth * x[0] * x[1] times
-// 1 + 2 + ... + kMatrixRateChains. Every product has an A of its own, and B changes from step to step (by x[2], which is 1), lest a processor's
-// driver compute one for all.
+// A group is one subgroup. Its part of y, a matrix, becomes the sum of its chains: in each element
+// steps * depth * x[0] * x[1] times 1 + 2 + ... + kMatrixRateChains. Every product has an A of its
+// own, and B changes from step to step (by x[2], which is 1), lest a processor's driver compute one
+// for all.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of matrix_rate.comp: how fast the device multiplies cooperative matrices of f16, summing in fp32, when nothing else is asked of it.
+// Parameters of matrix_rate.comp: how fast the device multiplies cooperative matrices of f16,
+// summing in fp32, when nothing else is asked of it.
 #ifndef VKF_BENCH_MATRIX_RATE_H
 #define VKF_BENCH_MATRIX_RATE_H
 
