@@ -136,6 +136,24 @@ TEST_CASE("plan: element-wise results take over an operand that dies, and no oth
     check_no_overlap(plan);
 }
 
+TEST_CASE("plan: a product of constant sizes needs one kernel, of others each that could be chosen") {
+    const auto product = [](const Capabilities& device, bool constant) {
+        Graph g;
+        const Dim rows = constant ? Dim(530) : g.symbol("rows", 530);
+        g.output("y", linear(g.input("x", {rows, 516}), g.input("w", {516, 516})));
+        return make_plan(g, device).dispatches.front();
+    };
+    const PlannedDispatch constant = product(processor(), true), open = product(processor(), false);
+    REQUIRE(open.dispatch.kernels.size() > 1);
+    CHECK(constant.dispatch.kernels.size() == open.dispatch.kernels.size());
+    CHECK(open.only_kernel == -1);
+    REQUIRE(constant.only_kernel >= 0);
+    for (std::size_t k = 0; k < open.dispatch.kernels.size(); ++k) {
+        CHECK(open.may_choose(k));
+        CHECK(constant.may_choose(k) == (k == static_cast<std::size_t>(constant.only_kernel)));
+    }
+}
+
 TEST_CASE("plan: every description fits the four storage buffers of the minimum") {
     Capabilities minimum;
     minimum.clamp_to_minimum();

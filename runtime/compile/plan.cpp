@@ -184,6 +184,24 @@ void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
 }
 
+bool is_constant(const ValueInfo& value) noexcept {
+    const auto constant = [](const Dim& d) { return d.is_constant(); };
+    return std::all_of(value.shape.begin(), value.shape.end(), constant) &&
+           std::all_of(value.strides.begin(), value.strides.end(), constant) && constant(value.offset);
+}
+
+/// The kernel that a dispatch whose sizes are all constant will always choose; -1 where they
+/// change.
+int constant_kernel(const Plan& plan, const PlannedDispatch& planned) {
+    const Dispatch& d = planned.dispatch;
+    const auto constant = [&](ValueId id) { return is_constant(plan.values[id]); };
+    const bool all =
+        std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) { return constant(b.value); }) &&
+        std::all_of(d.sizes_of.begin(), d.sizes_of.end(), constant);
+    Command command;
+    return all && plan.encode(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
+}
+
 /// Weights that the store has packed become matrices of words.
 void pack_weights(Plan& plan, const WeightLayout& weights) {
     for (StorageInfo& s : plan.storages) {
@@ -244,6 +262,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
         for (const Binding& b : p.dispatch.bindings) {
             p.windows.push_back(layout.window_of(b.value, plan.nodes[p.dispatch.node].label));
         }
+        p.only_kernel = constant_kernel(plan, p);
         plan.dispatches.push_back(std::move(p));
     }
     plan_memory(plan, device.storage_alignment, device.unified_memory);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,13 @@ struct PlannedDispatch {
     Dispatch dispatch;
     std::vector<Window> windows;  ///< one a binding
     std::uint32_t step = 0;       ///< a barrier stands where it grows
+    /// The kernel that sizes which are constant choose: the others are never needed. -1: chosen
+    /// when recorded.
+    int only_kernel = -1;
+
+    bool may_choose(std::size_t kernel) const noexcept {
+        return only_kernel < 0 || kernel == static_cast<std::size_t>(only_kernel);
+    }
 };
 
 /// Bytes by kind, all symbols at their maxima.
@@ -62,6 +70,9 @@ struct Plan {
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
 
+    /// Asks a dispatch's encode function, for these values of the symbols. False where a size comes
+    /// out negative; then nothing was asked.
+    bool encode(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
     /// The symbol's index. Throws naming the known ones.
     std::size_t symbol(std::string_view name) const;
     /// The storage of that name and kind. Throws naming the known ones.

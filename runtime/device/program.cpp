@@ -60,20 +60,21 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
     core->plan = make_plan(graph, core_->capabilities, weights.layout(), {options.arithmetic, options.rewrite});
     std::vector<const Kernel*> kernels;
     for (const PlannedDispatch& d : core->plan.dispatches) {
-        for (const Kernel& k : d.dispatch.kernels) {
-            kernels.push_back(&k);
+        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
+            if (d.may_choose(k)) {
+                kernels.push_back(&d.dispatch.kernels[k]);
+            }
         }
     }
     const std::vector<const Pipeline*> built = core_->pipelines->get(kernels);
     auto next = built.begin();
     for (const PlannedDispatch& d : core->plan.dispatches) {
-        const auto count = static_cast<std::ptrdiff_t>(d.dispatch.kernels.size());
-        core->pipelines.emplace_back(next, next + count);
-        next += count;
-        for (const Pipeline* p : core->pipelines.back()) {
-            if (p->bindings != d.windows.size()) {
+        std::vector<const Pipeline*>& pipelines = core->pipelines.emplace_back();
+        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
+            pipelines.push_back(d.may_choose(k) ? *next++ : nullptr);
+            if (pipelines.back() && pipelines.back()->bindings != d.windows.size()) {
                 throw Error("binds " + std::to_string(d.windows.size()) + " buffers, its shader has " +
-                                std::to_string(p->bindings),
+                                std::to_string(pipelines.back()->bindings),
                             core->plan.nodes[d.dispatch.node].label);
             }
         }

@@ -83,8 +83,9 @@ struct ProgramCore {
     Weights weights;
     State state;
 
-    std::vector<std::vector<const Pipeline*>> pipelines;  ///< [dispatch][kernel]
-    std::vector<std::int64_t> sizes;                      ///< current value of each symbol
+    /// [dispatch][kernel]; null: never chosen
+    std::vector<std::vector<const Pipeline*>> pipelines;
+    std::vector<std::int64_t> sizes;  ///< current value of each symbol
 
     // memory, made by allocate()
     bool allocated = false;

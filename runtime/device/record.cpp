@@ -11,28 +11,6 @@ namespace vkf {
 
 namespace {
 
-/// False when a size came out negative.
-bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t element_bytes,
-              std::span<const std::int64_t> sizes, View& out) noexcept {
-    const std::size_t rank = value.shape.size();
-    const std::size_t lead = kMaxRank - rank;
-    for (std::size_t i = 0; i < lead; ++i) {
-        out.size[i] = 1;
-        out.stride[i] = 0;
-    }
-    bool good = true;
-    for (std::size_t i = 0; i < rank; ++i) {
-        const std::int64_t size = value.shape[i].eval(sizes);
-        good = good && size >= 0;
-        out.size[lead + i] = static_cast<std::uint32_t>(size);
-        out.stride[lead + i] = static_cast<std::uint32_t>(value.strides[i].eval(sizes));
-    }
-    out.offset =
-        static_cast<std::uint32_t>(value.offset.eval(sizes) - static_cast<std::int64_t>(window.base / element_bytes));
-    out.rank = static_cast<std::uint32_t>(rank);
-    return good;
-}
-
 void compute_barrier(const DeviceTable& vk, VkCommandBuffer commands) noexcept {
     barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
 }
@@ -116,19 +94,10 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
 
 Status ProgramCore::prepare(std::size_t d, std::span<const std::int64_t> values, Command& command) const noexcept {
     const PlannedDispatch& planned = plan.dispatches[d];
-    const Dispatch& dispatch = planned.dispatch;
-    std::array<View, kMaxOperands> views;
-    const std::size_t bound = dispatch.bindings.size();
-    const std::size_t count = bound + dispatch.sizes_of.size();
-    for (std::size_t i = 0; i < count; ++i) {
-        const ValueInfo& value = plan.values[i < bound ? dispatch.bindings[i].value : dispatch.sizes_of[i - bound]];
-        // of one not bound only the sizes count
-        const Window& window = planned.windows[std::min(i, bound - 1)];
-        if (!evaluate(value, window, size_of(plan.storages[value.storage].dtype), values, views[i])) {
-            return failure(-1, "%s: a size is negative at the sizes given", plan.nodes[dispatch.node].label.c_str());
-        }
+    if (!plan.encode(planned, values, command)) {
+        return failure(-1, "%s: a size is negative at the sizes given",
+                       plan.nodes[planned.dispatch.node].label.c_str());
     }
-    dispatch.encode({{views.data(), count}, plan.nodes[dispatch.node].params.get(), dispatch.words}, command);
     return {};
 }
 

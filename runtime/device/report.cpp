@@ -112,8 +112,10 @@ std::string Program::explain() const {
         } else {
             out += " " + plan.storages[result.storage].name;
         }
-        for (const Kernel& k : d.dispatch.kernels) {
+        for (std::size_t i = 0; i < d.dispatch.kernels.size(); ++i) {
+            const Kernel& k = d.dispatch.kernels[i];
             out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) + ">: " + k.why;
+            out += d.may_choose(i) ? "" : "; not built: the sizes are constant and choose another";
         }
         out += "\n";
     }
