@@ -29,6 +29,9 @@ foreach(name lavapipe swiftshader)
     endif()
 endforeach()
 
+set(VKFORMER_TEST_CACHE "${PROJECT_BINARY_DIR}/cache" CACHE PATH
+    "Where drivers keep what they compile for tests; several build folders may share one")
+
 option(VKFORMER_TEST_VALIDATION "Run the tests under the validation layer" ON)
 if(VKFORMER_TEST_VALIDATION)
     set(test_validation 1)
@@ -41,7 +44,7 @@ function(vkformer_set_environment test)
     list(JOIN ARGN ":" manifests)
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
         "VK_ICD_FILENAMES=${manifests}" "VK_DRIVER_FILES=${manifests}"
-        "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache" "VKFORMER_VALIDATION=${test_validation}" VKFORMER_TUNING=0
+        "XDG_CACHE_HOME=${VKFORMER_TEST_CACHE}" "VKFORMER_VALIDATION=${test_validation}" VKFORMER_TUNING=0
         VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
     set_property(TEST ${test} PROPERTY TIMEOUT 1200)
     # a selection of nothing proves nothing
