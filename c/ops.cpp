@@ -42,9 +42,11 @@ Mask mask_of(const vkf_mask* mask) {
 
 Rope rope_of(const vkf_rope_options* options) {
     const vkf_rope_options o = read(options);
-    Rope rope;
+    if (o.layout == 0) {
+        throw Error("the rope's layout must be named: VKF_ROPE_INTERLEAVED or VKF_ROPE_HALF");
+    }
+    Rope rope{.layout = pick(kLayouts, o.layout - 1, "rope layout")};
     rope.theta = or_default(o.theta, rope.theta);
-    rope.layout = pick(kLayouts, o.layout, "rope layout");
     rope.rotary_dim = o.rotary_dim;
     rope.max_positions = o.max_positions;
     RopeScaling& s = rope.scaling;

@@ -203,11 +203,11 @@ typedef struct vkf_softmax_options {
 } vkf_softmax_options;
 
 typedef uint32_t vkf_rope_layout;
-enum { VKF_ROPE_INTERLEAVED, VKF_ROPE_HALF };
+enum { VKF_ROPE_INTERLEAVED = 1, VKF_ROPE_HALF };
 typedef uint32_t vkf_rope_scaling;
 enum { VKF_ROPE_UNSCALED, VKF_ROPE_LINEAR, VKF_ROPE_NTK, VKF_ROPE_LLAMA3, VKF_ROPE_YARN };
 
-/// Rope and RopeScaling. max_positions is needed.
+/// Rope and RopeScaling. layout and max_positions are needed.
 typedef struct vkf_rope_options {
     uint32_t struct_size;
     vkf_rope_layout layout;

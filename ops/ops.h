@@ -184,6 +184,14 @@ enum class RopeLayout : std::uint8_t {
     half,         ///< pairs (i, i + r/2): GPT-NeoX, Hugging Face
 };
 
+/// A member without a default: what leaves it out does not compile.
+template <class T>
+struct Required {
+    constexpr Required(T value) noexcept : value(value) {}
+    constexpr operator T() const noexcept { return value; }
+    T value;
+};
+
 /// How angles are stretched for contexts longer than trained.
 struct RopeScaling {
     enum class Kind : std::uint8_t { none, linear, ntk, llama3, yarn } kind = Kind::none;
@@ -204,7 +212,8 @@ VKF_API RopeScaling::Kind rope_scaling_kind(std::string_view name);
 
 struct Rope {
     double theta = 10000.0;
-    RopeLayout layout = RopeLayout::interleaved;
+    /// Which dimensions turn together. The wrong one gives wrong numbers and no error.
+    Required<RopeLayout> layout;
     std::int64_t rotary_dim = 0;     ///< leading dimensions that turn; 0: all. Even.
     std::int64_t max_positions = 0;  ///< rows of the cos/sin table
     RopeScaling scaling = {};

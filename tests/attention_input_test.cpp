@@ -143,9 +143,10 @@ TEST_CASE("grouped_query_attention: numbers that do not fit are named") {
     CHECK(contains(refusal({.heads = 5}), "give head_dim"));
     CHECK(contains(refusal({.heads = 4, .head_dim = -6}), "head_dim -6"));
     CHECK(contains(refusal({.heads = 4, .causal = false, .window = 2}), "window = 2 needs a causal mask"));
-    CHECK(contains(refusal({.heads = 8, .rope = Rope{.rotary_dim = 4}}), "rotary_dim = 4"));
-    CHECK(contains(refusal({.heads = 8, .rope = Rope{}}), "rotary_dim = 3"));
-    CHECK(contains(refusal({.heads = 4, .rope = Rope{.max_positions = 4}}), "4"));
+    CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved, .rotary_dim = 4}}),
+                   "rotary_dim = 4"));
+    CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved}}), "rotary_dim = 3"));
+    CHECK(contains(refusal({.heads = 4, .rope = Rope{.layout = RopeLayout::interleaved, .max_positions = 4}}), "4"));
 }
 
 TEST_CASE("torch: masks that do not fit, and is_causal where it says nothing") {

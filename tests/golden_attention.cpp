@@ -246,9 +246,7 @@ void attention_score_case(const Device& device, GoldenCase& c) {
 
 void rope_case(const Device& device, GoldenCase& c) {
     Graph g;
-    Rope o;
-    o.theta = c.number("theta");
-    o.layout = rope_layout_of(c.text("layout"));
+    Rope o{.theta = c.number("theta"), .layout = rope_layout_of(c.text("layout"))};
     o.rotary_dim = static_cast<std::int64_t>(c.number_or("rotary_dim", 0));
     o.scaling = rope_scaling_of(c.config("scaling"));
     for (const std::int32_t p : c.integers("in.positions")) {

@@ -244,7 +244,8 @@ TEST_CASE("kv cache: grouped_query_attention over a cache of each type") {
         Graph g;
         const Dim tokens = g.symbol("tokens", 16);
         const Dim start = g.symbol("start", 16);
-        GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{}};
+        GroupedQueryAttentionOptions o{
+            .name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{.layout = RopeLayout::interleaved}};
         o.cache = kv_cache(g, "cache", 3, 16, 2, 16, start, type);
         g.output("y", grouped_query_attention(g.input("x", {2, tokens, 64}), o));
         std::vector<std::vector<float>> numbers;

@@ -46,7 +46,8 @@ TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by to
     Graph g;
     const Dim tokens = g.symbol("tokens", 16);
     const Dim start = g.symbol("start", 16);
-    GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{}};
+    GroupedQueryAttentionOptions o{
+        .name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{.layout = RopeLayout::interleaved}};
     o.cache =
         // room for more sequences than come
         KvCache{g.state("k", {3, 16, 2, 8}), g.state("v", {3, 16, 2, 8}), start};

@@ -258,7 +258,8 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
     const Tensor x = random_tensor({1, 13, 64}, 5);
     const auto describe_layer = [](Graph& g, bool one_launch) {
         const Dim start = g.symbol("start", 16);
-        GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .head_dim = 32, .rope = Rope{}};
+        GroupedQueryAttentionOptions o{
+            .name = "attn", .heads = 4, .kv_heads = 2, .head_dim = 32, .rope = Rope{.layout = RopeLayout::interleaved}};
         o.qkv_bias = true;
         o.qk_norm_eps = 1e-6f;
         o.one_launch = one_launch;

@@ -86,7 +86,7 @@ TEST_CASE("rope: frequencies scaled for longer contexts") {
 }
 
 TEST_CASE("rope: the table is the double's rounded once") {
-    const Rope o{.max_positions = 8192};
+    const Rope o{.layout = RopeLayout::interleaved, .max_positions = 8192};
     const std::vector<float> table = rope_table(o, 8);
     REQUIRE(table.size() == 8192 * 4 * 2);
     for (const std::int64_t position : {0, 1, 777, 8191}) {
@@ -124,7 +124,7 @@ TEST_CASE("rope: a start that is a symbol, at several lengths of one program") {
     Graph g;
     const Dim start = g.symbol("start", 30);
     const Dim tokens = g.symbol("tokens", 12);
-    const Rope o{.rotary_dim = 6, .max_positions = 32};
+    const Rope o{.layout = RopeLayout::interleaved, .rotary_dim = 6, .max_positions = 32};
     g.output("y", rope(g.input("x", {2, tokens, 8}), o, start));
     Program program = device().compile(g);
     const std::size_t pipelines = device().pipelines();
@@ -185,7 +185,7 @@ TEST_CASE("rope: by a table of the caller's") {
 
 TEST_CASE("rope: heads split from a projection, whose layout the result keeps usable") {
     const Tensor x = random_tensor({2, 5, 24}, 1);
-    const Rope o{.max_positions = 8};
+    const Rope o{.layout = RopeLayout::interleaved, .max_positions = 8};
     OpCheck check;
     const Value heads = rope(split_heads(check.input("x", x), 3), o, 2);
     const Tensor want = reference::rope(permute(reshape(x, {2, 5, 3, 8}), {0, 2, 1, 3}), o, count_from(2, 5));

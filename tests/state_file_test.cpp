@@ -142,7 +142,8 @@ TEST_SUITE("state") {
     TEST_CASE("state: a cache of a prompt goes on in another process's state as if it had been read there") {
         const auto describe = [](Graph& g, WeightType type) {
             const Dim start = g.symbol("start", 12);
-            GroupedQueryAttentionOptions o{.name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{}};
+            GroupedQueryAttentionOptions o{
+                .name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{.layout = RopeLayout::interleaved}};
             o.cache = kv_cache(g, "cache", 1, 12, 2, 8, start, type);
             g.output("y", grouped_query_attention(g.input("x", {1, g.symbol("tokens", 12), 32}), o).y);
         };

@@ -19,7 +19,7 @@ float angle(const Rope& options, std::size_t pair) {
 }
 
 void scalings(Examples& e) {
-    const Rope plain{.theta = 10000.0, .max_positions = 64};
+    const Rope plain{.theta = 10000.0, .layout = RopeLayout::interleaved, .max_positions = 64};
     Graph g;
     const Value x = g.input("x", {1, 2, kTokens, kHeadDim});
     const auto with = [&](const RopeScaling& scaling) {
@@ -90,7 +90,7 @@ void layouts_and_tables(Examples& e) {
 void relative(Examples& e) {
     Graph g;
     const Value q = g.input("q", {1, 1, kTokens, kHeadDim}), k = g.input("k", {1, 1, kTokens, kHeadDim});
-    const Rope o{.max_positions = 100000 + kTokens};
+    const Rope o{.layout = RopeLayout::interleaved, .max_positions = 100000 + kTokens};
     const auto scores = [&](std::int64_t start) {
         return matmul(rope(q, o, start), rope(k, o, start), {.scale = 1.0f / kHeadDim, .transpose_b = true});
     };

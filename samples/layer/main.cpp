@@ -4,16 +4,15 @@
 #include <cstdio>
 
 int main(int argc, char** argv) try {
-    // describe: no GPU is touched, and shape errors name op and sizes
-    vkf::Graph g;
+    vkf::Graph g;                               // no GPU is touched; errors name op and sizes
     vkf::Dim tokens = g.symbol("tokens", 512);  // one program for every length up to 512
     vkf::Value x = g.input("x", {1, tokens, 64});
     vkf::Value h = vkf::rms_norm(x, g.weight("norm.weight", {64}));
-    vkf::Value a = vkf::grouped_query_attention(h, {.name = "attn", .heads = 8, .kv_heads = 2, .rope = vkf::Rope{}});
+    vkf::Rope rope{.layout = vkf::RopeLayout::interleaved};
+    vkf::Value a = vkf::grouped_query_attention(h, {.name = "attn", .heads = 8, .kv_heads = 2, .rope = rope});
     g.output("y", x + a);
 
-    // the best device there is; by name, index or VKFORMER_DEVICE
-    vkf::Device gpu = vkf::Device::create();
+    vkf::Device gpu = vkf::Device::create();  // the best there is; by name, index or VKFORMER_DEVICE
     vkf::Weights w = gpu.load(vkf::Safetensors(argc > 1 ? argv[1] : SAMPLE_FOLDER "/layer.safetensors"));
     vkf::Program p = gpu.compile(g, w);  // kernels chosen, memory planned, pipelines built
     p.set("tokens", 7);

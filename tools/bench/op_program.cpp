@@ -53,9 +53,8 @@ Value build(vkf::Graph& g, const OpCase& op) {
             return linear(g.input("x", {op.rows, op.inner}), op.packed() ? g.weight("weight", {op.columns, op.inner})
                                                                          : g.input("weight", {op.columns, op.inner}));
         case OpKind::rope: {
-            vkf::Rope rope;
-            rope.theta = kRopeTheta;
-            rope.max_positions = op.inner;
+            const vkf::Rope rope{
+                .theta = kRopeTheta, .layout = vkf::RopeLayout::interleaved, .max_positions = op.inner};
             return vkf::rope(g.input("x", {op.rows, op.inner, op.columns}), rope);
         }
         default: break;
