@@ -172,6 +172,10 @@ E pick(const std::array<E, N>& table, std::uint32_t i, const char* what) {
     return table[i];
 }
 
+inline bool on_or_default(vkf_switch choice, bool otherwise) {
+    return pick(std::array{otherwise, true, false}, choice, "switch");
+}
+
 template <class T>
 T or_default(T value, T otherwise) {
     return value != T{} ? value : otherwise;

@@ -81,7 +81,7 @@ torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* opt
     out.activation = or_default(activation_of(o.activation), out.activation);
     out.norm_first = o.norm_first;
     out.layer_norm_eps = or_default(o.layer_norm_eps, out.layer_norm_eps);
-    out.bias = !o.no_bias;
+    out.bias = on_or_default(o.bias, out.bias);
     return out;
 }
 
@@ -112,7 +112,7 @@ vkf_result vkf_multi_head_attention(vkf_value query, vkf_value key, vkf_value va
         const vkf_multi_head_attention_options o = read(options);
         return multi_head_attention(
             value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
-            {text_or(o.name), or_default<std::int64_t>(o.heads, 1), !o.no_bias, mask_of(o.mask)});
+            {text_or(o.name), or_default<std::int64_t>(o.heads, 1), on_or_default(o.bias, true), mask_of(o.mask)});
     });
 }
 
@@ -128,8 +128,9 @@ vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_atte
         if (o.rope) {
             out.rope = rope_of(o.rope);
         }
-        out.causal = !o.not_causal;
-        out.window = o.window;
+        if (o.mask) {
+            out.mask = mask_of(o.mask);
+        }
         out.bias = o.bias;
         out.qkv_bias = o.qkv_bias;
         out.scale = scale_of(o.scale);
@@ -182,10 +183,10 @@ vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_val
         torch::MultiheadAttentionOptions out;
         out.name = text_or(o.name);
         out.num_heads = or_default(o.num_heads, out.num_heads);
-        out.bias = !o.no_bias;
+        out.bias = on_or_default(o.bias, out.bias);
         out.add_bias_kv = o.add_bias_kv;
         out.add_zero_attn = o.add_zero_attn;
-        out.batch_first = !o.tokens_first;
+        out.batch_first = on_or_default(o.batch_first, out.batch_first);
         out.average_attn_weights = o.average_attn_weights;
         out.attn_mask = value_or_none(o.attn_mask);
         out.key_padding_mask = value_or_none(o.key_padding_mask);

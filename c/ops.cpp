@@ -56,7 +56,7 @@ Rope rope_of(const vkf_rope_options* options) {
     s.high_freq_factor = or_default(o.high_freq_factor, s.high_freq_factor);
     s.beta_fast = or_default(o.beta_fast, s.beta_fast);
     s.beta_slow = or_default(o.beta_slow, s.beta_slow);
-    s.truncate = !o.no_truncate;
+    s.truncate = on_or_default(o.truncate, s.truncate);
     s.attention_factor = o.attention_factor;
     s.original_max_positions = o.original_max_positions;
     return rope;

@@ -126,6 +126,10 @@ VKF_API vkf_result vkf_graph_output(const char* name, vkf_value value);
 VKF_API vkf_result vkf_graph_push_scope(vkf_graph* graph, const char* name);
 VKF_API vkf_result vkf_graph_pop_scope(vkf_graph* graph);
 
+/// A choice whose default is not off everywhere: each member says its own.
+typedef uint32_t vkf_switch;
+enum { VKF_DEFAULT, VKF_ON, VKF_OFF };
+
 typedef uint32_t vkf_image_access;
 enum { VKF_IMAGE_SAMPLED, VKF_IMAGE_STORAGE };
 typedef uint32_t vkf_image_format;
@@ -214,7 +218,7 @@ typedef struct vkf_rope_options {
     double theta;  ///< 0: 10000
     int64_t rotary_dim, max_positions;
     vkf_rope_scaling scaling;
-    bool no_truncate;
+    vkf_switch truncate;                               ///< default: on
     double factor, low_freq_factor, high_freq_factor;  ///< 0: 1, 1, 4
     double beta_fast, beta_slow;                       ///< 0: 32, 1
     double attention_factor;
@@ -282,7 +286,7 @@ typedef struct vkf_attention_options {
 /// MultiHeadAttentionOptions
 typedef struct vkf_multi_head_attention_options {
     uint32_t struct_size;
-    bool no_bias;
+    vkf_switch bias;   ///< default: on
     const char* name;  ///< null: none
     int64_t heads;     ///< 0: 1
     const vkf_mask* mask;
@@ -291,11 +295,11 @@ typedef struct vkf_multi_head_attention_options {
 /// GroupedQueryAttentionOptions
 typedef struct vkf_grouped_query_attention_options {
     uint32_t struct_size;
-    bool not_causal, bias, qkv_bias, repeat_kv;
+    bool bias, qkv_bias, repeat_kv;
     const char* name;
     int64_t heads, kv_heads;  ///< 0: 1
     int64_t head_dim;         ///< 0: E / heads
-    int64_t window;
+    const vkf_mask* mask;     ///< null: a query sees everything before it
     float scale, softcap;
     vkf_value sinks;
     const vkf_rope_options* rope;  ///< null: none
@@ -306,7 +310,8 @@ typedef struct vkf_grouped_query_attention_options {
 /// torch::MultiheadAttentionOptions
 typedef struct vkf_torch_attention_options {
     uint32_t struct_size;
-    bool no_bias, add_bias_kv, add_zero_attn, tokens_first, average_attn_weights, is_causal;
+    vkf_switch bias, batch_first;  ///< default: on
+    bool add_bias_kv, add_zero_attn, average_attn_weights, is_causal;
     const char* name;
     int64_t num_heads;  ///< 0: 1
     vkf_value attn_mask, key_padding_mask;
@@ -320,7 +325,8 @@ typedef struct vkf_torch_attention_options {
 typedef struct vkf_transformer_layer_options {
     uint32_t struct_size;
     vkf_activation activation;  ///< 0: relu
-    bool norm_first, no_bias;
+    bool norm_first;
+    vkf_switch bias;  ///< default: on
     const char* name;
     int64_t nhead;            ///< 0: 1
     int64_t dim_feedforward;  ///< 0: 2048

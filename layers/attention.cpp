@@ -212,15 +212,13 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
         k = all.key;
         v = all.value;
     }
-    AttentionOptions options{.scale = o.scale,
-                             .softcap = o.softcap,
-                             .sinks = o.sinks,
-                             .repeat_kv = o.repeat_kv,
-                             .kv_type = o.cache ? o.cache->type : WeightType::f32,
-                             .ring = o.cache ? o.cache->seen : std::nullopt};
-    options.mask.causal = o.causal ? Causal::bottom_right : Causal::none;
-    options.mask.window = o.window;
-    options.mask.keys = o.keys;
+    const AttentionOptions options{.mask = o.mask,
+                                   .scale = o.scale,
+                                   .softcap = o.softcap,
+                                   .sinks = o.sinks,
+                                   .repeat_kv = o.repeat_kv,
+                                   .kv_type = o.cache ? o.cache->type : WeightType::f32,
+                                   .ring = o.cache ? o.cache->seen : std::nullopt};
     const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
     return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias, Activation::none, {}, o.residual), a.weights, {}};
 }

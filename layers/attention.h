@@ -76,10 +76,10 @@ struct GroupedQueryAttentionOptions {
     std::optional<Rope> rope = {};
     /// rope's own when empty, see rope_by_table(): a model's layers need not each compute it
     Value rope_table = {};
-    bool causal = true;       ///< bottom-right aligned: a query sees everything before it
-    std::int64_t window = 0;  ///< with causal; 0: all
-    bool bias = false;        ///< of all four projections
-    bool qkv_bias = false;    ///< of the first three alone (Qwen 2)
+    /// A query sees everything before it. A mask of yours says anew whether and how it is causal.
+    Mask mask = {.causal = Causal::bottom_right};
+    bool bias = false;      ///< of all four projections
+    bool qkv_bias = false;  ///< of the first three alone (Qwen 2)
     /// RMSNorm of each head's query and key before they turn, with q_norm.weight and k_norm.weight
     /// (head_dim) (Qwen 3).
     std::optional<float> qk_norm_eps = {};
@@ -89,8 +89,6 @@ struct GroupedQueryAttentionOptions {
     /// The first three by projections(), for Weights that keep them behind each other
     /// (LoadOptions::order).
     bool one_launch = false;
-    /// i32, 0 or 1, broadcasts to (B, H, L, S): keys that may be seen; empty: all
-    Value keys = {};
     std::optional<float> scale = {};  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;
     Value sinks = {};

@@ -142,7 +142,7 @@ TEST_CASE("grouped_query_attention: numbers that do not fit are named") {
     CHECK(contains(refusal({.heads = 4, .kv_heads = -2}), "kv_heads -2"));
     CHECK(contains(refusal({.heads = 5}), "give head_dim"));
     CHECK(contains(refusal({.heads = 4, .head_dim = -6}), "head_dim -6"));
-    CHECK(contains(refusal({.heads = 4, .causal = false, .window = 2}), "window = 2 needs a causal mask"));
+    CHECK(contains(refusal({.heads = 4, .mask = {.window = 2}}), "window = 2 needs a causal mask"));
     CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved, .rotary_dim = 4}}),
                    "rotary_dim = 4"));
     CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved}}), "rotary_dim = 3"));

@@ -154,7 +154,7 @@ TEST_CASE("grouped_query_attention: what the unused part of a cache holds leaves
     const Shape shape{3, kCapacity, 2, 8};  // of more sequences than come
     GroupedQueryAttentionOptions o{
         .name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{.layout = RopeLayout::interleaved}};
-    o.window = 6;
+    o.mask.window = 6;
     o.cache = KvCache{g.state("k", shape), g.state("v", shape), start};
     g.output("y", grouped_query_attention(g.input("x", {2, tokens, 32}), o));
     Graph filler;

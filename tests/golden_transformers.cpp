@@ -31,7 +31,7 @@ void attention_case(const Device& device, GoldenCase& c) {
     c.integer("hidden_size");  // the tensors have that size
     c.config("attention_bias");
     o.rope = rope_of(c.config("rope_parameters"), o.head_dim);
-    o.window = static_cast<std::int64_t>(c.number_or("sliding_window", 0));
+    o.mask.window = static_cast<std::int64_t>(c.number_or("sliding_window", 0));
     o.softcap = static_cast<float>(c.number_or("attn_logit_softcapping", 0));
     if (!c.config("query_pre_attn_scalar").is_null()) {
         o.scale = static_cast<float>(1.0 / std::sqrt(c.number("query_pre_attn_scalar")));

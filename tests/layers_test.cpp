@@ -48,9 +48,8 @@ TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by to
     const Dim start = g.symbol("start", 16);
     GroupedQueryAttentionOptions o{
         .name = "attn", .heads = 4, .kv_heads = 2, .rope = Rope{.layout = RopeLayout::interleaved}};
-    o.cache =
-        // room for more sequences than come
-        KvCache{g.state("k", {3, 16, 2, 8}), g.state("v", {3, 16, 2, 8}), start};
+    // room for more sequences than come
+    o.cache = KvCache{g.state("k", {3, 16, 2, 8}), g.state("v", {3, 16, 2, 8}), start};
     g.output("y", grouped_query_attention(g.input("x", {2, tokens, 32}), o));
     const Weights weights = random_weights({&g});
     const Tensor x = random_tensor({2, kTokens, 32}, 5);

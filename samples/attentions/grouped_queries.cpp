@@ -101,7 +101,7 @@ void others(Examples& e) {
     GroupedQueryAttentionOptions o{.name = "own", .heads = kHeads, .kv_heads = kKvHeads, .head_dim = 16};
     Graph g;
     const Value x = g.input("x", {1, kTokens, kWidth});
-    o.window = 3;
+    o.mask.window = 3;
     o.scale = 0.125f;
     o.softcap = 2.0f;
     o.sinks = g.weight("own.sinks", {kHeads});
