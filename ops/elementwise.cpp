@@ -111,7 +111,7 @@ Rewrite either(const RewriteSite& site, const EpilogueWish& first, const Epilogu
 
 /// Of two products the one that is computed last takes the other in.
 Rewrite rewrite_binary(const RewriteSite& site, bool times) {
-    return either(site, {.product = 1, .other = 0, .times = times}, {.product = 0, .other = 1, .times = times});
+    return either(site, {.product = 1, .other = 0, .gate = times}, {.product = 0, .other = 1, .gate = times});
 }
 
 Rewrite rewrite_add(const RewriteSite& site) { return rewrite_binary(site, false); }
@@ -127,7 +127,7 @@ Rewrite rewrite_activate(const RewriteSite& site) {
 }
 
 Rewrite rewrite_gated(const RewriteSite& site) {
-    return into_epilogue(site, {.product = 0, .activation = activation_of(site), .other = 1, .times = true});
+    return into_epilogue(site, {.product = 0, .activation = activation_of(site), .other = 1, .gate = true});
 }
 
 constexpr OpType kMul{"mul", lower, nullptr, nullptr, rewrite_mul};

@@ -67,9 +67,9 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
     const bool times_fused = room && o.times && lies_densely(o.times);
     const bool plus_fused = room && !o.times && o.plus && lies_densely(o.plus);
     if (times_fused || plus_fused) {
-        params.third = times_fused ? kMatmulThirdTimes : kMatmulThirdAdded;
+        params.other = times_fused ? kMatmulOtherGate : kMatmulOtherResidual;
         if (o.bias) {
-            params.third = times_fused ? kMatmulThirdTimesApart : kMatmulThirdAddedApart;
+            params.other = times_fused ? kMatmulOtherGateBesideBias : kMatmulOtherResidualBesideBias;
         }
         inputs.push_back(times_fused ? o.times : o.plus);
     }

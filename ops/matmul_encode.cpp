@@ -47,7 +47,7 @@ MatmulPush describe(const Operands& operands) noexcept {
     push.c_offset = c.offset;
     push.bias_stride = params.bias ? bias.step(0) : 0;
     push.bias_offset = bias.offset;
-    push.r_offset = operands[params.apart() ? kMatmulBindingR : kMatmulBindingBias].offset;
+    push.other_offset = operands[params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias].offset;
     push.alpha = params.scale;
     return push;
 }

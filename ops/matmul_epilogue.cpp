@@ -35,10 +35,10 @@ std::vector<Value> with_epilogue(Graph& g, const std::vector<NodeInfo>& old, con
         inputs.push_back(bias ? as_row(other, shape.back()) : other);
         if (bias) {
             p.bias = true;
-        } else if (wish.times) {
-            p.third = p.bias ? kMatmulThirdTimesApart : kMatmulThirdTimes;
+        } else if (wish.gate) {
+            p.other = p.bias ? kMatmulOtherGateBesideBias : kMatmulOtherGate;
         } else {
-            p.third = p.bias ? kMatmulThirdAddedApart : kMatmulThirdAdded;
+            p.other = p.bias ? kMatmulOtherResidualBesideBias : kMatmulOtherResidual;
         }
     }
     return {Value(), support::add_op(kMatmul, inputs, p, shape)};
@@ -50,9 +50,8 @@ std::string no_room(const RewriteSite& site, const NodeInfo& product, const Epil
     if (p.masked_weights) {
         return "it multiplies masked weights";
     }
-    if (p.has_r()) {
-        return std::string("it has a ") +
-               (p.third == kMatmulThirdTimes || p.third == kMatmulThirdTimesApart ? "gate" : "residual") + " already";
+    if (p.has_other()) {
+        return std::string("it has a ") + (p.is_gate() ? "gate" : "residual") + " already";
     }
     if (wish.activation != Activation::none && p.activation != Activation::none) {
         return "it has an activation already";
@@ -91,8 +90,8 @@ Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish) {
         return {};  // the product is what is broadcast
     }
     const Value other = wish.other < 0 ? Value() : site.input(static_cast<std::size_t>(wish.other));
-    const bool bias = other && !wish.times && !p.bias && p.activation == Activation::none &&
-                      wish.activation == Activation::none && !p.has_r() && as_row(other, shape.back());
+    const bool bias = other && !wish.gate && !p.bias && p.activation == Activation::none &&
+                      wish.activation == Activation::none && !p.has_other() && as_row(other, shape.back());
     std::string why = no_room(site, product, wish, bias);
     why = why.empty() ? site.why_not_later(maker) : why;
     if (!why.empty()) {
@@ -103,7 +102,7 @@ Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish) {
         .make = [wish, bias](Graph& g, const std::vector<NodeInfo>& old) { return with_epilogue(g, old, wish, bias); },
         .what = std::string("in the epilogue of ") + product.label +
                 (bias    ? ", as its bias"
-                 : other ? wish.times ? ", as its gate" : ", as its residual"
+                 : other ? wish.gate ? ", as its gate" : ", as its residual"
                          : ", as its activation")};
 }
 

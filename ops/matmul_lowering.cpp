@@ -52,9 +52,9 @@ struct Form {
     bool c_vec;
 };
 
-/// A product's tensors; `bias` and `r` are any of them where there is none.
+/// A product's tensors; `bias` and `other` are any of them where there is none.
 struct Product {
-    ValueId a, b, bias, r, c;
+    ValueId a, b, bias, other, c;
 };
 
 Form form_of(const Lowering& l, const Product& product, const MatmulParams& params) {
@@ -70,7 +70,7 @@ Form form_of(const Lowering& l, const Product& product, const MatmulParams& para
                : vectorizable(bi, n) ? kMatmulBVecN
                                      : kMatmulBScalar;
     f.c_vec = by_columns(product.c) && (!params.bias || by_columns(product.bias)) &&
-              (!params.has_r() || by_columns(product.r));
+              (!params.has_other() || by_columns(product.other));
     return f;
 }
 
@@ -265,11 +265,11 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
                                             : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
                                                   describe_load(l, part.product.b, part.form.b_load);
     choice.kernels.front().why += "; " + loads + note;
-    if (params.has_r()) {
-        const bool times = params.third == kMatmulThirdTimes || params.third == kMatmulThirdTimesApart;
+    if (params.has_other()) {
+        const bool times = params.is_gate();
         for (Kernel& kernel : choice.kernels) {
-            kernel.constants.resize(kMatmulSpecThird + 1, 0);
-            kernel.constants[kMatmulSpecThird] = params.third;
+            kernel.constants.resize(kMatmulSpecOther + 1, 0);
+            kernel.constants[kMatmulSpecOther] = params.other;
             kernel.why += times ? "; times a tensor" : "; plus a tensor";
         }
     }
@@ -280,13 +280,13 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
 }
 
 Dispatch& dispatch(Lowering& l, const Product& p, const MatmulParams& params, Choice choice, Encode encode) {
-    const Binding a{p.a, Access::read}, b{p.b, Access::read}, c{p.c, Access::read_write}, r{p.r, Access::read};
-    if (params.apart()) {
-        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, r}, encode,
+    const Binding a{p.a, Access::read}, b{p.b, Access::read}, c{p.c, Access::read_write}, other{p.other, Access::read};
+    if (params.other_beside_bias()) {
+        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, other}, encode,
                           std::move(choice.words));
     }
-    const Binding third = params.has_r() ? r : Binding{p.bias, Access::read};
-    return l.dispatch(std::move(choice.kernels), {a, b, third, c}, encode, std::move(choice.words));
+    const Binding bias_or_other = params.has_other() ? other : Binding{p.bias, Access::read};
+    return l.dispatch(std::move(choice.kernels), {a, b, bias_or_other, c}, encode, std::move(choice.words));
 }
 
 /// True when c has more rows than mat-vecs are for in every run.
@@ -316,19 +316,19 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
     const std::int64_t most_rows = rows_at_most(l, b, c);
     const bool large = most_elements(l, product.b) >= kLargeMatrix;
-    const Reduced less = reduced(l, {a, b, product.bias, product.r, c}, params, most_rows);
+    const Reduced less = reduced(l, {a, b, product.bias, product.other, c}, params, most_rows);
     const bool few = less.codes && !always_many_rows(l, c);
     const ValueId codes = less.codes ? codes_of(l, a) : a;
     const std::vector<ValueId> windows = l.chunks(b, b_n);
     std::int64_t first = 0;
     for (const ValueId window : windows) {
-        Part part{{a, window, product.bias, product.r, c}, {}, most_rows, large, one_row};
+        Part part{{a, window, product.bias, product.other, c}, {}, most_rows, large, one_row};
         if (windows.size() > 1) {
             const std::int64_t columns = l.info(window).shape[b_n].constant();
             const auto cut = [&](ValueId v) { return l.slice(v, l.info(v).shape.size() - 1, first, columns); };
             part.product.c = cut(c);
             part.product.bias = params.bias ? cut(product.bias) : product.bias;
-            part.product.r = params.has_r() ? cut(product.r) : product.r;
+            part.product.other = params.has_other() ? cut(product.other) : product.other;
             first += columns;
         }
         part.form = form_of(l, part.product, params);
@@ -341,11 +341,11 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         Product operands = part.product;
         operands.a = codes;
         Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? encode_codes : encode_product);
-        const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.r).storage; };
-        if (params.has_r() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
+        const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.other).storage; };
+        if (params.has_other() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
             // others read of a and b what one writes of c
             elsewhere(operands.a) && elsewhere(operands.b)) {
-            d.in_place_input = params.apart() ? kMatmulBindingR : kMatmulBindingBias;
+            d.in_place_input = params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias;
             d.in_place_output = kMatmulBindingC;
         }
     }
@@ -355,14 +355,14 @@ void lower(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
     const ValueId last = l.node().inputs.back();
-    lower_product(l, {a, l.input(1), params.bias ? l.input(2) : a, params.has_r() ? last : a, l.output(0)}, params);
+    lower_product(l, {a, l.input(1), params.bias ? l.input(2) : a, params.has_other() ? last : a, l.output(0)}, params);
 }
 
 std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs) {
-    const bool apart = static_cast<const MatmulParams*>(node.params.get())->apart();
-    return apart && device.storage_buffers <= kMatmulBindingR
+    const bool five = static_cast<const MatmulParams*>(node.params.get())->other_beside_bias();
+    return five && device.storage_buffers <= kMatmulBindingOther
                ? "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
-                     std::to_string(kMatmulBindingR + 1)
+                     std::to_string(kMatmulBindingOther + 1)
                : "";
 }
 
@@ -375,8 +375,8 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
     }
     const Value other = inputs.back();
     inputs.pop_back();
-    const bool times = params.third == kMatmulThirdTimesApart;
-    params.third = kMatmulThirdNone;
+    const bool times = params.is_gate();
+    params.other = kMatmulOtherNone;
     const Value product = add_op(kMatmul, inputs, params, other.shape());
     return {times ? mul(product, other) : add(product, other)};
 }
@@ -392,8 +392,8 @@ void lower_projections(Lowering& l) {
     const auto biases = inputs.subspan(1 + params.weights);
     const Lowering::Joined w = l.join(weights);
     const Lowering::Joined b = params.bias ? l.join(biases) : Lowering::Joined{a, {}};
-    const std::string& apart = w.apart.empty() ? b.apart : w.apart;
-    if (apart.empty()) {
+    const std::string& why_not = w.why_not.empty() ? b.why_not : w.why_not;
+    if (why_not.empty()) {
         lower_product(l, {a, w.value, b.value, a, c}, params,
                       "; " + std::to_string(params.weights) + " weights, one launch");
         return;
@@ -403,7 +403,7 @@ void lower_projections(Lowering& l) {
         const std::int64_t columns = l.info(weights[i]).shape[0].constant();
         const ValueId part = l.slice(c, l.info(c).shape.size() - 1, first, columns);
         lower_product(l, {a, weights[i], params.bias ? biases[i] : a, a, part}, params,
-                      "; a launch a weight: " + apart);
+                      "; a launch a weight: " + why_not);
         first += columns;
     }
 }

@@ -15,14 +15,17 @@ struct MatmulParams {
     Activation activation;
     float scale;
     bool bias, transpose_b, masked_weights;
-    shader::uint third = shader::kMatmulThirdNone;  // else the last input is of the result's shape
-    std::size_t weights = 1;                        // of projections()
+    /// else the last input is of the result's shape
+    shader::uint other = shader::kMatmulOtherNone;
+    std::size_t weights = 1;  ///< of projections()
 
-    bool has_r() const { return third != shader::kMatmulThirdNone; }
-    bool apart() const { return bias && has_r(); }
+    bool has_other() const { return other != shader::kMatmulOtherNone; }
+    bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }
+    bool other_beside_bias() const { return bias && has_other(); }
 };
 
-/// Inputs: a, b, the bias where there is one, R of shaders/matmul.h where there is one.
+/// Inputs: a, b, the bias where there is one, the other operand of shaders/matmul.h where there is
+/// one.
 extern const OpType kMatmul;
 
 /// What an op that works element by element would have a product do in its epilogue.
@@ -30,7 +33,7 @@ struct EpilogueWish {
     std::size_t product = 0;  ///< the input that the product computes
     Activation activation = Activation::none;
     int other = -1;  ///< an input that is multiplied with it, or added; -1: none
-    bool times = false;
+    bool gate = false;
 };
 
 /// The product with that in its epilogue, in the place of both; or why not, where little is

@@ -34,7 +34,7 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.y_offset = operands[kNormBindingY].offset;
     const auto& params = operands.params<NormParams>();
     if (params.added) {
-        push.r_offset = operands[kNormBindingR].offset;
+        push.residual_offset = operands[kNormBindingResidual].offset;
         push.sum_offset = operands[kNormBindingSum].offset;
     }
     push.eps = params.eps;
@@ -70,7 +70,7 @@ void lower(Lowering& l) {
             l.dispatch({kernel}, {from, w, b, to, {r, Access::read}, {l.output(0), Access::read_write}}, encode, words);
         const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(r).storage; };
         if (elsewhere(x) && elsewhere(weight) && elsewhere(bias)) {
-            d.in_place_input = kNormBindingR;
+            d.in_place_input = kNormBindingResidual;
             d.in_place_output = kNormBindingSum;
         }
         return;

@@ -25,8 +25,8 @@ layout(set = 0, binding = kNormBindingBias) readonly buffer Bias { float bias[];
 layout(set = 0, binding = kNormBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
 layout(set = 0, binding = kNormBindingY) writeonly buffer Y { float y[]; };
 layout(set = 0, binding = kNormBindingY) writeonly buffer YFours { vec4 y_fours[]; };
-layout(set = 0, binding = kNormBindingR) readonly buffer R { float r[]; };
-layout(set = 0, binding = kNormBindingR) readonly buffer RFours { vec4 r_fours[]; };
+layout(set = 0, binding = kNormBindingResidual) readonly buffer Residual { float residual[]; };
+layout(set = 0, binding = kNormBindingResidual) readonly buffer ResidualFours { vec4 residual_fours[]; };
 layout(set = 0, binding = kNormBindingSum) buffer Sum { float sum[]; };
 layout(set = 0, binding = kNormBindingSum) buffer SumFours { vec4 sum_fours[]; };
 
@@ -61,12 +61,12 @@ vec4 apart(uint at) {
 void add_row(uint at, uint from, uint to, uint width) {
     if (kFours != 0u) {
         for (uint i = row_lane(); i < width / 4u; i += kLanes) {
-            sum_fours[to / 4u + i] = x_fours[at / 4u + i] + r_fours[from / 4u + i];
+            sum_fours[to / 4u + i] = x_fours[at / 4u + i] + residual_fours[from / 4u + i];
         }
         return;
     }
     for (uint i = row_lane(); i < width; i += kLanes) {
-        sum[to + i] = x[at + i] + r[from + i];
+        sum[to + i] = x[at + i] + residual[from + i];
     }
 }
 
@@ -132,7 +132,7 @@ void main() {
     uint at = p.x_offset + row * p.width;
     uint to = p.y_offset + row * p.width;
     if (kAdded != 0u) {
-        add_row(at, p.r_offset + row * p.width, p.sum_offset + row * p.width, width);
+        add_row(at, p.residual_offset + row * p.width, p.sum_offset + row * p.width, width);
         at = p.sum_offset + row * p.width;
     }
     float mean = kCentred != 0u ? row_mean(at, width) : 0.0;

@@ -11,7 +11,7 @@ VKF_CONSTANT(kNormBindingWeight, 1)
 VKF_CONSTANT(kNormBindingBias, 2)
 VKF_CONSTANT(kNormBindingY, 3)
 // these two where there is a sum; not bound elsewhere: Vulkan guarantees four
-VKF_CONSTANT(kNormBindingR, 4)
+VKF_CONSTANT(kNormBindingResidual, 4)
 VKF_CONSTANT(kNormBindingSum, 5)
 
 // Specialization constants.
@@ -32,7 +32,7 @@ VKF_PUSH_BEGIN(NormPush)
     uint bias_offset;
     uint bias_stride;
     uint y_offset;
-    uint r_offset;
+    uint residual_offset;
     uint sum_offset;
     float eps;
 VKF_PUSH_END(NormPush)

@@ -44,7 +44,7 @@ layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
+layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
@@ -68,7 +68,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
 #include "common/packed_b.glsl"
-#include "common/third.glsl"
+#include "common/other.glsl"
 
 // The rows are written out by the preprocessor, with constant array indices and conditions that
 // specialization settles: loops over them would leave the sums in memory wherever a compiler does
@@ -394,7 +394,7 @@ void main() {
         vec4 value = relu_if_asked(sums[i] * p.alpha + shift); \
         if (i < rows_left) { \
             uint at = c_first + i * p.c_row; \
-            c_vec[at >> 2] = kAct > kActRelu ? value : with_third(value, at); \
+            c_vec[at >> 2] = kAct > kActRelu ? value : with_other(value, at); \
         } \
     }
             EACH_ROW(DO)
@@ -410,7 +410,7 @@ void main() {
         float value = relu_if_asked(vec4(sum * p.alpha + shift)).x; \
         if (i < rows_left) { \
             uint at = c_column + i * p.c_row; \
-            c[at] = kAct > kActRelu ? value : with_third(value, at); \
+            c[at] = kAct > kActRelu ? value : with_other(value, at); \
         } \
     }
             EACH_ROW(DO)
@@ -454,7 +454,7 @@ void main() {
         [[dont_unroll]] for (uint i = 0; i < rows_end; ++i) {
             [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
                 uint at = c_first + i * p.c_row + j * p.c_column;
-                c[at] = with_third(activate(kAct, c[at]), at);
+                c[at] = with_other(activate(kAct, c[at]), at);
             }
         }
     }

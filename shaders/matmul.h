@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) +
-// bias[n]) over three batch dimensions b; that plus R[b, m, n], or times R[b, m, n], where there is
-// one. Six kernels take the same parameters: matmul.comp (tiles in registers alone),
-// matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A), matmul_half.comp (A and
-// B rounded to f16), matmul_coopmat.comp (the same on cooperative matrices) and matmul_dot.comp.
-// This one, and the int8 variant of matmul_coopmat.comp, multiply codes of int8: of both A and B
-// they take rows of words, and k counts words of codes.
+// bias[n]) over three batch dimensions b; that plus other[b, m, n], a residual, or times it, a
+// gate, where there is one. Six kernels take the same parameters: matmul.comp (tiles in registers
+// alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A),
+// matmul_half.comp (A and B rounded to f16), matmul_coopmat.comp (the same on cooperative matrices)
+// and matmul_dot.comp. This one, and the int8 variant of matmul_coopmat.comp, multiply codes of
+// int8: of both A and B they take rows of words, and k counts words of codes.
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch
 // dimensions (sequence, kv head, head within its group), with 0 as B's last batch stride. Sizes are
 // all > 0; an element offset plus its strides stays below 2^32. C may not overlap the other
-// operands, nor itself; but it may be R, where Act is none or relu.
+// operands, nor itself; but it may be other, where Act is none or relu.
 #ifndef VKF_SHADERS_MATMUL_H
 #define VKF_SHADERS_MATMUL_H
 
@@ -20,40 +20,38 @@
 
 VKF_CONSTANT(kMatmulBindingA, 0)
 VKF_CONSTANT(kMatmulBindingB, 1)
-VKF_CONSTANT(kMatmulBindingBias, 2)  // or R; any buffer where there is neither: never read then
+VKF_CONSTANT(kMatmulBindingBias, 2)  // or other; any buffer where there is neither: never read then
 VKF_CONSTANT(kMatmulBindingC, 3)
 // where there is a bias too; not bound elsewhere: Vulkan guarantees four
-VKF_CONSTANT(kMatmulBindingR, 4)
+VKF_CONSTANT(kMatmulBindingOther, 4)
 
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
 // Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 24) and matvec (1 to 4). matmul's
-// LANES variants load A another way for up to
-//   kMatmulFewRows.
+//   LANES variants load A another way for up to kMatmulFewRows.
 // AVec: 1 reads A by vec4 along k. Needs a_k == 1 and k, a_row, a_batch[] and a_offset multiples of
-// 4. BLoad: how B is read, a kMatmulB... below. CVec: 1 writes C, and reads the bias, by vec4 (not
-// in matvec). Needs c_column == 1, bias_stride 0 or 1, and n, c_row,
-//   c_batch[], c_offset and bias_offset multiples of 4.
+//   4.
+// BLoad: how B is read, a kMatmulB... below.
+// CVec: 1 writes C, and reads the bias, by vec4 (not in matvec). Needs c_column == 1, bias_stride 0
+//   or 1, and n, c_row, c_batch[], c_offset and bias_offset multiples of 4.
 // Act: a kAct... of common/activation.h.
 // AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there
-// contributes nothing,
-//   be it NaN or infinite.
+//   contributes nothing, be it NaN or infinite.
 // TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot, matmul_half and
-// matmul_coopmat. Multiples of 4; the local
-//   size is TileRows * TileColumns / 16, and the shared memory (TileRows + TileColumns + 8) *
-//   TileDepth * 4 bytes.
-//   In matmul_half, TileDepth counts words of two numbers, and is a multiple of kMatmulHalfRun.
-//   In matmul_coopmat: multiples of SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the
-//   shared memory is told by
+//   matmul_coopmat. Multiples of 4; the local size is TileRows * TileColumns / 16, and the shared
+//   memory (TileRows + TileColumns + 8) * TileDepth * 4 bytes. In matmul_half, TileDepth counts
+//   words of two numbers, and is a multiple of kMatmulHalfRun. In matmul_coopmat: multiples of
+//   SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
 //   CoopmatTile of ops/matmul_tiles.h.
 // MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and
-// MatDepth multiples of 8, of codes MatDepth 8 or a
-//   multiple of 16.
+//   MatDepth multiples of 8, of codes MatDepth 8 or a multiple of 16.
 // SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of
-// MatRows and MatColumns. Subgroup: the subgroups' size, which the pipeline requires; the local
-// size is as many of them as the tile has such parts. Third: what R is and where, a kMatmulThird...
-// below. Split: invocations that share the sum of one output in matvec; a power of two that divides
-// the local size.
+//   MatRows and MatColumns.
+// Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as
+//   the tile has such parts.
+// Other: what the other operand is and where, a kMatmulOther... below.
+// Split: invocations that share the sum of one output in matvec; a power of two that divides the
+//   local size.
 //
 // Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
 VKF_CONSTANT(kMatmulSpecRows, 1)
@@ -72,7 +70,7 @@ VKF_CONSTANT(kMatmulSpecMatDepth, 13)
 VKF_CONSTANT(kMatmulSpecSubgroupRows, 14)
 VKF_CONSTANT(kMatmulSpecSubgroupColumns, 15)
 VKF_CONSTANT(kMatmulSpecSubgroup, 16)
-VKF_CONSTANT(kMatmulSpecThird, 17)
+VKF_CONSTANT(kMatmulSpecOther, 17)
 
 // Any strides.
 VKF_CONSTANT(kMatmulBScalar, 0)
@@ -85,15 +83,15 @@ VKF_CONSTANT(kMatmulBVecN, 2)
 // b_k is not looked at, b_column is a row's words, b_offset and b_batch[] are words too.
 VKF_CONSTANT(kMatmulBPacked, 2)
 
-// There is no R.
-VKF_CONSTANT(kMatmulThirdNone, 0)
-// R is added to, or multiplied with, what the activation gives; its strides are C's. It takes the
+// There is no other operand.
+VKF_CONSTANT(kMatmulOtherNone, 0)
+// It is added to, or multiplied with, what the activation gives; its strides are C's. It takes the
 // place of the bias: bias_stride is 0.
-VKF_CONSTANT(kMatmulThirdAdded, 1)
-VKF_CONSTANT(kMatmulThirdTimes, 2)
+VKF_CONSTANT(kMatmulOtherResidual, 1)
+VKF_CONSTANT(kMatmulOtherGate, 2)
 // The same at a binding of its own.
-VKF_CONSTANT(kMatmulThirdAddedApart, 3)
-VKF_CONSTANT(kMatmulThirdTimesApart, 4)
+VKF_CONSTANT(kMatmulOtherResidualBesideBias, 3)
+VKF_CONSTANT(kMatmulOtherGateBesideBias, 4)
 
 // Rows of C per group that the kernels have code for.
 VKF_CONSTANT(kMatmulMaxRows, 24)
@@ -124,7 +122,7 @@ VKF_PUSH_BEGIN(MatmulPush)
     uint c_offset;
     uint bias_stride; // 0: no bias
     uint bias_offset;
-    uint r_offset;
+    uint other_offset;
     float alpha;
 VKF_PUSH_END(MatmulPush)
 // clang-format on

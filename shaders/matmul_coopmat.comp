@@ -59,7 +59,7 @@ layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 #endif
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
+layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 32;
@@ -92,7 +92,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
-#include "common/third.glsl"
+#include "common/other.glsl"
 #include "common/quads.glsl"
 
 // kChunk: numbers in 16 bytes of the stage. products(): how many an output sums.
@@ -247,7 +247,7 @@ SUM finish(const in uint row, const in uint column, const in SUM sum, const in u
     if (m < p.m && n < p.n) {
         vec4 value = scaled(uvec4(BITS(sum)), bases.x + m * p.a_row, uvec4(bases.y + n * p.b_column));
         uint at = bases.z + m * p.c_row + n * p.c_column;
-        c[at] = with_third(activate(kAct, value.x * p.alpha + biases(n).x), at);
+        c[at] = with_other(activate(kAct, value.x * p.alpha + biases(n).x), at);
     }
     return sum;
 }

@@ -23,7 +23,7 @@ layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
+layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 16;
@@ -48,7 +48,7 @@ const float kCode = 0.0078125;
 #include "common/dispatch.glsl"
 #include "common/packed_b.glsl"
 #include "common/halves.glsl"
-#include "common/third.glsl"
+#include "common/other.glsl"
 #include "common/quads.glsl"
 
 const uint kRowQuads = kTileRows / 4;

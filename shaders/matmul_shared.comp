@@ -18,7 +18,7 @@ layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
+layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 16;
@@ -39,7 +39,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
 #include "common/packed_b.glsl"
-#include "common/third.glsl"
+#include "common/other.glsl"
 #include "common/quads.glsl"
 
 const uint kRowQuads = kTileRows / 4;

@@ -19,7 +19,7 @@ layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
-layout(constant_id = kMatmulSpecThird) const uint kThird = kMatmulThirdNone;
+layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 layout(constant_id = kMatmulSpecSplit) const uint kSplit = 32;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
@@ -37,7 +37,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
 #include "common/packed_b.glsl"
-#include "common/third.glsl"
+#include "common/other.glsl"
 
 // Sums of the group's columns so far, a row per component.
 shared vec4 partials[gl_WorkGroupSize.x];
@@ -139,7 +139,7 @@ void main() {
         [[dont_unroll]] for (uint i = 0; i < min(kRows, p.m - m0); ++i) {
             float sum = i < 2 ? (i == 0 ? sums.x : sums.y) : (i == 2 ? sums.z : sums.w);
             uint to = at + i * p.c_row;
-            c[to] = with_third(activate(kAct, sum), to);
+            c[to] = with_other(activate(kAct, sum), to);
         }
     }
 }

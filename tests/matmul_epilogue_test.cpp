@@ -169,12 +169,12 @@ TEST_SUITE("matmul") {
                 g.output("y", relu(y));
                 Program program = device().compile(g, {}, {.rewrite = false});
                 for (const PlannedDispatch& d : program.plan().dispatches) {
-                    if (d.dispatch.bindings.size() == shader::kMatmulBindingR + 1) {
+                    if (d.dispatch.bindings.size() == shader::kMatmulBindingOther + 1) {
                         const auto lies = [&](std::uint32_t binding) {
                             const ValueId v = d.dispatch.bindings[binding].value;
                             return program.plan().arena_offset[program.plan().values[v].storage];
                         };
-                        CHECK((lies(shader::kMatmulBindingC) == lies(shader::kMatmulBindingR)) == !inside);
+                        CHECK((lies(shader::kMatmulBindingC) == lies(shader::kMatmulBindingOther)) == !inside);
                     }
                 }
                 upload(program, "x", x);

@@ -79,16 +79,16 @@ TEST_SUITE("spirv") {
         // of a matrix product, the fifth buffer is touched where constants say that there is
         // something in it
         const auto reached = [](std::uint32_t third) {
-            std::vector<std::uint32_t> constants(shader::kMatmulSpecThird + 1, 0);
+            std::vector<std::uint32_t> constants(shader::kMatmulSpecOther + 1, 0);
             constants[0] = 16;
             constants[shader::kMatmulSpecRows] = 8;
-            constants[shader::kMatmulSpecThird] = third;
+            constants[shader::kMatmulSpecOther] = third;
             return reflect(prune(specialize(words(spirv::kMatmulSpirv), constants)), "matmul").reached;
         };
         CHECK(reflect(words(spirv::kMatmulSpirv), "matmul").bindings == 5);
-        CHECK(reached(shader::kMatmulThirdNone) == 4);
-        CHECK(reached(shader::kMatmulThirdAdded) == 4);
-        CHECK(reached(shader::kMatmulThirdAddedApart) == 5);
+        CHECK(reached(shader::kMatmulOtherNone) == 4);
+        CHECK(reached(shader::kMatmulOtherResidual) == 4);
+        CHECK(reached(shader::kMatmulOtherResidualBesideBias) == 5);
 
         const ShaderInterface softmax = reflect(words(spirv::kSoftmaxSpirv), "softmax");
         CHECK(softmax.bindings == shader::kSoftmaxBindingWeights + 1);

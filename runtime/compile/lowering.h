@@ -63,7 +63,7 @@ public:
     ValueId words(ValueId id);
     struct Joined {
         ValueId value = 0;
-        std::string apart;  ///< why there is none; empty: there is
+        std::string why_not;  ///< why there is none; empty: there is
     };
     /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them
     /// all: a window on memory that they lie behind each other in. Without a layout to ask they are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a matrix product's 4x4 sums become. Names kAct, kCVec, p, bias, c and c_vec of the kernel,
-// and with_third() and activate().
+// and with_other() and activate().
 #ifndef VKF_SHADERS_COMMON_QUADS_GLSL
 #define VKF_SHADERS_COMMON_QUADS_GLSL
 
@@ -25,13 +25,13 @@ void store_quad(vec4 sums, vec4 shift, uint m, uint n, uint c_base) {
     uint at = c_base + m * p.c_row + n * p.c_column;
     if (kCVec != 0) {
         if (n < p.n) {
-            c_vec[at >> 2] = with_third(value, at);
+            c_vec[at >> 2] = with_other(value, at);
         }
         return;
     }
     [[unroll]] for (uint j = 0; j < 4; ++j) {
         if (n + j < p.n) {
-            c[at + j * p.c_column] = with_third(value[j], at + j * p.c_column);
+            c[at + j * p.c_column] = with_other(value[j], at + j * p.c_column);
         }
     }
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A matrix product's other operand, a residual or a gate, of its result's shape. Names kOther, p,
+// bias and bias_vec of the kernel.
+#ifndef VKF_SHADERS_COMMON_OTHER_GLSL
+#define VKF_SHADERS_COMMON_OTHER_GLSL
+
+layout(set = 0, binding = kMatmulBindingOther) readonly buffer Other { float other_operand[]; };
+layout(set = 0, binding = kMatmulBindingOther) readonly buffer OtherVec { vec4 other_operand_vec[]; };
+
+const bool kOtherBesideBias = kOther == kMatmulOtherResidualBesideBias || kOther == kMatmulOtherGateBesideBias;
+const bool kOtherIsGate = kOther == kMatmulOtherGate || kOther == kMatmulOtherGateBesideBias;
+
+// What becomes of an output that is stored at c[at].
+float with_other(float value, uint at) {
+    if (kOther == kMatmulOtherNone) {
+        return value;
+    }
+    uint from = p.other_offset + (at - p.c_offset);
+    float other;
+    if (kOtherBesideBias) {
+        other = other_operand[from];
+    } else {
+        other = bias[from];
+    }
+    return kOtherIsGate ? value * other : value + other;
+}
+
+// The same of four.
+vec4 with_other(vec4 value, uint at) {
+    if (kOther == kMatmulOtherNone) {
+        return value;
+    }
+    uint from = (p.other_offset + (at - p.c_offset)) >> 2;
+    vec4 other;
+    if (kOtherBesideBias) {
+        other = other_operand_vec[from];
+    } else {
+        other = bias_vec[from];
+    }
+    return kOtherIsGate ? value * other : value + other;
+}
+
+#endif
