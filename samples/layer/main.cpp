@@ -12,8 +12,7 @@ int main(int argc, char** argv) try {
     vkf::Value a = vkf::grouped_query_attention(h, {.name = "attn", .heads = 8, .kv_heads = 2, .rope = rope});
     g.output("y", x + a);
 
-    // the best there is; by name, index or VKFORMER_DEVICE
-    vkf::Device gpu = vkf::Device::create();
+    vkf::Device gpu = vkf::Device::create();  // the best there is, or what VKFORMER_DEVICE names
     vkf::Weights w = gpu.load(vkf::Safetensors(argc > 1 ? argv[1] : SAMPLE_FOLDER "/layer.safetensors"));
     vkf::Program p = gpu.compile(g, w);  // kernels chosen, memory planned, pipelines built
     p.set("tokens", 7);

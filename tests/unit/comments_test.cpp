@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the words of the sources are laid out.
+// How the words of the sources and of the README are laid out.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
 #include <set>
 #include <string>
@@ -71,5 +72,17 @@ TEST_SUITE("comments") {
             }
         }
         CHECK(read > 300);
+    }
+
+    TEST_CASE("README: the complete program is samples/layer, and it all has 150 lines at most") {
+        const auto whole = [](const char* name) {
+            std::ifstream in(fs::path(VKFORMER_SOURCE_DIR) / name);
+            return std::string(std::istreambuf_iterator<char>(in), {});
+        };
+        const std::string readme = whole("README.md"), sample = whole("samples/layer/main.cpp");
+        const std::size_t licence_ends = sample.find('\n') + 1;
+        REQUIRE(sample.size() > licence_ends);
+        CHECK(readme.find("```cpp\n" + sample.substr(licence_ends) + "```\n") != std::string::npos);
+        CHECK(std::count(readme.begin(), readme.end(), '\n') <= 150);
     }
 }
