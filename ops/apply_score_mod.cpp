@@ -39,8 +39,9 @@ void lower(Lowering& l) {
     const std::shared_ptr<const Shader> shader = params.mod.shader(kName, glsl::kScoreModGlsl);
     // to a processor a group costs as much as a hundred elements
     const uint each = l.device().cpu() ? 16u : 4u;
-    Dispatch& d = l.dispatch({{shader.get(), {kLocalSize, each}, "compiled with the caller's mod", shader}},
-                             {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode, {each});
+    Dispatch& d = l.dispatch(
+        {{shader.get(), {kLocalSize, {{kScoreModSpecEach, each}}}, "compiled with the caller's mod", shader}},
+        {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode, {each});
     d.in_place_input = kScoreModBindingScores;
     d.in_place_output = kScoreModBindingOut;
 }

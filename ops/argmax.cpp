@@ -30,7 +30,7 @@ void encode(const Operands& operands, Command& command) noexcept {
 void lower(Lowering& l) {
     const ValueId x = l.input(0);
     const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
-    l.dispatch({{&kShader, {group.local_size, group.lanes}, why_rows(l.device(), group)}},
+    l.dispatch({{&kShader, {group.local_size, {{kArgmaxSpecLanes, group.lanes}}}, why_rows(l.device(), group)}},
                {{x, Access::read}, {l.output(0), Access::write}}, encode, {group.local_size, group.lanes});
 }
 

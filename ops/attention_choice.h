@@ -44,7 +44,7 @@ std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_d
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,
                                          std::int64_t value_dim);
 /// The constants that a tile adds to those of the other kernels.
-void add_matrix_constants(const AttentionTile& tile, std::vector<shader::uint>& constants);
+void add_matrix_constants(const AttentionTile& tile, Constants& constants);
 /// Rounds of an invocation's loops for so many keys.
 std::int64_t coopmat_rounds(const AttentionTile& tile, std::int64_t keys, std::int64_t head_dim);
 

@@ -79,15 +79,14 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
     return t;
 }
 
-void add_matrix_constants(const AttentionTile& tile, std::vector<uint>& constants) {
-    constants.resize(kAttentionSpecPart + 1, 0);
-    constants[0] = tile.invocations();
-    constants[kAttentionSpecMatRows] = tile.mat.m;
-    constants[kAttentionSpecMatColumns] = tile.mat.n;
-    constants[kAttentionSpecMatDepth] = tile.mat.k;
-    constants[kAttentionSpecSubgroupRows] = tile.subgroup_rows;
-    constants[kAttentionSpecSubgroup] = tile.subgroup;
-    constants[kAttentionSpecPart] = tile.part;
+void add_matrix_constants(const AttentionTile& tile, Constants& constants) {
+    constants.set_local_size(tile.invocations());
+    constants.set(kAttentionSpecMatRows, tile.mat.m);
+    constants.set(kAttentionSpecMatColumns, tile.mat.n);
+    constants.set(kAttentionSpecMatDepth, tile.mat.k);
+    constants.set(kAttentionSpecSubgroupRows, tile.subgroup_rows);
+    constants.set(kAttentionSpecSubgroup, tile.subgroup);
+    constants.set(kAttentionSpecPart, tile.part);
 }
 
 std::int64_t coopmat_rounds(const AttentionTile& tile, std::int64_t keys, std::int64_t head_dim) {

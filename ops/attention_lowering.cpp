@@ -356,31 +356,32 @@ void lower(Lowering& l) {
     std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
     for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
         const uint rows = tiling.rows[i];
-        std::vector<uint> constants{tiling.local_size,
-                                    rows,
-                                    blocks,
-                                    fours ? 1u : 0u,
-                                    causal == Causal::none       ? 0u
-                                    : causal == Causal::top_left ? 1u
-                                                                 : 2u,
-                                    params.softcap == 0.0f ? 0u : 1u,
-                                    std::isinf(params.fill) ? 0u : 1u,
-                                    params.group,
-                                    params.dropout == 0.0f ? 0u : 1u,
-                                    static_cast<uint>(params.kv_type)};
+        const uint aligned = causal == Causal::none ? 0u : causal == Causal::top_left ? 1u : 2u;
+        Constants constants(tiling.local_size, {{kAttentionSpecRows, rows},
+                                                {kAttentionSpecBlocks, blocks},
+                                                {kAttentionSpecFours, fours ? 1u : 0u},
+                                                {kAttentionSpecCausal, aligned},
+                                                {kAttentionSpecSoftcap, params.softcap == 0.0f ? 0u : 1u},
+                                                {kAttentionSpecFiniteFill, std::isinf(params.fill) ? 0u : 1u},
+                                                {kAttentionSpecGroup, params.group},
+                                                {kAttentionSpecDropout, params.dropout == 0.0f ? 0u : 1u},
+                                                {kAttentionSpecKv, static_cast<uint>(params.kv_type)}});
         if (full) {
             const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
             const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
             const bool bias_fours = params.bias >= 0 && in_fours(l.info(bias));
-            for (const uint c :
-                 {params.mask_present, params.bias_present, params.slopes_present, params.sinks_present, sequences,
-                  page, params.log_sum_exp >= 0 ? 1u : 0u, bias_fours ? 1u : 0u, may_split ? 1u : 0u}) {
-                constants.push_back(c);
-            }
+            constants.set(kAttentionSpecMask, params.mask_present);
+            constants.set(kAttentionSpecBias, params.bias_present);
+            constants.set(kAttentionSpecSlopes, params.slopes_present);
+            constants.set(kAttentionSpecSinks, params.sinks_present);
+            constants.set(kAttentionSpecSequences, sequences);
+            constants.set(kAttentionSpecPageSize, page);
+            constants.set(kAttentionSpecLse, params.log_sum_exp >= 0 ? 1u : 0u);
+            constants.set(kAttentionSpecBiasFours, bias_fours ? 1u : 0u);
+            constants.set(kAttentionSpecSplit, may_split ? 1u : 0u);
         }
         if (params.ring >= 0) {
-            constants.resize(kAttentionSpecRing, 0);
-            constants.push_back(1);
+            constants.set(kAttentionSpecRing, 1);
         }
         if (!tiling.matrices.empty()) {
             add_matrix_constants(tiling.matrices[i], constants);
@@ -430,7 +431,7 @@ void lower(Lowering& l) {
         .sizes_of = ring;
     if (may_split) {
         Dispatch& d = l.dispatch(
-            {{&kMerge, {64, params.log_sum_exp >= 0 ? 1u : 0u}, "splits of the keys put together"}},
+            {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},
             {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge, {wanted_split});
         d.sizes_of = {k, pages, input(params.ring)};
     }

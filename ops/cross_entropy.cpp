@@ -37,7 +37,7 @@ void lower(Lowering& l) {
         rows *= l.max_of(d);
     }
     l.check_rounds(rows / kLanes + 1, std::to_string(rows) + " rows");
-    l.dispatch({{&kShader, {kLanes, kLanes}, "one group, for one order of summation"}},
+    l.dispatch({{&kShader, {kLanes, {{kCrossEntropySpecLanes, kLanes}}}, "one group, for one order of summation"}},
                {{l.input(0), Access::read},
                 {l.input(1), Access::read},
                 {l.input(2), Access::read},

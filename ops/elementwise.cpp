@@ -71,12 +71,15 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
     // to a processor a group costs as much as a hundred elements
     const uint fours_each = !fours ? 0u : l.device().cpu() ? 16u : 1u;
     const char* why = fours ? "dense operands, by fours" : dense ? "dense operands" : "strided operands";
-    Dispatch& d =
-        l.dispatch({{&kShader,
-                     {kLocalSize, params.combine, static_cast<uint>(params.activation), dense ? 1u : 0u, fours_each},
-                     why}},
-                   {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
-                   {fours ? 4 * fours_each : kElementwisePerInvocation});
+    Dispatch& d = l.dispatch({{&kShader,
+                               {kLocalSize,
+                                {{kElementwiseSpecCombine, params.combine},
+                                 {kElementwiseSpecActivation, static_cast<uint>(params.activation)},
+                                 {kElementwiseSpecDense, dense ? 1u : 0u},
+                                 {kElementwiseSpecFours, fours_each}}},
+                               why}},
+                             {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
+                             {fours ? 4 * fours_each : kElementwisePerInvocation});
     if (a != b) {
         d.in_place_output = kElementwiseBindingOut;
         d.in_place_input = l.info(a).shape == l.info(out).shape ? kElementwiseBindingA : kElementwiseBindingB;

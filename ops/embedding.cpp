@@ -55,7 +55,7 @@ void lower(Lowering& l) {
             why += (why.empty() ? "one of " : "; one of ") + std::to_string(windows.size()) +
                    " windows on a table beyond one binding";
         }
-        l.dispatch({{&kShader, {kLocalSize, static_cast<uint>(type)}, std::move(why)}},
+        l.dispatch({{&kShader, {kLocalSize, {{kEmbeddingSpecPacked, static_cast<uint>(type)}}}, std::move(why)}},
                    {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, encode,
                    {first, all_rows});
         first += static_cast<uint>(l.info(window).shape[0].constant());

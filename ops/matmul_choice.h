@@ -9,12 +9,11 @@ namespace vkf {
 /// Kernels from the one for fewest rows to the one for most, and the tile of each.
 struct Choice {
     std::vector<Kernel> kernels;
-    std::vector<shader::uint>
-        /// for encode_product(): of each kernel the most rows, and the rows and columns of its tile
-        words;
+    /// for encode_product(): of each kernel the most rows, and the rows and columns of its tile
+    std::vector<shader::uint> words;
 
-    void add(const Shader& shader, std::vector<shader::uint> constants, shader::uint most_rows, shader::uint rows,
-             shader::uint columns, std::string why) {
+    void add(const Shader& shader, Constants constants, shader::uint most_rows, shader::uint rows, shader::uint columns,
+             std::string why) {
         kernels.push_back({&shader, std::move(constants), std::move(why)});
         words.insert(words.end(), {most_rows, rows, columns});
     }
@@ -25,12 +24,13 @@ inline constexpr shader::uint kAnyRows = ~0u;
 /// The tile of matmul_shared on this device, in numbers; or of matmul_half, whose words of two
 /// numbers take as much room.
 struct SharedTile {
-    std::vector<shader::uint> constants;
+    Constants constants;
     shader::uint rows, depth;
     std::string note;  ///< for explain()
 };
-/// `form`: constants from AVec to AMasked.
-SharedTile shared_tile(const Capabilities& device, const std::vector<shader::uint>& form);
+/// A kernel's constants: those of `form`, AVec to AMasked, which all kernels share, and its own.
+Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);
+SharedTile shared_tile(const Capabilities& device, const Constants& form);
 
 /// Operands: those of shaders/matmul.h; words: Choice's.
 void encode_product(const Operands& operands, Command& command) noexcept;
@@ -53,10 +53,10 @@ std::string no_coopmat(const Capabilities& device, const MatmulParams& params);
 std::string no_half(const Capabilities& device, const MatmulParams& params);
 /// Kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that are
 /// there already. `form` as above.
-void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form,
-                    std::int64_t most_rows, bool codes = false);
+void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
+                    bool codes = false);
 /// The kernel with f16 arithmetic, likewise.
-void choose_half(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);
+void choose_half(Choice& choice, const Capabilities& device, const Constants& form);
 
 // --- a program for int8: matmul_coopmat.comp's variant, else matmul_dot.comp ---------------------
 
@@ -70,6 +70,6 @@ inline constexpr std::size_t kMostCodesRank = 4;
 /// products of a.
 ValueId codes_of(Lowering& l, ValueId a);
 /// The kernel with integer dot products for such rows.
-void choose_dot(Choice& choice, const Capabilities& device, const std::vector<shader::uint>& form);
+void choose_dot(Choice& choice, const Capabilities& device, const Constants& form);
 
 }  // namespace vkf

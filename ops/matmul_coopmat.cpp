@@ -45,19 +45,17 @@ constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {k
 /// For processors, and devices too small for those.
 constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
 
-void add_coopmat(Choice& choice, const CoopmatTile& t, const std::vector<uint>& form, uint most_rows, bool elements) {
-    std::vector<uint> c{t.invocations(), t.subgroup_rows};
-    c.insert(c.end(), form.begin(), form.end());
-    c.resize(kMatmulSpecSubgroup + 1, 0);
-    c[kMatmulSpecTileRows] = t.rows;
-    c[kMatmulSpecTileColumns] = t.columns;
-    c[kMatmulSpecTileDepth] = t.depth;
-    c[kMatmulSpecMatRows] = t.mat.m;
-    c[kMatmulSpecMatColumns] = t.mat.n;
-    c[kMatmulSpecMatDepth] = t.mat.k;
-    c[kMatmulSpecSubgroupRows] = t.subgroup_rows;
-    c[kMatmulSpecSubgroupColumns] = t.subgroup_columns;
-    c[kMatmulSpecSubgroup] = t.subgroup;
+void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, uint most_rows, bool elements) {
+    Constants c = with_rows(form, t.invocations(), t.subgroup_rows);
+    c.set(kMatmulSpecTileRows, t.rows);
+    c.set(kMatmulSpecTileColumns, t.columns);
+    c.set(kMatmulSpecTileDepth, t.depth);
+    c.set(kMatmulSpecMatRows, t.mat.m);
+    c.set(kMatmulSpecMatColumns, t.mat.n);
+    c.set(kMatmulSpecMatDepth, t.mat.k);
+    c.set(kMatmulSpecSubgroupRows, t.subgroup_rows);
+    c.set(kMatmulSpecSubgroupColumns, t.subgroup_columns);
+    c.set(kMatmulSpecSubgroup, t.subgroup);
     const Shader& shader = elements ? (t.codes ? kCodesElements : kElements) : (t.codes ? kCodesCoopmat : kCoopmat);
     choice.add(shader, std::move(c), most_rows, t.rows, t.columns,
                (t.codes ? "int8 arithmetic, cooperative matrices: tiles of " : "f16 arithmetic, tiles of ") + t.str() +
@@ -78,7 +76,7 @@ std::string lacking(const Capabilities& device, const Shader& shader, bool offer
 
 bool coopmat_is_forced(const Capabilities& device) { return device.asks_for(kCoopmat.name); }
 
-void choose_coopmat(Choice& choice, const Capabilities& device, const std::vector<uint>& form, std::int64_t most_rows,
+void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
                     bool codes) {
     const std::size_t before = choice.kernels.size();
     const auto add = [&](const CoopmatPlan& plan) {

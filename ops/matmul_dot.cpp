@@ -47,15 +47,13 @@ std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_
                                : "";
 }
 
-void choose_dot(Choice& choice, const Capabilities& device, const std::vector<uint>& form) {
+void choose_dot(Choice& choice, const Capabilities& device, const Constants& form) {
     const uint rows = device.max_invocations >= 256 ? 64 : 32;
     constexpr uint kColumns = 64, kDepth = 8;
-    std::vector<uint> c{rows * kColumns / 16, rows};
-    c.insert(c.end(), form.begin(), form.end());
-    c.resize(kMatmulSpecTileDepth + 1, 0);
-    c[kMatmulSpecTileRows] = rows;
-    c[kMatmulSpecTileColumns] = kColumns;
-    c[kMatmulSpecTileDepth] = kDepth;
+    Constants c = with_rows(form, rows * kColumns / 16, rows);
+    c.set(kMatmulSpecTileRows, rows);
+    c.set(kMatmulSpecTileColumns, kColumns);
+    c.set(kMatmulSpecTileDepth, kDepth);
     choice.add(kDot, std::move(c), kAnyRows, rows, kColumns,
                "int8 arithmetic, integer dot products: tiles of " + std::to_string(rows) + "x64x32 in shared memory");
 }

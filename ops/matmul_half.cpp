@@ -29,7 +29,7 @@ std::string no_half(const Capabilities& device, const MatmulParams& params) {
                                      : "";
 }
 
-void choose_half(Choice& choice, const Capabilities& device, const std::vector<uint>& form) {
+void choose_half(Choice& choice, const Capabilities& device, const Constants& form) {
     SharedTile tile = shared_tile(device, form);
     choice.add(kHalf, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
                "f16 arithmetic, " + std::to_string(kMatmulHalfRun) + " products at a time: tiles of " +

@@ -85,13 +85,9 @@ constexpr std::int64_t kSmallTileRows = 16;
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
 /// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
 /// takes to compile: the smaller ones serve small models.
-void choose_for_processor(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
-                          std::int64_t most_rows, bool large, bool one_row) {
-    const auto constants = [&](uint local, uint rows) {
-        std::vector<uint> out{local, rows};
-        out.insert(out.end(), form.begin(), form.end());
-        return out;
-    };
+void choose_for_processor(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
+                          bool large, bool one_row) {
+    const auto constants = [&](uint local, uint rows) { return with_rows(form, local, rows); };
     const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
     const Shader& eight = device.int64 ? kLanes8Wide : kLanes8;
     if (one_row) {
@@ -142,14 +138,12 @@ struct Reduced {
 
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding
 /// step.
-void choose_for_gpu(Choice& choice, const Capabilities& device, const std::vector<uint>& form,
-                    const MatmulParams& params, std::int64_t most_rows, const Reduced& reduced) {
-    std::vector<uint> matvec{64, 4};
-    matvec.insert(matvec.end(), form.begin(), form.end());
-    matvec.resize(kMatmulSpecSplit + 1, 0);
+void choose_for_gpu(Choice& choice, const Capabilities& device, const Constants& form, const MatmulParams& params,
+                    std::int64_t most_rows, const Reduced& reduced) {
+    Constants matvec = with_rows(form, 64, kMatvecMaxRows);
     const Tuned sharing = tuned(device, "matvec_split", 32);
     const uint split = params.transpose_b ? sharing.value : 1;
-    matvec[kMatmulSpecSplit] = split;
+    matvec.set(kMatmulSpecSplit, split);
     choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
                std::string("up to 4 rows") + (reduced.halves ? ", in fp32" : "") + ": sums split over " +
                    std::to_string(split) + " invocations" + (params.transpose_b ? sharing.note : ""));
@@ -245,8 +239,11 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
               const std::string& note) {
     // small products on processors do without: one kernel fewer to compile is worth more to them
     const bool c_vec = part.form.c_vec && !(l.device().cpu() && part.most_rows <= kSmallModelRows);
-    const std::vector<uint> form{part.form.a_vec ? 1u : 0u, part.form.b_load, c_vec ? 1u : 0u,
-                                 static_cast<uint>(params.activation), params.masked_weights ? 1u : 0u};
+    const Constants form(0, {{kMatmulSpecAVec, part.form.a_vec ? 1u : 0u},
+                             {kMatmulSpecBLoad, part.form.b_load},
+                             {kMatmulSpecCVec, c_vec ? 1u : 0u},
+                             {kMatmulSpecAct, static_cast<uint>(params.activation)},
+                             {kMatmulSpecAMasked, params.masked_weights ? 1u : 0u}});
     Choice choice;
     if (reduced.codes && reduced.coopmat) {
         choose_coopmat(choice, l.device(), form, part.most_rows, true);
@@ -268,8 +265,7 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
     if (params.has_other()) {
         const bool times = params.is_gate();
         for (Kernel& kernel : choice.kernels) {
-            kernel.constants.resize(kMatmulSpecOther + 1, 0);
-            kernel.constants[kMatmulSpecOther] = params.other;
+            kernel.constants.set(kMatmulSpecOther, params.other);
             kernel.why += times ? "; times a tensor" : "; plus a tensor";
         }
     }
@@ -410,19 +406,21 @@ void lower_projections(Lowering& l) {
 
 }  // namespace
 
-SharedTile shared_tile(const Capabilities& device, const std::vector<uint>& form) {
+Constants with_rows(Constants form, uint local_size, uint rows) {
+    form.set_local_size(local_size);
+    form.set(kMatmulSpecRows, rows);
+    return form;
+}
+
+SharedTile shared_tile(const Capabilities& device, const Constants& form) {
     const uint by_capability = device.max_invocations >= 256 ? 64 : 32;
     const Tuned rows = device.cpu() ? Tuned{by_capability, ""} : tuned(device, "matmul_rows", by_capability);
     const Tuned depth = tuned(device, "matmul_depth", kSharedDepth);
-    SharedTile out{{rows.value * kSharedColumns / 16, rows.value},
-                   rows.value,
-                   depth.value,
+    SharedTile out{with_rows(form, rows.value * kSharedColumns / 16, rows.value), rows.value, depth.value,
                    rows.note.empty() ? depth.note : rows.note};
-    out.constants.insert(out.constants.end(), form.begin(), form.end());
-    out.constants.resize(kMatmulSpecTileDepth + 1, 0);
-    out.constants[kMatmulSpecTileRows] = rows.value;
-    out.constants[kMatmulSpecTileColumns] = kSharedColumns;
-    out.constants[kMatmulSpecTileDepth] = depth.value;
+    out.constants.set(kMatmulSpecTileRows, rows.value);
+    out.constants.set(kMatmulSpecTileColumns, kSharedColumns);
+    out.constants.set(kMatmulSpecTileDepth, depth.value);
     return out;
 }
 

@@ -60,8 +60,13 @@ void lower(Lowering& l) {
                        in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
     const auto flag = [](bool set) { return set ? 1u : 0u; };
     const Kernel kernel{&kShader,
-                        {group.local_size, group.lanes, flag(params.centred), flag(params.weight), flag(params.bias),
-                         flag(fours), flag(params.added)},
+                        {group.local_size,
+                         {{kNormSpecLanes, group.lanes},
+                          {kNormSpecCentred, flag(params.centred)},
+                          {kNormSpecWeight, flag(params.weight)},
+                          {kNormSpecBias, flag(params.bias)},
+                          {kNormSpecFours, flag(fours)},
+                          {kNormSpecAdded, flag(params.added)}}},
                         why_rows(l.device(), group, fours) + (params.added ? "; of a sum" : "")};
     const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
     const std::vector<uint> words{group.local_size, group.lanes};

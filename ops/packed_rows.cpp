@@ -21,6 +21,14 @@ struct PackedRowsParams {
     WeightType type;
 };
 
+Constants rows_of_f32(uint type, uint unpack, uint lanes) {
+    return {kLocalSize,
+            {{kPackedRowsSpecType, type},
+             {kPackedRowsSpecUnpack, unpack},
+             {kPackedRowsSpecLanes, lanes},
+             {kPackedRowsSpecFrom, kPackedF32}}};
+}
+
 void describe(PackedRowsPush& push, const View& numbers, const View& words) {
     push.rows = static_cast<uint>(numbers.rows());
     push.columns = numbers.dim(0);
@@ -60,14 +68,14 @@ void encode_unpack(const Operands& operands, Command& command) noexcept {
 
 void lower_pack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kShader, {kLocalSize, type, 0, 1, kPackedF32}, "a row an invocation"}},
+    l.dispatch({{&kShader, rows_of_f32(type, 0, 1), "a row an invocation"}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_pack);
 }
 
 void lower_unpack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kShader, {kLocalSize, type, 1, 1, kPackedF32}, ""}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_unpack);
+    l.dispatch({{&kShader, rows_of_f32(type, 1, 1), ""}}, {{l.input(0), Access::read}, {l.output(0), Access::write}},
+               encode_unpack);
 }
 
 /// Few rows are multiplied as they are.
@@ -86,7 +94,7 @@ ValueId make_codes(Lowering& l, ValueId a) {
     shape.back() = static_cast<std::int64_t>(packed_row_words(WeightType::int8, static_cast<std::uint64_t>(columns)));
     const ValueId codes = l.scratch(DType::i32, shape);
     const uint lanes = pack_lanes(l, columns);
-    l.dispatch({{&kShader, {kLocalSize, kPackedInt8, 0, lanes, kPackedF32}, "rows of a as codes"}},
+    l.dispatch({{&kShader, rows_of_f32(kPackedInt8, 0, lanes), "rows of a as codes"}},
                {{a, Access::read}, {codes, Access::write}}, encode_codes_of, {lanes});
     return codes;
 }

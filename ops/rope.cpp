@@ -61,7 +61,8 @@ void lower(Lowering& l) {
     const uint half = params.layout == RopeLayout::half ? 1u : 0u;
     const bool wide = fours && l.device().int64;
     l.dispatch({{wide ? &kWide : &kShader,
-                 {kLocalSize, half, params.positions ? 1u : 0u, items},
+                 {kLocalSize,
+                  {{kRopeSpecHalf, half}, {kRopeSpecPositions, params.positions ? 1u : 0u}, {kRopeSpecFours, items}}},
                  wide    ? "eight elements an item, 8 bytes a load"
                  : fours ? "eight elements an item"
                          : "two elements an item"}},

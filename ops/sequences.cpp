@@ -76,7 +76,9 @@ void lower_mask(Lowering& l) {
     t.packed_queries = t.packed_keys = params.packed;
     const ValueId table = make_sequence_table(l, t);
     const uint causal = params.causal == Causal::none ? 0u : params.causal == Causal::top_left ? 1u : 2u;
-    l.dispatch({{&kMask, {kLocalSize, params.packed ? 1u : 0u, causal}, ""}},
+    l.dispatch({{&kMask,
+                 {kLocalSize, {{kSequenceMaskSpecPacked, params.packed ? 1u : 0u}, {kSequenceMaskSpecCausal, causal}}},
+                 ""}},
                {{table, Access::read}, {l.output(0), Access::write}}, encode_mask);
 }
 
@@ -129,7 +131,7 @@ void encode_scatter(const Operands& operands, Command& command) noexcept {
 }
 
 void lower_gather(Lowering& l) {
-    l.dispatch({{&kPages, {kLocalSize, 0}, ""}},
+    l.dispatch({{&kPages, {kLocalSize, {{kPagesSpecScatter, 0}}}, ""}},
                {{l.input(1), Access::read},
                 {l.input(1), Access::read},
                 {l.input(0), Access::read},
@@ -138,7 +140,7 @@ void lower_gather(Lowering& l) {
 }
 
 void lower_scatter(Lowering& l) {
-    l.dispatch({{&kPages, {kLocalSize, 1}, ""}},
+    l.dispatch({{&kPages, {kLocalSize, {{kPagesSpecScatter, 1}}}, ""}},
                {{l.input(1), Access::read},
                 {l.input(2), Access::read},
                 {l.input(0), Access::read},
@@ -162,10 +164,15 @@ void check_pool(const char* op, const Value& pool, const Value& table) {
 ValueId make_sequence_table(Lowering& l, const SequenceTable& t) {
     const Dim rows = t.packed_queries ? l.info(t.queries).shape[0] : l.info(t.keys).shape[0];
     const ValueId table = l.scratch(DType::i32, {rows, kAttentionSequenceWords});
-    Dispatch& d = l.dispatch(
-        {{&kTable, {1, t.packed_queries ? 1u : 0u, t.packed_keys ? 1u : 0u, t.rows, t.group}, "a table of sequences"}},
-        {{t.queries, Access::read}, {t.keys, Access::read}, {table, Access::write}}, encode_table,
-        {t.packed_queries ? 1u : 0u, t.paged ? 1u : 0u});
+    Dispatch& d = l.dispatch({{&kTable,
+                               {1,
+                                {{kSequencesSpecPackedQueries, t.packed_queries ? 1u : 0u},
+                                 {kSequencesSpecPackedKeys, t.packed_keys ? 1u : 0u},
+                                 {kSequencesSpecRows, t.rows},
+                                 {kSequencesSpecGroup, t.group}}},
+                               "a table of sequences"}},
+                             {{t.queries, Access::read}, {t.keys, Access::read}, {table, Access::write}}, encode_table,
+                             {t.packed_queries ? 1u : 0u, t.paged ? 1u : 0u});
     d.sizes_of = {t.query, t.key, t.pages};
     return table;
 }

@@ -87,8 +87,14 @@ void lower(Lowering& l) {
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(
         {{wide ? &kWide : &kShader,
-          {group.local_size, group.lanes, mask_kind, params.bias, params.causal == Causal::none ? 0u : 1u,
-           params.softcap == 0 ? 0u : 1u, params.output, fours},
+          {group.local_size,
+           {{kSoftmaxSpecLanes, group.lanes},
+            {kSoftmaxSpecMask, mask_kind},
+            {kSoftmaxSpecBias, params.bias},
+            {kSoftmaxSpecCausal, params.causal == Causal::none ? 0u : 1u},
+            {kSoftmaxSpecSoftcap, params.softcap == 0 ? 0u : 1u},
+            {kSoftmaxSpecOutput, params.output},
+            {kSoftmaxSpecFours, fours}}},
           why_rows(l.device(), group, by_fours) + (wide ? ", 8 bytes a load" : "")}},
         {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}}, encode,
         {group.local_size, group.lanes});

@@ -39,7 +39,7 @@ std::string program_of(const nlohmann::json& config) {
         all += plan.nodes[d.dispatch.node].label + ": ";
         for (const Kernel& kernel : d.dispatch.kernels) {
             all += std::string(kernel.shader->name) + " ";
-            append(kernel.constants);
+            append(kernel.constants.values());
         }
         std::vector<View> views(d.dispatch.bindings.size() + d.dispatch.sizes_of.size());
         for (View& view : views) {

@@ -106,7 +106,11 @@ struct Params {
 
 void lower(Lowering& l) {
     const auto& p = l.params<Params>();
-    l.dispatch({Kernel{p.shader.get(), p.constants, "tangled", p.shader}},
+    Constants constants;
+    for (std::size_t id = 0; id < p.constants.size(); ++id) {
+        constants.set(static_cast<std::uint32_t>(id), p.constants[id]);
+    }
+    l.dispatch({Kernel{p.shader.get(), constants, "tangled", p.shader}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, [](const Operands&, Command& c) noexcept {
                    c.push(std::array<std::uint32_t, 2>{});
                    c.groups(1);

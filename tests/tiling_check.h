@@ -60,8 +60,11 @@ struct Encoded {
         return p;
     }
     /// 0 where the kernel was not given that constant.
-    shader::uint constant(shader::uint id) const { return id < kernel->constants.size() ? kernel->constants[id] : 0; }
-    shader::uint local_size() const { return kernel->constants[0]; }
+    shader::uint constant(shader::uint id) const {
+        const std::vector<std::uint32_t>& values = kernel->constants.values();
+        return id < values.size() ? values[id] : 0;
+    }
+    shader::uint local_size() const { return kernel->constants.values()[0]; }
     std::string name() const { return kernel->shader->name; }
     shader::uint groups() const { return static_cast<shader::uint>(command.groups()); }
 };

@@ -2,9 +2,13 @@
 // A shader, and a shader with its specialization constants.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spirv_code.h"
@@ -17,11 +21,39 @@ struct Shader {
     SpirvCode code;
 };
 
-/// A module with its specialization constants: constant 0 is the local size, the others as the
-/// shader's header numbers them.
+/// Specialization constants, each set by the name that the shader's header gives its id; id 0 is
+/// the local size. One that is not set is 0 where a later id is set, else the shader's default.
+class Constants {
+public:
+    using Named = std::pair<std::uint32_t, std::uint32_t>;  ///< id, value
+
+    /// All defaults, the local size too.
+    Constants() = default;
+    Constants(std::uint32_t local_size, std::initializer_list<Named> named = {}) {
+        set(0, local_size);
+        for (const auto& [id, value] : named) {
+            set(id, value);
+        }
+    }
+
+    void set(std::uint32_t id, std::uint32_t value) {
+        values_.resize(std::max<std::size_t>(values_.size(), id + std::size_t{1}), 0);
+        values_[id] = value;
+    }
+    void set_local_size(std::uint32_t size) { set(0, size); }
+
+    /// By id.
+    const std::vector<std::uint32_t>& values() const noexcept { return values_; }
+    bool operator==(const Constants&) const = default;
+
+private:
+    std::vector<std::uint32_t> values_;
+};
+
+/// A module with its specialization constants.
 struct Kernel {
     const Shader* shader = nullptr;
-    std::vector<std::uint32_t> constants;
+    Constants constants;
     std::string why;  ///< for explain(): what decided for this variant
     /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can
     /// be found by its address.

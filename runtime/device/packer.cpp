@@ -51,7 +51,11 @@ void lower_weights(Lowering& l) {
     const uint from = o.from == DType::f16 ? kPackedF16 : o.from == DType::bf16 ? kPackedBf16 : kPackedF32;
     const uint lanes = pack_lanes(l, o.columns);
     l.dispatch({{&kPackedRows,
-                 {kPackGroup, static_cast<uint>(o.type), 0, lanes, from},
+                 {kPackGroup,
+                  {{kPackedRowsSpecType, static_cast<uint>(o.type)},
+                   {kPackedRowsSpecUnpack, 0},
+                   {kPackedRowsSpecLanes, lanes},
+                   {kPackedRowsSpecFrom, from}}},
                  lanes > 1 ? "a row a group" : "a row an invocation"}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_weights, {lanes});
 }

@@ -194,8 +194,8 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     const ShaderInterface face = reflect(whole, name);
     const Capabilities& caps = core_.capabilities;
     std::uint32_t local = face.local_size[0];
-    if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.size()) {
-        local = kernel.constants[static_cast<std::size_t>(face.local_size_id)];
+    if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.values().size()) {
+        local = kernel.constants.values()[static_cast<std::size_t>(face.local_size_id)];
     }
     if (local == 0 || local > caps.max_group_size[0] ||
         local * face.local_size[1] * face.local_size[2] > caps.max_invocations) {
@@ -204,7 +204,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    const std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants));
+    const std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values()));
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
     if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
         throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +
@@ -261,7 +261,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     {
         const std::scoped_lock lock(mutex_);
         for (const Kernel* k : kernels) {
-            bool known = pipelines_.contains({k->shader, k->constants});
+            bool known = pipelines_.contains({k->shader, k->constants.values()});
             for (const Kernel* m : missing) {
                 known = known || *m == *k;
             }
@@ -304,7 +304,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
             if (errors[i]) {
                 std::rethrow_exception(errors[i]);
             }
-            if (pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants}, built[i]).second) {
+            if (pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants.values()}, built[i]).second) {
                 dirty_ = true;
                 continue;
             }
@@ -319,7 +319,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     }
     std::vector<const Pipeline*> out;
     for (const Kernel* k : kernels) {
-        out.push_back(&pipelines_.at({k->shader, k->constants}));
+        out.push_back(&pipelines_.at({k->shader, k->constants.values()}));
     }
     return out;
 }

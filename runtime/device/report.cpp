@@ -37,7 +37,7 @@ std::string shape_text(const Plan& plan, const Shape& shape) {
 
 std::string constants_text(const Kernel& kernel) {
     std::string out;
-    for (const std::uint32_t c : kernel.constants) {
+    for (const std::uint32_t c : kernel.constants.values()) {
         out += (out.empty() ? "" : ",") + std::to_string(c);
     }
     return out;

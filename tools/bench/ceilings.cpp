@@ -12,6 +12,7 @@ namespace {
 
 using vkf::shader::kFmaBindingX;
 using vkf::shader::kFmaBindingY;
+using vkf::shader::kFmaSpecFused;
 using vkf::shader::kFmaChains;
 using vkf::shader::kFmaUnrolled;
 
@@ -35,7 +36,7 @@ void encode(const vkf::Operands& operands, vkf::Command& command) noexcept {
 }
 
 void lower(vkf::Lowering& l) {
-    l.dispatch({{&kFma, {kLocalSize, l.params<std::uint32_t>()}, "asked for"}},
+    l.dispatch({{&kFma, {kLocalSize, {{kFmaSpecFused, l.params<std::uint32_t>()}}}, "asked for"}},
                {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, encode);
 }
 

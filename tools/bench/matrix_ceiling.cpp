@@ -40,7 +40,11 @@ void encode(const vkf::Operands& operands, vkf::Command& command) noexcept {
 void lower(vkf::Lowering& l) {
     const auto& shape = l.params<vkf::MatrixShape>();
     const std::uint32_t subgroup = l.device().matrix_subgroup_size;
-    vkf::Kernel kernel{&kShader, {subgroup, shape.m, shape.n, shape.k}, "asked for"};
+    vkf::Kernel kernel{
+        &kShader,
+        {subgroup,
+         {{kMatrixRateSpecRows, shape.m}, {kMatrixRateSpecColumns, shape.n}, {kMatrixRateSpecDepth, shape.k}}},
+        "asked for"};
     kernel.subgroup_size = subgroup;
     l.dispatch({kernel}, {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, encode);
 }
