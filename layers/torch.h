@@ -25,10 +25,9 @@ struct MultiheadAttentionOptions {
     bool batch_first = true;  ///< false: query, key, value and y are (tokens, B, E)
     /// weights (B, L, S) averaged over heads, as PyTorch returns them by default
     bool average_attn_weights = false;
-    Value attn_mask =
-        /// (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32:
-        /// added
-        {};
+    /// (L, S), (B*H, L, S) or (B, H, L, S), or what broadcasts to it; i32: 1 = may not; f32:
+    /// added
+    Value attn_mask = {};
     Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
     /// of the weights that are multiplied with the values, as in training

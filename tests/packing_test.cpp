@@ -171,9 +171,8 @@ TEST_CASE("packed weights: the device packs fp16 and bf16 into the host's words"
     for (const DType from : {DType::f16, DType::bf16}) {
         for (const WeightType type : kTypes) {
             for (const std::int64_t columns : {1, 33, 64, 257}) {
-                std::vector<std::uint16_t>
-                    // every number there is, in disorder and as ranges of a few powers of two
-                    bits;
+                // every number there is, in disorder and as ranges of a few powers of two
+                std::vector<std::uint16_t> bits;
                 for (std::uint32_t i = 0; i < 65536; ++i) {
                     const auto number = static_cast<std::uint16_t>(i * 40503u);
                     const std::uint16_t narrow = static_cast<std::uint16_t>((number & 0x83ffu) | 0x3400u);

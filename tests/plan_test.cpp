@@ -111,9 +111,8 @@ TEST_CASE("plan: a product takes over the residual that dies in its epilogue") {
     const Value w = g.weight("w", {8, 8});
     const Value h = scale(x, 2.0f);
     const Value y = matmul(x, w, {.plus = h});
-    const Value kept =
-        // read once more after it was written
-        matmul(y, w, {.activation = Activation::silu, .times = y});
+    // read once more after it was written
+    const Value kept = matmul(y, w, {.activation = Activation::silu, .times = y});
     g.output("y", contiguous(transpose(kept, 0, 1)));
     const Plan plan = make_plan(g, processor());
     const auto offset = [&](const Value& v) { return plan.arena_offset[g.values()[v.id()].storage]; };

@@ -44,9 +44,8 @@ struct VKF_API Capabilities {
     std::uint64_t device_memory = 0;
     /// as reported; a hint only (some drivers run at another)
     std::uint32_t subgroup_size = 0;
-    std::uint32_t exact_subgroup_size =
-        /// the only size subgroups can have (smallest = largest); 0: they vary or it is not told
-        0;
+    /// the only size subgroups can have (smallest = largest); 0: they vary or it is not told
+    std::uint32_t exact_subgroup_size = 0;
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
@@ -91,9 +90,8 @@ struct VKF_API Capabilities {
     /// (ops/tuning.h).
     std::string tuning;
     std::string tuning_from;  ///< who said so, for explain()
-    bool tuning_is_asked =
-        /// by a variable or an option: what does not fit is an error. Of a file it is not used.
-        false;
+    /// by a variable or an option: what does not fit is an error. Of a file it is not used.
+    bool tuning_is_asked = false;
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

@@ -72,10 +72,9 @@ struct StagingRange {
     VkBuffer buffer{};         ///< with VK_BUFFER_USAGE_TRANSFER_SRC_BIT
     std::uint64_t offset = 0;  ///< a multiple of 4
     std::uint64_t bytes = 0;
-    void* mapped =
-        /// where the host sees the range's first byte; coherent, or flushed by the host before it
-        /// submits
-        nullptr;
+    /// where the host sees the range's first byte; coherent, or flushed by the host before it
+    /// submits
+    void* mapped = nullptr;
 };
 
 }  // namespace vkf

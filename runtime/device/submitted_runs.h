@@ -34,9 +34,8 @@ struct SubmittedRuns {
 
     std::shared_ptr<DeviceCore> device;
     VkFence fence = VK_NULL_HANDLE;
-    VkSemaphore semaphore =
-        /// timeline: the number of the last run that has finished; null until it is asked for
-        VK_NULL_HANDLE;
+    /// timeline: the number of the last run that has finished; null until it is asked for
+    VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
 };
 

@@ -96,9 +96,8 @@ std::vector<std::string> command(const Sample& s, const std::string& folder) {
 
 /// One of the ways in which a file may be wrong.
 std::string damaged(std::string bytes, int way, std::mt19937& random) {
-    const std::size_t near =
-        // heads decide more
-        way % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 3000);
+    // heads decide more
+    const std::size_t near = way % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 3000);
     const std::size_t at = random() % near;
     switch (way / 2 % 4) {
         case 0: bytes[at] = static_cast<char>(random()); break;

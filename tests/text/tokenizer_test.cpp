@@ -119,9 +119,8 @@ TEST_CASE("tokenizer: every case of the reference") {
 #ifdef VKFORMER_SENTENCEPIECE
 
 TEST_CASE("tokenizer: every case of SentencePiece models, whole and token by token") {
-    const char* elsewhere =
-        // another folder of make_sentencepiece_cases.py's
-        std::getenv("VKFORMER_SENTENCEPIECE_CASES");
+    // another folder of make_sentencepiece_cases.py's
+    const char* elsewhere = std::getenv("VKFORMER_SENTENCEPIECE_CASES");
     const fs::path folder = elsewhere != nullptr ? elsewhere : VKFORMER_SOURCE_DIR "/tests/text/sentencepiece";
     int models = 0, cases = 0, wrong = 0;
     for (const auto& entry : fs::directory_iterator(folder)) {
