@@ -27,14 +27,14 @@ Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias
                   plus);
 }
 
-KvCache kv_cache(Graph& g, const std::string& name, std::int64_t batch, std::int64_t capacity, std::int64_t kv_heads,
-                 std::int64_t head_dim, Dim start, WeightType type) {
+KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
+                 std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type) {
     const bool plain = type == WeightType::f32;
     const std::int64_t width =
         plain ? head_dim : static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(head_dim)));
-    const Scope scope(g, name);
+    const Scope scope(graph, name);
     const auto state = [&](const char* which) {
-        return g.state(which, {batch, capacity, kv_heads, width}, plain ? DType::f32 : DType::i32);
+        return graph.state(which, {batch, capacity, kv_heads, width}, plain ? DType::f32 : DType::i32);
     };
     return {state("key"), state("value"), std::move(start), type};
 }
@@ -89,38 +89,37 @@ AttentionResult self_attention(Value x, const SelfAttentionOptions& o) {
     return {o.out_proj ? linear_layer(y, "out_proj", width, o.bias) : y, weights, {}};
 }
 
-AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& o) {
+AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
     const std::int64_t width = fixed_width("multi_head_attention", query);
-    const Scope scope(query.graph(), o.name);
-    const Value q = split_heads(linear_layer(query, "q_proj", width, o.bias), o.heads);
-    const Value k = split_heads(linear_layer(key, "k_proj", width, o.bias), o.heads);
-    const Value v = split_heads(linear_layer(value, "v_proj", width, o.bias), o.heads);
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = o.mask});
-    return {linear_layer(merge_heads(a.y), "out_proj", width, o.bias), a.weights, {}};
+    const Scope scope(query.graph(), options.name);
+    const Value q = split_heads(linear_layer(query, "q_proj", width, options.bias), options.heads);
+    const Value k = split_heads(linear_layer(key, "k_proj", width, options.bias), options.heads);
+    const Value v = split_heads(linear_layer(value, "v_proj", width, options.bias), options.heads);
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = options.mask});
+    return {linear_layer(merge_heads(a.y), "out_proj", width, options.bias), a.weights, {}};
 }
 
-Value multi_head_attention_by_heads(Value query, Value key, Value value, const MultiHeadAttentionOptions& o) {
+Value multi_head_attention_by_heads(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
     constexpr const char* kName = "multi_head_attention_by_heads";
     const std::int64_t width = fixed_width(kName, query);
-    if (o.heads < 1 || width % o.heads != 0) {
+    if (options.heads < 1 || width % options.heads != 0) {
         throw Error("width " + std::to_string(width) + " of " + query.str() + " does not divide into " +
-                        std::to_string(o.heads) + " heads",
+                        std::to_string(options.heads) + " heads",
                     kName);
     }
-    const std::int64_t d = width / o.heads;
-    const Scope scope(query.graph(), o.name);
+    const std::int64_t d = width / options.heads;
+    const Scope scope(query.graph(), options.name);
     std::vector<Value> heads;
-    for (std::int64_t h = 0; h < o.heads; ++h) {
+    for (std::int64_t h = 0; h < options.heads; ++h) {
         const Scope head(query.graph(), "heads." + std::to_string(h));
         const auto project = [&](Value x, const char* name) {
-            return split_heads(linear_layer(x, name, d, o.bias), 1);
+            return split_heads(linear_layer(x, name, d, options.bias), 1);
         };
-        const AttentionOptions options{.mask = o.mask};
-        heads.push_back(merge_heads(scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"),
-                                                                 project(value, "v_proj"), options)
-                                        .y));
+        const AttentionResult a = scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"),
+                                                               project(value, "v_proj"), {.mask = options.mask});
+        heads.push_back(merge_heads(a.y));
     }
-    return linear_layer(concat(heads, -1), "out_proj", width, o.bias);
+    return linear_layer(concat(heads, -1), "out_proj", width, options.bias);
 }
 
 namespace {
@@ -179,79 +178,87 @@ std::array<Value, 3> project_qkv(Value x, const GroupedQueryAttentionOptions& o,
 
 }  // namespace
 
-AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& o) {
+AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options) {
     constexpr const char* kName = "grouped_query_attention";
     const std::int64_t width = fixed_width(kName, x);
     const auto numbers = [&] {
-        return "heads " + std::to_string(o.heads) + ", kv_heads " + std::to_string(o.kv_heads) + ", head_dim " +
-               std::to_string(o.head_dim) + " over width " + std::to_string(width);
+        return "heads " + std::to_string(options.heads) + ", kv_heads " + std::to_string(options.kv_heads) +
+               ", head_dim " + std::to_string(options.head_dim) + " over width " + std::to_string(width);
     };
-    if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0) {
+    if (options.heads < 1 || options.kv_heads < 1 || options.heads % options.kv_heads != 0) {
         throw Error(numbers() + ": the heads do not divide into groups", kName);
     }
-    if (o.head_dim < 0 || (o.head_dim == 0 && width % o.heads != 0)) {
+    if (options.head_dim < 0 || (options.head_dim == 0 && width % options.heads != 0)) {
         throw Error(numbers() + ": the width does not divide into heads; give head_dim", kName);
     }
-    const std::int64_t d = o.head_dim != 0 ? o.head_dim : width / o.heads;
-    const Scope scope(x.graph(), o.name);
-    auto [q, k, v] = project_qkv(x, o, d);
-    const Dim start = o.cache ? o.cache->start : Dim(0);
-    if (o.rope && o.rope_table) {
-        q = rope_by_table(q, o.rope_table, o.rope->layout, start);
-        k = rope_by_table(k, o.rope_table, o.rope->layout, start);
-    } else if (o.rope) {
-        Rope turn = *o.rope;
+    const std::int64_t d = options.head_dim != 0 ? options.head_dim : width / options.heads;
+    const Scope scope(x.graph(), options.name);
+    auto [q, k, v] = project_qkv(x, options, d);
+    const Dim start = options.cache ? options.cache->start : Dim(0);
+    if (options.rope && options.rope_table) {
+        q = rope_by_table(q, options.rope_table, options.rope->layout, start);
+        k = rope_by_table(k, options.rope_table, options.rope->layout, start);
+    } else if (options.rope) {
+        Rope turn = *options.rope;
         if (turn.max_positions == 0) {
-            turn.max_positions = o.cache ? x.graph().max_of(o.cache->key.size(1)) : x.graph().max_of(x.size(1));
+            turn.max_positions =
+                options.cache ? x.graph().max_of(options.cache->key.size(1)) : x.graph().max_of(x.size(1));
         }
         q = rope(q, turn, start);
         k = rope(k, turn, start);
     }
-    if (o.cache) {
-        const CachedKv all = append(*o.cache, transpose(k, 1, 2), transpose(v, 1, 2));
+    if (options.cache) {
+        const CachedKv all = append(*options.cache, transpose(k, 1, 2), transpose(v, 1, 2));
         k = all.key;
         v = all.value;
     }
-    const AttentionOptions options{.mask = o.mask,
-                                   .scale = o.scale,
-                                   .softcap = o.softcap,
-                                   .sinks = o.sinks,
-                                   .repeat_kv = o.repeat_kv,
-                                   .kv_type = o.cache ? o.cache->type : WeightType::f32,
-                                   .ring = o.cache ? o.cache->seen : std::nullopt};
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
-    return {linear_layer(merge_heads(a.y), o.names[3], width, o.bias, Activation::none, {}, o.residual), a.weights, {}};
+    const AttentionOptions attention{.mask = options.mask,
+                                     .scale = options.scale,
+                                     .softcap = options.softcap,
+                                     .sinks = options.sinks,
+                                     .repeat_kv = options.repeat_kv,
+                                     .kv_type = options.cache ? options.cache->type : WeightType::f32,
+                                     .ring = options.cache ? options.cache->seen : std::nullopt};
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
+    return {
+        linear_layer(merge_heads(a.y), options.names[3], width, options.bias, Activation::none, {}, options.residual),
+        a.weights,
+        {}};
 }
 
 IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,
-                                                 const IncrementalAttentionOptions& o) {
+                                                 const IncrementalAttentionOptions& options) {
     constexpr const char* kName = "incremental_attention";
     if (x.rank() != 2 || context.rank() != 2 || cache_key.rank() != 4 || cache_value.rank() != 4) {
         throw Error(x.str() + ", " + context.str() + ", " + cache_key.str() + ", " + cache_value.str() +
                         " must be (batch, width) twice and (batch, kv_heads, tokens, head_dim) twice",
                     kName);
     }
-    if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0 || !(cache_key.size(1) == Dim(o.kv_heads))) {
-        throw Error("heads " + std::to_string(o.heads) + " and kv_heads " + std::to_string(o.kv_heads) +
+    if (options.heads < 1 || options.kv_heads < 1 || options.heads % options.kv_heads != 0 ||
+        !(cache_key.size(1) == Dim(options.kv_heads))) {
+        throw Error("heads " + std::to_string(options.heads) + " and kv_heads " + std::to_string(options.kv_heads) +
                         " do not fit " + cache_key.str(),
                     kName);
     }
     Graph& g = x.graph();
-    const Scope scope(g, o.name);
+    const Scope scope(g, options.name);
     const Dim e = x.size(1);
-    const auto weight = [&](const char* name, std::int64_t heads) { return g.weight(name, {heads, e, o.head_dim}); };
+    const auto weight = [&](const char* name, std::int64_t heads) {
+        return g.weight(name, {heads, e, options.head_dim});
+    };
     // (1, B, E) x (H, E, d) -> (H, B, d) -> (B, H, 1, d)
     const auto project = [&](Value v, Value w) {
         const Value heads_first = matmul(reshape(v, {1, v.size(0), v.size(1)}), w);
         const Value batch_first = transpose(heads_first, 0, 1);
         return reshape(batch_first, {batch_first.size(0), batch_first.size(1), 1, batch_first.size(2)});
     };
-    const Value q = project(x, weight("q", o.heads));
-    const Value k = concat({cache_key, project(context, weight("k", o.kv_heads))}, 2);
-    const Value v = concat({cache_value, project(context, weight("v", o.kv_heads))}, 2);
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.scale = o.scale});
-    const Value merged = reshape(a.y, {x.size(0), o.heads * o.head_dim});
-    const Value out = reshape(contiguous(transpose(weight("o", o.heads), 0, 1)), {e, o.heads * o.head_dim});
+    const Value q = project(x, weight("q", options.heads));
+    const Value k = concat({cache_key, project(context, weight("k", options.kv_heads))}, 2);
+    const Value v = concat({cache_value, project(context, weight("v", options.kv_heads))}, 2);
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.scale = options.scale});
+    const Value merged = reshape(a.y, {x.size(0), options.heads * options.head_dim});
+    const Value out =
+        reshape(contiguous(transpose(weight("o", options.heads), 0, 1)), {e, options.heads * options.head_dim});
     return {linear(merged, out), k, v};
 }
 

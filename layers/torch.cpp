@@ -110,25 +110,26 @@ Value mean_over_heads(Value weights) {
 
 }  // namespace
 
-AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& o) {
+AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options) {
     Graph& g = query.graph();
-    const Scope scope(g, o.name);
+    const Scope scope(g, options.name);
     const bool same = key && value && query.id() == key.id() && key.id() == value.id();
-    if (!o.batch_first) {
+    if (!options.batch_first) {
         query = transpose(query, 0, 1);
-        if (!o.memory) {
+        if (!options.memory) {
             key = transpose(key, 0, 1);
             value = transpose(value, 0, 1);
         }
     }
     const std::int64_t e = fixed_width(query);
-    const Projections in(g, e, o.memory ? e : fixed_width(key), o.memory ? e : fixed_width(value), o.bias);
+    const Projections in(g, e, options.memory ? e : fixed_width(key), options.memory ? e : fixed_width(value),
+                         options.bias);
     Value q, k, v;
     std::int64_t extra = 0;
-    if (o.memory) {
+    if (options.memory) {
         q = in(query, 0, 1);
-        k = o.memory->key;
-        v = o.memory->value;
+        k = options.memory->key;
+        v = options.memory->value;
     } else {
         if (same && in.packed()) {  // one product for all three
             const Value qkv = in(query, 0, 3);
@@ -140,40 +141,38 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
             k = in(key, 1, 2);
             v = in(value, 2, 3);
         }
-        if (o.add_bias_kv) {
+        if (options.add_bias_kv) {
             k = append_row(k, g.weight("bias_k", {1, 1, e}));
             v = append_row(v, g.weight("bias_v", {1, 1, e}));
             ++extra;
         }
-        if (o.add_zero_attn) {
+        if (options.add_zero_attn) {
             const std::vector<float> zeros(static_cast<std::size_t>(e), 0.0f);
             const Value zero = g.constant("zero_row", {1, 1, e}, zeros);
             k = append_row(k, zero);
             v = append_row(v, zero);
             ++extra;
         }
-        k = split_heads(k, o.num_heads);
-        v = split_heads(v, o.num_heads);
+        k = split_heads(k, options.num_heads);
+        v = split_heads(v, options.num_heads);
     }
-    q = split_heads(q, o.num_heads);
-    if (o.cache) {
-        if (o.cache->type != WeightType::f32) {
-            throw Error("a cache kept as " + std::string(name_of(o.cache->type)) +
+    q = split_heads(q, options.num_heads);
+    if (options.cache) {
+        if (options.cache->type != WeightType::f32) {
+            throw Error("a cache kept as " + std::string(name_of(options.cache->type)) +
                             " is for grouped_query_attention; here it is f32",
                         kName);
         }
-        const CachedKv all = append(*o.cache, transpose(k, 1, 2), transpose(v, 1, 2));
+        const CachedKv all = append(*options.cache, transpose(k, 1, 2), transpose(v, 1, 2));
         k = all.key;
         v = all.value;
     }
-    AttentionOptions options{.mask = mask_of(o, extra)};
-    options.dropout = o.dropout;
-    options.dropout_seed = o.dropout_seed;
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
-    const auto swapped = [&](Value x) { return o.batch_first || !x ? x : transpose(x, 0, 1); };
-    const Value y =
-        swapped(linear_layer(merge_heads(a.y), "out_proj", e, o.bias, Activation::none, {}, swapped(o.residual)));
-    return {y, o.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
+    const AttentionResult a = scaled_dot_product_attention(
+        q, k, v, {.mask = mask_of(options, extra), .dropout = options.dropout, .dropout_seed = options.dropout_seed});
+    const auto swapped = [&](Value x) { return options.batch_first || !x ? x : transpose(x, 0, 1); };
+    const Value y = swapped(
+        linear_layer(merge_heads(a.y), "out_proj", e, options.bias, Activation::none, {}, swapped(options.residual)));
+    return {y, options.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
 }
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
@@ -205,52 +204,53 @@ Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f)
 
 }  // namespace
 
-Value transformer_encoder_layer(Value src, const TransformerLayerOptions& o, Value src_mask,
+Value transformer_encoder_layer(Value src, const TransformerLayerOptions& options, Value src_mask,
                                 Value src_key_padding_mask) {
-    const Scope scope(src.graph(), o.name);
-    const Value x = residual(src, "norm1", o, [&](Value h, Value plus) {
+    const Scope scope(src.graph(), options.name);
+    const Value x = residual(src, "norm1", options, [&](Value h, Value plus) {
         return multihead_attention(h, h, h,
                                    {.name = "self_attn",
-                                    .num_heads = o.nhead,
-                                    .bias = o.bias,
+                                    .num_heads = options.nhead,
+                                    .bias = options.bias,
                                     .attn_mask = src_mask,
                                     .key_padding_mask = src_key_padding_mask,
                                     .residual = plus})
             .y;
     });
-    return residual(x, "norm2", o, [&](Value h, Value plus) {
-        return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias, plus);
+    return residual(x, "norm2", options, [&](Value h, Value plus) {
+        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias, plus);
     });
 }
 
-DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& o, const DecoderInputs& in) {
-    const Scope scope(tgt.graph(), o.name);
-    Value x = residual(tgt, "norm1", o, [&](Value h, Value plus) {
+DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options,
+                                        const DecoderInputs& inputs) {
+    const Scope scope(tgt.graph(), options.name);
+    Value x = residual(tgt, "norm1", options, [&](Value h, Value plus) {
         const MultiheadAttentionOptions self{.name = "self_attn",
-                                             .num_heads = o.nhead,
-                                             .bias = o.bias,
-                                             .attn_mask = in.tgt_mask,
-                                             .key_padding_mask = in.tgt_key_padding_mask,
-                                             .is_causal = in.tgt_is_causal,
-                                             .cache = in.cache,
+                                             .num_heads = options.nhead,
+                                             .bias = options.bias,
+                                             .attn_mask = inputs.tgt_mask,
+                                             .key_padding_mask = inputs.tgt_key_padding_mask,
+                                             .is_causal = inputs.tgt_is_causal,
+                                             .cache = inputs.cache,
                                              .residual = plus};
         return multihead_attention(h, h, h, self).y;
     });
     Value cross_weights;
-    x = residual(x, "norm2", o, [&](Value h, Value plus) {
+    x = residual(x, "norm2", options, [&](Value h, Value plus) {
         const MultiheadAttentionOptions cross{.name = "multihead_attn",
-                                              .num_heads = o.nhead,
-                                              .bias = o.bias,
-                                              .attn_mask = in.memory_mask,
-                                              .key_padding_mask = in.memory_key_padding_mask,
-                                              .memory = in.projected_memory,
+                                              .num_heads = options.nhead,
+                                              .bias = options.bias,
+                                              .attn_mask = inputs.memory_mask,
+                                              .key_padding_mask = inputs.memory_key_padding_mask,
+                                              .memory = inputs.projected_memory,
                                               .residual = plus};
-        const AttentionResult a = multihead_attention(h, in.memory, in.memory, cross);
+        const AttentionResult a = multihead_attention(h, inputs.memory, inputs.memory, cross);
         cross_weights = a.weights;
         return a.y;
     });
-    x = residual(x, "norm3", o, [&](Value h, Value plus) {
-        return feed_forward(h, o.dim_feedforward, o.activation, {}, o.bias, plus);
+    x = residual(x, "norm3", options, [&](Value h, Value plus) {
+        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias, plus);
     });
     return {x, cross_weights};
 }

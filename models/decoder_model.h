@@ -21,7 +21,7 @@ public:
     const DecoderFacts& facts() const noexcept { return facts_; }
 
 private:
-    friend DecoderModel read_decoder(std::string_view json, const std::string& file);
+    friend DecoderModel read_decoder(std::string_view text, const std::string& file);
     friend DecoderModel read_decoder(const Checkpoint& checkpoint);
     friend const DecoderFamily& family_of(const DecoderModel& model) noexcept;
 
@@ -32,7 +32,7 @@ private:
 /// Reads config.json, of today's generation (rope_parameters) or the one before (rope_theta,
 /// rope_scaling). Throws Error, its where() being `file`, for a model_type that no family has, and
 /// for a field that is not known or has a value that would change the numbers in a way that is not.
-VKF_API DecoderModel read_decoder(std::string_view json, const std::string& file);
+VKF_API DecoderModel read_decoder(std::string_view text, const std::string& file);
 /// The same of a checkpoint, whose generation_config.json, where there is one, says which ids end a
 /// text.
 VKF_API DecoderModel read_decoder(const Checkpoint& checkpoint);

@@ -42,69 +42,72 @@ void check_config(const EncoderDecoderConfig& c) {
 
 }  // namespace
 
-torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& c) {
-    return {.nhead = c.nhead,
-            .dim_feedforward = c.dim_feedforward,
-            .activation = c.activation,
-            .norm_first = c.norm_first,
-            .layer_norm_eps = c.layer_norm_eps};
+torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config) {
+    return {.nhead = config.nhead,
+            .dim_feedforward = config.dim_feedforward,
+            .activation = config.activation,
+            .norm_first = config.norm_first,
+            .layer_norm_eps = config.layer_norm_eps};
 }
 
-void describe_encoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
-    const Dim batch = g.symbol("batch", max_batch);
-    const Dim source = g.symbol("source", c.max_source);
-    const Value tokens = g.input("source", {batch, source}, DType::i32);
-    const Value padding = g.input("source_padding", {batch, source}, DType::i32);
-    const Value embedded = embed_tokens(tokens, "src_embed.weight", c.source_vocabulary, c, c.max_source);
-    const Value memory = torch::transformer_encoder(embedded, layer_options(c), c.num_encoder_layers,
+void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+    const Dim batch = graph.symbol("batch", max_batch);
+    const Dim source = graph.symbol("source", config.max_source);
+    const Value tokens = graph.input("source", {batch, source}, DType::i32);
+    const Value padding = graph.input("source_padding", {batch, source}, DType::i32);
+    const Value embedded =
+        embed_tokens(tokens, "src_embed.weight", config.source_vocabulary, config, config.max_source);
+    const Value memory = torch::transformer_encoder(embedded, layer_options(config), config.num_encoder_layers,
                                                     "transformer.encoder", {}, padding);
-    g.output("memory", memory);
+    graph.output("memory", memory);
     // the decoder's cross-attentions look at the memory again each step: what they project of it is
     // kept
-    for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
+    for (std::int64_t i = 0; i < config.num_decoder_layers; ++i) {
         const CachedKv kv = torch::project_memory(
-            memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", c.nhead);
-        append({cache_state(g, c, cache_name("cross_key", i), max_batch, c.max_source),
-                cache_state(g, c, cache_name("cross_value", i), max_batch, c.max_source)},
+            memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", config.nhead);
+        append({cache_state(graph, config, cache_name("cross_key", i), max_batch, config.max_source),
+                cache_state(graph, config, cache_name("cross_value", i), max_batch, config.max_source)},
                kv.key, kv.value);
     }
 }
 
-void describe_decoder(Graph& g, const EncoderDecoderConfig& c, std::int64_t max_batch) {
-    const Dim batch = g.symbol("batch", max_batch);
-    const Dim source = g.symbol("source", c.max_source);
-    const Dim tokens = g.symbol("tokens", c.max_target);
-    const Dim start = g.symbol("start", c.max_target);
-    const Value target = g.input("target", {batch, tokens}, DType::i32);
-    const Value padding = g.input("source_padding", {batch, source}, DType::i32);
+void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+    const Dim batch = graph.symbol("batch", max_batch);
+    const Dim source = graph.symbol("source", config.max_source);
+    const Dim tokens = graph.symbol("tokens", config.max_target);
+    const Dim start = graph.symbol("start", config.max_target);
+    const Value target = graph.input("target", {batch, tokens}, DType::i32);
+    const Value padding = graph.input("source_padding", {batch, source}, DType::i32);
     std::vector<torch::DecoderInputs> inputs;
-    for (std::int64_t i = 0; i < c.num_decoder_layers; ++i) {
+    for (std::int64_t i = 0; i < config.num_decoder_layers; ++i) {
         const auto cross = [&](const char* which) {
-            const Value state = cache_state(g, c, cache_name(which, i), max_batch, c.max_source);
+            const Value state = cache_state(graph, config, cache_name(which, i), max_batch, config.max_source);
             return transpose(slice(slice(state, 0, 0, batch), 1, 0, source), 1, 2);
         };
         torch::DecoderInputs in;
         in.memory_key_padding_mask = padding;
         in.tgt_is_causal = true;
-        in.cache = KvCache{cache_state(g, c, cache_name("self_key", i), max_batch, c.max_target),
-                           cache_state(g, c, cache_name("self_value", i), max_batch, c.max_target), start};
+        in.cache =
+            KvCache{cache_state(graph, config, cache_name("self_key", i), max_batch, config.max_target),
+                    cache_state(graph, config, cache_name("self_value", i), max_batch, config.max_target), start};
         in.projected_memory = torch::ProjectedKv{cross("cross_key"), cross("cross_value")};
         inputs.push_back(in);
     }
-    const Value embedded = embed_tokens(target, "tgt_embed.weight", c.target_vocabulary, c, c.max_target, start);
+    const Value embedded =
+        embed_tokens(target, "tgt_embed.weight", config.target_vocabulary, config, config.max_target, start);
     const torch::DecoderResult stack =
-        torch::transformer_decoder(embedded, layer_options(c), inputs, "transformer.decoder");
-    const Value logits = linear_layer(stack.y, "generator", c.target_vocabulary);
-    g.output("logits", logits);
-    g.output("next", argmax(logits));
-    g.output("cross_attention", stack.cross_weights);
+        torch::transformer_decoder(embedded, layer_options(config), inputs, "transformer.decoder");
+    const Value logits = linear_layer(stack.y, "generator", config.target_vocabulary);
+    graph.output("logits", logits);
+    graph.output("next", argmax(logits));
+    graph.output("cross_attention", stack.cross_weights);
 }
 
-Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary, const EncoderDecoderConfig& c,
+Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary, const EncoderDecoderConfig& config,
                    std::int64_t max_positions, Dim start) {
     Graph& g = tokens.graph();
-    const Value rows = embedding(tokens, g.weight(table, {vocabulary, c.d_model}), c.embedding_scale);
-    const Value positions = sinusoidal_positions(g, max_positions, c.d_model);
+    const Value rows = embedding(tokens, g.weight(table, {vocabulary, config.d_model}), config.embedding_scale);
+    const Value positions = sinusoidal_positions(g, max_positions, config.d_model);
     return rows + slice(positions, 0, std::move(start), tokens.size(-1));
 }
 

@@ -13,12 +13,12 @@ void ModelMemory::add(const MemorySizes& program) noexcept {
     transfers += program.inputs + program.outputs + program.mirrors;
 }
 
-void require_memory(const Device& device, const ModelMemory& m, const char* who) {
+void require_memory(const Device& device, const ModelMemory& memory, const char* who) {
     const std::uint64_t there = device.capabilities().device_memory;
-    if (m.total() > there) {
-        throw Error("needs " + megabytes(m.total()) + " (weights " + megabytes(m.weights) + ", cache " +
-                        megabytes(m.cache) + ", scratch " + megabytes(m.scratch) + ", other " +
-                        megabytes(m.constants + m.transfers) + "); the device has " + megabytes(there),
+    if (memory.total() > there) {
+        throw Error("needs " + megabytes(memory.total()) + " (weights " + megabytes(memory.weights) + ", cache " +
+                        megabytes(memory.cache) + ", scratch " + megabytes(memory.scratch) + ", other " +
+                        megabytes(memory.constants + memory.transfers) + "); the device has " + megabytes(there),
                     who);
     }
 }

@@ -63,16 +63,16 @@ TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
 
 const EncoderFamily& family_of(const TextEncoderModel& model) noexcept { return *model.family_; }
 
-void describe_text_encoder(Graph& g, const TextEncoderModel& model, const TextEncoderOptions& options) {
+void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options) {
     const TextEncoderOptions o = settled(options, model.facts());
-    const Dim batch = g.symbol("batch", o.max_batch);
-    const Dim tokens = g.symbol("tokens", o.max_tokens);
-    const Value keys = reshape(g.input("keys", {batch, tokens}, DType::i32), {batch, 1, 1, tokens});
-    const Value ids = g.input("tokens", {batch, tokens}, DType::i32);
+    const Dim batch = graph.symbol("batch", o.max_batch);
+    const Dim tokens = graph.symbol("tokens", o.max_tokens);
+    const Value keys = reshape(graph.input("keys", {batch, tokens}, DType::i32), {batch, 1, 1, tokens});
+    const Value ids = graph.input("tokens", {batch, tokens}, DType::i32);
     const Value hidden = family_of(model).describe(ids, keys);
-    g.output("hidden", hidden);
-    const Value mean = matmul(g.input("shares", {batch, 1, tokens}), hidden);
-    g.output("embedding", unit_rows(mean, model.facts().hidden_size));
+    graph.output("hidden", hidden);
+    const Value mean = matmul(graph.input("shares", {batch, 1, tokens}), hidden);
+    graph.output("embedding", unit_rows(mean, model.facts().hidden_size));
 }
 
 Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,

@@ -35,46 +35,47 @@ bool lies_densely(const Value& v) {
 
 }  // namespace
 
-Value matmul(Value a, Value b, const MatmulOptions& o) {
+Value matmul(Value a, Value b, const MatmulOptions& options) {
     require_dtype(kName, a, DType::f32);
     require_dtype(kName, b, DType::f32);
     require(a.rank() >= 2 && b.rank() >= 2, kName,
             a.str() + " and " + b.str() + " must both be matrices or batches of them");
-    require_finite(kName, "scale", o.scale);
-    const Dim b_k = b.size(o.transpose_b ? -1 : -2);
-    const Dim b_n = b.size(o.transpose_b ? -2 : -1);
+    require_finite(kName, "scale", options.scale);
+    const Dim b_k = b.size(options.transpose_b ? -1 : -2);
+    const Dim b_n = b.size(options.transpose_b ? -2 : -1);
     require(a.size(-1) == b_k, kName,
-            "inner sizes of " + a.str() + " and " + b.str() + (o.transpose_b ? " transposed" : "") +
+            "inner sizes of " + a.str() + " and " + b.str() + (options.transpose_b ? " transposed" : "") +
                 " differ: " + a.graph().str(a.size(-1)) + " against " + a.graph().str(b_k));
     Shape shape = broadcast_batches(a, b);
     shape.push_back(a.size(-2));
     shape.push_back(b_n);
     std::vector<Value> inputs{a, b};
-    if (o.bias) {
-        require_dtype(kName, o.bias, DType::f32);
-        require(o.bias.shape() == Shape{b_n}, kName,
-                "bias " + o.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
-        inputs.push_back(o.bias);
+    if (options.bias) {
+        require_dtype(kName, options.bias, DType::f32);
+        require(options.bias.shape() == Shape{b_n}, kName,
+                "bias " + options.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
+        inputs.push_back(options.bias);
     }
-    for (const Value& other : {o.times, o.plus}) {
+    for (const Value& other : {options.times, options.plus}) {
         if (other) {
             require(other.shape() == shape && other.dtype() == DType::f32, kName,
                     other.str() + " must be f32 of the result's shape");
         }
     }
-    MatmulParams params{o.activation, o.scale, bool(o.bias), o.transpose_b, o.masked_weights};
-    const bool room = !o.masked_weights && !o.heads_last;
-    const bool times_fused = room && o.times && lies_densely(o.times);
-    const bool plus_fused = room && !o.times && o.plus && lies_densely(o.plus);
+    MatmulParams params{options.activation, options.scale, bool(options.bias), options.transpose_b,
+                        options.masked_weights};
+    const bool room = !options.masked_weights && !options.heads_last;
+    const bool times_fused = room && options.times && lies_densely(options.times);
+    const bool plus_fused = room && !options.times && options.plus && lies_densely(options.plus);
     if (times_fused || plus_fused) {
         params.other = times_fused ? kMatmulOtherGate : kMatmulOtherResidual;
-        if (o.bias) {
+        if (options.bias) {
             params.other = times_fused ? kMatmulOtherGateBesideBias : kMatmulOtherResidualBesideBias;
         }
-        inputs.push_back(times_fused ? o.times : o.plus);
+        inputs.push_back(times_fused ? options.times : options.plus);
     }
     std::vector<std::size_t> order;
-    if (o.heads_last) {
+    if (options.heads_last) {
         require(shape.size() >= 4, kName, a.str() + " has no batch and heads to store apart");
         order = {0, shape.size() - 2};
         for (std::size_t i = 1; i + 2 < shape.size(); ++i) {
@@ -83,8 +84,8 @@ Value matmul(Value a, Value b, const MatmulOptions& o) {
         order.push_back(shape.size() - 1);
     }
     Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
-    y = o.times && !times_fused ? mul(y, o.times) : y;
-    return o.plus && !plus_fused ? add(y, o.plus) : y;
+    y = options.times && !times_fused ? mul(y, options.times) : y;
+    return options.plus && !plus_fused ? add(y, options.plus) : y;
 }
 
 Value linear(Value x, Value weight, Value bias, Activation activation, Value times, Value plus) {

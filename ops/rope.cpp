@@ -158,13 +158,13 @@ RopeScaling::Kind rope_scaling_kind(std::string_view name) {
     throw Error("scaling \"" + std::string(name) + "\"" + why + "rope_by_table() takes a table of the caller's", kName);
 }
 
-std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
-    const std::int64_t r = rotary_dim(o, head_dim);
+std::vector<float> rope_table(const Rope& options, std::int64_t head_dim) {
+    const std::int64_t r = rotary_dim(options, head_dim);
     require(r >= 2 && r % 2 == 0 && r <= head_dim, kName,
             "rotary_dim = " + std::to_string(r) + " is not even and in 2.." + std::to_string(head_dim));
-    require(std::isfinite(o.theta) && o.theta > 0, kName,
-            "theta = " + std::to_string(o.theta) + " is not finite and positive");
-    const RopeScaling& s = o.scaling;
+    require(std::isfinite(options.theta) && options.theta > 0, kName,
+            "theta = " + std::to_string(options.theta) + " is not finite and positive");
+    const RopeScaling& s = options.scaling;
     using Kind = RopeScaling::Kind;
     require(s.kind == Kind::none || (std::isfinite(s.factor) && s.factor > 0), kName,
             "scaling factor = " + std::to_string(s.factor) + " is not finite and positive");
@@ -173,15 +173,15 @@ std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
             "this scaling needs original_max_positions");
     require(s.kind != Kind::llama3 || (s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor), kName,
             "llama3 scaling needs 0 < low_freq_factor < high_freq_factor");
-    require(s.kind != Kind::yarn || (s.beta_fast > 0 && s.beta_slow > 0 && o.theta > 1), kName,
+    require(s.kind != Kind::yarn || (s.beta_fast > 0 && s.beta_slow > 0 && options.theta > 1), kName,
             "yarn scaling needs positive beta_fast and beta_slow and theta > 1");
     require(std::isfinite(s.attention_factor) && s.attention_factor >= 0, kName,
             "attention_factor = " + std::to_string(s.attention_factor) + " is not finite and >= 0");
     double magnitude = 1.0;
-    const std::vector<double> f = frequencies(o, r, magnitude);
+    const std::vector<double> f = frequencies(options, r, magnitude);
     std::vector<float> table;
-    table.reserve(static_cast<std::size_t>(o.max_positions) * f.size() * 2);
-    for (std::int64_t position = 0; position < o.max_positions; ++position) {
+    table.reserve(static_cast<std::size_t>(options.max_positions) * f.size() * 2);
+    for (std::int64_t position = 0; position < options.max_positions; ++position) {
         for (const double frequency : f) {
             const double angle = static_cast<double>(position) * frequency;
             table.push_back(static_cast<float>(std::cos(angle) * magnitude));
@@ -191,18 +191,18 @@ std::vector<float> rope_table(const Rope& o, std::int64_t head_dim) {
     return table;
 }
 
-Value rope(Value x, const Rope& o, Dim start) {
-    const Value table = table_for(x, o);
-    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, o);
+Value rope(Value x, const Rope& options, Dim start) {
+    const Value table = table_for(x, options);
+    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, options);
 }
 
-Value rope_at(Value x, Value positions, const Rope& o) {
-    const Value table = table_for(x, o);
+Value rope_at(Value x, Value positions, const Rope& options) {
+    const Value table = table_for(x, options);
     require_dtype(kName, positions, DType::i32);
     require(positions.shape() == Shape{x.size(-2)}, kName,
             positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " +
                 x.str());
-    return add_rope(x, table, positions, o);
+    return add_rope(x, table, positions, options);
 }
 
 Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start) {

@@ -19,6 +19,6 @@ struct SequenceTable {
 
 /// Emits the dispatch that makes it, in scratch: see shaders/attention_sequences.h. A row more than
 /// sequences are given, when packed.
-ValueId make_sequence_table(Lowering& l, const SequenceTable& table);
+ValueId make_sequence_table(Lowering& l, const SequenceTable& t);
 
 }  // namespace vkf

@@ -29,19 +29,19 @@ QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& s
     return {slice(all, -1, 0, q), slice(all, -1, q, kv), slice(all, -1, q + kv, kv)};
 }
 
-QueryKeyValue split_heads(const QueryKeyValue& p, const HeadSizes& sizes) {
-    return {split_heads(p.query, sizes.heads), split_heads(p.key, sizes.kv_heads),
-            split_heads(p.value, sizes.kv_heads)};
+QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes) {
+    return {split_heads(projected.query, sizes.heads), split_heads(projected.key, sizes.kv_heads),
+            split_heads(projected.value, sizes.kv_heads)};
 }
 
-QueryKeyValue split_and_norm_heads(const QueryKeyValue& p, const HeadSizes& sizes, float eps) {
+QueryKeyValue split_and_norm_heads(const QueryKeyValue& projected, const HeadSizes& sizes, float eps) {
     const auto normed = [&](Value x, std::int64_t heads, const char* name) {
         const Value split = reshape(x, {x.size(0), x.size(1), heads, sizes.head_dim});
         return transpose(rms_norm(split, name, eps), 1, 2);
     };
-    const Value query = normed(p.query, sizes.heads, "q_norm");
-    const Value key = normed(p.key, sizes.kv_heads, "k_norm");
-    return {query, key, split_heads(p.value, sizes.kv_heads)};
+    const Value query = normed(projected.query, sizes.heads, "q_norm");
+    const Value key = normed(projected.key, sizes.kv_heads, "k_norm");
+    return {query, key, split_heads(projected.value, sizes.kv_heads)};
 }
 
 }  // namespace vkf

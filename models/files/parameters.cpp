@@ -154,12 +154,13 @@ std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& che
     return Finder(checkpoint, rules, matrices).run(graph);
 }
 
-HostTensor tensor_of(const Parameter& p, std::vector<float>& owned) {
-    if (!p.transpose && !p.add_one) {
-        return {p.name, p.source->dtype, p.shape, p.source->data, p.source->type};
+HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned) {
+    if (!parameter.transpose && !parameter.add_one) {
+        return {parameter.name, parameter.source->dtype, parameter.shape, parameter.source->data,
+                parameter.source->type};
     }
-    owned = converted(p);
-    return {p.name, DType::f32, p.shape, std::as_bytes(std::span(owned))};
+    owned = converted(parameter);
+    return {parameter.name, DType::f32, parameter.shape, std::as_bytes(std::span(owned))};
 }
 
 Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters, const LoadProgress& progress,
