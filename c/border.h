@@ -207,6 +207,7 @@ vkf_value to_c(const Value& value);
 
 Mask mask_of(const vkf_mask* mask);
 Rope rope_of(const vkf_rope_options* options);
+ScoreMod score_mod_of(const char* glsl, const float* parameters, std::uint32_t count);
 
 template <class Body>
 vkf_result give_value(const char* function, vkf_value* out, Body&& body) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/border.h"
 #include "layers/feed_forward.h"
+#include "layers/sequences.h"
 #include "layers/torch.h"
 
 namespace {
@@ -62,15 +63,36 @@ AttentionOptions attention_of(const vkf_attention_options* options) {
     out.kv_type = weight_type_of(o.kv_type).value_or(WeightType::f32);
     out.value_dim = o.value_dim;
     if (o.score_mod) {
-        std::vector<float> parameters;
-        if (o.score_mod_parameter_count != 0) {
-            parameters.assign(&need(o.score_mod_parameters, "score_mod_parameters"),
-                              o.score_mod_parameters + o.score_mod_parameter_count);
-        }
-        out.score_mod = ScoreMod::glsl(o.score_mod, std::move(parameters));
+        out.score_mod = score_mod_of(o.score_mod, o.score_mod_parameters, o.score_mod_parameter_count);
     }
     return out;
 }
+
+torch::DecoderInputs decoder_inputs_of(const vkf_decoder_inputs& i) {
+    torch::DecoderInputs in;
+    in.projected_memory = projected_of(i.projected_memory);
+    in.memory = in.projected_memory ? value_or_none(i.memory) : value_of(i.memory, "inputs.memory");
+    in.tgt_mask = value_or_none(i.tgt_mask);
+    in.tgt_key_padding_mask = value_or_none(i.tgt_key_padding_mask);
+    in.memory_mask = value_or_none(i.memory_mask);
+    in.memory_key_padding_mask = value_or_none(i.memory_key_padding_mask);
+    in.tgt_is_causal = i.tgt_is_causal;
+    in.cache = cache_of(i.cache);
+    return in;
+}
+
+MultiHeadAttentionOptions multi_head_of(const vkf_multi_head_attention_options* options) {
+    const vkf_multi_head_attention_options o = read(options);
+    return {text_or(o.name), or_default<std::int64_t>(o.heads, 1), on_or_default(o.bias, true), mask_of(o.mask)};
+}
+
+PagedKvCache paged_of(const vkf_paged_kv_cache* cache) {
+    const vkf_paged_kv_cache c = read_needed(cache, "cache");
+    return {value_of(c.key, "the cache's key"), value_of(c.value, "the cache's value"),
+            value_of(c.table, "the cache's table"), value_of(c.lengths, "the cache's lengths")};
+}
+
+constexpr std::array kScoreKinds = {ScoreKind::dot, ScoreKind::scaled_dot, ScoreKind::general, ScoreKind::additive};
 
 torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* options) {
     const vkf_transformer_layer_options o = read(options);
@@ -109,10 +131,85 @@ vkf_result vkf_scaled_dot_product_attention(vkf_value query, vkf_value key, vkf_
 vkf_result vkf_multi_head_attention(vkf_value query, vkf_value key, vkf_value value,
                                     const vkf_multi_head_attention_options* options, vkf_attention* result) {
     return give_attention(__func__, result, [&] {
-        const vkf_multi_head_attention_options o = read(options);
-        return multi_head_attention(
-            value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
-            {text_or(o.name), or_default<std::int64_t>(o.heads, 1), on_or_default(o.bias, true), mask_of(o.mask)});
+        return multi_head_attention(value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
+                                    multi_head_of(options));
+    });
+}
+
+vkf_result vkf_multi_head_attention_by_heads(vkf_value query, vkf_value key, vkf_value value,
+                                             const vkf_multi_head_attention_options* options, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return multi_head_attention_by_heads(value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
+                                             multi_head_of(options));
+    });
+}
+
+vkf_result vkf_self_attention(vkf_value x, const vkf_self_attention_options* options, vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        const vkf_self_attention_options o = read(options);
+        SelfAttentionOptions out;
+        out.name = text_or(o.name);
+        out.fused_qkv = o.fused_qkv;
+        out.out_proj = on_or_default(o.out_proj, out.out_proj);
+        out.bias = on_or_default(o.bias, out.bias);
+        out.mask = mask_of(o.mask);
+        return self_attention(value_of(x, "x"), out);
+    });
+}
+
+vkf_result vkf_incremental_attention(vkf_value x, vkf_value context, vkf_value cache_key, vkf_value cache_value,
+                                     const vkf_incremental_attention_options* options, vkf_value* y,
+                                     vkf_value* new_cache_key, vkf_value* new_cache_value) {
+    return guard(__func__, [&] {
+        vkf_value& first = need(y, "y");
+        vkf_value& keys = need(new_cache_key, "new_cache_key");
+        vkf_value& values = need(new_cache_value, "new_cache_value");
+        const vkf_incremental_attention_options o = read(options);
+        IncrementalAttentionOptions out;
+        out.name = text_or(o.name);
+        out.heads = or_default(o.heads, out.heads);
+        out.kv_heads = or_default(o.kv_heads, out.kv_heads);
+        out.head_dim = or_default(o.head_dim, out.head_dim);
+        out.scale = scale_of(o.scale);
+        const IncrementalAttentionResult r =
+            incremental_attention(value_of(x, "x"), value_of(context, "context"), value_of(cache_key, "cache_key"),
+                                  value_of(cache_value, "cache_value"), out);
+        first = to_c(r.y);
+        keys = to_c(r.cache_key);
+        values = to_c(r.cache_value);
+    });
+}
+
+vkf_result vkf_attention_scores(vkf_value query, vkf_value key, const vkf_score_options* options, vkf_value* scores) {
+    return give_value(__func__, scores, [&] {
+        const vkf_score_options o = read(options);
+        return attention_scores(value_of(query, "query"), value_of(key, "key"),
+                                {text_or(o.name), pick(kScoreKinds, o.kind, "score kind"), o.hidden});
+    });
+}
+
+vkf_result vkf_packed_attention(vkf_value query, vkf_value key, vkf_value value, vkf_value cumulative_queries,
+                                vkf_value cumulative_keys, const vkf_attention_options* options,
+                                vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        return packed_attention(value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
+                                value_of(cumulative_queries, "cumulative_queries"),
+                                value_of(cumulative_keys, "cumulative_keys"), attention_of(options));
+    });
+}
+
+vkf_result vkf_append_pages(const vkf_paged_kv_cache* cache, vkf_value key, vkf_value value, vkf_paged_kv_cache* all) {
+    return guard(__func__, [&] {
+        vkf_paged_kv_cache& result = need_struct(all, "all");
+        const PagedKvCache after = append(paged_of(cache), value_of(key, "key"), value_of(value, "value"));
+        fill(result, {0, to_c(after.key), to_c(after.value), to_c(after.table), to_c(after.lengths)});
+    });
+}
+
+vkf_result vkf_paged_attention(vkf_value query, const vkf_paged_kv_cache* cache, const vkf_attention_options* options,
+                               vkf_attention* result) {
+    return give_attention(__func__, result, [&] {
+        return paged_attention(value_of(query, "query"), paged_of(cache), attention_of(options));
     });
 }
 
@@ -219,21 +316,61 @@ vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_la
 vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transformer_layer_options* options,
                                          const vkf_decoder_inputs* inputs, vkf_value* y, vkf_value* cross_weights) {
     return give_value(__func__, y, [&] {
-        const vkf_decoder_inputs i = read_needed(inputs, "inputs");
-        torch::DecoderInputs in;
-        in.projected_memory = projected_of(i.projected_memory);
-        in.memory = in.projected_memory ? value_or_none(i.memory) : value_of(i.memory, "inputs.memory");
-        in.tgt_mask = value_or_none(i.tgt_mask);
-        in.tgt_key_padding_mask = value_or_none(i.tgt_key_padding_mask);
-        in.memory_mask = value_or_none(i.memory_mask);
-        in.memory_key_padding_mask = value_or_none(i.memory_key_padding_mask);
-        in.tgt_is_causal = i.tgt_is_causal;
-        in.cache = cache_of(i.cache);
-        const torch::DecoderResult result =
-            torch::transformer_decoder_layer(value_of(tgt, "tgt"), layer_of(options), in);
+        const torch::DecoderResult result = torch::transformer_decoder_layer(
+            value_of(tgt, "tgt"), layer_of(options), decoder_inputs_of(read_needed(inputs, "inputs")));
         if (cross_weights) {
             *cross_weights = to_c(result.cross_weights);
         }
         return result.y;
+    });
+}
+
+vkf_result vkf_transformer_encoder(vkf_value src, const vkf_transformer_layer_options* layer, int64_t num_layers,
+                                   const char* name, vkf_value src_mask, vkf_value src_key_padding_mask, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return torch::transformer_encoder(value_of(src, "src"), layer_of(layer), num_layers, text_or(name),
+                                          value_or_none(src_mask), value_or_none(src_key_padding_mask));
+    });
+}
+
+vkf_result vkf_transformer_decoder(vkf_value tgt, const vkf_transformer_layer_options* layer, uint32_t num_layers,
+                                   const vkf_decoder_inputs* inputs, const char* name, vkf_value* y,
+                                   vkf_value* cross_weights) {
+    return give_value(__func__, y, [&] {
+        std::vector<torch::DecoderInputs> all;
+        for (std::uint32_t i = 0; i < num_layers; ++i) {
+            vkf_decoder_inputs one{};
+            if (const char* wrong = copy_element(&need(inputs, "inputs"), i, one)) {
+                throw Error(wrong);
+            }
+            all.push_back(decoder_inputs_of(one));
+        }
+        const torch::DecoderResult result =
+            torch::transformer_decoder(value_of(tgt, "tgt"), layer_of(layer), all, text_or(name));
+        if (cross_weights) {
+            *cross_weights = to_c(result.cross_weights);
+        }
+        return result.y;
+    });
+}
+
+vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_options* options,
+                           const vkf_transformer_masks* masks, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        const vkf_transformer_options o = read(options);
+        torch::TransformerOptions out;
+        out.layer = layer_of(o.layer);
+        out.name = text_or(o.name);
+        out.num_encoder_layers = or_default(o.num_encoder_layers, out.num_encoder_layers);
+        out.num_decoder_layers = or_default(o.num_decoder_layers, out.num_decoder_layers);
+        const vkf_transformer_masks m = read(masks);
+        return torch::transformer(value_of(src, "src"), value_of(tgt, "tgt"), out,
+                                  {.src_mask = value_or_none(m.src_mask),
+                                   .tgt_mask = value_or_none(m.tgt_mask),
+                                   .memory_mask = value_or_none(m.memory_mask),
+                                   .src_key_padding_mask = value_or_none(m.src_key_padding_mask),
+                                   .tgt_key_padding_mask = value_or_none(m.tgt_key_padding_mask),
+                                   .memory_key_padding_mask = value_or_none(m.memory_key_padding_mask),
+                                   .tgt_is_causal = m.tgt_is_causal});
     });
 }

@@ -14,6 +14,13 @@ constexpr std::array kImageAccess = {ImageAccess::sampled, ImageAccess::storage}
 constexpr std::array kImageFormats = {ImageFormat::any, ImageFormat::rgba8, ImageFormat::rgba16f, ImageFormat::r32f,
                                       ImageFormat::rgba32f};
 
+RopeLayout layout_of(vkf_rope_layout layout) {
+    if (layout == 0) {
+        throw Error("the rope's layout must be named: VKF_ROPE_INTERLEAVED or VKF_ROPE_HALF");
+    }
+    return pick(kLayouts, layout - 1, "rope layout");
+}
+
 SoftmaxOptions softmax_of(const vkf_softmax_options* options) {
     const vkf_softmax_options o = read(options);
     return {mask_of(o.mask), or_default(o.scale, 1.0f), o.softcap, value_or_none(o.sinks)};
@@ -24,6 +31,16 @@ ImageOptions image_of(vkf_image_access access, vkf_image_format format) {
 }
 
 }  // namespace
+
+ScoreMod score_mod_of(const char* glsl, const float* parameters, std::uint32_t count) {
+    std::vector<float> numbers;
+    if (count != 0) {
+        numbers.assign(&need(parameters, "the score mod's parameters"), parameters + count);
+    }
+    return ScoreMod::glsl(text(glsl, "the score mod"), std::move(numbers));
+}
+
+WeightType packed_type_of(vkf_weight_type type) { return weight_type_of(type).value_or(WeightType::f32); }
 
 Mask mask_of(const vkf_mask* mask) {
     const vkf_mask m = read(mask);
@@ -42,10 +59,7 @@ Mask mask_of(const vkf_mask* mask) {
 
 Rope rope_of(const vkf_rope_options* options) {
     const vkf_rope_options o = read(options);
-    if (o.layout == 0) {
-        throw Error("the rope's layout must be named: VKF_ROPE_INTERLEAVED or VKF_ROPE_HALF");
-    }
-    Rope rope{.layout = pick(kLayouts, o.layout - 1, "rope layout")};
+    Rope rope{.layout = layout_of(o.layout)};
     rope.theta = or_default(o.theta, rope.theta);
     rope.rotary_dim = o.rotary_dim;
     rope.max_positions = o.max_positions;
@@ -182,4 +196,122 @@ vkf_result vkf_concat(uint32_t count, const vkf_value* parts, int32_t dim, vkf_v
 
 vkf_result vkf_copy_into(vkf_value window, vkf_value x, vkf_value* written) {
     return give_value(__func__, written, [&] { return copy_into(value_of(window, "window"), value_of(x, "x")); });
+}
+
+vkf_result vkf_pack_into(vkf_value window, vkf_value x, vkf_weight_type type, vkf_value* written) {
+    return give_value(__func__, written,
+                      [&] { return pack_into(value_of(window, "window"), value_of(x, "x"), packed_type_of(type)); });
+}
+
+vkf_result vkf_unpack_rows(vkf_value words, vkf_weight_type type, int64_t columns, vkf_value* y) {
+    return give_value(__func__, y,
+                      [&] { return unpack_rows(value_of(words, "words"), packed_type_of(type), columns); });
+}
+
+vkf_result vkf_combine_masks(vkf_value a, vkf_polarity a_polarity, vkf_value b, vkf_polarity b_polarity,
+                             vkf_value* keys) {
+    return give_value(__func__, keys, [&] {
+        return combine_masks(value_of(a, "a"), pick(kPolarity, a_polarity, "polarity"), value_of(b, "b"),
+                             pick(kPolarity, b_polarity, "polarity"));
+    });
+}
+
+vkf_result vkf_biased_scores(vkf_value scores, const vkf_softmax_options* options, vkf_value* biased) {
+    return give_value(__func__, biased, [&] { return biased_scores(value_of(scores, "scores"), softmax_of(options)); });
+}
+
+vkf_result vkf_score_mod(vkf_value scores, const char* glsl, const float* parameters, uint32_t parameter_count,
+                         vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return score_mod(value_of(scores, "scores"), score_mod_of(glsl, parameters, parameter_count));
+    });
+}
+
+vkf_result vkf_sequence_mask(vkf_value query, vkf_value key, vkf_value cumulative_queries, vkf_value keys,
+                             vkf_causal causal, int64_t window, vkf_value* mask) {
+    return give_value(__func__, mask, [&] {
+        return sequence_mask(value_of(query, "query"), value_of(key, "key"), value_or_none(cumulative_queries),
+                             value_of(keys, "keys"), pick(kCausal, causal, "causal"), window);
+    });
+}
+
+vkf_result vkf_gather_pages(vkf_value pool, vkf_value table, vkf_value* rows) {
+    return give_value(__func__, rows, [&] { return gather_pages(value_of(pool, "pool"), value_of(table, "table")); });
+}
+
+vkf_result vkf_scatter_pages(vkf_value pool, vkf_value x, vkf_value table, vkf_value lengths, vkf_value* written) {
+    return give_value(__func__, written, [&] {
+        return scatter_pages(value_of(pool, "pool"), value_of(x, "x"), value_of(table, "table"),
+                             value_of(lengths, "lengths"));
+    });
+}
+
+vkf_result vkf_top_k(vkf_value x, int64_t k, vkf_value* values, vkf_value* indices) {
+    return guard(__func__, [&] {
+        vkf_value& first = need(values, "values");
+        vkf_value& second = need(indices, "indices");
+        const vkf::TopK top = top_k(value_of(x, "x"), k);
+        first = to_c(top.values);
+        second = to_c(top.indices);
+    });
+}
+
+vkf_result vkf_cross_entropy(vkf_value logits, vkf_value labels, const vkf_cross_entropy_options* options,
+                             vkf_value* loss) {
+    return give_value(__func__, loss, [&] {
+        const vkf_cross_entropy_options o = read(options);
+        vkf::CrossEntropyOptions out;
+        out.ignore_index = o.has_ignore_index ? o.ignore_index : out.ignore_index;
+        out.label_smoothing = o.label_smoothing;
+        return cross_entropy(value_of(logits, "logits"), value_of(labels, "labels"), out);
+    });
+}
+
+vkf_result vkf_batch_norm(vkf_value x, vkf_value weight, vkf_value bias, vkf_value running_mean, vkf_value running_var,
+                          float eps, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        return batch_norm(value_of(x, "x"), value_of(weight, "weight"), value_of(bias, "bias"),
+                          value_of(running_mean, "running_mean"), value_of(running_var, "running_var"), eps);
+    });
+}
+
+vkf_result vkf_batch_norm_train(vkf_value x, vkf_value weight, vkf_value bias, vkf_value running_mean,
+                                vkf_value running_var, float momentum, float eps, vkf_value* y,
+                                vkf_value* new_running_mean, vkf_value* new_running_var) {
+    return guard(__func__, [&] {
+        vkf_value& first = need(y, "y");
+        vkf_value& mean = need(new_running_mean, "new_running_mean");
+        vkf_value& variance = need(new_running_var, "new_running_var");
+        const vkf::BatchNormResult r = batch_norm_train(value_of(x, "x"), value_of(weight, "weight"),
+                                                        value_of(bias, "bias"), value_of(running_mean, "running_mean"),
+                                                        value_of(running_var, "running_var"), momentum, eps);
+        first = to_c(r.y);
+        mean = to_c(r.running_mean);
+        variance = to_c(r.running_var);
+    });
+}
+
+vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y) {
+    return give_value(__func__, y, [&] { return dropout(value_of(x, "x"), p, seed); });
+}
+
+vkf_result vkf_rope_by_table(vkf_value x, vkf_value table, vkf_rope_layout layout, vkf_dim start, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        const Value v = value_of(x, "x");
+        return rope_by_table(v, value_of(table, "table"), layout_of(layout), dim_of(start, v.graph()));
+    });
+}
+
+vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_dim, float* numbers, uint64_t capacity,
+                          uint64_t* needed) {
+    return guard(__func__, [&] {
+        const std::vector<float> table = rope_table(rope_of(options), head_dim);
+        const std::size_t room = std::min<std::size_t>(capacity, table.size());
+        if (room != 0) {
+            std::copy_n(table.begin(), room, &need(numbers, "numbers"));
+        }
+        if (needed) {
+            *needed = table.size();
+        }
+    });
 }

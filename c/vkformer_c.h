@@ -206,6 +206,15 @@ typedef struct vkf_softmax_options {
     vkf_value sinks;
 } vkf_softmax_options;
 
+/// CrossEntropyOptions
+typedef struct vkf_cross_entropy_options {
+    uint32_t struct_size;
+    bool has_ignore_index;  ///< else -100
+    float label_smoothing;
+    uint32_t reserved;
+    int64_t ignore_index;
+} vkf_cross_entropy_options;
+
 typedef uint32_t vkf_rope_layout;
 enum { VKF_ROPE_INTERLEAVED = 1, VKF_ROPE_HALF };
 typedef uint32_t vkf_rope_scaling;
@@ -242,12 +251,41 @@ VKF_API vkf_result vkf_activate(vkf_value x, vkf_activation activation, vkf_valu
 VKF_API vkf_result vkf_gated(vkf_value gate, vkf_value up, vkf_activation activation, vkf_value* y);
 VKF_API vkf_result vkf_rope(vkf_value x, const vkf_rope_options* options, vkf_dim start, vkf_value* y);
 VKF_API vkf_result vkf_rope_at(vkf_value x, vkf_value positions, const vkf_rope_options* options, vkf_value* y);
+/// `layout` must be named, as in vkf_rope_options.
+VKF_API vkf_result vkf_rope_by_table(vkf_value x, vkf_value table, vkf_rope_layout layout, vkf_dim start, vkf_value* y);
+/// The numbers of rope_table(), as many as `capacity` has room for; `needed`, where it is not null,
+/// is given how many there are.
+VKF_API vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_dim, float* numbers, uint64_t capacity,
+                                  uint64_t* needed);
 VKF_API vkf_result vkf_sinusoidal_positions(vkf_graph* graph, int64_t length, int64_t dim, vkf_value* y);
 VKF_API vkf_result vkf_embedding(vkf_value ids, vkf_value table, float scale, vkf_value* y);
 VKF_API vkf_result vkf_repeat_kv(vkf_value x, int64_t n, vkf_value* y);
 VKF_API vkf_result vkf_contiguous(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_concat(uint32_t count, const vkf_value* parts, int32_t dim, vkf_value* y);
 VKF_API vkf_result vkf_copy_into(vkf_value window, vkf_value x, vkf_value* written);
+VKF_API vkf_result vkf_pack_into(vkf_value window, vkf_value x, vkf_weight_type type, vkf_value* written);
+VKF_API vkf_result vkf_unpack_rows(vkf_value words, vkf_weight_type type, int64_t columns, vkf_value* y);
+VKF_API vkf_result vkf_combine_masks(vkf_value a, vkf_polarity a_polarity, vkf_value b, vkf_polarity b_polarity,
+                                     vkf_value* keys);
+VKF_API vkf_result vkf_biased_scores(vkf_value scores, const vkf_softmax_options* options, vkf_value* biased);
+/// `glsl` as in vkf_attention_options.
+VKF_API vkf_result vkf_score_mod(vkf_value scores, const char* glsl, const float* parameters, uint32_t parameter_count,
+                                 vkf_value* y);
+/// `cumulative_queries` may be no tensor.
+VKF_API vkf_result vkf_sequence_mask(vkf_value query, vkf_value key, vkf_value cumulative_queries, vkf_value keys,
+                                     vkf_causal causal, int64_t window, vkf_value* mask);
+VKF_API vkf_result vkf_gather_pages(vkf_value pool, vkf_value table, vkf_value* rows);
+VKF_API vkf_result vkf_scatter_pages(vkf_value pool, vkf_value x, vkf_value table, vkf_value lengths,
+                                     vkf_value* written);
+VKF_API vkf_result vkf_top_k(vkf_value x, int64_t k, vkf_value* values, vkf_value* indices);
+VKF_API vkf_result vkf_cross_entropy(vkf_value logits, vkf_value labels, const vkf_cross_entropy_options* options,
+                                     vkf_value* loss);
+VKF_API vkf_result vkf_batch_norm(vkf_value x, vkf_value weight, vkf_value bias, vkf_value running_mean,
+                                  vkf_value running_var, float eps, vkf_value* y);
+VKF_API vkf_result vkf_batch_norm_train(vkf_value x, vkf_value weight, vkf_value bias, vkf_value running_mean,
+                                        vkf_value running_var, float momentum, float eps, vkf_value* y,
+                                        vkf_value* new_running_mean, vkf_value* new_running_var);
+VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y);
 
 // --- layers: layers/attention.h, layers/feed_forward.h, layers/torch.h ---------------------------
 
@@ -291,6 +329,41 @@ typedef struct vkf_multi_head_attention_options {
     int64_t heads;     ///< 0: 1
     const vkf_mask* mask;
 } vkf_multi_head_attention_options;
+
+/// SelfAttentionOptions
+typedef struct vkf_self_attention_options {
+    uint32_t struct_size;
+    vkf_switch bias, out_proj;  ///< default: on
+    bool fused_qkv;
+    const char* name;  ///< null: none
+    const vkf_mask* mask;
+} vkf_self_attention_options;
+
+/// IncrementalAttentionOptions
+typedef struct vkf_incremental_attention_options {
+    uint32_t struct_size;
+    float scale;                        ///< 0: 1 / sqrt(d)
+    const char* name;                   ///< null: none
+    int64_t heads, kv_heads, head_dim;  ///< 0: 1
+} vkf_incremental_attention_options;
+
+/// ScoreKind
+typedef uint32_t vkf_score_kind;
+enum { VKF_SCORE_DOT, VKF_SCORE_SCALED_DOT, VKF_SCORE_GENERAL, VKF_SCORE_ADDITIVE };
+
+/// ScoreOptions
+typedef struct vkf_score_options {
+    uint32_t struct_size;
+    vkf_score_kind kind;
+    const char* name;  ///< null: none
+    int64_t hidden;
+} vkf_score_options;
+
+/// PagedKvCache
+typedef struct vkf_paged_kv_cache {
+    uint32_t struct_size;
+    vkf_value key, value, table, lengths;
+} vkf_paged_kv_cache;
 
 /// GroupedQueryAttentionOptions
 typedef struct vkf_grouped_query_attention_options {
@@ -344,6 +417,23 @@ typedef struct vkf_decoder_inputs {
     const vkf_kv_cache* projected_memory;  ///< null: none
 } vkf_decoder_inputs;
 
+/// torch::TransformerOptions
+typedef struct vkf_transformer_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    const vkf_transformer_layer_options* layer;      ///< null: all defaults
+    const char* name;                                ///< null: none
+    int64_t num_encoder_layers, num_decoder_layers;  ///< 0: 6
+} vkf_transformer_options;
+
+/// torch::TransformerMasks
+typedef struct vkf_transformer_masks {
+    uint32_t struct_size;
+    bool tgt_is_causal;
+    vkf_value src_mask, tgt_mask, memory_mask;
+    vkf_value src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask;
+} vkf_transformer_masks;
+
 VKF_API vkf_result vkf_linear_layer(vkf_value x, const char* name, int64_t out, bool bias, vkf_activation activation,
                                     vkf_value* y);
 VKF_API vkf_result vkf_layer_norm_layer(vkf_value x, const char* name, float eps, bool bias, vkf_value* y);
@@ -351,6 +441,23 @@ VKF_API vkf_result vkf_scaled_dot_product_attention(vkf_value query, vkf_value k
                                                     const vkf_attention_options* options, vkf_attention* result);
 VKF_API vkf_result vkf_multi_head_attention(vkf_value query, vkf_value key, vkf_value value,
                                             const vkf_multi_head_attention_options* options, vkf_attention* result);
+/// Head by head: multi_head_attention_by_heads().
+VKF_API vkf_result vkf_multi_head_attention_by_heads(vkf_value query, vkf_value key, vkf_value value,
+                                                     const vkf_multi_head_attention_options* options, vkf_value* y);
+VKF_API vkf_result vkf_self_attention(vkf_value x, const vkf_self_attention_options* options, vkf_attention* result);
+VKF_API vkf_result vkf_incremental_attention(vkf_value x, vkf_value context, vkf_value cache_key, vkf_value cache_value,
+                                             const vkf_incremental_attention_options* options, vkf_value* y,
+                                             vkf_value* new_cache_key, vkf_value* new_cache_value);
+VKF_API vkf_result vkf_attention_scores(vkf_value query, vkf_value key, const vkf_score_options* options,
+                                        vkf_value* scores);
+VKF_API vkf_result vkf_packed_attention(vkf_value query, vkf_value key, vkf_value value, vkf_value cumulative_queries,
+                                        vkf_value cumulative_keys, const vkf_attention_options* options,
+                                        vkf_attention* result);
+/// append() to a paged cache; `all` is the cache to read after that.
+VKF_API vkf_result vkf_append_pages(const vkf_paged_kv_cache* cache, vkf_value key, vkf_value value,
+                                    vkf_paged_kv_cache* all);
+VKF_API vkf_result vkf_paged_attention(vkf_value query, const vkf_paged_kv_cache* cache,
+                                       const vkf_attention_options* options, vkf_attention* result);
 VKF_API vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_attention_options* options,
                                                vkf_attention* result);
 /// The states NAME.key and NAME.value of a cache, for vkf_append() and the options that have a
@@ -376,6 +483,17 @@ VKF_API vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transf
 VKF_API vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transformer_layer_options* options,
                                                  const vkf_decoder_inputs* inputs, vkf_value* y,
                                                  vkf_value* cross_weights);
+
+VKF_API vkf_result vkf_transformer_encoder(vkf_value src, const vkf_transformer_layer_options* layer,
+                                           int64_t num_layers, const char* name, vkf_value src_mask,
+                                           vkf_value src_key_padding_mask, vkf_value* y);
+/// inputs[i] is what layer i attends to. `cross_weights` may be null.
+VKF_API vkf_result vkf_transformer_decoder(vkf_value tgt, const vkf_transformer_layer_options* layer,
+                                           uint32_t num_layers, const vkf_decoder_inputs* inputs, const char* name,
+                                           vkf_value* y, vkf_value* cross_weights);
+/// `masks` may be null.
+VKF_API vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_options* options,
+                                   const vkf_transformer_masks* masks, vkf_value* y);
 
 // --- device: runtime/device/device.h -------------------------------------------------------------
 
