@@ -60,6 +60,10 @@ VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
 VKF_ENDS_WITH(vkf_image_view, height);
 VKF_ENDS_WITH(vkf_recording, sizes);
 VKF_ENDS_WITH(vkf_segment, done);
+VKF_ENDS_WITH(vkf_decoder_options, user);
+VKF_ENDS_WITH(vkf_decoder_facts, max_positions);
+VKF_ENDS_WITH(vkf_sampler_options, seed);
+VKF_ENDS_WITH(vkf_text_encoder_options, max_tokens);
 #endif
 #undef VKF_ENDS_WITH
 

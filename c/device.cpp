@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "c/device.h"
 #include "models/files/safetensors.h"
+#include "models/files/state_file.h"
 
 struct vkf_requirements {
     vkf::DeviceRequirements needs;
@@ -106,7 +108,30 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
 }
 static_assert(VKF_DEVICE_CPU == static_cast<int>(DeviceType::cpu));
 
-LoadOptions load_of(const vkf_load_options* options) {
+HostTensor tensor_of(const vkf_tensor& t) {
+    HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
+    if (t.rank != 0) {
+        out.shape.assign(&need(t.shape, "a tensor's shape"), t.shape + t.rank);
+    }
+    if (t.bytes != 0) {
+        out.data = {&need(static_cast<const std::byte*>(t.data), "a tensor's data"), static_cast<std::size_t>(t.bytes)};
+    }
+    return out;
+}
+
+std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors) {
+    std::vector<HostTensor> list;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        list.push_back(tensor_of((&need(tensors, "tensors"))[i]));
+    }
+    return list;
+}
+
+StatePart part_of(const vkf_state_part& part) { return {static_cast<std::size_t>(part.dim), part.length}; }
+
+}  // namespace
+
+vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
     const vkf_load_options o = read(options);
     LoadOptions out;
     out.matrices = weight_type_of(o.matrices);
@@ -126,19 +151,6 @@ LoadOptions load_of(const vkf_load_options* options) {
     }
     return out;
 }
-
-HostTensor tensor_of(const vkf_tensor& t) {
-    HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
-    if (t.rank != 0) {
-        out.shape.assign(&need(t.shape, "a tensor's shape"), t.shape + t.rank);
-    }
-    if (t.bytes != 0) {
-        out.data = {&need(static_cast<const std::byte*>(t.data), "a tensor's data"), static_cast<std::size_t>(t.bytes)};
-    }
-    return out;
-}
-
-}  // namespace
 
 std::filesystem::path vkf::c::path_of(const std::string& utf8) { return std::u8string(utf8.begin(), utf8.end()); }
 
@@ -253,11 +265,7 @@ vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes)
 vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                             const vkf_load_options* options, vkf_weights** weights) {
     return make(__func__, weights, [&] {
-        std::vector<HostTensor> list;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            list.push_back(tensor_of((&need(tensors, "tensors"))[i]));
-        }
-        return new vkf_weights{need(device, "device").device.load(list, load_of(options))};
+        return new vkf_weights{need(device, "device").device.load(tensors_of(count, tensors), load_of(options))};
     });
 }
 
@@ -289,6 +297,44 @@ void vkf_state_destroy(vkf_state* state) { delete state; }
 
 vkf_result vkf_state_clear(vkf_state* state) {
     return guard(__func__, [&] { need(state, "state").clear(); });
+}
+
+vkf_result vkf_state_read(const vkf_state* state, const vkf_state_part* part, void* bytes, uint64_t capacity,
+                          uint64_t* count) {
+    return guard(__func__, [&] {
+        const vkf_state_part& p = need(part, "part");
+        const std::string name = text(p.name, "the part's name");
+        give_numbers<std::byte>("state " + name, need(state, "state").read(name, part_of(p)),
+                                static_cast<std::byte*>(bytes), capacity, count);
+    });
+}
+
+vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part, const void* bytes, uint64_t count) {
+    return guard(__func__, [&] {
+        const vkf_state_part& p = need(part, "part");
+        const auto* from = static_cast<const std::byte*>(bytes);
+        need(state, "state")
+            .write(text(p.name, "the part's name"), {count == 0 ? from : &need(from, "bytes"), count}, part_of(p));
+    });
+}
+
+vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count, const vkf_state_part* parts) {
+    return guard(__func__, [&] {
+        std::map<std::string, StatePart> some;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const vkf_state_part& p = (&need(parts, "parts"))[i];
+            some[text(p.name, "a part's name")] = part_of(p);
+        }
+        save_state(path_of(text(path, "path")), need(state, "state"), some);
+    });
+}
+
+vkf_result vkf_state_restore(vkf_state* state, const char* path) {
+    return guard(__func__, [&] { restore_state(path_of(text(path, "path")), need(state, "state")); });
+}
+
+vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors) {
+    return guard(__func__, [&] { save_safetensors(path_of(text(path, "path")), tensors_of(count, tensors)); });
 }
 
 vkf_result vkf_shared_buffer_create(vkf_device* device, uint64_t bytes, vkf_shared_buffer** shared) {

@@ -21,6 +21,8 @@ struct Graveyard {
 };
 
 std::filesystem::path path_of(const std::string& utf8);
+LoadOptions load_of(const vkf_load_options* options);
+Arithmetic arithmetic_of(std::uint32_t arithmetic);
 
 }  // namespace vkf::c
 

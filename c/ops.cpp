@@ -303,15 +303,8 @@ vkf_result vkf_rope_by_table(vkf_value x, vkf_value table, vkf_rope_layout layou
 }
 
 vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_dim, float* numbers, uint64_t capacity,
-                          uint64_t* needed) {
+                          uint64_t* count) {
     return guard(__func__, [&] {
-        const std::vector<float> table = rope_table(rope_of(options), head_dim);
-        const std::size_t room = std::min<std::size_t>(capacity, table.size());
-        if (room != 0) {
-            std::copy_n(table.begin(), room, &need(numbers, "numbers"));
-        }
-        if (needed) {
-            *needed = table.size();
-        }
+        give_numbers<float>("the table", rope_table(rope_of(options), head_dim), numbers, capacity, count);
     });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "c/device.h"
@@ -19,6 +20,10 @@ struct Slot {
 };
 
 }  // namespace
+
+struct vkf_ticket {
+    Ticket ticket;
+};
 
 struct vkf_program {
     std::optional<Program> program;  // empty: destroyed, see Graveyard
@@ -146,7 +151,7 @@ CompileOptions options_of(const vkf_compile_options* options) {
     out.slots = or_default(o.slots, out.slots);
     out.profile = o.profile;
     out.checked = o.checked;
-    out.arithmetic = pick(std::array{Arithmetic::f32, Arithmetic::f16, Arithmetic::int8}, o.arithmetic, "arithmetic");
+    out.arithmetic = arithmetic_of(o.arithmetic);
     return out;
 }
 
@@ -172,22 +177,11 @@ std::span<const T> numbers(const T* data, std::uint64_t count) {
     return {&need(data, "data"), static_cast<std::size_t>(count)};
 }
 
-template <class T>
-void give_numbers(const std::string& name, const std::vector<T>& from, T* to, std::uint64_t capacity,
-                  std::uint64_t* count) {
-    if (count) {
-        *count = from.size();
-    }
-    if (from.size() > capacity) {
-        throw Error("has " + std::to_string(from.size()) + " elements; there is room for " + std::to_string(capacity),
-                    "output " + name);
-    }
-    if (!from.empty()) {
-        std::memcpy(&need(to, "data"), from.data(), from.size() * sizeof(T));
-    }
-}
-
 }  // namespace
+
+vkf::Arithmetic vkf::c::arithmetic_of(std::uint32_t arithmetic) {
+    return pick(std::array{Arithmetic::f32, Arithmetic::f16, Arithmetic::int8}, arithmetic, "arithmetic");
+}
 
 vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
                        const vkf_compile_options* options, vkf_program** program) {
@@ -257,11 +251,34 @@ vkf_result vkf_program_run(vkf_program* program) {
     return guard(__func__, [&] { alive(program).run(); });
 }
 
+vkf_result vkf_program_submit(vkf_program* program, vkf_ticket** ticket) {
+    return make(__func__, ticket, [&] { return new vkf_ticket{alive(program).submit()}; });
+}
+
+void vkf_ticket_destroy(vkf_ticket* ticket) { delete ticket; }
+
+vkf_result vkf_ticket_wait(const vkf_ticket* ticket, uint64_t timeout, bool* done) {
+    return give(__func__, done, [&] {
+        const Ticket& t = need(ticket, "ticket").ticket;
+        constexpr auto kLongest = static_cast<std::uint64_t>(std::chrono::nanoseconds::max().count());
+        return timeout == 0 ? t.done() : t.wait(std::chrono::nanoseconds(std::min(timeout, kLongest)));
+    });
+}
+
+vkf_result vkf_ticket_semaphore(const vkf_ticket* ticket, VkSemaphore* semaphore, uint64_t* value) {
+    return guard(__func__, [&] {
+        const Ticket& t = need(ticket, "ticket").ticket;
+        VkSemaphore& out = need(semaphore, "semaphore");
+        need(value, "value") = t.value();
+        out = t.semaphore();
+    });
+}
+
 vkf_result vkf_program_download(vkf_program* program, const char* output, float* data, uint64_t capacity,
                                 uint64_t* count) {
     return guard(__func__, [&] {
         const std::string name = text(output, "output");
-        give_numbers(name, alive(program).download(name), data, capacity, count);
+        give_numbers<float>("output " + name, alive(program).download(name), data, capacity, count);
     });
 }
 
@@ -269,7 +286,7 @@ vkf_result vkf_program_download_i32(vkf_program* program, const char* output, in
                                     uint64_t* count) {
     return guard(__func__, [&] {
         const std::string name = text(output, "output");
-        give_numbers(name, alive(program).download_i32(name), data, capacity, count);
+        give_numbers<std::int32_t>("output " + name, alive(program).download_i32(name), data, capacity, count);
     });
 }
 

@@ -70,6 +70,10 @@ typedef struct vkf_device vkf_device;
 typedef struct vkf_weights vkf_weights;
 typedef struct vkf_state vkf_state;
 typedef struct vkf_program vkf_program;
+typedef struct vkf_ticket vkf_ticket;
+typedef struct vkf_decoder vkf_decoder;
+typedef struct vkf_sampler vkf_sampler;
+typedef struct vkf_text_encoder vkf_text_encoder;
 typedef struct vkf_shared_buffer vkf_shared_buffer;
 
 typedef uint32_t vkf_dtype;
@@ -253,10 +257,9 @@ VKF_API vkf_result vkf_rope(vkf_value x, const vkf_rope_options* options, vkf_di
 VKF_API vkf_result vkf_rope_at(vkf_value x, vkf_value positions, const vkf_rope_options* options, vkf_value* y);
 /// `layout` must be named, as in vkf_rope_options.
 VKF_API vkf_result vkf_rope_by_table(vkf_value x, vkf_value table, vkf_rope_layout layout, vkf_dim start, vkf_value* y);
-/// The numbers of rope_table(), as many as `capacity` has room for; `needed`, where it is not null,
-/// is given how many there are.
+/// The numbers of rope_table(): there must be room for all. `count` may be null.
 VKF_API vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_dim, float* numbers, uint64_t capacity,
-                                  uint64_t* needed);
+                                  uint64_t* count);
 VKF_API vkf_result vkf_sinusoidal_positions(vkf_graph* graph, int64_t length, int64_t dim, vkf_value* y);
 VKF_API vkf_result vkf_embedding(vkf_value ids, vkf_value table, float scale, vkf_value* y);
 VKF_API vkf_result vkf_repeat_kv(vkf_value x, int64_t n, vkf_value* y);
@@ -615,8 +618,7 @@ VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer 
                                             const vkf_staging_range* staging);
 VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
 
-// --- tensors on the device: runtime/device/weights.h, runtime/graph/packed.h,
-// runtime/device/shared_buffer.h
+// --- tensors on the device: runtime/device/weights.h, state.h, shared_buffer.h; models/files -----
 
 /// HostTensor
 typedef struct vkf_tensor {
@@ -653,6 +655,24 @@ VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vk
                                     vkf_state** state);
 VKF_API void vkf_state_destroy(vkf_state* state);
 VKF_API vkf_result vkf_state_clear(vkf_state* state);
+
+/// StatePart: the first `length` of a tensor's dimension `dim`.
+typedef struct vkf_state_part {
+    const char* name;  ///< the tensor
+    uint64_t dim;
+    int64_t length;  ///< -1: all
+} vkf_state_part;
+
+/// The bytes of a tensor, or of a part of it: there must be room for all. `count` may be null.
+VKF_API vkf_result vkf_state_read(const vkf_state* state, const vkf_state_part* part, void* bytes, uint64_t capacity,
+                                  uint64_t* count);
+VKF_API vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part, const void* bytes, uint64_t count);
+/// To a safetensors file, of the tensors that `parts` names these parts, of the others all.
+VKF_API vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count,
+                                  const vkf_state_part* parts);
+VKF_API vkf_result vkf_state_restore(vkf_state* state, const char* path);
+/// Writes a safetensors file.
+VKF_API vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors);
 
 struct AHardwareBuffer;
 VKF_API vkf_result vkf_shared_buffer_create(vkf_device* device, uint64_t bytes, vkf_shared_buffer** shared);
@@ -758,6 +778,14 @@ VKF_API vkf_result vkf_program_set(vkf_program* program, const char* symbol, int
 VKF_API vkf_result vkf_program_upload(vkf_program* program, const char* input, const float* data, uint64_t count);
 VKF_API vkf_result vkf_program_upload_i32(vkf_program* program, const char* input, const int32_t* data, uint64_t count);
 VKF_API vkf_result vkf_program_run(vkf_program* program);
+/// As Program::submit(): the run goes on while the host does other things.
+VKF_API vkf_result vkf_program_submit(vkf_program* program, vkf_ticket** ticket);
+VKF_API void vkf_ticket_destroy(vkf_ticket* ticket);
+/// Waits for so many nanoseconds at most; `done` tells whether the run has finished. 0: does not
+/// wait.
+VKF_API vkf_result vkf_ticket_wait(const vkf_ticket* ticket, uint64_t timeout, bool* done);
+/// A timeline semaphore that has this value when the run is done; null where the device has none.
+VKF_API vkf_result vkf_ticket_semaphore(const vkf_ticket* ticket, VkSemaphore* semaphore, uint64_t* value);
 /// `data` has room for `capacity` elements; `count`, where it is not null, is given how many there
 /// are, also when they do not fit, which is an error.
 VKF_API vkf_result vkf_program_download(vkf_program* program, const char* output, float* data, uint64_t capacity,
@@ -783,6 +811,96 @@ VKF_API vkf_result vkf_program_explain(const vkf_program* program, char* text, s
 VKF_API vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_write_trace(const vkf_program* program, const char* path);
+
+// --- models: models/decoder.h, models/sampler.h, models/text_encoder.h ---------------------------
+
+/// Some ids of tokens.
+typedef struct vkf_tokens {
+    const int32_t* ids;
+    uint64_t count;
+} vkf_tokens;
+
+/// DecoderOptions
+typedef struct vkf_decoder_options {
+    uint32_t struct_size;
+    vkf_weight_type kv;   ///< VKF_WEIGHT_AS_GIVEN: f32
+    uint32_t arithmetic;  ///< VKF_ARITHMETIC_...
+    bool score, profile;
+    uint8_t reserved[2];
+    int64_t max_batch;   ///< 0: 1
+    int64_t max_tokens;  ///< 0: what the model was trained for
+    int64_t chunk;       ///< 0: 256
+    int64_t candidates;
+    /// Called after each chunk of a prompt with the tokens read and those in all, when set.
+    void (*progress)(void* user, uint64_t done, uint64_t all);
+    void* user;
+} vkf_decoder_options;
+
+/// DecoderFacts
+typedef struct vkf_decoder_facts {
+    uint32_t struct_size;
+    bool has_begin;     ///< `begin` begins a text
+    bool begins_texts;  ///< the model was trained with it before every text
+    uint8_t reserved[2];
+    int32_t begin;
+    uint32_t reserved2;
+    int64_t vocab_size, max_positions;
+} vkf_decoder_facts;
+
+/// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,
+/// load_decoder() and Decoder. Of `load`, `choose` is not looked at.
+VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                      const vkf_decoder_options* options, vkf_decoder** decoder);
+VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);
+/// Writes a folder with the matrices packed: save_decoder().
+VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices);
+VKF_API vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts);
+/// The ids that end a text: there must be room for all. `count` may be null, as in what follows.
+VKF_API vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count);
+/// One prompt a sequence.
+VKF_API vkf_result vkf_decoder_prompt(vkf_decoder* decoder, uint32_t count, const vkf_tokens* prompts);
+/// One more token of each sequence.
+VKF_API vkf_result vkf_decoder_step(vkf_decoder* decoder, const vkf_tokens* tokens);
+/// The likeliest next token of each sequence.
+VKF_API vkf_result vkf_decoder_next(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count);
+/// The likeliest of one sequence, as many as vkf_decoder_options::candidates, and their logits.
+VKF_API vkf_result vkf_decoder_candidates(const vkf_decoder* decoder, uint64_t sequence, int32_t* ids, float* logits,
+                                          uint64_t capacity, uint64_t* count);
+VKF_API vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens);
+/// Logits (tokens, vocabulary) after each token of a text; needs vkf_decoder_options::score.
+VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
+                                     uint64_t* count);
+
+/// SamplerOptions
+typedef struct vkf_sampler_options {
+    uint32_t struct_size;
+    float temperature;  ///< 0: always the likeliest
+    float top_p;        ///< 0: 1
+    uint32_t reserved;
+    int64_t top_k;  ///< 0: 50
+    uint64_t seed;
+} vkf_sampler_options;
+
+VKF_API vkf_result vkf_sampler_create(const vkf_sampler_options* options, vkf_sampler** sampler);
+VKF_API void vkf_sampler_destroy(vkf_sampler* sampler);
+/// Among a decoder's candidates of a sequence.
+VKF_API vkf_result vkf_sampler_choose(vkf_sampler* sampler, const vkf_decoder* decoder, uint64_t sequence, int32_t* id);
+
+/// TextEncoderOptions
+typedef struct vkf_text_encoder_options {
+    uint32_t struct_size;
+    uint32_t arithmetic;  ///< VKF_ARITHMETIC_...
+    int64_t max_batch;    ///< 0: 8
+    int64_t max_tokens;   ///< 0: what the model was trained for
+} vkf_text_encoder_options;
+
+/// Loads a Hugging Face folder and compiles its encoder. Of `load`, only `matrices` is looked at.
+VKF_API vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                           const vkf_text_encoder_options* options, vkf_text_encoder** encoder);
+VKF_API void vkf_text_encoder_destroy(vkf_text_encoder* encoder);
+/// A vector of hidden_size numbers for each text, of length 1, behind each other.
+VKF_API vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts,
+                                          float* vectors, uint64_t capacity, uint64_t* numbers);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/device.h"
+#include "models/decoder.h"
+#include "models/sampler.h"
+#include "models/text_encoder.h"
+
+struct vkf_decoder {
+    vkf::Decoder decoder;
+};
+
+struct vkf_sampler {
+    vkf::Sampler sampler;
+};
+
+struct vkf_text_encoder {
+    vkf::TextEncoder encoder;
+};
+
+namespace {
+
+using namespace vkf;
+using namespace vkf::c;
+
+std::vector<std::int32_t> ids_of(const vkf_tokens& tokens) {
+    return tokens.count == 0
+               ? std::vector<std::int32_t>()
+               : std::vector<std::int32_t>(&need(tokens.ids, "the tokens' ids"), tokens.ids + tokens.count);
+}
+
+std::vector<std::vector<std::int32_t>> all_ids_of(std::uint32_t count, const vkf_tokens* tokens, const char* what) {
+    std::vector<std::vector<std::int32_t>> out;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        out.push_back(ids_of((&need(tokens, what))[i]));
+    }
+    return out;
+}
+
+DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
+    const vkf_decoder_options o = read(options);
+    DecoderOptions out;
+    out.max_batch = or_default(o.max_batch, out.max_batch);
+    out.max_tokens = o.max_tokens;
+    out.chunk = or_default(o.chunk, out.chunk);
+    out.candidates = o.candidates;
+    out.kv = weight_type_of(o.kv).value_or(out.kv);
+    out.arithmetic = arithmetic_of(o.arithmetic);
+    out.score = o.score;
+    out.profile = o.profile;
+    if (o.progress) {
+        out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
+    }
+    return out;
+}
+
+}  // namespace
+
+vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
+                              const vkf_decoder_options* options, vkf_decoder** decoder) {
+    return make(__func__, decoder, [&] {
+        const Device& on = need(device, "device").device;
+        const LoadOptions how = load_of(load);
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        const DecoderPlan plan(on, read_decoder(checkpoint), decoder_options_of(options));
+        const Weights weights = load_decoder(on, checkpoint, plan, how.matrices, how.progress);
+        return new vkf_decoder{Decoder(on, weights, plan)};
+    });
+}
+
+void vkf_decoder_destroy(vkf_decoder* decoder) { delete decoder; }
+
+vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices) {
+    return guard(__func__, [&] {
+        const Checkpoint checkpoint(path_of(text(from, "from")));
+        save_decoder(path_of(text(to, "to")), checkpoint, read_decoder(checkpoint), weight_type_of(matrices));
+    });
+}
+
+vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts) {
+    return guard(__func__, [&] {
+        const DecoderFacts& f = need(decoder, "decoder").decoder.model().facts();
+        vkf_decoder_facts out{};
+        out.has_begin = f.begin.has_value();
+        out.begin = f.begin.value_or(0);
+        out.begins_texts = f.begins_texts;
+        out.vocab_size = f.vocab_size;
+        out.max_positions = f.max_positions;
+        fill(need(facts, "facts"), out);
+    });
+}
+
+vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::vector<std::int32_t>& end = need(decoder, "decoder").decoder.model().facts().end;
+        give_numbers<std::int32_t>("the list of ids", end, ids, capacity, count);
+    });
+}
+
+vkf_result vkf_decoder_prompt(vkf_decoder* decoder, uint32_t count, const vkf_tokens* prompts) {
+    return guard(__func__, [&] { need(decoder, "decoder").decoder.prompt(all_ids_of(count, prompts, "prompts")); });
+}
+
+vkf_result vkf_decoder_step(vkf_decoder* decoder, const vkf_tokens* tokens) {
+    return guard(__func__, [&] {
+        const vkf_tokens& t = need(tokens, "tokens");
+        const std::int32_t* ids = t.count == 0 ? t.ids : &need(t.ids, "the tokens' ids");
+        need(decoder, "decoder").decoder.step({ids, static_cast<std::size_t>(t.count)});
+    });
+}
+
+vkf_result vkf_decoder_next(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count) {
+    return guard(__func__, [&] {
+        give_numbers<std::int32_t>("the list of tokens", need(decoder, "decoder").decoder.next(), ids, capacity, count);
+    });
+}
+
+vkf_result vkf_decoder_candidates(const vkf_decoder* decoder, uint64_t sequence, int32_t* ids, float* logits,
+                                  uint64_t capacity, uint64_t* count) {
+    return guard(__func__, [&] {
+        const Candidates best = need(decoder, "decoder").decoder.candidates(static_cast<std::size_t>(sequence));
+        give_numbers<std::int32_t>("the list of candidates", best.tokens, ids, capacity, count);
+        give_numbers<float>("the list of candidates", best.logits, logits, capacity, nullptr);
+    });
+}
+
+vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens) {
+    return give(__func__, tokens, [&] { return need(decoder, "decoder").decoder.room(); });
+}
+
+vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
+                             uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::vector<float> all = need(decoder, "decoder").decoder.score(ids_of(need(tokens, "tokens")));
+        give_numbers<float>("the table of logits", all, logits, capacity, count);
+    });
+}
+
+vkf_result vkf_sampler_create(const vkf_sampler_options* options, vkf_sampler** sampler) {
+    return make(__func__, sampler, [&] {
+        const vkf_sampler_options o = read(options);
+        SamplerOptions out;
+        out.temperature = o.temperature;
+        out.top_p = or_default(o.top_p, out.top_p);
+        out.top_k = or_default(o.top_k, out.top_k);
+        out.seed = o.seed;
+        return new vkf_sampler{Sampler(out)};
+    });
+}
+
+void vkf_sampler_destroy(vkf_sampler* sampler) { delete sampler; }
+
+vkf_result vkf_sampler_choose(vkf_sampler* sampler, const vkf_decoder* decoder, uint64_t sequence, int32_t* id) {
+    return give(__func__, id, [&] {
+        const Candidates best = need(decoder, "decoder").decoder.candidates(static_cast<std::size_t>(sequence));
+        return need(sampler, "sampler").sampler.choose(best);
+    });
+}
+
+vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                   const vkf_text_encoder_options* options, vkf_text_encoder** encoder) {
+    return make(__func__, encoder, [&] {
+        const Device& on = need(device, "device").device;
+        const vkf_text_encoder_options o = read(options);
+        TextEncoderOptions out;
+        out.max_batch = or_default(o.max_batch, out.max_batch);
+        out.max_tokens = o.max_tokens;
+        out.arithmetic = arithmetic_of(o.arithmetic);
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        const TextEncoderModel model = read_text_encoder(checkpoint);
+        const Weights weights = load_text_encoder(on, checkpoint, model, load_of(load).matrices);
+        return new vkf_text_encoder{TextEncoder(on, weights, model, out)};
+    });
+}
+
+void vkf_text_encoder_destroy(vkf_text_encoder* encoder) { delete encoder; }
+
+vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts, float* vectors,
+                                  uint64_t capacity, uint64_t* numbers) {
+    return guard(__func__, [&] {
+        std::vector<float> all;
+        for (const std::vector<float>& one :
+             need(encoder, "encoder").encoder.embed(all_ids_of(count, texts, "texts"))) {
+            all.insert(all.end(), one.begin(), one.end());
+        }
+        give_numbers<float>("the list of vectors", all, vectors, capacity, numbers);
+    });
+}
