@@ -6,6 +6,8 @@
 #include "c/device.h"
 #include "models/files/safetensors.h"
 #include "models/files/state_file.h"
+#include "ops/tuning.h"
+#include "runtime/device/tuning.h"
 
 struct vkf_requirements {
     vkf::DeviceRequirements needs;
@@ -127,6 +129,13 @@ std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensor
     return list;
 }
 
+const Tunable& tunable_at(std::uint32_t index) {
+    if (index >= tunables().size()) {
+        throw Error("there are " + std::to_string(tunables().size()) + " choices");
+    }
+    return tunables()[index];
+}
+
 StatePart part_of(const vkf_state_part& part) { return {static_cast<std::size_t>(part.dim), part.length}; }
 
 }  // namespace
@@ -244,6 +253,35 @@ vkf_result vkf_device_save_pipeline_cache(vkf_device* device) {
         if (!need(device, "device").device.save_pipeline_cache()) {
             throw Error("there is nowhere to write it");
         }
+    });
+}
+
+vkf_result vkf_device_save_tuning(const vkf_device* device, const char* choices, char* path, size_t capacity,
+                                  size_t* needed) {
+    return guard(__func__, [&] {
+        const Device& d = need(device, "device").device;
+        give_text(utf8_name(save_tuning(d, text(choices, "choices"))), path, capacity, needed);
+    });
+}
+
+vkf_result vkf_device_tuning_file(const vkf_device* device, char* path, size_t capacity, size_t* needed) {
+    return guard(__func__,
+                 [&] { give_text(utf8_name(tuning_file(need(device, "device").device)), path, capacity, needed); });
+}
+
+vkf_result vkf_tunable(uint32_t index, const char** name, const char** what) {
+    return guard(__func__, [&] {
+        const Tunable& t = tunable_at(index);
+        need(name, "name") = t.name.data();
+        need(what, "what") = t.what.data();
+    });
+}
+
+vkf_result vkf_tunable_values(const vkf_device* device, uint32_t index, uint32_t* values, uint64_t capacity,
+                              uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::vector<std::uint32_t> can = tunable_at(index).values(need(device, "device").device.capabilities());
+        give_numbers<std::uint32_t>("the list of values", can, values, capacity, count);
     });
 }
 

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/device.h"
 #include "models/decoder.h"
+#include "models/encoder_decoder.h"
 #include "models/sampler.h"
 #include "models/text_encoder.h"
 
 struct vkf_decoder {
     vkf::Decoder decoder;
+};
+
+struct vkf_encoder_decoder {
+    vkf::EncoderDecoder model;
+    std::vector<vkf::Decoded> found = {};
 };
 
 struct vkf_sampler {
@@ -50,6 +56,32 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
         out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
     }
     return out;
+}
+
+EncoderDecoderConfig config_of(const vkf_encoder_decoder_config& c) {
+    EncoderDecoderConfig out;
+    out.source_vocabulary = c.source_vocabulary;
+    out.target_vocabulary = c.target_vocabulary;
+    out.d_model = or_default(c.d_model, out.d_model);
+    out.nhead = or_default(c.nhead, out.nhead);
+    out.num_encoder_layers = or_default(c.num_encoder_layers, out.num_encoder_layers);
+    out.num_decoder_layers = or_default(c.num_decoder_layers, out.num_decoder_layers);
+    out.dim_feedforward = or_default(c.dim_feedforward, out.dim_feedforward);
+    out.activation = or_default(activation_of(c.activation), out.activation);
+    out.norm_first = c.norm_first;
+    out.layer_norm_eps = or_default(c.layer_norm_eps, out.layer_norm_eps);
+    out.embedding_scale = or_default(c.embedding_scale, out.embedding_scale);
+    out.max_source = c.max_source;
+    out.max_target = c.max_target;
+    return out;
+}
+
+const Decoded& found_by(const vkf_encoder_decoder* model, std::uint64_t source) {
+    const std::vector<Decoded>& found = need(model, "model").found;
+    if (source >= found.size()) {
+        throw Error("source " + std::to_string(source) + " of " + std::to_string(found.size()) + " that were decoded");
+    }
+    return found[static_cast<std::size_t>(source)];
 }
 
 }  // namespace
@@ -131,6 +163,40 @@ vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, flo
     return guard(__func__, [&] {
         const std::vector<float> all = need(decoder, "decoder").decoder.score(ids_of(need(tokens, "tokens")));
         give_numbers<float>("the table of logits", all, logits, capacity, count);
+    });
+}
+
+vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weights* weights,
+                                      const vkf_encoder_decoder_config* config, int64_t max_batch,
+                                      vkf_encoder_decoder** model) {
+    return make(__func__, model, [&] {
+        return new vkf_encoder_decoder{EncoderDecoder(need(device, "device").device, need(weights, "weights"),
+                                                      config_of(read_needed(config, "config")),
+                                                      or_default<std::int64_t>(max_batch, 1))};
+    });
+}
+
+void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model) { delete model; }
+
+vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,
+                                        int32_t sos, int32_t eos, int32_t pad) {
+    return guard(__func__, [&] {
+        vkf_encoder_decoder& m = need(model, "model");
+        m.found = m.model.generate(all_ids_of(count, sources, "sources"), sos, eos, pad);
+    });
+}
+
+vkf_result vkf_encoder_decoder_tokens(const vkf_encoder_decoder* model, uint64_t source, int32_t* ids,
+                                      uint64_t capacity, uint64_t* count) {
+    return guard(__func__, [&] {
+        give_numbers<std::int32_t>("the list of tokens", found_by(model, source).tokens, ids, capacity, count);
+    });
+}
+
+vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder* model, uint64_t source, float* weights,
+                                               uint64_t capacity, uint64_t* count) {
+    return guard(__func__, [&] {
+        give_numbers<float>("the table of weights", found_by(model, source).cross_attention, weights, capacity, count);
     });
 }
 

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/border.h"
+#include "runtime/compile/glsl.h"
+
+struct vkf_module {
+    std::vector<std::uint32_t> words = {};
+    std::string error = {};
+};
 
 namespace vkf::c {
 
@@ -306,5 +312,48 @@ vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_dim, flo
                           uint64_t* count) {
     return guard(__func__, [&] {
         give_numbers<float>("the table", rope_table(rope_of(options), head_dim), numbers, capacity, count);
+    });
+}
+
+vkf_result vkf_module_words(vkf_module* module, const uint32_t* words, uint64_t count) {
+    return guard(__func__, [&] {
+        vkf_module& m = need(module, "module");
+        m.words.clear();
+        if (count != 0) {
+            m.words.assign(&need(words, "words"), words + count);
+        }
+    });
+}
+
+vkf_result vkf_module_error(vkf_module* module, const char* what) {
+    return guard(__func__, [&] { need(module, "module").error = text(what, "what"); });
+}
+
+vkf_result vkf_use_glsl_compiler(void (*compile)(void* user, const char* source, const char* name, vkf_module* module),
+                                 void* user) {
+    return guard(__func__, [&] {
+        if (!compile) {
+            vkf::use_glsl_compiler({});
+            return;
+        }
+        vkf::use_glsl_compiler([compile, user](const std::string& source, const std::string& name) {
+            vkf_module module;
+            compile(user, source.c_str(), name.c_str(), &module);
+            if (!module.error.empty() || module.words.empty()) {
+                throw vkf::Error(module.error.empty() ? "the host's compiler gave nothing" : module.error, name);
+            }
+            return std::move(module.words);
+        });
+    });
+}
+
+vkf_result vkf_glsl_compiler(char* text, size_t capacity, size_t* needed) {
+    return guard(__func__, [&] { give_text(vkf::glsl_compiler(), text, capacity, needed); });
+}
+
+vkf_result vkf_compile_glsl(const char* source, const char* name, uint32_t* words, uint64_t capacity, uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::vector<std::uint32_t> made = vkf::compile_glsl(text(source, "source"), text(name, "name"));
+        give_numbers<std::uint32_t>("the module", made, words, capacity, count);
     });
 }

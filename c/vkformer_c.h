@@ -72,6 +72,7 @@ typedef struct vkf_state vkf_state;
 typedef struct vkf_program vkf_program;
 typedef struct vkf_ticket vkf_ticket;
 typedef struct vkf_decoder vkf_decoder;
+typedef struct vkf_encoder_decoder vkf_encoder_decoder;
 typedef struct vkf_sampler vkf_sampler;
 typedef struct vkf_text_encoder vkf_text_encoder;
 typedef struct vkf_shared_buffer vkf_shared_buffer;
@@ -498,6 +499,22 @@ VKF_API vkf_result vkf_transformer_decoder(vkf_value tgt, const vkf_transformer_
 VKF_API vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_options* options,
                                    const vkf_transformer_masks* masks, vkf_value* y);
 
+// --- GLSL at run time: runtime/compile/glsl.h ----------------------------------------------------
+
+/// Where a compiler of the host's puts words of SPIR-V, or why there are none.
+typedef struct vkf_module vkf_module;
+VKF_API vkf_result vkf_module_words(vkf_module* module, const uint32_t* words, uint64_t count);
+VKF_API vkf_result vkf_module_error(vkf_module* module, const char* what);
+/// From now on score mods are compiled by the host; null: not any more.
+VKF_API vkf_result vkf_use_glsl_compiler(void (*compile)(void* user, const char* source, const char* name,
+                                                         vkf_module* module),
+                                         void* user);
+/// Which compiler there is; empty: none.
+VKF_API vkf_result vkf_glsl_compiler(char* text, size_t capacity, size_t* needed);
+/// There must be room for all words. `count` may be null.
+VKF_API vkf_result vkf_compile_glsl(const char* source, const char* name, uint32_t* words, uint64_t capacity,
+                                    uint64_t* count);
+
 // --- device: runtime/device/device.h -------------------------------------------------------------
 
 /// As vkGetInstanceProcAddr; cast yours to it. Null: libvulkan is opened.
@@ -604,6 +621,17 @@ VKF_API vkf_result vkf_device_capabilities(const vkf_device* device, vkf_capabil
 /// Validation messages, a line each; those that were given whole are forgotten.
 VKF_API vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_device_save_pipeline_cache(vkf_device* device);
+/// Keeps choices, "name=number" with commas between, for later devices: save_tuning(). Empty:
+/// forgets them. `path` is given the file's name, as vkf_program_explain() gives texts.
+VKF_API vkf_result vkf_device_save_tuning(const vkf_device* device, const char* choices, char* path, size_t capacity,
+                                          size_t* needed);
+/// The file's name; empty where there is no cache folder.
+VKF_API vkf_result vkf_device_tuning_file(const vkf_device* device, char* path, size_t capacity, size_t* needed);
+/// Name and meaning of what can be chosen; error beyond the last. They live as long as the library.
+VKF_API vkf_result vkf_tunable(uint32_t index, const char** name, const char** what);
+/// What the device can take for it, ascending: there must be room for all. `count` may be null.
+VKF_API vkf_result vkf_tunable_values(const vkf_device* device, uint32_t index, uint32_t* values, uint64_t capacity,
+                                      uint64_t* count);
 
 /// StagingRange
 typedef struct vkf_staging_range {
@@ -870,6 +898,36 @@ VKF_API vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens)
 /// Logits (tokens, vocabulary) after each token of a text; needs vkf_decoder_options::score.
 VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
                                      uint64_t* count);
+
+/// EncoderDecoderConfig. Vocabularies, max_source and max_target are needed.
+typedef struct vkf_encoder_decoder_config {
+    uint32_t struct_size;
+    vkf_activation activation;  ///< 0: relu
+    bool norm_first;
+    uint8_t reserved[3];
+    float layer_norm_eps;   ///< 0: 1e-5
+    float embedding_scale;  ///< 0: 1
+    uint32_t reserved2;
+    int64_t source_vocabulary, target_vocabulary;
+    int64_t max_source, max_target;
+    int64_t d_model, nhead;                          ///< 0: 512, 8
+    int64_t num_encoder_layers, num_decoder_layers;  ///< 0: 6
+    int64_t dim_feedforward;                         ///< 0: 2048
+} vkf_encoder_decoder_config;
+
+VKF_API vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weights* weights,
+                                              const vkf_encoder_decoder_config* config, int64_t max_batch,
+                                              vkf_encoder_decoder** model);
+VKF_API void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model);
+/// EncoderDecoder::generate(); what it found is asked for by the next two.
+VKF_API vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,
+                                                int32_t sos, int32_t eos, int32_t pad);
+/// The tokens found last for one source: there must be room for all. `count` may be null.
+VKF_API vkf_result vkf_encoder_decoder_tokens(const vkf_encoder_decoder* model, uint64_t source, int32_t* ids,
+                                              uint64_t capacity, uint64_t* count);
+/// And what its tokens looked at, (heads, tokens, source).
+VKF_API vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder* model, uint64_t source,
+                                                       float* weights, uint64_t capacity, uint64_t* count);
 
 /// SamplerOptions
 typedef struct vkf_sampler_options {

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// C covers C++: whatever the public headers declare is in vkformer_c.h under its name, or under the
+// name that stands here, or stands here with the reason why C has no use for it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string whole(const fs::path& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string without_comments(const std::string& text) { return std::regex_replace(text, std::regex("//[^\n]*"), ""); }
+
+fs::path root() { return VKFORMER_SOURCE_DIR; }
+
+/// As CMakeLists.txt tells them from those that stay at home.
+std::vector<fs::path> public_headers() {
+    const std::string cmake = whole(root() / "CMakeLists.txt");
+    const std::size_t begin = cmake.find("set(internal_headers");
+    REQUIRE(begin != std::string::npos);
+    const std::string internal = cmake.substr(begin, cmake.find(')', begin) - begin);
+    std::vector<fs::path> out;
+    for (const char* room : {"runtime/base", "runtime/graph", "runtime/compile", "runtime/device", "ops", "layers",
+                             "models", "models/files", "models/blocks", "models/families"}) {
+        for (const fs::directory_entry& entry : fs::directory_iterator(root() / room)) {
+            const std::string name = entry.path().lexically_relative(root()).generic_string();
+            if (entry.path().extension() == ".h" && internal.find(name + "\n") == std::string::npos &&
+                internal.find(name + ")") == std::string::npos && !internal.ends_with(name)) {
+                out.push_back(entry.path());
+            }
+        }
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+/// "Program::run", "matmul".
+std::set<std::string> names_of_cpp() {
+    std::set<std::string> out;
+    const std::regex function(R"((?:^|\n)VKF_API\s+(?!struct|class)[\w:<>,&\s*]*?\b(\w+)\s*\()");
+    const std::regex type(R"((?:class|struct) VKF_API (\w+)[^{;]*\{([\s\S]*?)\n\};)");
+    const std::regex method(R"(\n    (?:static |explicit |const )*[\w:<>,&*]+[\w:<>,&*\s]*?[\s&*](\w+)\s*\()");
+    const auto each = [](const std::string& text, const std::regex& what, const auto& f) {
+        for (std::sregex_iterator i(text.begin(), text.end(), what), end; i != end; ++i) {
+            f(*i);
+        }
+    };
+    for (const fs::path& header : public_headers()) {
+        const std::string text = without_comments(whole(header));
+        each(text, function, [&](const std::smatch& m) { out.insert(m[1].str()); });
+        each(text, type, [&](const std::smatch& m) {
+            const std::string name = m[1].str(), body = m[2].str();
+            each(body.substr(0, body.find("private:")), method, [&](const std::smatch& f) {
+                if (f[1] != name && f[1] != "operator" && f[1] != "bool") {
+                    out.insert(name + "::" + f[1].str());
+                }
+            });
+        });
+    }
+    return out;
+}
+
+std::set<std::string> names_of_c() {
+    std::set<std::string> out;
+    const std::string text = without_comments(whole(root() / "c/vkformer_c.h"));
+    const std::regex function(R"(\bvkf_(\w+)\()");
+    for (std::sregex_iterator i(text.begin(), text.end(), function), end; i != end; ++i) {
+        out.insert((*i)[1].str());
+    }
+    return out;
+}
+
+std::string snake(const std::string& name) {
+    std::string out;
+    for (const char c : name) {
+        out += (c >= 'A' && c <= 'Z' ? std::string(out.empty() ? "" : "_") + static_cast<char>(c + 32)
+                                     : std::string(1, c));
+    }
+    return out;
+}
+
+/// Types that only whoever writes ops, or reads plans, has to do with; and what C has as plain
+/// numbers and structs.
+const std::set<std::string> kNotForC{"Dim",         "Value",        "Error",       "MappedFile", "RewriteSite",
+                                     "Lowering",    "Capabilities", "SpirvCode",   "Checkpoint", "WeightLayout",
+                                     "Safetensors", "DecoderModel", "DecoderPlan", "ScoreMod",   "TextEncoderModel"};
+
+const std::map<std::string, std::string> kUnderAnotherName{
+    {"Decoder::candidates", "decoder_candidates"},
+    {"Decoder::model", "decoder_get"},
+    {"Device::compile", "compile"},
+    {"Device::import_fd", "shared_buffer_import_fd"},
+    {"Device::import_hardware_buffer", "shared_buffer_import_hardware_buffer"},
+    {"Device::import_host", "shared_buffer_import_host"},
+    {"Device::load", "weights_load"},
+    {"Device::make_shared_buffer", "shared_buffer_create"},
+    {"Device::make_state", "state_create"},
+    {"Device::messages", "device_take_messages"},
+    {"Device::requirements", "requirements_create"},
+    {"Device::shared_host_alignment", "shared_host_alignment"},
+    {"DeviceRequirements::list", "requirements_get"},
+    {"DeviceRequirements::extensions", "requirements_extensions"},
+    {"DeviceRequirements::features", "requirements_features"},
+    {"Program::times", "program_time_table"},
+    {"SharedBuffer::buffer", "shared_buffer_get"},
+    {"SharedBuffer::bytes", "shared_buffer_get"},
+    {"Ticket::done", "ticket_wait"},
+    {"Ticket::value", "ticket_semaphore"},
+    {"kv_cache", "graph_kv_cache"},
+    {"load_decoder", "decoder_create"},
+    {"load_text_encoder", "text_encoder_create"},
+    {"multihead_attention", "torch_multihead_attention"},
+    {"project_memory", "torch_project_memory"},
+    {"read_decoder", "decoder_create"},
+    {"read_text_encoder", "text_encoder_create"},
+    {"restore_state", "state_restore"},
+    {"save_decoder", "decoder_save"},
+    {"save_state", "state_save"},
+    {"save_tuning", "device_save_tuning"},
+    {"tunables", "tunable"},
+    {"tuning_file", "device_tuning_file"},
+};
+
+const std::map<std::string, std::string> kNotInC{
+    {"Decoder::memory", "vkf_decoder_create() refuses what does not fit, with the numbers"},
+    {"Decoder::prompt_program", "its handle would outlive it"},
+    {"Decoder::step_program", "its handle would outlive it"},
+    {"Device::core", "the library's own"},
+    {"Device::pipelines", "for tests"},
+    {"DeviceRequirements::str", "a text of what vkf_requirements_get() tells"},
+    {"EncoderDecoder::decoder", "its handle would outlive it"},
+    {"EncoderDecoder::encoder", "its handle would outlive it"},
+    {"Graph::add_node", "for whoever writes ops, in C++"},
+    {"Graph::add_view", "for whoever writes ops"},
+    {"Graph::as_image", "for whoever writes ops"},
+    {"Graph::check_content", "for whoever writes ops"},
+    {"Graph::clone", "for compilation"},
+    {"Graph::constrain", "for whoever writes ops"},
+    {"Graph::constraints", "for compilation"},
+    {"Graph::content_checks", "for compilation"},
+    {"Graph::max_of", "for whoever writes ops"},
+    {"Graph::nodes", "for compilation"},
+    {"Graph::replace", "for compilation"},
+    {"Graph::scoped", "for whoever writes layers"},
+    {"Graph::storages", "for compilation"},
+    {"Graph::str", "for messages"},
+    {"Graph::symbol_names", "for messages"},
+    {"Graph::symbols", "for compilation"},
+    {"Graph::values", "for compilation"},
+    {"Program::plan", "for tests"},
+    {"Program::submissions", "for tests"},
+    {"State::find", "C asks by name"},
+    {"State::layout", "C asks by name"},
+    {"State::store", "the library's own"},
+    {"State::bytes", "vkf_program_memory() tells"},
+    {"TextEncoder::model", "vkf_text_encoder_embed() tells how many numbers there are"},
+    {"TextEncoder::program", "its handle would outlive it"},
+    {"Weights::bytes_packed_on_device", "for reports"},
+    {"Weights::find", "C asks by name"},
+    {"Weights::layout", "C asks by name"},
+    {"Weights::names", "the host gave them"},
+    {"Weights::store", "the library's own"},
+    {"add_layer_norm", "compilation makes it of an addition and a norm"},
+    {"add_rms_norm", "compilation makes it of an addition and a norm"},
+    {"broadcast_shapes", "for whoever writes ops"},
+    {"byte_size", "of a HostTensor"},
+    {"contiguous_strides", "for whoever writes ops"},
+    {"decompose_declined", "for compilation"},
+    {"describe_decoder", "vkf_encoder_decoder_create() does it"},
+    {"describe_encoder", "vkf_encoder_decoder_create() does it"},
+    {"describe_text_encoder", "vkf_text_encoder_create() does it"},
+    {"elements", "for whoever writes ops"},
+    {"embed_tokens", "a part of vkf_encoder_decoder_create()"},
+    {"is_contiguous", "for whoever writes ops"},
+    {"layer_options", "a part of vkf_encoder_decoder_create()"},
+    {"make_plan", "for tools"},
+    {"pack_rows", "weights are packed by vkf_weights_load()"},
+    {"packable", "weights are packed by vkf_weights_load()"},
+    {"packed_row_words", "for whoever writes ops"},
+    {"peak_live_bytes", "for compilation"},
+    {"plan_arena", "for compilation"},
+    {"projections", "C writes a linear() each"},
+    {"read_text", "C has fopen()"},
+    {"require_memory", "a part of vkf_decoder_create()"},
+    {"require_packable", "weights are packed by vkf_weights_load()"},
+    {"rewrite", "for compilation"},
+    {"rope_scaling_kind", "C names the kinds as numbers"},
+    {"same_format", "weights are packed by vkf_weights_load()"},
+    {"utf8_name", "C's texts are UTF-8"},
+    {"wanted_outputs", "for compilation"},
+    {"widen", "weights are packed by vkf_weights_load()"},
+};
+
+}  // namespace
+
+TEST_SUITE("c coverage") {
+    TEST_CASE("c coverage: C has what C++ has") {
+        const std::set<std::string> cpp = names_of_cpp(), c = names_of_c();
+        CHECK(cpp.size() > 150);
+        CHECK(c.size() > 150);
+        for (const std::string& name : cpp) {
+            const std::size_t colons = name.find("::");
+            if (colons != std::string::npos && kNotForC.count(name.substr(0, colons)) != 0) {
+                continue;
+            }
+            const std::string alike =
+                colons == std::string::npos ? name : snake(name.substr(0, colons)) + "_" + name.substr(colons + 2);
+            const auto other = kUnderAnotherName.find(name);
+            const bool there = c.count(alike) != 0 || (other != kUnderAnotherName.end() && c.count(other->second) != 0);
+            CHECK_MESSAGE((there || kNotInC.count(name) != 0), name << " is not in vkformer_c.h");
+            CHECK_MESSAGE(!(there && kNotInC.count(name) != 0), name << " is in vkformer_c.h after all");
+        }
+        for (const auto* table : {&kUnderAnotherName, &kNotInC}) {
+            for (const auto& [name, what] : *table) {
+                CHECK_MESSAGE(cpp.count(name) != 0, name << " is not in C++ any more");
+            }
+        }
+    }
+}
