@@ -664,7 +664,7 @@ typedef struct vkf_load_options {
     vkf_weight_type matrices;
     /// Asked for each matrix, when set: VKF_WEIGHT_AS_GIVEN leaves it to `matrices`.
     vkf_weight_type (*choose)(void* user, const vkf_tensor* matrix);
-    /// Told now and then how many of all bytes are on the device, when set.
+    /// Progress: called with the bytes uploaded and the bytes in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
     void* user;
 } vkf_load_options;

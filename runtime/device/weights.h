@@ -41,8 +41,7 @@ struct LoadOptions {
     /// Who packs them; the words are the same. What is packed already, or of that type in the file,
     /// is copied by the host.
     PackOn pack_on = PackOn::by_device;
-    /// Told now and then how many of all bytes are on the device, when set; at the end they are
-    /// equal.
+    /// Progress: called with the bytes uploaded and the bytes in all, which are equal at the end.
     std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
     /// Tensors lie in memory as they are given; or, when set, in the order in which this graph
     /// names its weights, and what it does not name behind them: so that projections() finds its
