@@ -110,8 +110,10 @@ TEST_CASE("attention: a cache that does not fit, and positions beyond it") {
     const Dim tokens = steps.symbol("tokens", 16);
     const CachedKv all = append({steps.state("k", {1, 16, 1, 4}), steps.state("v", {1, 16, 1, 4}), at},
                                 steps.input("new k", {1, tokens, 1, 4}), steps.input("new v", {1, tokens, 1, 4}));
-    steps.output("y",
-                 contiguous(scaled_dot_product_attention(rope(all.key, {.max_positions = 16}), all.key, all.value).y));
+    steps.output(
+        "y", contiguous(scaled_dot_product_attention(
+                            rope(all.key, {.layout = RopeLayout::interleaved, .max_positions = 16}), all.key, all.value)
+                            .y));
     Program p = device().compile(steps);
     const auto run = [&](std::int64_t from, std::int64_t count) {
         p.set("start", from);

@@ -80,7 +80,10 @@ void plant_transfer_hazard(DeviceCore& device) {
 void plant_dispatch_hazard(DeviceCore& device) {
     Scene scene(device);
     static const Shader elementwise{"elementwise", spirv::kElementwiseSpirv};
-    const Kernel kernel{&elementwise, {64, shader::kCombineAdd, 0, 1}, "a planted hazard"};
+    const Kernel kernel{
+        &elementwise,
+        {64, {{shader::kElementwiseSpecCombine, shader::kCombineAdd}, {shader::kElementwiseSpecDense, 1}}},
+        "a planted hazard"};
     const Kernel* const kernels[] = {&kernel};
     const Pipeline& pipeline = *device.pipelines->get(kernels).front();
     const VkDescriptorSet write = scene.quarters({0, 1, 2});

@@ -15,6 +15,8 @@ using namespace vkf::test;
 
 namespace {
 
+constexpr RopeLayout kPairs = RopeLayout::interleaved;
+
 std::vector<std::int64_t> count_from(std::int64_t start, std::int64_t count) {
     std::vector<std::int64_t> out(static_cast<std::size_t>(count));
     std::iota(out.begin(), out.end(), start);
@@ -74,7 +76,7 @@ TEST_CASE("rope: frequencies scaled for longer contexts") {
           .attention_factor = 1.25,
           .original_max_positions = 4096}}) {
         CAPTURE(static_cast<int>(scaling.kind));
-        CHECK(mismatch(x, {.max_positions = 1000, .scaling = scaling}, 900) == "");
+        CHECK(mismatch(x, {.layout = kPairs, .max_positions = 1000, .scaling = scaling}, 900) == "");
         CHECK(mismatch(x,
                        {.theta = 500000,
                         .layout = RopeLayout::half,
@@ -86,7 +88,7 @@ TEST_CASE("rope: frequencies scaled for longer contexts") {
 }
 
 TEST_CASE("rope: the table is the double's rounded once") {
-    const Rope o{.layout = RopeLayout::interleaved, .max_positions = 8192};
+    const Rope o{.layout = kPairs, .max_positions = 8192};
     const std::vector<float> table = rope_table(o, 8);
     REQUIRE(table.size() == 8192 * 4 * 2);
     for (const std::int64_t position : {0, 1, 777, 8191}) {
@@ -124,7 +126,7 @@ TEST_CASE("rope: a start that is a symbol, at several lengths of one program") {
     Graph g;
     const Dim start = g.symbol("start", 30);
     const Dim tokens = g.symbol("tokens", 12);
-    const Rope o{.layout = RopeLayout::interleaved, .rotary_dim = 6, .max_positions = 32};
+    const Rope o{.layout = kPairs, .rotary_dim = 6, .max_positions = 32};
     g.output("y", rope(g.input("x", {2, tokens, 8}), o, start));
     Program program = device().compile(g);
     const std::size_t pipelines = device().pipelines();
@@ -185,7 +187,7 @@ TEST_CASE("rope: by a table of the caller's") {
 
 TEST_CASE("rope: heads split from a projection, whose layout the result keeps usable") {
     const Tensor x = random_tensor({2, 5, 24}, 1);
-    const Rope o{.layout = RopeLayout::interleaved, .max_positions = 8};
+    const Rope o{.layout = kPairs, .max_positions = 8};
     OpCheck check;
     const Value heads = rope(split_heads(check.input("x", x), 3), o, 2);
     const Tensor want = reference::rope(permute(reshape(x, {2, 5, 3, 8}), {0, 2, 1, 3}), o, count_from(2, 5));
@@ -200,7 +202,7 @@ TEST_CASE("rope: more than 65,535 groups") {
     // a group takes 64 pairs or single elements
     const std::int64_t rows = 65535 * 64 / 2 + 5;
     OpCheck check;
-    const Value y = rope(check.input("x", Tensor({rows, 1, 2}, 1.0)), {.max_positions = 2}, 1);
+    const Value y = rope(check.input("x", Tensor({rows, 1, 2}, 1.0)), {.layout = kPairs, .max_positions = 2}, 1);
     Tensor want({rows, 1, 2});
     for (std::size_t i = 0; i < want.data.size(); i += 2) {
         want.data[i] = std::cos(1.0) - std::sin(1.0);
@@ -211,12 +213,12 @@ TEST_CASE("rope: more than 65,535 groups") {
 
 TEST_CASE("rope: values of +-1e5, NaN and infinities touch their pair only, the same bits every time") {
     Tensor x = random_tensor({4, 8}, 1, 1e5);
-    CHECK(mismatch(x, {.max_positions = 4}) == "");
+    CHECK(mismatch(x, {.layout = kPairs, .max_positions = 4}) == "");
     x.at({2, 3}) = std::numeric_limits<double>::quiet_NaN();
     x.at({1, 7}) = std::numeric_limits<double>::infinity();
-    CHECK(mismatch(x, {.max_positions = 9}, 3) == "");
+    CHECK(mismatch(x, {.layout = kPairs, .max_positions = 9}, 3) == "");
     OpCheck check;
-    const Value y = rope(check.input("x", random_tensor({33, 16})), {.max_positions = 64}, 11);
+    const Value y = rope(check.input("x", random_tensor({33, 16})), {.layout = kPairs, .max_positions = 64}, 11);
     const Tensor first = check.run(y);
     for (int repeat = 0; repeat < 20; ++repeat) {
         CHECK(same_bits(first, check.run(y)));
@@ -246,37 +248,43 @@ TEST_CASE("rope: bad arguments are refused by name") {
     Graph g;
     const Value x = g.input("x", {2, 5, 8});
     const auto refusal = [&](const Rope& o, Dim start = 0) { return error_of([&] { rope(x, o, start); }); };
-    CHECK(contains(refusal({.theta = NAN, .max_positions = 8}), "rope: theta"));
-    CHECK(contains(refusal({.theta = 0, .max_positions = 8}), "rope: theta"));
-    CHECK(contains(refusal({.theta = INFINITY, .max_positions = 8}), "rope: theta"));
-    CHECK(contains(refusal({}), "max_positions"));
-    CHECK(contains(refusal({.rotary_dim = 3, .max_positions = 8}), "rotary_dim = 3"));
-    CHECK(contains(refusal({.rotary_dim = 10, .max_positions = 8}), "rotary_dim = 10"));
-    CHECK(contains(refusal({.rotary_dim = -2, .max_positions = 8}), "rotary_dim = -2"));
-    CHECK(refusal({.max_positions = 4}) != "");
-    CHECK(refusal({.max_positions = 8}, 4) != "");
-    CHECK(contains(refusal({.max_positions = 8, .scaling = {.kind = RopeScaling::Kind::linear, .factor = NAN}}),
-                   "factor"));
-    CHECK(contains(refusal({.max_positions = 8, .scaling = {.kind = RopeScaling::Kind::yarn}}),
+    CHECK(contains(refusal({.theta = NAN, .layout = kPairs, .max_positions = 8}), "rope: theta"));
+    CHECK(contains(refusal({.theta = 0, .layout = kPairs, .max_positions = 8}), "rope: theta"));
+    CHECK(contains(refusal({.theta = INFINITY, .layout = kPairs, .max_positions = 8}), "rope: theta"));
+    CHECK(contains(refusal({.layout = kPairs}), "max_positions"));
+    CHECK(contains(refusal({.layout = kPairs, .rotary_dim = 3, .max_positions = 8}), "rotary_dim = 3"));
+    CHECK(contains(refusal({.layout = kPairs, .rotary_dim = 10, .max_positions = 8}), "rotary_dim = 10"));
+    CHECK(contains(refusal({.layout = kPairs, .rotary_dim = -2, .max_positions = 8}), "rotary_dim = -2"));
+    CHECK(refusal({.layout = kPairs, .max_positions = 4}) != "");
+    CHECK(refusal({.layout = kPairs, .max_positions = 8}, 4) != "");
+    CHECK(contains(
+        refusal({.layout = kPairs, .max_positions = 8, .scaling = {.kind = RopeScaling::Kind::linear, .factor = NAN}}),
+        "factor"));
+    CHECK(contains(refusal({.layout = kPairs, .max_positions = 8, .scaling = {.kind = RopeScaling::Kind::yarn}}),
                    "original_max_positions"));
     CHECK(contains(
-        refusal({.max_positions = 8,
+        refusal({.layout = kPairs,
+                 .max_positions = 8,
                  .scaling = {.kind = RopeScaling::Kind::yarn, .attention_factor = -1, .original_max_positions = 4}}),
         "attention_factor"));
     CHECK(rope_scaling_kind("default") == RopeScaling::Kind::none);
     CHECK(rope_scaling_kind("yarn") == RopeScaling::Kind::yarn);
     CHECK(contains(error_of([&] { rope_scaling_kind("dynamic"); }), "scaling \"dynamic\" is not supported"));
     CHECK(contains(error_of([&] { rope_scaling_kind("longrope"); }), "scaling \"longrope\" is not known"));
-    CHECK(contains(error_of([&] { rope(g.input("odd", {5, 7}), {.max_positions = 8}); }), "rotary_dim = 7"));
     CHECK(contains(error_of([&] {
-                       rope(g.input("ids", {5, 8}, DType::i32), {.max_positions = 8});
+                       rope(g.input("odd", {5, 7}), {.layout = kPairs, .max_positions = 8});
+                   }),
+                   "rotary_dim = 7"));
+    CHECK(contains(error_of([&] {
+                       rope(g.input("ids", {5, 8}, DType::i32), {.layout = kPairs, .max_positions = 8});
                    }),
                    "ids (5, 8) I32 must be F32"));
-    CHECK(contains(error_of([&] { rope(g.input("row", {8}), {.max_positions = 8}); }), "row (8)"));
-    const std::string wrong = error_of([&] { rope_at(x, g.input("at", {4}, DType::i32), {.max_positions = 8}); });
+    CHECK(contains(error_of([&] { rope(g.input("row", {8}), {.layout = kPairs, .max_positions = 8}); }), "row (8)"));
+    const std::string wrong =
+        error_of([&] { rope_at(x, g.input("at", {4}, DType::i32), {.layout = kPairs, .max_positions = 8}); });
     CHECK(contains(wrong, "at (4)"));
     CHECK(contains(wrong, "5 rows"));
-    CHECK(contains(error_of([&] { rope_at(x, g.input("floats", {5}), {.max_positions = 8}); }),
+    CHECK(contains(error_of([&] { rope_at(x, g.input("floats", {5}), {.layout = kPairs, .max_positions = 8}); }),
                    "floats (5) F32 must be I32"));
 }
 

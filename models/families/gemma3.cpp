@@ -122,7 +122,7 @@ private:
     AttentionScores scores_;
     float logit_softcap_;
     bool bias_, tied_;
-    Rope local_rope_, global_rope_;
+    Rope local_rope_{.layout = RopeLayout::half}, global_rope_{.layout = RopeLayout::half};
 };
 
 }  // namespace
