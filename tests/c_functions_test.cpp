@@ -89,10 +89,10 @@ public:
             upload(program, i.name, i.data, i.dtype);
         }
         program.run();
-        for (const auto& [what, dtype] : pairs_) {
-            CAPTURE(what);
-            const Tensor of_c = download(program, "c: " + what, dtype);
-            CHECK(same_bits(of_c, download(program, "c++: " + what, dtype)));
+        for (const auto& pair : pairs_) {
+            CAPTURE(pair.first);
+            const Tensor of_c = download(program, "c: " + pair.first, pair.second);
+            CHECK(same_bits(of_c, download(program, "c++: " + pair.first, pair.second)));
         }
     }
 

@@ -109,7 +109,7 @@ void others(Examples& e) {
     const auto heads = [&](const char* name, std::int64_t n) {
         return split_heads(linear_layer(x, std::string("own.") + name, n * o.head_dim, false), n);
     };
-    const Mask window{.causal = Causal::top_left, .window = o.window};
+    const Mask window{.causal = Causal::top_left, .window = o.mask.window};
     const Value a =
         scaled_dot_product_attention(heads("q_proj", kHeads), heads("k_proj", kKvHeads), heads("v_proj", kKvHeads),
                                      {.mask = window, .scale = o.scale, .softcap = o.softcap, .sinks = o.sinks});

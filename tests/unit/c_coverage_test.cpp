@@ -224,8 +224,8 @@ TEST_SUITE("c coverage") {
             CHECK_MESSAGE(!(there && kNotInC.count(name) != 0), name << " is in vkformer_c.h after all");
         }
         for (const auto* table : {&kUnderAnotherName, &kNotInC}) {
-            for (const auto& [name, what] : *table) {
-                CHECK_MESSAGE(cpp.count(name) != 0, name << " is not in C++ any more");
+            for (const auto& entry : *table) {
+                CHECK_MESSAGE(cpp.count(entry.first) != 0, entry.first << " is not in C++ any more");
             }
         }
     }
