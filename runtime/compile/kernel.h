@@ -2,8 +2,6 @@
 // A shader, and a shader with its specialization constants.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "../base/export.h"
 #include "spirv_code.h"
 
 namespace vkf {
@@ -23,23 +22,15 @@ struct Shader {
 
 /// Specialization constants, each set by the name that the shader's header gives its id; id 0 is
 /// the local size. One that is not set is 0 where a later id is set, else the shader's default.
-class Constants {
+class VKF_API Constants {
 public:
     using Named = std::pair<std::uint32_t, std::uint32_t>;  ///< id, value
 
     /// All defaults, the local size too.
     Constants() = default;
-    Constants(std::uint32_t local_size, std::initializer_list<Named> named = {}) {
-        set(0, local_size);
-        for (const auto& [id, value] : named) {
-            set(id, value);
-        }
-    }
+    Constants(std::uint32_t local_size, std::initializer_list<Named> named = {});
 
-    void set(std::uint32_t id, std::uint32_t value) {
-        values_.resize(std::max<std::size_t>(values_.size(), id + std::size_t{1}), 0);
-        values_[id] = value;
-    }
+    void set(std::uint32_t id, std::uint32_t value);
     void set_local_size(std::uint32_t size) { set(0, size); }
 
     /// By id.

@@ -12,8 +12,8 @@ namespace {
 
 using vkf::shader::kFmaBindingX;
 using vkf::shader::kFmaBindingY;
-using vkf::shader::kFmaSpecFused;
 using vkf::shader::kFmaChains;
+using vkf::shader::kFmaSpecFused;
 using vkf::shader::kFmaUnrolled;
 
 constexpr std::uint32_t kLocalSize = 64;
