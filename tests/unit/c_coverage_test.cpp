@@ -94,9 +94,10 @@ std::string snake(const std::string& name) {
 
 /// Types that only whoever writes ops, or reads plans, has to do with; and what C has as plain
 /// numbers and structs.
-const std::set<std::string> kNotForC{"Dim",         "Value",        "Error",       "MappedFile", "RewriteSite",
-                                     "Lowering",    "Capabilities", "SpirvCode",   "Checkpoint", "WeightLayout",
-                                     "Safetensors", "DecoderModel", "DecoderPlan", "ScoreMod",   "TextEncoderModel"};
+const std::set<std::string> kNotForC{"Constants",    "Dim",         "Value",        "Error",
+                                     "MappedFile",   "RewriteSite", "Lowering",     "Capabilities",
+                                     "SpirvCode",    "Checkpoint",  "WeightLayout", "Safetensors",
+                                     "DecoderModel", "DecoderPlan", "ScoreMod",     "TextEncoderModel"};
 
 const std::map<std::string, std::string> kUnderAnotherName{
     {"Decoder::candidates", "decoder_candidates"},
