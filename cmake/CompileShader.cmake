@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DGLSLANG= -DSHADER= -DINCLUDE= -DDEFINES= -DVULKAN= -DNAME= -DSPIRV= -DWERROR= -P
-# CompileShader.cmake
+# cmake -DGLSLANG= -DSHADER= -DINCLUDE= -DDEFINES= -DVULKAN= -DNAME= -DSPIRV= -DWERROR=
+#     -P CompileShader.cmake
 # Compiles SHADER to SPIRV, writes SPIRV.d (what it includes) and SPIRV.h (the words, packed, for
 # C++). No warning is lost.
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")

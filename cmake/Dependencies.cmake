@@ -21,9 +21,8 @@ function(vkformer_share_with_cross_compiler folder out)
     set(${out} "${shared}" PARENT_SCOPE)
 endfunction()
 
-# vkformer_headers(name HEADER header PACKAGE debian-package ENTRIES files-and-folders... [TARGET
-# imported-target FIND cmake-package]
-#                  [SUFFIXES folders...])
+# vkformer_headers(name HEADER header PACKAGE debian-package ENTRIES files-and-folders...
+#                  [TARGET imported-target FIND cmake-package] [SUFFIXES folders...])
 # Makes vkformer::name. ENTRIES are what the header needs, beside itself, of the folder it lies in.
 function(vkformer_headers name)
     cmake_parse_arguments(arg "" "HEADER;PACKAGE;TARGET;FIND" "ENTRIES;SUFFIXES" ${ARGN})

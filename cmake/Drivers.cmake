@@ -57,9 +57,8 @@ function(vkformer_set_environment test)
 endfunction()
 
 # vkformer_run_after(test driver other): lavapipe keeps what it has compiled for all processes, in
-# the
-# folder of XDG_CACHE_HOME. Two tests of the same kernels one after the other compile them once, and
-# side by side twice. SwiftShader keeps nothing.
+# the folder of XDG_CACHE_HOME. Two tests of the same kernels one after the other compile them once,
+# and side by side twice. SwiftShader keeps nothing.
 function(vkformer_run_after test driver other)
     if(driver STREQUAL lavapipe)
         set_property(TEST ${test} APPEND PROPERTY DEPENDS ${other})
