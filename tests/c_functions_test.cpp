@@ -10,11 +10,11 @@
 #include "layers/sequences.h"
 #include "layers/torch.h"
 #include "models/decoder.h"
-#include "models/encoder_decoder.h"
 #include "models/files/safetensors.h"
 #include "models/sampler.h"
 #include "models/text_encoder.h"
 #include "ops/tuning.h"
+#include "tests/dates_config.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -558,16 +558,7 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
     c.max_target = 12;
     vkf_encoder_decoder* dates = nullptr;
     OK(vkf_encoder_decoder_create(on.device, weights, &c, 2, &dates));
-    EncoderDecoderConfig config;
-    config.source_vocabulary = config.target_vocabulary = 62;
-    config.d_model = 64;
-    config.nhead = 4;
-    config.num_encoder_layers = config.num_decoder_layers = 2;
-    config.dim_feedforward = 256;
-    config.embedding_scale = 8;
-    config.max_source = 40;
-    config.max_target = 12;
-    EncoderDecoder same_dates(device(), device().load(Safetensors(file)), config, 2);
+    EncoderDecoder same_dates(device(), device().load(Safetensors(file)), dates_config(), 2);
     const std::vector<std::vector<std::int32_t>> sources{{4, 5, 6, 7, 8}, {9, 10, 11}};
     const vkf_tokens source_ids[] = {{sources[0].data(), sources[0].size()}, {sources[1].data(), sources[1].size()}};
     OK(vkf_encoder_decoder_generate(dates, 2, source_ids, 1, 2, 0));

@@ -3,25 +3,13 @@
 #include <doctest/doctest.h>
 
 #include "layers/torch.h"
-#include "models/encoder_decoder.h"
 #include "runtime/compile/plan.h"
+#include "tests/dates_config.h"
 
 using namespace vkf;
+using vkf::test::dates_config;
 
 namespace {
-
-EncoderDecoderConfig dates_config() {
-    EncoderDecoderConfig c;
-    c.source_vocabulary = c.target_vocabulary = 62;
-    c.d_model = 64;
-    c.nhead = 4;
-    c.num_encoder_layers = c.num_decoder_layers = 2;
-    c.dim_feedforward = 256;
-    c.embedding_scale = 8;
-    c.max_source = 40;
-    c.max_target = 12;
-    return c;
-}
 
 void describe_deep_encoder(Graph& g) {
     Value x = g.input("x", {2, g.symbol("tokens", 384), 256});
