@@ -30,7 +30,7 @@ static_assert(VKF_MAX_RANK == kMaxRank);
     static_assert(sizeof(type) == offsetof(type, member) + sizeof(type::member), "padding at the end of " #type)
 #if defined(__LP64__) || defined(_WIN64)
 VKF_ENDS_WITH(vkf_mask, window);
-VKF_ENDS_WITH(vkf_matmul_options, plus);
+VKF_ENDS_WITH(vkf_matmul_options, reserved);
 VKF_ENDS_WITH(vkf_softmax_options, sinks);
 VKF_ENDS_WITH(vkf_rope_options, original_max_positions);
 VKF_ENDS_WITH(vkf_attention, log_sum_exp);
@@ -53,7 +53,7 @@ VKF_ENDS_WITH(vkf_device_options, tuning);
 VKF_ENDS_WITH(vkf_borrowed_device, memory_user);
 VKF_ENDS_WITH(vkf_requirement, buys);
 VKF_ENDS_WITH(vkf_staging_range, mapped);
-VKF_ENDS_WITH(vkf_load_options, user);
+VKF_ENDS_WITH(vkf_load_options, graph);
 VKF_ENDS_WITH(vkf_compile_options, reserved);
 VKF_ENDS_WITH(vkf_memory_sizes, mirrors);
 VKF_ENDS_WITH(vkf_buffer_range, buffer_device);

@@ -300,18 +300,26 @@ vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes)
     return give(__func__, bytes, [&] { return need(device, "device").device.pending_uploads(); });
 }
 
+namespace {
+
+Weights load(const vkf_device* device, std::span<const HostTensor> tensors, const vkf_load_options* options) {
+    const Device& on = need(device, "device").device;
+    const vkf_graph* graph = read(options).graph;
+    return graph ? on.load(tensors, *graph, load_of(options)) : on.load(tensors, load_of(options));
+}
+
+}  // namespace
+
 vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                             const vkf_load_options* options, vkf_weights** weights) {
-    return make(__func__, weights, [&] {
-        return new vkf_weights{need(device, "device").device.load(tensors_of(count, tensors), load_of(options))};
-    });
+    return make(__func__, weights, [&] { return new vkf_weights{load(device, tensors_of(count, tensors), options)}; });
 }
 
 vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
                                  vkf_weights** weights) {
     return make(__func__, weights, [&] {
         const Safetensors file(path_of(text(path, "path")));
-        return new vkf_weights{need(device, "device").device.load(file, load_of(options))};
+        return new vkf_weights{load(device, file, options)};
     });
 }
 

@@ -106,7 +106,7 @@ vkf_result vkf_matmul(vkf_value a, vkf_value b, const vkf_matmul_options* option
         const vkf_matmul_options o = read(options);
         return matmul(value_of(a, "a"), value_of(b, "b"),
                       {value_or_none(o.bias), activation_of(o.activation), or_default(o.scale, 1.0f), o.transpose_b,
-                       o.masked_weights, o.heads_last, value_or_none(o.times), value_or_none(o.plus)});
+                       o.masked_weights, o.heads_last});
     });
 }
 

@@ -199,7 +199,6 @@ typedef struct vkf_matmul_options {
     vkf_value bias;
     float scale;  ///< 0: 1
     bool transpose_b, masked_weights, heads_last, reserved;
-    vkf_value times, plus;
 } vkf_matmul_options;
 
 /// SoftmaxOptions
@@ -667,6 +666,8 @@ typedef struct vkf_load_options {
     /// Progress: called with the bytes uploaded and the bytes in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
     void* user;
+    /// When set: weights that one launch of this graph reads together lie behind each other.
+    const vkf_graph* graph;
 } vkf_load_options;
 
 /// The tensors' data is copied before it returns.
@@ -876,7 +877,7 @@ typedef struct vkf_decoder_facts {
 } vkf_decoder_facts;
 
 /// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,
-/// load_decoder() and Decoder. Of `load`, `choose` is not looked at.
+/// load_decoder() and Decoder. Of `load`, `choose` and `graph` are not looked at.
 VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_decoder** decoder);
 VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);

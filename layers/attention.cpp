@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cmath>
-#include <span>
 #include <vector>
 
 namespace vkf {
@@ -19,12 +18,10 @@ std::int64_t fixed_width(const char* op, const Value& x) {
 
 }  // namespace
 
-Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation, Value times,
-                   Value plus) {
+Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation) {
     Graph& g = x.graph();
     const Scope scope(g, name);
-    return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation, times,
-                  plus);
+    return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation);
 }
 
 KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
@@ -124,23 +121,6 @@ Value multi_head_attention_by_heads(Value query, Value key, Value value, const M
 
 namespace {
 
-/// projections() by the first three names: weights (columns_i, width), and biases.
-std::vector<Value> project_at_once(Value x, const char* const* names, std::span<const std::int64_t> columns,
-                                   bool bias) {
-    Graph& g = x.graph();
-    const auto parameters = [&](const char* what, bool matrix) {
-        std::vector<Value> all;
-        for (std::size_t i = 0; i < columns.size(); ++i) {
-            const Scope scope(g, names[i]);
-            all.push_back(g.weight(what, matrix ? Shape{columns[i], x.size(-1)} : Shape{columns[i]}));
-        }
-        return all;
-    };
-    // named in the order they are to lie in
-    const std::vector<Value> weights = parameters("weight", true);
-    return projections(x, weights, bias ? parameters("bias", false) : std::vector<Value>());
-}
-
 /// (B, L, heads_i * d) each.
 std::array<Value, 3> project(Value x, const GroupedQueryAttentionOptions& o, std::int64_t d) {
     const std::int64_t columns[3] = {o.heads * d, o.kv_heads * d, o.kv_heads * d};
@@ -149,10 +129,6 @@ std::array<Value, 3> project(Value x, const GroupedQueryAttentionOptions& o, std
         const Value all = linear_layer(x, o.names[0], columns[0] + columns[1] + columns[2], bias);
         return {slice(all, -1, 0, columns[0]), slice(all, -1, columns[0], columns[1]),
                 slice(all, -1, columns[0] + columns[1], columns[2])};
-    }
-    if (o.one_launch) {
-        const std::vector<Value> parts = project_at_once(x, o.names, columns, bias);
-        return {parts[0], parts[1], parts[2]};
     }
     const auto one = [&](std::size_t i) { return linear_layer(x, o.names[i], columns[i], bias); };
     return {one(0), one(1), one(2)};
@@ -220,10 +196,7 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
                                      .kv_type = options.cache ? options.cache->type : WeightType::f32,
                                      .ring = options.cache ? options.cache->seen : std::nullopt};
     const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
-    return {
-        linear_layer(merge_heads(a.y), options.names[3], width, options.bias, Activation::none, {}, options.residual),
-        a.weights,
-        {}};
+    return {linear_layer(merge_heads(a.y), options.names[3], width, options.bias), a.weights, {}};
 }
 
 IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,

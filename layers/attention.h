@@ -86,16 +86,12 @@ struct GroupedQueryAttentionOptions {
     /// One projection names[0] of (heads + 2 kv_heads) * head_dim rows, q | k | v, instead of the
     /// first three (GPT-2).
     bool fused_qkv = false;
-    /// The first three by projections(), for Weights that keep them behind each other
-    /// (LoadOptions::order).
-    bool one_launch = false;
     std::optional<float> scale = {};  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;
     Value sinks = {};
     bool repeat_kv = false;
     /// keys and values of earlier runs; positions go on from cache->start
     std::optional<KvCache> cache = {};
-    Value residual = {};  ///< (B, L, E), added to y
     /// of the projections' weights
     const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};
 };
@@ -143,9 +139,8 @@ struct ScoreOptions {
 VKF_API Value attention_scores(Value query, Value key, const ScoreOptions& options = {});
 
 /// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's
-/// graph. torch.nn.Linear. The result may be multiplied with `times`, a gate's other half, and
-/// `plus` be added, a residual: see MatmulOptions.
+/// graph. torch.nn.Linear.
 VKF_API Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias = true,
-                           Activation activation = Activation::none, Value times = {}, Value plus = {});
+                           Activation activation = Activation::none);
 
 }  // namespace vkf

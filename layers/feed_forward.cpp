@@ -16,19 +16,19 @@ std::int64_t fixed_width(const char* op, const Value& x) {
 
 }  // namespace
 
-Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias,
-                   Value plus) {
+Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
     const std::int64_t width = fixed_width("feed_forward", x);
     const Scope scope(x.graph(), name);
     const Value inner = linear_layer(x, "linear1", hidden, bias, activation);
-    return linear_layer(inner, "linear2", width, bias, Activation::none, {}, plus);
+    return linear_layer(inner, "linear2", width, bias);
 }
 
 Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
     const std::int64_t width = fixed_width("gated_feed_forward", x);
     const Scope scope(x.graph(), name);
     const Value up = linear_layer(x, "up_proj", hidden, bias);
-    return linear_layer(linear_layer(x, "gate_proj", hidden, bias, activation, up), "down_proj", width, bias);
+    const Value gate = linear_layer(x, "gate_proj", hidden, bias, activation);
+    return linear_layer(gate * up, "down_proj", width, bias);
 }
 
 }  // namespace vkf

@@ -8,10 +8,9 @@
 
 namespace vkf {
 
-/// linear2(activation(linear1(x))) + plus: x (..., E), linear1 (hidden, E), linear2 (E, hidden),
-/// plus (..., E) or empty.
+/// linear2(activation(linear1(x))): x (..., E), linear1 (hidden, E), linear2 (E, hidden).
 VKF_API Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name = {},
-                           bool bias = true, Value plus = {});
+                           bool bias = true);
 
 /// down_proj(activation(gate_proj x) * up_proj x): SwiGLU (Shazeer 2020) with Activation::silu.
 VKF_API Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation = Activation::silu,

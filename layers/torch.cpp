@@ -170,8 +170,7 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     const AttentionResult a = scaled_dot_product_attention(
         q, k, v, {.mask = mask_of(options, extra), .dropout = options.dropout, .dropout_seed = options.dropout_seed});
     const auto swapped = [&](Value x) { return options.batch_first || !x ? x : transpose(x, 0, 1); };
-    const Value y = swapped(
-        linear_layer(merge_heads(a.y), "out_proj", e, options.bias, Activation::none, {}, swapped(options.residual)));
+    const Value y = swapped(linear_layer(merge_heads(a.y), "out_proj", e, options.bias));
     return {y, options.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
 }
 
@@ -193,13 +192,13 @@ Value layer_norm_layer(Value x, const std::string& name, float eps, bool bias) {
 
 namespace {
 
-/// x + f(norm(x)) or norm(x + f(x)); `f` is given what it is a function of, and what it is to add.
+/// x + f(norm(x)) or norm(x + f(x)).
 template <class F>
 Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f) {
     if (o.norm_first) {
-        return f(layer_norm_layer(x, norm, o.layer_norm_eps, o.bias), x);
+        return x + f(layer_norm_layer(x, norm, o.layer_norm_eps, o.bias));
     }
-    return layer_norm_layer(f(x, x), norm, o.layer_norm_eps, o.bias);
+    return layer_norm_layer(x + f(x), norm, o.layer_norm_eps, o.bias);
 }
 
 }  // namespace
@@ -207,50 +206,47 @@ Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f)
 Value transformer_encoder_layer(Value src, const TransformerLayerOptions& options, Value src_mask,
                                 Value src_key_padding_mask) {
     const Scope scope(src.graph(), options.name);
-    const Value x = residual(src, "norm1", options, [&](Value h, Value plus) {
+    const Value x = residual(src, "norm1", options, [&](Value h) {
         return multihead_attention(h, h, h,
                                    {.name = "self_attn",
                                     .num_heads = options.nhead,
                                     .bias = options.bias,
                                     .attn_mask = src_mask,
-                                    .key_padding_mask = src_key_padding_mask,
-                                    .residual = plus})
+                                    .key_padding_mask = src_key_padding_mask})
             .y;
     });
-    return residual(x, "norm2", options, [&](Value h, Value plus) {
-        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias, plus);
+    return residual(x, "norm2", options, [&](Value h) {
+        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias);
     });
 }
 
 DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options,
                                         const DecoderInputs& inputs) {
     const Scope scope(tgt.graph(), options.name);
-    Value x = residual(tgt, "norm1", options, [&](Value h, Value plus) {
+    Value x = residual(tgt, "norm1", options, [&](Value h) {
         const MultiheadAttentionOptions self{.name = "self_attn",
                                              .num_heads = options.nhead,
                                              .bias = options.bias,
                                              .attn_mask = inputs.tgt_mask,
                                              .key_padding_mask = inputs.tgt_key_padding_mask,
                                              .is_causal = inputs.tgt_is_causal,
-                                             .cache = inputs.cache,
-                                             .residual = plus};
+                                             .cache = inputs.cache};
         return multihead_attention(h, h, h, self).y;
     });
     Value cross_weights;
-    x = residual(x, "norm2", options, [&](Value h, Value plus) {
+    x = residual(x, "norm2", options, [&](Value h) {
         const MultiheadAttentionOptions cross{.name = "multihead_attn",
                                               .num_heads = options.nhead,
                                               .bias = options.bias,
                                               .attn_mask = inputs.memory_mask,
                                               .key_padding_mask = inputs.memory_key_padding_mask,
-                                              .memory = inputs.projected_memory,
-                                              .residual = plus};
+                                              .memory = inputs.projected_memory};
         const AttentionResult a = multihead_attention(h, inputs.memory, inputs.memory, cross);
         cross_weights = a.weights;
         return a.y;
     });
-    x = residual(x, "norm3", options, [&](Value h, Value plus) {
-        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias, plus);
+    x = residual(x, "norm3", options, [&](Value h) {
+        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias);
     });
     return {x, cross_weights};
 }

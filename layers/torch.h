@@ -37,7 +37,6 @@ struct MultiheadAttentionOptions {
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
     /// cross-attention to these; key and value are not looked at then
     std::optional<ProjectedKv> memory = {};
-    Value residual = {};  ///< of y's shape, added to it
 };
 
 /// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E),

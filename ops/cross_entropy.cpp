@@ -45,7 +45,7 @@ void lower(Lowering& l) {
                encode);
 }
 
-constexpr OpType kCrossEntropy{kName, lower};
+constexpr OpType kCrossEntropy{kName, lower, nullptr, nullptr, nullptr, nullptr, can_read_dense};
 
 }  // namespace
 

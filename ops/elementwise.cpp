@@ -133,13 +133,65 @@ Rewrite rewrite_gated(const RewriteSite& site) {
     return into_epilogue(site, {.product = 0, .activation = activation_of(site), .other = 1, .gate = true});
 }
 
+/// Where each dimension of `whole` is in `turned`, which is the same elements with dimensions in
+/// another order; empty where it is not.
+std::vector<std::size_t> places(const ValueInfo& whole, const ValueInfo& turned) {
+    std::vector<std::size_t> out;
+    if (whole.shape.size() != turned.shape.size() || !(whole.offset == turned.offset)) {
+        return out;
+    }
+    for (std::size_t i = 0; i < whole.shape.size(); ++i) {
+        for (std::size_t j = 0; j < turned.shape.size(); ++j) {
+            if (whole.shape[i] == turned.shape[j] && whole.strides[i] == turned.strides[j] &&
+                std::find(out.begin(), out.end(), j) == out.end()) {
+                out.push_back(j);
+                break;
+            }
+        }
+    }
+    return out.size() == whole.shape.size() ? out : std::vector<std::size_t>();
+}
+
+/// What is computed for a window of a state alone is written there at once.
+Rewrite rewrite_copy_into(const RewriteSite& site) {
+    const NodeId maker = site.writer(0);
+    if (maker == RewriteSite::kNone) {
+        return {};
+    }
+    const Graph& g = site.graph();
+    const NodeInfo& made = g.nodes()[maker];
+    if (!made.op->writes_views || !made.writes.empty()) {
+        return {};
+    }
+    const std::vector<std::size_t> order = places(g.values()[made.outputs.front()], g.values()[site.node().inputs[0]]);
+    const auto storage = [&](ValueId id) { return g.values()[id].storage; };
+    const bool reads_it = std::any_of(made.inputs.begin(), made.inputs.end(),
+                                      [&](ValueId in) { return storage(in) == storage(site.node().outputs.front()); });
+    std::string why = order.empty() ? "only a part of what it gives is copied"
+                      : reads_it    ? "it reads the state"
+                                    : site.why_not_later(maker);
+    if (!why.empty()) {
+        return {.what = "not written by " + made.label + ": " + why};
+    }
+    const auto make = [order](Graph& graph, const std::vector<NodeInfo>& old) {
+        std::vector<Value> inputs;
+        for (const ValueId id : old[0].inputs) {
+            inputs.emplace_back(graph, id);
+        }
+        const Value window = permute(Value(graph, old[1].outputs.front()), order);
+        graph.add_node(*old[0].op, inputs, old[0].params, {{window.dtype(), {}, {}, window}});
+        return std::vector<Value>{{}, {}};
+    };
+    return {.nodes = {maker, site.id()}, .make = make, .what = "written by " + made.label};
+}
+
 constexpr OpType kMul{"mul", lower, nullptr, nullptr, rewrite_mul};
 constexpr OpType kScale{"scale", lower};
 constexpr OpType kActivate{"activate", lower, nullptr, nullptr, rewrite_activate};
 constexpr OpType kGated{"gated", lower, nullptr, nullptr, rewrite_gated};
 constexpr OpType kCombineMasksOp{"combine_masks", lower};
 constexpr OpType kContiguous{"contiguous", lower};
-constexpr OpType kCopyInto{"copy_into", lower};
+constexpr OpType kCopyInto{"copy_into", lower, nullptr, nullptr, rewrite_copy_into};
 constexpr OpType kDropout{"dropout", lower};
 constexpr OpType kConcat{"concat", lower_concat};
 

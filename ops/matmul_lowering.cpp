@@ -377,31 +377,22 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
     return {times ? mul(product, other) : add(product, other)};
 }
 
-/// One product where weights, and biases, lie behind each other in memory; else one for each
-/// weight, of its columns.
+/// One product of weights, and biases, that lie behind each other in memory.
 void lower_projections(Lowering& l) {
     const auto& params = l.params<MatmulParams>();
     const ValueId a = l.input(0);
-    const ValueId c = l.output(0);
     const std::span<const ValueId> inputs(l.node().inputs);
-    const auto weights = inputs.subspan(1, params.weights);
-    const auto biases = inputs.subspan(1 + params.weights);
-    const Lowering::Joined w = l.join(weights);
-    const Lowering::Joined b = params.bias ? l.join(biases) : Lowering::Joined{a, {}};
-    const std::string& why_not = w.why_not.empty() ? b.why_not : w.why_not;
-    if (why_not.empty()) {
-        lower_product(l, {a, w.value, b.value, a, c}, params,
-                      "; " + std::to_string(params.weights) + " weights, one launch");
-        return;
-    }
-    std::int64_t first = 0;
-    for (std::size_t i = 0; i < params.weights; ++i) {
-        const std::int64_t columns = l.info(weights[i]).shape[0].constant();
-        const ValueId part = l.slice(c, l.info(c).shape.size() - 1, first, columns);
-        lower_product(l, {a, weights[i], params.bias ? biases[i] : a, a, part}, params,
-                      "; a launch a weight: " + why_not);
-        first += columns;
-    }
+    const ValueId weights = l.join(inputs.subspan(1, params.weights));
+    const ValueId biases = params.bias ? l.join(inputs.subspan(1 + params.weights)) : a;
+    lower_product(l, {a, weights, biases, a, l.output(0)}, params,
+                  "; " + std::to_string(params.weights) + " weights, one launch");
+}
+
+/// What is added or multiplied in the epilogue lies as the result does.
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
+    const auto& params = *static_cast<const MatmulParams*>(node.params.get());
+    const bool other = params.has_other() && i + 1 == node.inputs.size();
+    return !other || view.strides == contiguous_strides(view.shape);
 }
 
 }  // namespace
@@ -424,7 +415,7 @@ SharedTile shared_tile(const Capabilities& device, const Constants& form) {
     return out;
 }
 
-const OpType kMatmul{kMatmulName, lower, declined, decompose};
+const OpType kMatmul{kMatmulName, lower, declined, decompose, nullptr, join_projections, can_read};
 const OpType kProjections{kProjectionsName, lower_projections};
 
 }  // namespace vkf

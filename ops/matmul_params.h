@@ -17,7 +17,7 @@ struct MatmulParams {
     bool bias, transpose_b, masked_weights;
     /// else the last input is of the result's shape
     shader::uint other = shader::kMatmulOtherNone;
-    std::size_t weights = 1;  ///< of projections()
+    std::size_t weights = 1;  ///< of kProjections
 
     bool has_other() const { return other != shader::kMatmulOtherNone; }
     bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }
@@ -40,7 +40,12 @@ struct EpilogueWish {
 /// missing; or neither.
 Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish);
 
-/// Inputs: a, then the weights, then as many biases or none.
+/// A product and later ones of the same a, whose weights lie behind each other, in one launch; or
+/// why not, where little is missing; or neither.
+Rewrite join_projections(const RewriteSite& site);
+
+/// What that makes. Inputs: a, then the weights, then as many biases or none. Output: their columns
+/// side by side.
 extern const OpType kProjections;
 
 }  // namespace vkf

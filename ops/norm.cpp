@@ -19,6 +19,52 @@ struct NormParams {
     bool centred, weight, bias, added;
 };
 
+/// Where the rows of x begin: in groups of `size`, `inner` apart, the groups `outer` apart.
+struct RowGroups {
+    uint size, outer, inner;
+};
+
+RowGroups row_groups(const View& x) {
+    if (x.rows() == 0) {
+        return {1, 0, 0};
+    }
+    std::uint64_t sizes[2] = {1, 1};
+    uint strides[2] = {0, 0};
+    std::size_t level = 0;
+    for (std::size_t i = 1; i < kMaxRank; ++i) {
+        if (x.dim(i) == 1) {
+            continue;
+        }
+        if (sizes[level] != 1 && x.step(i) != sizes[level] * strides[level]) {
+            ++level;  // at most once: see can_read()
+        }
+        strides[level] = sizes[level] == 1 ? x.step(i) : strides[level];
+        sizes[level] *= x.dim(i);
+    }
+    return {static_cast<uint>(sizes[0]), strides[1], strides[0]};
+}
+
+/// Whether the rows of a view begin as RowGroups has it, at whatever sizes, and are dense.
+bool in_row_groups(const ValueInfo& v) {
+    bool parted = false;
+    const Dim* outer = nullptr;  // stride of the next dimension that would go on without a gap
+    Dim next;
+    for (std::size_t i = v.shape.size() - 1; i-- > 0;) {
+        if (v.shape[i] == Dim(1)) {
+            continue;
+        }
+        if (outer && !(v.strides[i] == next)) {
+            if (parted) {
+                return false;
+            }
+            parted = true;
+        }
+        next = v.shape[i] * v.strides[i];
+        outer = &next;
+    }
+    return v.shape.back() == Dim(1) || v.strides.back() == Dim(1);
+}
+
 void encode(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kNormBindingX];
     const View& weight = operands[kNormBindingWeight];
@@ -27,6 +73,10 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.width = x.dim(0);
     push.rows = static_cast<uint>(x.rows());
     push.x_offset = x.offset;
+    const RowGroups groups = row_groups(x);
+    push.x_group = groups.size;
+    push.x_outer = groups.outer;
+    push.x_inner = groups.inner;
     push.weight_offset = weight.offset;
     push.weight_stride = weight.step(0);
     push.bias_offset = bias.offset;
@@ -98,8 +148,14 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs w
 /// A residual that was added before becomes part of the norm.
 Rewrite rewrite(const RewriteSite& site);
 
-constexpr OpType kLayerNorm{"layer_norm", lower, declined, decompose, rewrite};
-constexpr OpType kRmsNorm{"rms_norm", lower, declined, decompose, rewrite};
+/// Rows of x may lie apart; what is added to it is dense.
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
+    const bool residual = i == 1 && static_cast<const NormParams*>(node.params.get())->added;
+    return residual ? is_contiguous(view.shape, view.strides) : i != 0 || in_row_groups(view);
+}
+
+constexpr OpType kLayerNorm{"layer_norm", lower, declined, decompose, rewrite, nullptr, can_read};
+constexpr OpType kRmsNorm{"rms_norm", lower, declined, decompose, rewrite, nullptr, can_read};
 
 /// The sum, and then its norm.
 std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {
@@ -156,7 +212,7 @@ std::vector<Value> norm_inputs(const OpType& op, Value x, Value weight, Value bi
     require_dtype(op.name, x, DType::f32);
     require(x.rank() >= 1, op.name, x.str() + " has no last dimension");
     require(std::isfinite(eps) && eps >= 0, op.name, "eps = " + std::to_string(eps) + " is not finite and >= 0");
-    std::vector<Value> inputs{dense(x)};
+    std::vector<Value> inputs{in_row_groups(x.graph().values()[x.id()]) ? x : contiguous(x)};
     for (const Value& v : {weight, bias}) {
         if (v) {
             require_dtype(op.name, v, DType::f32);
@@ -172,30 +228,10 @@ Value norm(const OpType& op, Value x, Value weight, Value bias, float eps, bool 
                   x.shape());
 }
 
-AddedNorm added_norm(const OpType& op, Value x, Value residual, Value weight, Value bias, float eps, bool centred) {
-    std::vector<Value> inputs = norm_inputs(op, x, weight, bias, eps);
-    require_dtype(op.name, residual, DType::f32);
-    require(residual.shape() == x.shape(), op.name, residual.str() + " must have the shape of " + x.str());
-    inputs.insert(inputs.begin() + 1, dense(residual));
-    Graph& g = x.graph();
-    const OutputSpec like_x{DType::f32, x.shape(), {}, {}};
-    const std::vector<Value> both = g.add_node(
-        op, std::move(inputs), params(NormParams{eps, centred, bool(weight), bool(bias), true}), {like_x, like_x});
-    return {both[0], both[1]};
-}
-
 }  // namespace
 
 Value layer_norm(Value x, Value weight, Value bias, float eps) { return norm(kLayerNorm, x, weight, bias, eps, true); }
 
 Value rms_norm(Value x, Value weight, float eps) { return norm(kRmsNorm, x, weight, {}, eps, false); }
-
-AddedNorm add_layer_norm(Value x, Value residual, Value weight, Value bias, float eps) {
-    return added_norm(kLayerNorm, x, residual, weight, bias, eps, true);
-}
-
-AddedNorm add_rms_norm(Value x, Value residual, Value weight, float eps) {
-    return added_norm(kRmsNorm, x, residual, weight, {}, eps, false);
-}
 
 }  // namespace vkf

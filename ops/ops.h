@@ -45,26 +45,17 @@ struct MatmulOptions {
     bool masked_weights = false;
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
-    /// Of the result's shape: result = activation(scale * a b + bias) * times + plus, a gate's
-    /// other half and a residual. One of them costs no dispatch of its own where no weights are
-    /// masked and it lies as the result will, beside a bias only on devices with five storage
-    /// buffers a stage; the numbers are the same.
-    Value times = {};
-    Value plus = {};
 };
 
 /// (..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast. Accumulates in fp32.
+/// What is done to the result next, a bias, an activation, a product with a gate or the sum with a
+/// residual, costs no dispatch of its own where the epilogue has room for it: see
+/// Program::explain().
 VKF_API Value matmul(Value a, Value b, const MatmulOptions& options = {});
 /// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty.
-/// torch.nn.functional.linear. `times` and `plus` as MatmulOptions has them.
-VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none, Value times = {},
-                     Value plus = {});
-/// linear() of one x (..., in), of rank 2 or more, with several weights (out_i, in), and biases
-/// (out_i), as many or none: (..., out_i) each, columns of one tensor. The numbers are linear()'s.
-/// One launch where the Weights keep them in one type and behind each other (LoadOptions::order),
-/// which explain() tells; else one a weight.
-VKF_API std::vector<Value> projections(Value x, const std::vector<Value>& weights,
-                                       const std::vector<Value>& biases = {});
+/// torch.nn.functional.linear. Of one x with several weights it is one launch where these lie
+/// behind each other in memory: see Device::load().
+VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none);
 
 // --- rows ----------------------------------------------------------------------------------------
 
@@ -111,19 +102,10 @@ VKF_API Value gather_pages(Value pool, Value table);
 VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 
 /// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes.
-/// torch.nn.LayerNorm.
+/// Of a sum, a residual, it is one pass with the sum. torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
 VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
-struct AddedNorm {
-    Value sum;  ///< x + residual, what the next residual is
-    Value y;    ///< its norm
-};
-/// x + residual, both (..., N), and its norm in one pass over them: where a layer ends and the next
-/// begins. In two on devices with fewer than six storage buffers a stage; the numbers are the same.
-/// (Where x is a product, MatmulOptions::plus saves more.)
-VKF_API AddedNorm add_layer_norm(Value x, Value residual, Value weight, Value bias, float eps = 1e-5f);
-VKF_API AddedNorm add_rms_norm(Value x, Value residual, Value weight, float eps = 1e-6f);
 /// (..., N) -> (...) i32: index of the largest element, the first of equals; a NaN counts as
 /// largest (torch.argmax). A run where a symbolic N is 0 is an error, as in PyTorch.
 VKF_API Value argmax(Value x);

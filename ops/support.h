@@ -24,6 +24,11 @@ void check_packed(const char* op, const Value& words, WeightType type, const Dim
 /// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 
+/// OpType::can_read of ops that take their inputs through dense().
+inline bool can_read_dense(const NodeInfo&, std::size_t, const ValueInfo& view) {
+    return is_contiguous(view.shape, view.strides);
+}
+
 /// A dense copy of a value, made while its node is lowered.
 ValueId copied(Lowering& l, ValueId value);
 

@@ -129,7 +129,7 @@ void main() {
     }
     uint row = row_of(group);
     uint width = row < p.rows ? p.width : 0u;
-    uint at = p.x_offset + row * p.width;
+    uint at = p.x_offset + row / p.x_group * p.x_outer + row % p.x_group * p.x_inner;
     uint to = p.y_offset + row * p.width;
     if (kAdded != 0u) {
         add_row(at, p.residual_offset + row * p.width, p.sum_offset + row * p.width, width);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of layer_norm.comp: LayerNorm and RMSNorm of dense rows, or of the sum of two, which
-// is kept.
+// Parameters of layer_norm.comp: LayerNorm and RMSNorm of rows, or of the sum of two, which is
+// kept.
 #ifndef VKF_SHADERS_LAYER_NORM_H
 #define VKF_SHADERS_LAYER_NORM_H
 
@@ -19,14 +19,18 @@ VKF_CONSTANT(kNormSpecLanes, 1)
 VKF_CONSTANT(kNormSpecCentred, 2)  // 1: the mean is taken off (LayerNorm), 0: not (RMSNorm)
 VKF_CONSTANT(kNormSpecWeight, 3)
 VKF_CONSTANT(kNormSpecBias, 4)
-// 1: all operands are dense and every row of a multiple of four begins at one
+// 1: the elements of all operands' rows are dense and every row of a multiple of four begins at one
 VKF_CONSTANT(kNormSpecFours, 5)
 VKF_CONSTANT(kNormSpecAdded, 6)  // 1: Sum = X + R, and Y is Sum's norm
 
 VKF_PUSH_BEGIN(NormPush)
     uint rows;
     uint width;
+    // x's row i is x_offset + i / x_group * x_outer + i % x_group * x_inner
     uint x_offset;
+    uint x_group;
+    uint x_outer;
+    uint x_inner;
     uint weight_offset;
     uint weight_stride;
     uint bias_offset;

@@ -218,8 +218,8 @@ TEST_SUITE("codes") {
                     o.bias = g.input("bias", {12});
                     twin.bias = bias;
                 }
-                (times ? o.times : o.plus) = residual;
-                g.output("y", matmul(transpose(g.input("x", {24, 9}), 0, 1), g.weight("w", {12, 24}), o));
+                const Value product = matmul(transpose(g.input("x", {24, 9}), 0, 1), g.weight("w", {12, 24}), o);
+                g.output("y", times ? product * residual : product + residual);
                 Program program = device().compile(g, load(w, WeightType::int8), kInt8);
                 CHECK(contains(program.explain(), way.used()));
                 upload(program, "x", x);

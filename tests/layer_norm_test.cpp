@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "runtime/compile/plan.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
@@ -71,6 +72,35 @@ TEST_CASE("layer_norm: strided input, weight and bias") {
     const Tensor want = reference::layer_norm(transpose(slice(x, 0, 1, 2), 1, 2), reshape(slice(w, 1, 1, 1), {6}),
                                               reshape(slice(w, 1, 2, 1), {6}), static_cast<double>(1e-5f));
     CHECK(check.difference(y, want) == "");
+}
+
+TEST_CASE("layer_norm: rows that lie apart, in groups or not, are read where they are") {
+    for (const std::int64_t heads : {1, 3}) {
+        for (const std::int64_t width : {5, 8}) {
+            CAPTURE(heads);
+            CAPTURE(width);
+            const std::int64_t columns = heads * width;
+            const Tensor x = random_tensor({2, 7, columns + 4}, 1, 3);
+            Tensor rows({2, 7, heads, width});
+            for_each_index(rows.shape, [&](const Sizes& i) {
+                rows.at(i) = x.at({i[0], i[1], 4 + i[2] * width + i[3]});
+            });
+            OpCheck check;
+            const Dim tokens = check.graph.symbol("tokens", 9);
+            check.set("tokens", 7);
+            const Value wide = check.input("x", x, {2, tokens, columns + 4});
+            const Value part = reshape(slice(wide, -1, 4, columns), {2, tokens, heads, width});
+            CHECK(check.difference(layer_norm(part, {}, {}), reference::layer_norm(rows, {}, {}, 1e-5)) == "");
+            CHECK(make_plan(check.graph, device().capabilities()).dispatches.size() == 1);
+        }
+    }
+    OpCheck check;
+    const Tensor x = random_tensor({3, 4, 5, 6}, 2);
+    // groups of groups: by a copy
+    const Value turned = permute(check.input("x", x), {1, 2, 0, 3});
+    Tensor rows({4, 5, 3, 6});
+    for_each_index(rows.shape, [&](const Sizes& i) { rows.at(i) = x.at({i[2], i[0], i[1], i[3]}); });
+    CHECK(check.difference(layer_norm(turned, {}, {}), reference::layer_norm(rows, {}, {}, 1e-5)) == "");
 }
 
 TEST_CASE("layer_norm: no rows, and more than 65,535 groups of them") {

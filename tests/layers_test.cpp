@@ -100,26 +100,6 @@ TEST_CASE("torch: a mask row without a key gives out_proj's bias, not NaN") {
     });
 }
 
-TEST_CASE("torch: a residual is added to y, however its batch lies") {
-    for (const bool batch_first : {true, false}) {
-        CAPTURE(batch_first);
-        const auto run = [&](bool inside) {
-            Graph g;
-            const Value x = g.input("x", {5, 3, 8}), r = relu(g.input("r", {5, 3, 8}));
-            torch::MultiheadAttentionOptions o{.name = "m", .num_heads = 2, .batch_first = batch_first};
-            o.residual = inside ? r : Value();
-            const Value y = torch::multihead_attention(x, x, x, o).y;
-            g.output("y", contiguous(inside ? y : y + r));
-            Program program = device().compile(g, random_weights({&g}));
-            upload(program, "x", random_tensor({5, 3, 8}, 1));
-            upload(program, "r", random_tensor({5, 3, 8}, 2));
-            program.run();
-            return download(program, "y");
-        };
-        CHECK(same_bits(run(true), run(false)));
-    }
-}
-
 TEST_CASE("EncoderDecoder: missing, misshapen and extra parameters are named") {
     EncoderDecoderConfig c;
     c.source_vocabulary = c.target_vocabulary = 11;

@@ -57,32 +57,28 @@ TEST_SUITE("matmul") {
                 const bool biased = kind.second;
                 CAPTURE(static_cast<int>(act));
                 CAPTURE(biased);
-                ProductCheck check;
-                check.rewrite = false;  // ops of their own stay that
-                const Value va = check.input("a", a), vw = check.input("w", w), vo = check.input("other", other);
-                const Value vbias = check.input("bias", bias);
-                MatmulOptions o{.bias = biased ? vbias : Value(), .activation = act, .transpose_b = true};
-                const Value plain = matmul(va, vw, o);
                 reference::MatmulOptions wanted{.activation = act, .transpose_b = true};
                 if (biased) {
                     wanted.bias = bias;
                 }
                 const Tensor product = twin(a, w, wanted);
-                Tensor times = product, plus = product;
-                for (std::size_t i = 0; i < product.data.size(); ++i) {
-                    times.data[i] *= other.data[i];
-                    plus.data[i] += other.data[i];
-                }
                 const Tolerance near = tolerance(taken(a), taken(w), {.transpose_b = true});
-                o.times = vo;
-                const Value gated = matmul(va, vw, o);
-                CHECK(check.difference(gated, times, near) == "");
-                CHECK(same_bits(check.run(gated), check.run(mul(plain, vo))));
-                o.times = {};
-                o.plus = vo;
-                const Value summed = matmul(va, vw, o);
-                CHECK(check.difference(summed, plus, near) == "");
-                CHECK(same_bits(check.run(summed), check.run(plain + vo)));
+                for (const bool times : {true, false}) {
+                    CAPTURE(times);
+                    ProductCheck fused, apart;
+                    apart.rewrite = false;
+                    const auto describe = [&](ProductCheck& check) {
+                        const Value va = check.input("a", a), vw = check.input("w", w),
+                                    vo = check.input("other", other);
+                        MatmulOptions o{.activation = act, .transpose_b = true};
+                        o.bias = biased ? check.input("bias", bias) : Value();
+                        const Value y = matmul(va, vw, o);
+                        return times ? y * vo : y + vo;
+                    };
+                    const Value y = describe(fused);
+                    CHECK(fused.difference(y, combined(product, other, times), near) == "");
+                    CHECK(same_bits(fused.run(y), apart.run(describe(apart))));
+                }
             }
         }
     }
@@ -94,22 +90,20 @@ TEST_SUITE("matmul") {
         const Value va = check.input("a", a), vw = check.input("w", w), vr = check.input("r", r);
         const Value turned = transpose(check.input("wide", wide), 1, 2);
         const Value vbias = check.input("bias", bias);
-        const auto dispatches = [&](const MatmulOptions& o) {
+        const auto dispatches = [&](bool biased, bool times, bool plus) {
             Graph g;
             const Value x = g.input("a", {2, 6, 8}), y = g.input("w", {5, 8}), z = g.input("r", {2, 6, 5});
-            MatmulOptions own{.transpose_b = true};
-            own.times = o.times ? z : Value();
-            own.plus = o.plus ? z : Value();
-            own.bias = o.bias ? g.input("bias", {5}) : Value();
-            g.output("y", matmul(x, y, own));
+            Value product = linear(x, y, biased ? g.input("bias", {5}) : Value());
+            product = times ? product * z : product;
+            g.output("y", plus ? product + z : product);
             return device().compile(g).plan().dispatches.size();
         };
-        CHECK(dispatches({.times = vr}) == 1);
-        CHECK(dispatches({.plus = vr}) == 1);
-        CHECK(dispatches({.times = vr, .plus = vr}) == 2);
+        CHECK(dispatches(false, true, false) == 1);
+        CHECK(dispatches(false, false, true) == 1);
+        CHECK(dispatches(false, true, true) == 2);
         const bool five_buffers = device().capabilities().storage_buffers >= 5;
-        CHECK(dispatches({.bias = vbias, .plus = vr}) == (five_buffers ? 1 : 2));
-        CHECK(dispatches({.bias = vbias, .times = vr}) == (five_buffers ? 1 : 2));
+        CHECK(dispatches(true, false, true) == (five_buffers ? 1 : 2));
+        CHECK(dispatches(true, true, false) == (five_buffers ? 1 : 2));
         Tensor want = reference::matmul(a, w, {.bias = bias, .transpose_b = true});
         const Tensor plain = reference::matmul(a, w, {.transpose_b = true});
         const Tensor across = transpose(wide, 1, 2);
@@ -119,13 +113,9 @@ TEST_SUITE("matmul") {
             both.data[i] = plain.data[i] * r.data[i] + r.data[i];
             turned_sum.data[i] += across.data[i];
         }
-        CHECK(check.difference(matmul(va, vw, {.bias = vbias, .transpose_b = true, .plus = vr}), want) == "");
-        CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .times = vr, .plus = vr}), both) == "");
-        CHECK(check.difference(matmul(va, vw, {.transpose_b = true, .plus = turned}), turned_sum) == "");
-        CHECK(contains(error_of([&] {
-                           matmul(va, vw, {.transpose_b = true, .plus = turned.graph().input("s", {6, 5})});
-                       }),
-                       "must be f32 of the result's shape"));
+        CHECK(check.difference(linear(va, vw, vbias) + vr, want) == "");
+        CHECK(check.difference(linear(va, vw) * vr + vr, both) == "");
+        CHECK(check.difference(linear(va, vw) + turned, turned_sum) == "");
     }
 
     TEST_CASE("matmul: a residual, or a gate, that is an operand too") {
@@ -142,14 +132,14 @@ TEST_SUITE("matmul") {
                 OpCheck check;
                 const Value vh = intermediate(check.input("x", x)), vw = check.input("w", w);
                 MatmulOptions o{.bias = biased ? check.input("bias", bias) : Value()};
-                (times ? o.times : o.plus) = vh;
-                const Value y = left ? matmul(vh, vw, o) : matmul(vw, vh, o);
+                const Value product = left ? matmul(vh, vw, o) : matmul(vw, vh, o);
+                const Value y = times ? product * vh : product + vh;
                 reference::MatmulOptions wanted;
                 if (biased) {
                     wanted.bias = bias;
                 }
-                const Tensor product = left ? reference::matmul(h, w, wanted) : reference::matmul(w, h, wanted);
-                const Tensor once = combined(product, h, times);
+                const Tensor host = left ? reference::matmul(h, w, wanted) : reference::matmul(w, h, wanted);
+                const Tensor once = combined(host, h, times);
                 CHECK(check.difference(y + y, combined(once, once, false), {1e-4, 1e-4, {}}) == "");
             }
         }
@@ -164,10 +154,8 @@ TEST_SUITE("matmul") {
                 const Value residual = relu(g.input("r", {33, 64}));
                 const Value bias = inside ? slice(reshape(residual, {33 * 64}), 0, 3 * 64, 64) : g.input("bias", {64});
                 const Value a = g.input("x", {33, 20}), b = g.input("w", {64, 20});
-                const Value y =
-                    fused ? linear(a, b, bias, Activation::none, {}, residual) : linear(a, b, bias) + residual;
-                g.output("y", relu(y));
-                Program program = device().compile(g, {}, {.rewrite = false});
+                g.output("y", relu(linear(a, b, bias) + residual));
+                Program program = device().compile(g, {}, {.rewrite = fused});
                 for (const PlannedDispatch& d : program.plan().dispatches) {
                     if (d.dispatch.bindings.size() == shader::kMatmulBindingOther + 1) {
                         const auto lies = [&](std::uint32_t binding) {
@@ -201,11 +189,9 @@ TEST_SUITE("matmul") {
                     c.storage_range = range;
                 });
                 OpCheck check;
-                check.rewrite = false;
+                check.rewrite = fused;
                 const Value a = check.input("x", x), b = check.input("w", w), c = check.input("bias", bias);
-                const Value other = check.input("r", r);
-                return check.run(fused ? linear(a, b, c, Activation::relu, {}, other)
-                                       : linear(a, b, c, Activation::relu) + other);
+                return check.run(linear(a, b, c, Activation::relu) + check.input("r", r));
             };
             const std::uint64_t all = device().capabilities().storage_range;
             const Tensor want = run(false, all);

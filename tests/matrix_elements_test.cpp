@@ -42,9 +42,8 @@ Result product(const Case& c, Arithmetic arithmetic) {
     const Value w = g.weight("w", {shape[0], shape[1]});
     MatmulOptions o{.activation = c.activation, .scale = c.scale, .transpose_b = c.transpose_b};
     o.bias = c.bias ? g.input("bias", {c.n}) : Value();
-    o.times = c.times ? r : Value();
-    o.plus = c.plus ? r : Value();
-    g.output("y", matmul(x, w, o));
+    const Value y = matmul(x, w, o);
+    g.output("y", c.times ? y * r : c.plus ? y + r : y);
     if (!c.times && !c.plus) {
         g.output("unused", r + r);
     }

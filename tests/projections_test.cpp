@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 
 #include "layers/attention.h"
 #include "models/decoder.h"
@@ -54,23 +55,13 @@ File file_of(const Case& c) {
     return file;
 }
 
-/// y0, y1, ... by projections(), or by a linear() each.
-void describe(Graph& g, const Case& c, bool one_launch) {
+/// y0, y1, ..., a linear() each.
+void describe(Graph& g, const Case& c) {
     const Value x = g.input("x", {c.rows, c.width});
-    std::vector<Value> weights, biases;
     for (std::size_t i = 0; i < c.columns.size(); ++i) {
-        weights.push_back(g.weight("w" + std::to_string(i), {c.columns[i], c.width}));
-    }
-    for (std::size_t i = 0; c.bias && i < c.columns.size(); ++i) {
-        biases.push_back(g.weight("b" + std::to_string(i), {c.columns[i]}));
-    }
-    std::vector<Value> parts;
-    if (one_launch) {
-        parts = projections(x, weights, biases);
-    }
-    for (std::size_t i = 0; i < c.columns.size(); ++i) {
-        g.output("y" + std::to_string(i),
-                 one_launch ? contiguous(parts[i]) : linear(x, weights[i], c.bias ? biases[i] : Value()));
+        const std::string n = std::to_string(i);
+        const Value w = g.weight("w" + n, {c.columns[i], c.width});
+        g.output("y" + n, contiguous(linear(x, w, c.bias ? g.weight("b" + n, {c.columns[i]}) : Value())));
     }
 }
 
@@ -80,10 +71,10 @@ struct Run {
     std::size_t products = 0;
 };
 
-Run run(const Device& on, const Case& c, bool one_launch, const Weights& weights) {
+Run run(const Device& on, const Case& c, bool rewrite, const Weights& weights) {
     Graph g;
-    describe(g, c, one_launch);
-    Program program = on.compile(g, weights);
+    describe(g, c);
+    Program program = on.compile(g, weights, {.rewrite = rewrite});
     upload(program, "x", random_tensor({c.rows, c.width}, 1));
     program.run();
     Run r{program.explain(), {}, 0};
@@ -105,8 +96,8 @@ bool same_parts(const Run& a, const Run& b) {
 
 Weights load_in_order(const Device& on, const Case& c, std::optional<WeightType> type = {}) {
     Graph g;
-    describe(g, c, true);
-    return on.load(file_of(c).tensors, {.matrices = type, .order = &g});
+    describe(g, c);
+    return on.load(file_of(c).tensors, g, {.matrices = type});
 }
 
 /// Sizes of which every tensor's bytes are a multiple of any alignment that Vulkan has.
@@ -154,52 +145,74 @@ TEST_CASE("projections: large matrices, and such as are large together alone, wh
 TEST_CASE("projections: weights that lie apart take a launch each, and explain() says why") {
     const Case& c = kAligned;
     File file = file_of(c);
-    const auto check = [&](const Weights& weights, const std::string& why) {
+    const auto check = [&](const Weights& weights, const std::string& why, std::size_t products) {
         const Run apart = run(device(), c, true, weights);
-        CHECK(contains(apart.explained, "a launch a weight: " + why));
-        CHECK(!contains(apart.explained, "one launch"));
-        CHECK(apart.products == 3);
+        CHECK(contains(apart.explained, "not one launch with " + why));
+        CHECK(apart.products == products);
         CHECK(same_parts(apart, run(device(), c, false, weights)));
     };
-    check(device().load(file.tensors), "w1 does not lie behind w0");
+    check(device().load(file.tensors), "matmul: w1 does not lie behind w0", 3);
     Graph g;
-    describe(g, c, true);
-    LoadOptions mixed{.order = &g};
+    describe(g, c);
+    LoadOptions mixed;
     mixed.choose = [](const HostTensor& t) {
         return std::optional(t.name == "w2" ? WeightType::int8 : WeightType::f16);
     };
-    check(device().load(file.tensors, mixed), "w2 is kept as int8, w1 as f16");
+    check(device().load(file.tensors, g, mixed), "matmul: w2 is kept as int8, w1 as f16", 2);
     std::stable_sort(file.tensors.begin(), file.tensors.end(), [](const HostTensor& a, const HostTensor& b) {
         return (a.name[0] == 'w') > (b.name[0] == 'w') || (a.name[0] == 'w' && b.name[0] == 'w' && a.name < b.name);
     });
-    check(device().load(file.tensors), "b1 does not lie behind b0");  // the weights do
+    check(device().load(file.tensors), "matmul: b1 does not lie behind b0", 3);  // the weights do
 }
 
-TEST_CASE("projections: what an alignment parts, what is no weight, and a weight twice take a launch each") {
-    Capabilities coarse;
-    coarse.storage_alignment = 256;
-    const auto why = [](const Plan& plan) {
-        std::string all;
-        for (const PlannedDispatch& d : plan.dispatches) {
-            all += d.dispatch.kernels.front().why;
+TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or another x is left as it is") {
+    const auto products = [](const std::function<void(Graph&, Value x, const std::vector<Value>& w)>& f) {
+        Graph g;
+        f(g, g.input("x", {4, 8}), {g.weight("w0", {16, 8}), g.weight("w1", {16, 8}), g.weight("w2", {16, 8})});
+        const Plan plan = make_plan(g, Capabilities());
+        std::string notes;
+        for (const std::string& note : plan.notes) {
+            notes += note + "\n";
         }
-        return all;
+        const auto is_product = [](const PlannedDispatch& d) {
+            return d.dispatch.kernels.front().shader->name[0] == 'm';
+        };
+        return std::pair(std::count_if(plan.dispatches.begin(), plan.dispatches.end(), is_product), notes);
     };
-    {
-        Graph g;
-        const Value x = g.input("x", {2, 8});
-        const std::vector<Value> parts = projections(x, {g.weight("w", {8, 8}), g.input("input", {8, 8})});
-        g.output("y", parts[0] + parts[1]);
-        CHECK(contains(why(make_plan(g, coarse)), "input is not a weight, whole"));
-    }
-    {
-        Graph g;
-        const Value x = g.input("x", {2, 8});
-        const Value w = g.weight("w", {8, 8});
-        const std::vector<Value> parts = projections(x, {slice(w, 0, 0, 4), slice(w, 0, 4, 4)});
-        g.output("y", parts[0] + parts[1]);
-        CHECK(contains(why(make_plan(g, coarse)), "w is not a weight, whole"));
-    }
+    const auto all = products([](Graph& g, Value x, const std::vector<Value>& w) {
+        g.output("y", linear(x, w[0]) * relu(linear(x, w[1]) + relu(linear(x, w[2]) * linear(x, w[0]))));
+    });
+    CHECK(all.first == 4);  // each takes another in
+    const auto named = products([](Graph& g, Value x, const std::vector<Value>& w) {
+        const Value a = linear(x, w[0]), b = linear(x, w[1]), c = linear(x, w[2]);
+        g.output("a", a);
+        g.output("y", matmul(b, c, {.transpose_b = true}));
+    });
+    CHECK(named.first == 3);
+    CHECK(contains(named.second, "matmul: not one launch with matmul: matmul is the output a"));
+    const auto dense = products([](Graph& g, Value x, const std::vector<Value>& w) {
+        g.output("y", softmax(linear(x, w[0])) * gelu(scale(linear(x, w[1]), 2.0f)));
+    });
+    CHECK(contains(dense.second, "softmax reads matmul densely"));
+    const auto flat = products([](Graph& g, Value x, const std::vector<Value>& w) {
+        g.output("y", contiguous(reshape(linear(x, w[0]), {64})) + contiguous(reshape(linear(x, w[1]), {64})));
+    });
+    CHECK(flat.first == 2);
+    CHECK(contains(flat.second, "contiguous reads matmul densely"));
+    const auto other = products([](Graph& g, Value x, const std::vector<Value>& w) {
+        g.output("y", matmul(linear(x, w[0]), linear(relu(x), w[1]), {.transpose_b = true}));
+    });
+    CHECK(other.first == 3);
+    CHECK(other.second.empty());
+    const auto later = products([](Graph& g, Value x, const std::vector<Value>& w) {
+        const Value y = matmul(linear(x, w[0]), linear(x, w[1]), {.transpose_b = true});
+        g.output("y", matmul(y, contiguous(linear(x, w[2]))));  // beyond where the first two meet
+    });
+    CHECK(later.first == 4);
+    CHECK(contains(later.second, "one launch with matmul\n"));
+}
+
+TEST_CASE("projections: what an alignment parts, what is no whole weight, and a weight twice take a launch each") {
     const Case odd{3, 7, {3, 5}, true};  // 84 bytes and 140
     const Weights weights = load_in_order(device(), odd);
     const Run apart = run(device(), odd, true, weights);
@@ -208,9 +221,14 @@ TEST_CASE("projections: what an alignment parts, what is no weight, and a weight
     CHECK(same_parts(apart, run(device(), odd, false, weights)));
     Graph g;
     const Value w = g.weight("w0", {192, 64});
-    const std::vector<Value> twice = projections(g.input("x", {2, 64}), {w, w});
-    g.output("y", twice[0] + twice[1]);
+    const Value x = g.input("x", {2, 64});
+    g.output("y", matmul(linear(x, w), linear(x, w), {.transpose_b = true}));
     CHECK(contains(device().compile(g, load_in_order(device(), kAligned)).explain(), "w0 does not lie behind w0"));
+    Graph parts;
+    const Value rows = parts.weight("w0", {192, 64}), z = parts.input("x", {2, 64});
+    parts.output("z",
+                 matmul(linear(z, slice(rows, 0, 0, 96)), linear(z, slice(rows, 0, 96, 96)), {.transpose_b = true}));
+    CHECK(make_plan(parts, device().capabilities()).notes.empty());
 }
 
 TEST_CASE("projections: weights that are together more than a storage buffer may be are cut") {
@@ -232,17 +250,17 @@ TEST_CASE("projections: weights that are together more than a storage buffer may
 TEST_CASE("projections: one program at every length, its parts read as views") {
     const Case c{40, 64, {64, 64, 64}, false};
     const Weights weights = load_in_order(device(), c);
-    const auto answer = [&](bool one_launch, std::int64_t tokens) {
+    const auto answer = [&](bool rewrite, std::int64_t tokens) {
         Graph g;
         const Value x = g.input("x", {g.symbol("batch", 2), g.symbol("tokens", c.rows), c.width});
         std::vector<Value> w;
         for (const char* name : {"w0", "w1", "w2"}) {
             w.push_back(g.weight(name, {64, c.width}));
         }
-        const std::vector<Value> p =
-            one_launch ? projections(x, w) : std::vector{linear(x, w[0]), linear(x, w[1]), linear(x, w[2])};
-        g.output("y", matmul(softmax(matmul(p[0], p[1], {.scale = 0.125f, .transpose_b = true})), p[2]));
-        Program program = device().compile(g, weights);
+        const Value q = linear(x, w[0]), k = linear(x, w[1]), v = linear(x, w[2]);
+        g.output("y", matmul(softmax(matmul(q, k, {.scale = 0.125f, .transpose_b = true})), v));
+        Program program = device().compile(g, weights, {.rewrite = rewrite});
+        CHECK(contains(program.explain(), "3 weights, one launch") == rewrite);
         program.set("batch", 2);
         program.set("tokens", tokens);
         upload(program, "x", random_tensor({2, tokens, c.width}, 3));
@@ -256,19 +274,18 @@ TEST_CASE("projections: one program at every length, its parts read as views") {
 
 TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a cache answers the same") {
     const Tensor x = random_tensor({1, 13, 64}, 5);
-    const auto describe_layer = [](Graph& g, bool one_launch) {
+    const auto describe_layer = [](Graph& g) {
         const Dim start = g.symbol("start", 16);
         GroupedQueryAttentionOptions o{
             .name = "attn", .heads = 4, .kv_heads = 2, .head_dim = 32, .rope = Rope{.layout = RopeLayout::interleaved}};
         o.qkv_bias = true;
         o.qk_norm_eps = 1e-6f;
-        o.one_launch = one_launch;
         o.cache = kv_cache(g, "cache", 1, 16, 2, 32, start);
         g.output("y", grouped_query_attention(g.input("x", {1, g.symbol("tokens", 16), 64}), o).y);
     };
     File file;
     Graph named;
-    describe_layer(named, true);
+    describe_layer(named);
     for (const StorageInfo& s : named.storages()) {
         if (s.kind == StorageKind::weight) {
             Sizes shape;
@@ -277,13 +294,13 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
             file.add(s.name, shape);
         }
     }
-    const Weights weights = device().load(file.tensors);
-    const auto answer = [&](bool one_launch) {
+    const Weights weights = device().load(file.tensors, named);
+    const auto answer = [&](bool rewrite) {
         Graph g;
-        describe_layer(g, one_launch);
-        Program program = device().compile(g, weights);
-        CHECK(contains(program.explain(), "attn.projections") == one_launch);
-        CHECK(contains(program.explain(), "3 weights, one launch") == one_launch);
+        describe_layer(g);
+        Program program = device().compile(g, weights, {.rewrite = rewrite});
+        CHECK(contains(program.explain(), "attn.q_proj.projections") == rewrite);
+        CHECK(contains(program.explain(), "3 weights, one launch") == rewrite);
         return run_in_chunks(program, x, {6, 1, 1, 5});
     };
     CHECK(same_bits(answer(true), answer(false)));
@@ -297,31 +314,16 @@ TEST_CASE("projections: a decoder's weights lie for one launch, and count once")
         Decoder decoder(device(), weights, model, {.max_tokens = 32});
         for (Program* program : {&decoder.prompt_program(), &decoder.step_program()}) {
             const std::string text = program->explain();
-            CHECK(!contains(text, "a launch a weight"));
+            CHECK(!contains(text, "not one launch"));
             std::int64_t launches = 0;
-            for (std::size_t at = text.find("one launch"); at != std::string::npos;
-                 at = text.find("one launch", at + 1)) {
+            for (std::size_t at = text.find("weights, one launch"); at != std::string::npos;
+                 at = text.find("weights, one launch", at + 1)) {
                 ++launches;
             }
             CHECK(launches == static_cast<std::int64_t>(model.facts().layers.size()));
             CHECK(program->memory().weights == weights.bytes());
         }
     }
-}
-
-TEST_CASE("projections: bad arguments are refused by name") {
-    Graph g;
-    const Value x = g.input("x", {2, 8});
-    const Value w = g.weight("w", {4, 8});
-    const Value narrow = g.weight("narrow", {4, 7});
-    const Value b = g.weight("b", {5});
-    CHECK(contains(error_of([&] { projections(x, {}); }), "projections: 0 weights"));
-    CHECK(contains(error_of([&] { projections(x, {w, w}, {b}); }), "2 weights and 1 biases"));
-    CHECK(contains(error_of([&] { projections(x, {w, narrow}); }), "narrow (4, 7)"));
-    CHECK(contains(error_of([&] { projections(x, {w}, {b}); }), "b (5)"));
-    CHECK(contains(error_of([&] { projections(g.input("row", {8}), {w}); }), "row (8)"));
-    CHECK(contains(error_of([&] { projections(g.input("ids", {2, 8}, DType::i32), {w}); }), "ids (2, 8) I32"));
-    CHECK(contains(error_of([&] { projections(x, {g.weight("cube", {1, 4, 8})}); }), "cube (1, 4, 8)"));
 }
 
 TEST_SUITE_END();

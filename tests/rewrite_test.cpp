@@ -257,6 +257,47 @@ TEST_SUITE("rewrite") {
         CHECK(says(plan.notes, "copy_into writes what matmul reads"));
     }
 
+    TEST_CASE("rewrite: RoPE writes into a cache by itself, and what is read of the cache is the same") {
+        const Tensor x = random_tensor({2, 3, 4, 8}, 1);
+        const auto describe = [](Graph& g, Value in) {
+            const Value cache = g.state("cache", {2, 9, 3, 8});
+            const Value turned = rope(in, {.layout = RopeLayout::half, .max_positions = 9}, 2);
+            copy_into(slice(cache, 1, 2, in.size(2)), transpose(turned, 1, 2));
+            return contiguous(transpose(slice(cache, 1, 0, 6), 1, 2));
+        };
+        const auto run = [&](bool rewrite) {
+            OpCheck check;
+            check.rewrite = rewrite;
+            const Dim tokens = check.graph.symbol("tokens", 4);
+            return check.run(describe(check.graph, check.input("x", x, {2, 3, tokens, 8})));
+        };
+        CHECK(same_bits(run(true), run(false)));
+        Graph g;
+        g.output("y", describe(g, g.input("x", {2, 3, 4, 8})));
+        const Plan plan = planned(g);
+        CHECK(labels(plan) == Labels{"rope", "contiguous"});
+        CHECK(says(plan.notes, "copy_into: written by rope"));
+        const auto missed = [](const std::function<void(Graph&, Value cache, Value turned)>& f) {
+            Graph other;
+            const Value cache = other.state("cache", {2, 4, 8});
+            f(other, cache, rope(other.input("x", {2, 4, 8}), {.layout = RopeLayout::half, .max_positions = 4}));
+            other.output("y", contiguous(cache));
+            return planned(other).notes;
+        };
+        CHECK(says(
+            missed([](Graph&, Value cache, Value turned) { copy_into(slice(cache, 1, 0, 3), slice(turned, 1, 1, 3)); }),
+            "not written by rope: only a part of what it gives is copied"));
+        CHECK(says(missed([](Graph& in, Value cache, Value turned) {
+                       copy_into(cache, turned);
+                       in.output("turned", contiguous(turned));
+                   }),
+                   "rope is read by contiguous too"));
+        CHECK(says(missed([](Graph&, Value cache, Value) {
+                       copy_into(cache, rope(cache, {.layout = RopeLayout::half, .max_positions = 4}));
+                   }),
+                   "not written by rope: it reads the state"));
+    }
+
     TEST_CASE("rewrite: explain() names matches, and a program compiled without has none") {
         Graph g;
         const Parts p = parts(g);

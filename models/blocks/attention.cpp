@@ -7,20 +7,9 @@
 namespace vkf {
 
 QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias, const ProjectionNames& names) {
-    Graph& g = x.graph();
-    const std::int64_t d = sizes.head_dim;
-    const std::int64_t columns[3] = {sizes.heads * d, sizes.kv_heads * d, sizes.kv_heads * d};
-    // Weights lie in memory in the order in which they are named here: the matrices together, so
-    // that one launch reads them.
-    std::vector<Value> weights, biases;
-    for (std::size_t i = 0; i < 3; ++i) {
-        weights.push_back(g.weight(names[i] + ".weight", {columns[i], x.size(-1)}));
-    }
-    for (std::size_t i = 0; bias && i < 3; ++i) {
-        biases.push_back(g.weight(names[i] + ".bias", {columns[i]}));
-    }
-    const std::vector<Value> parts = projections(x, weights, biases);
-    return {parts[0], parts[1], parts[2]};
+    const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
+    return {linear_layer(x, names[0], q, bias), linear_layer(x, names[1], kv, bias),
+            linear_layer(x, names[2], kv, bias)};
 }
 
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias) {

@@ -130,17 +130,17 @@ private:
         names_ = kDistilBertNames;
     }
 
-    Projection attention(Value x, Value keys) const {
+    Value attention(Value x, Value keys) const {
         const HeadSizes sizes{heads_, heads_, width_ / heads_};
         const QueryKeyValue heads = split_heads(project(x, sizes, true, names_.projections), sizes);
         AttentionOptions options;
         options.mask.keys = keys;
         const Value seen = scaled_dot_product_attention(heads.query, heads.key, heads.value, options);
-        return Projection(merge_heads(seen), names_.attention_output, width_, true);
+        return linear_layer(merge_heads(seen), names_.attention_output, width_, true);
     }
 
-    Projection feed_forward(Value x) const {
-        return Projection(linear_layer(x, names_.up, inner_, true, activation_), names_.down, width_, true);
+    Value feed_forward(Value x) const {
+        return linear_layer(linear_layer(x, names_.up, inner_, true, activation_), names_.down, width_, true);
     }
 
     std::int64_t vocab_size_ = 0, width_ = 0, inner_ = 0, layers_ = 0, heads_ = 0;

@@ -3,6 +3,7 @@
 // layer, capped scores and logits, scaled embeddings.
 #include <cmath>
 
+#include "layers/attention.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -63,14 +64,14 @@ public:
     }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias_), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles), scores_);
-        return Projection(seen, "o_proj", sizes_.hidden_size, bias_);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, bias_);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         return gated_mlp(x, sizes_.intermediate_size, activation_);
     }

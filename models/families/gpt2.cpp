@@ -59,16 +59,16 @@ public:
     }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x) const {
         const Scope scope(run.graph(), "attn");
         const HeadSizes sizes{heads_, heads_, width_ / heads_};
         const QueryKeyValue heads = split_heads(project_fused(x, "c_attn", sizes, true), sizes);
-        return Projection(run.attend(layer, heads, scores_), "c_proj", width_, true);
+        return linear_layer(run.attend(layer, heads, scores_), "c_proj", width_, true);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return Projection(linear_layer(x, "c_fc", inner_, true, activation_), "c_proj", width_, true);
+        return linear_layer(linear_layer(x, "c_fc", inner_, true, activation_), "c_proj", width_, true);
     }
 
     std::int64_t vocab_size_, width_, layers_, heads_, inner_, positions_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llama (Touvron et al. 2023; Llama 3, 2024): RMSNorm before each half of a layer, rotary
 // positions, grouped queries, SwiGLU.
+#include "layers/attention.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -47,14 +48,14 @@ public:
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, attention_bias_), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return Projection(seen, "o_proj", sizes_.hidden_size, attention_bias_);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, attention_bias_);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         return gated_mlp(x, sizes_.intermediate_size, activation_, mlp_bias_);
     }

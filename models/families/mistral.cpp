@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral (Jiang et al. 2023): Llama's layer, in which a query sees a window of keys.
+#include "layers/attention.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -44,14 +45,14 @@ public:
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));  // in the layer's window
-        return Projection(seen, "o_proj", sizes_.hidden_size);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, false);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         return gated_mlp(x, sizes_.intermediate_size, activation_);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an
 // RMSNorm of whole queries and keys before their heads are split, SwiGLU.
+#include "layers/attention.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -40,16 +41,16 @@ public:
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         QueryKeyValue whole = project(x, sizes_.heads, bias_);
         whole.query = rms_norm(whole.query, "q_norm", eps_);
         whole.key = rms_norm(whole.key, "k_norm", eps_);
         const Value seen = run.attend(layer, run.rotated(split_heads(whole, sizes_.heads), angles));
-        return Projection(seen, "o_proj", sizes_.hidden_size, bias_);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, bias_);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         return gated_mlp(x, sizes_.intermediate_size, activation_);
     }

@@ -68,19 +68,19 @@ private:
         return read_rope(r, {.head_dim = sizes.heads.head_dim, .max_positions = sizes.max_positions, .partial = true});
     }
 
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project_fused(x, "qkv_proj", sizes_.heads), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return Projection(seen, "o_proj", sizes_.hidden_size);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, false);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         const std::int64_t inner = sizes_.intermediate_size;
         const Value both = linear_layer(x, "gate_up_proj", 2 * inner, false);
         const Value product = gated(slice(both, -1, 0, inner), slice(both, -1, inner, inner), activation_);
-        return Projection(product, "down_proj", sizes_.hidden_size);
+        return linear_layer(product, "down_proj", sizes_.hidden_size, false);
     }
 
     DecoderSizes sizes_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 2 and 2.5 (Yang et al. 2024): Llama's layer with biases of queries, keys and values, and
 // windows from a layer on.
+#include "layers/attention.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -44,15 +45,15 @@ public:
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         const bool bias = true;  // of the first three projections alone
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return Projection(seen, "o_proj", sizes_.hidden_size);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, false);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         return gated_mlp(x, sizes_.intermediate_size, activation_);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 3 (Yang et al. 2025): Llama's layer with an RMSNorm of each head's query and key, and
 // windows from a layer on.
+#include "layers/attention.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -46,14 +47,14 @@ public:
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    Projection attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_and_norm_heads(project(x, sizes_.heads, bias_), sizes_.heads, eps_);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return Projection(seen, "o_proj", sizes_.hidden_size, bias_);
+        return linear_layer(seen, "o_proj", sizes_.hidden_size, bias_);
     }
 
-    Projection feed_forward(Value x) const {
+    Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
         return gated_mlp(x, sizes_.intermediate_size, activation_);
     }

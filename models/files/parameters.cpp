@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/base/text.h"
+#include "runtime/compile/weight_order.h"
 
 namespace vkf {
 
@@ -21,11 +22,15 @@ public:
     std::vector<Parameter> run(const Graph& graph) const {
         std::vector<Parameter> all;
         std::set<std::string> used;
+        std::map<std::string_view, const StorageInfo*> weights;
         for (const StorageInfo& s : graph.storages()) {
             if (s.kind == StorageKind::weight) {
-                all.push_back(parameter(s));
-                used.insert(all.back().source->name);
+                weights.emplace(s.name, &s);
             }
+        }
+        for (const std::string& name : weight_order(graph)) {
+            all.push_back(parameter(*weights.at(name)));
+            used.insert(all.back().source->name);
         }
         for (const std::string& name : checkpoint_.names()) {
             if (used.count(name) == 0 && !holds(rules_.ignored, name)) {

@@ -42,7 +42,7 @@ struct Parameter {
 /// Of all of them, each beginning at a multiple of `alignment`.
 std::uint64_t parameter_bytes(const std::vector<Parameter>& parameters, std::uint64_t alignment);
 
-/// Every weight of the graph, in the order in which the graph names them. Matrices become
+/// Every weight of the graph, in weight_order(). Matrices become
 /// `matrices`, or stay of the file's type. Matrices that are saved packed are (out, in) for every
 /// family, and stay what they are. Throws Error naming a tensor that is missing, that has another
 /// shape or type, that is packed as another type than asked for, or that is in the files and

@@ -109,28 +109,13 @@ ValueId Lowering::words(ValueId id) {
     return static_cast<ValueId>(values_.size() - 1);
 }
 
-Lowering::Joined Lowering::join(std::span<const ValueId> parts) {
+ValueId Lowering::join(std::span<const ValueId> parts) {
     StorageInfo all;
     ValueInfo v = values_[parts.front()];
     v.shape[0] = 0;
-    const StoredTensor* before = nullptr;
     for (const ValueId id : parts) {
-        const ValueInfo& part = values_[id];
-        const StorageInfo& s = storages_[part.storage];
-        if (s.kind != StorageKind::weight || !(part.offset == Dim(0)) || !(part.shape[0] == s.shape[0]) ||
-            !(part.strides == contiguous_strides(part.shape))) {
-            return {0, (s.name.empty() ? "a computed tensor" : s.name) + " is not a weight, whole"};
-        }
-        const StoredTensor* t = weights_ ? weights_->find(s.name) : nullptr;
-        if (before && t && t->type != before->type) {
-            return {0, s.name + " is kept as " + std::string(name_of(t->type)) + ", " + before->name + " as " +
-                           std::string(name_of(before->type))};
-        }
-        if (before && t && (t->block != before->block || t->offset != before->offset + before->bytes)) {
-            return {0, s.name + " does not lie behind " + before->name};
-        }
-        before = t;
-        v.shape[0] = v.shape[0] + part.shape[0];
+        const StorageInfo& s = storages_[values_[id].storage];
+        v.shape[0] = v.shape[0] + values_[id].shape[0];
         const Dim rows = all.parts.empty() ? s.shape[0] : all.shape[0] + s.shape[0];
         all.kind = s.kind;
         all.name += (all.name.empty() ? "" : " + ") + s.name;
@@ -138,12 +123,12 @@ Lowering::Joined Lowering::join(std::span<const ValueId> parts) {
         all.type = s.type;
         all.shape = s.shape;
         all.shape[0] = rows;
-        all.parts.push_back(part.storage);
+        all.parts.push_back(values_[id].storage);
     }
     v.storage = static_cast<StorageId>(storages_.size());
     storages_.push_back(std::move(all));
     values_.push_back(std::move(v));
-    return {static_cast<ValueId>(values_.size() - 1), {}};
+    return static_cast<ValueId>(values_.size() - 1);
 }
 
 void Lowering::refuse_packed(ValueId id) const {

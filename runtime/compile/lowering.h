@@ -15,7 +15,6 @@
 #include "../graph/op.h"
 #include "capabilities.h"
 #include "dispatch.h"
-#include "weight_layout.h"
 
 namespace vkf {
 
@@ -28,15 +27,13 @@ constexpr std::int64_t kMostRounds = 64000;
 class VKF_API Lowering {
 public:
     Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,
-             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out, Arithmetic arithmetic = Arithmetic::f32,
-             const WeightLayout* weights = nullptr)
+             std::span<const SymbolInfo> symbols, std::vector<Dispatch>& out, Arithmetic arithmetic = Arithmetic::f32)
         : device_(device),
           values_(values),
           storages_(storages),
           symbols_(symbols),
           out_(out),
-          arithmetic_(arithmetic),
-          weights_(weights) {}
+          arithmetic_(arithmetic) {}
 
     void begin(NodeId id, const NodeInfo& node) {
         id_ = id;
@@ -61,14 +58,9 @@ public:
     /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some
     /// of its rows, whole. Throws for any other view of it.
     ValueId words(ValueId id);
-    struct Joined {
-        ValueId value = 0;
-        std::string why_not;  ///< why there is none; empty: there is
-    };
     /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them
-    /// all: a window on memory that they lie behind each other in. Without a layout to ask they are
-    /// taken to.
-    Joined join(std::span<const ValueId> parts);
+    /// all: a window on memory that they lie behind each other in (RewriteSite::why_apart).
+    ValueId join(std::span<const ValueId> parts);
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
     /// Bytes a binding of this value must cover.
@@ -101,7 +93,6 @@ private:
     std::span<const SymbolInfo> symbols_;
     std::vector<Dispatch>& out_;
     Arithmetic arithmetic_;
-    const WeightLayout* weights_;
     NodeId id_ = 0;
     const NodeInfo* node_ = nullptr;
     struct Made {

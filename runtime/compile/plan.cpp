@@ -7,6 +7,7 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
+#include "runtime/compile/weight_order.h"
 #include "runtime/graph/rewrite.h"
 #include "runtime/graph/wanted.h"
 
@@ -221,7 +222,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
     if (options.rewrite) {
-        plan.notes = rewrite(*work);
+        plan.notes = rewrite(*work, [&](std::span<const StorageId> s) { return why_apart(*work, weights, s); });
     }
     for (std::string& note : decompose_declined(*work, device)) {
         plan.notes.push_back(std::move(note));
@@ -236,8 +237,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     pack_weights(plan, weights);
     const std::vector<WantedOutputs> wanted = wanted_outputs(*work);
     std::vector<Dispatch> lowered;
-    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, options.arithmetic,
-                      weights.tensors().empty() ? nullptr : &weights);
+    Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, options.arithmetic);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
         if (wanted[n] != 0) {
             lowering.begin(n, plan.nodes[n]);

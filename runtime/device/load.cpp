@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/compile/weight_order.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device.h"
 #include "runtime/device/packer.h"
 #include "runtime/device/tensor_store.h"
-#include "runtime/graph/graph.h"
 
 namespace vkf {
 
@@ -56,22 +56,6 @@ StoredTensor place_of(const HostTensor& t, std::uint64_t bytes, const LoadOption
         out.bytes = bytes * 2;
     }
     return out;
-}
-
-/// In the order in which the graph names them; others behind, as they were.
-void sort_as_named(std::vector<StoredTensor>& tensors, const Graph& graph) {
-    std::map<std::string_view, std::size_t> place;
-    for (const StorageInfo& s : graph.storages()) {
-        if (s.kind == StorageKind::weight) {
-            place.emplace(s.name, place.size());
-        }
-    }
-    const auto place_of_name = [&](const StoredTensor& t) {
-        const auto found = place.find(t.name);
-        return found == place.end() ? place.size() : found->second;
-    };
-    std::stable_sort(tensors.begin(), tensors.end(),
-                     [&](const StoredTensor& a, const StoredTensor& b) { return place_of_name(a) < place_of_name(b); });
 }
 
 constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted on its way
@@ -158,6 +142,22 @@ private:
 
 }  // namespace
 
+Weights Device::load(std::span<const HostTensor> tensors, const Graph& graph, const LoadOptions& options) const {
+    const std::vector<std::string> order = weight_order(graph);
+    std::map<std::string_view, std::size_t> places;
+    for (const std::string& name : order) {
+        places.emplace(name, places.size());
+    }
+    const auto place_of = [&](const HostTensor& t) {
+        const auto found = places.find(t.name);
+        return found == places.end() ? places.size() : found->second;
+    };
+    std::vector<HostTensor> sorted(tensors.begin(), tensors.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [&](const HostTensor& a, const HostTensor& b) { return place_of(a) < place_of(b); });
+    return load(sorted, options);
+}
+
 Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
     std::vector<StoredTensor> stored;
     std::uint64_t bytes_in_all = 0;
@@ -171,9 +171,6 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
         }
         stored.push_back(place_of(t, *bytes, options, on_device));
         bytes_in_all += stored.back().bytes;
-    }
-    if (options.order) {
-        sort_as_named(stored, *options.order);
     }
     const Capabilities& caps = core_->capabilities;
     auto store = std::make_shared<TensorStore>(

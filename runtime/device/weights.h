@@ -18,7 +18,6 @@
 
 namespace vkf {
 
-class Graph;
 struct TensorStore;
 
 /// Which processor packs matrices.
@@ -43,10 +42,6 @@ struct LoadOptions {
     PackOn pack_on = PackOn::by_device;
     /// Progress: called with the bytes uploaded and the bytes in all, which are equal at the end.
     std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
-    /// Tensors lie in memory as they are given; or, when set, in the order in which this graph
-    /// names its weights, and what it does not name behind them: so that projections() finds its
-    /// own behind each other.
-    const Graph* order = nullptr;
 };
 
 /// Immutable once loaded; copies share the memory.

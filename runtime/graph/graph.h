@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,6 +88,12 @@ struct ValueInfo {
     /// A window on the words of a packed weight, as Lowering::words() gives it. On such a storage
     /// nothing else can be bound.
     bool words = false;
+
+    /// True for a dense tensor from its storage's first element on, of rows of a fixed width.
+    bool is_rows() const;
+    /// A view on such a tensor of rows of `width` elements as what it is on the columns from
+    /// `first` on of rows of `pitch` elements. Nothing where it runs from one row into the next.
+    std::optional<ValueInfo> in_columns(std::int64_t width, std::int64_t pitch, std::int64_t first) const;
 };
 
 struct NodeInfo {
@@ -176,12 +183,13 @@ public:
     std::unique_ptr<Graph> clone() const;
     /// What replace() asks for new nodes: given the graph and the old nodes, adds nodes and returns
     /// what each of the old ones' outputs becomes, in their order: a value of the same shape and
-    /// layout that the new nodes compute whole, or an empty one where nothing reads the output.
+    /// layout, or columns of wider rows, that the new nodes compute whole; or an empty one where
+    /// nothing reads the output.
     using Make = std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)>;
-    /// Puts the nodes that `make` adds in the place of the last of these nodes, which are in their
-    /// order, and takes the others out. Whoever read the old outputs reads the new ones from then
+    /// Puts the nodes that `make` adds in the place of `at`, one of these nodes, which are in their
+    /// order, and takes all of these out. Whoever read the old outputs reads the new ones from then
     /// on. New labels have the scope of the first.
-    void replace(const std::vector<NodeId>& nodes, const Make& make);
+    void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
     void push_scope(const std::string& name);

@@ -3,6 +3,7 @@
 // by name.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct Capabilities;
 struct NodeInfo;
 struct Rewrite;
 class RewriteSite;
+struct ValueInfo;
 
 /// Bit i is set where something depends on a node's output i.
 using WantedOutputs = std::uint32_t;
@@ -32,6 +34,14 @@ struct OpType {
     /// What the node becomes together with those around it (rewrite.h), the same numbers sooner.
     /// Null: nothing.
     Rewrite (*rewrite)(const RewriteSite& site) = nullptr;
+    /// What the node becomes together with later ones like it, once nothing else is left to
+    /// rewrite. Null: nothing.
+    Rewrite (*join)(const RewriteSite& site) = nullptr;
+    /// Whether the node can read such a view as its input `i`. A rewrite asks before it lays out
+    /// anew what others read. Null: it can read any.
+    bool (*can_read)(const NodeInfo& node, std::size_t i, const ValueInfo& view) = nullptr;
+    /// Whether its one output can be written through any view, such as a window of a state.
+    bool writes_views = false;
 };
 
 }  // namespace vkf

@@ -2,13 +2,14 @@
 #include "runtime/graph/rewrite.h"
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/graph/wanted.h"
 
 namespace vkf {
 
-RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted)
-    : graph_(graph), id_(node), wanted_(wanted) {}
+RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const WhyApart& apart)
+    : graph_(graph), id_(node), wanted_(wanted), apart_(apart) {}
 
 bool RewriteSite::reads(const NodeInfo& node, StorageId storage) const {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
@@ -25,6 +26,18 @@ NodeId RewriteSite::maker(std::size_t i, const OpType& op) const {
                 const bool whole = other.writes.empty() && made.shape == read.shape && made.strides == read.strides &&
                                    made.offset == read.offset;
                 return whole && other.op == &op ? n : kNone;
+            }
+        }
+    }
+    return kNone;
+}
+
+NodeId RewriteSite::writer(std::size_t i) const {
+    const StorageId read = graph_.values()[node().inputs[i]].storage;
+    for (NodeId n = id_; n-- > 0;) {
+        for (const ValueId out : graph_.nodes()[n].outputs) {
+            if (graph_.values()[out].storage == read) {
+                return n;
             }
         }
     }
@@ -65,32 +78,135 @@ std::string RewriteSite::why_not_moved(NodeId earlier) const {
     return {};
 }
 
-std::vector<std::string> rewrite(Graph& graph) {
-    std::vector<std::string> matches, misses;
-    std::vector<WantedOutputs> wanted = wanted_outputs(graph);
-    for (NodeId n = 0; n < graph.nodes().size();) {
-        const OpType& op = *graph.nodes()[n].op;
-        if (wanted[n] == 0 || !op.rewrite) {
-            ++n;
+std::vector<NodeId> RewriteSite::siblings() const {
+    const auto value = [&](ValueId id) -> const ValueInfo& { return graph_.values()[id]; };
+    const ValueInfo& x = value(node().inputs.front());
+    std::vector<NodeId> found;
+    std::map<StorageId, NodeId> stems_from;  // which of them a tensor depends on
+    for (NodeId n = id_; n < graph_.nodes().size(); ++n) {
+        if (wanted_[n] == 0) {
             continue;
         }
-        const Rewrite found = op.rewrite(RewriteSite(graph, n, wanted));
-        const std::string note = graph.nodes()[n].label + ": " + found.what;
-        if (found.nodes.empty()) {
-            if (!found.what.empty()) {
-                misses.push_back(note);
+        const NodeInfo& other = graph_.nodes()[n];
+        std::optional<NodeId> stem;
+        for (const ValueId in : other.inputs) {
+            const auto of = stems_from.find(value(in).storage);
+            if (of != stems_from.end() && stem && *stem != of->second) {
+                return found;
             }
-            ++n;
-            continue;
+            stem = of != stems_from.end() ? std::optional(of->second) : stem;
         }
-        matches.push_back(note);
-        graph.replace(found.nodes, found.make);
-        // the first of the new nodes is asked next: it may go on
-        n = n + 1 - static_cast<NodeId>(found.nodes.size());
-        wanted = wanted_outputs(graph);
+        const ValueInfo* read = other.inputs.empty() ? nullptr : &value(other.inputs.front());
+        if (!stem && other.op == node().op && read->storage == x.storage && read->shape == x.shape &&
+            read->strides == x.strides && read->offset == x.offset) {
+            stem = n;
+            if (n != id_) {
+                found.push_back(n);
+            }
+        }
+        for (std::size_t i = 0; stem && i < other.outputs.size(); ++i) {
+            stems_from[value(other.outputs[i]).storage] = *stem;
+        }
     }
-    matches.insert(matches.end(), misses.begin(), misses.end());
-    return matches;
+    return found;
+}
+
+std::string RewriteSite::why_not_sooner(NodeId later) const {
+    const NodeInfo& node = graph_.nodes()[later];
+    for (NodeId n = id_; n < later; ++n) {
+        const NodeInfo& between = graph_.nodes()[n];
+        for (const ValueId out : between.writes) {
+            if (reads(node, graph_.values()[out].storage)) {
+                return between.label + " writes what " + node.label + " reads";
+            }
+        }
+    }
+    return {};
+}
+
+std::string RewriteSite::why_not_columns(NodeId node) const {
+    const NodeInfo& made = graph_.nodes()[node];
+    for (const ValueId out : made.outputs) {
+        const ValueInfo& whole = graph_.values()[out];
+        if (graph_.storages()[whole.storage].kind != StorageKind::intermediate) {
+            return made.label + " is the output " + graph_.storages()[whole.storage].name;
+        }
+        if (!whole.is_rows()) {
+            return made.label + " is stored in another order";
+        }
+        const std::int64_t width = whole.shape.back().constant();
+        for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+            const NodeInfo& reader = graph_.nodes()[n];
+            for (std::size_t i = 0; wanted_[n] != 0 && i < reader.inputs.size(); ++i) {
+                const ValueInfo& view = graph_.values()[reader.inputs[i]];
+                if (view.storage != whole.storage) {
+                    continue;
+                }
+                const std::optional<ValueInfo> moved = view.in_columns(width, 2 * width, width);
+                if (!moved || (reader.op->can_read && !reader.op->can_read(reader, i, *moved))) {
+                    return reader.label + " reads " + made.label + " densely";
+                }
+            }
+        }
+    }
+    return {};
+}
+
+std::string RewriteSite::why_apart(std::span<const StorageId> weights) const {
+    return apart_ ? apart_(weights) : std::string();
+}
+
+namespace {
+
+/// One way through the nodes, each asked by `rule`.
+class Pass {
+public:
+    Pass(Graph& graph, const WhyApart& apart) : graph_(graph), apart_(apart) {}
+
+    void run(Rewrite (*OpType::*rule)(const RewriteSite&)) {
+        std::vector<WantedOutputs> wanted = wanted_outputs(graph_);
+        for (NodeId n = 0; n < graph_.nodes().size();) {
+            const auto ask = graph_.nodes()[n].op->*rule;
+            if (wanted[n] == 0 || !ask) {
+                ++n;
+                continue;
+            }
+            const Rewrite found = ask(RewriteSite(graph_, n, wanted, apart_));
+            const std::string note = graph_.nodes()[n].label + ": " + found.what;
+            if (found.nodes.empty()) {
+                if (!found.what.empty()) {
+                    misses_.push_back(note);
+                }
+                ++n;
+                continue;
+            }
+            matches_.push_back(note);
+            graph_.replace(found.nodes, found.make, n);
+            // the first of the new nodes is asked next: it may go on
+            n -= static_cast<NodeId>(
+                std::count_if(found.nodes.begin(), found.nodes.end(), [&](NodeId gone) { return gone < n; }));
+            wanted = wanted_outputs(graph_);
+        }
+    }
+
+    std::vector<std::string> notes() && {
+        matches_.insert(matches_.end(), misses_.begin(), misses_.end());
+        return std::move(matches_);
+    }
+
+private:
+    Graph& graph_;
+    const WhyApart& apart_;
+    std::vector<std::string> matches_, misses_;
+};
+
+}  // namespace
+
+std::vector<std::string> rewrite(Graph& graph, const WhyApart& apart) {
+    Pass pass(graph, apart);
+    pass.run(&OpType::rewrite);
+    pass.run(&OpType::join);
+    return std::move(pass).notes();
 }
 
 }  // namespace vkf

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,20 +16,23 @@
 
 namespace vkf {
 
-/// What stands in for a node, and for earlier ones whose work it takes over.
+/// What stands in for a node, and for others whose work it takes over.
 struct Rewrite {
-    /// The nodes that go, in their order; the last is the one that was asked. Empty: nothing is
-    /// rewritten.
+    /// The nodes that go, in their order, with the one that was asked: OpType::rewrite has it last,
+    /// OpType::join first. The new ones take its place. Empty: nothing is rewritten.
     std::vector<NodeId> nodes = {};
     /// As Graph::replace() has it.
     std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)> make = {};
     std::string what = {};  ///< for explain()
 };
 
+/// Why several weights cannot be read as one that has the rows of them all; empty: they can.
+using WhyApart = std::function<std::string(std::span<const StorageId> weights)>;
+
 /// A node, and what a rule may ask about those around it.
 class VKF_API RewriteSite {
 public:
-    RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted);
+    RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const WhyApart& apart);
 
     Graph& graph() const noexcept { return graph_; }
     NodeId id() const noexcept { return id_; }
@@ -37,12 +42,26 @@ public:
     /// The node of this op that computes input `i`, whole and laid out as it is read; `kNone` where
     /// there is none.
     NodeId maker(std::size_t i, const OpType& op) const;
+    /// The node that computes what input `i` is a view on; `kNone` where there is none.
+    NodeId writer(std::size_t i) const;
     /// Empty where the maker's work can be left to this node: nothing else reads what it gives,
     /// that has no name, and nothing in between writes what it reads. Else why not.
     std::string why_not_later(NodeId maker) const;
     /// Empty where an earlier node may be computed as late as this one: nothing in between reads
     /// what it gives, or writes what it reads. Else why not.
     std::string why_not_moved(NodeId earlier) const;
+
+    /// The later nodes of this one's op that read the same view as their first input, up to where
+    /// what two of them gave meets: from there on it is no longer the same part of a model.
+    std::vector<NodeId> siblings() const;
+    /// Empty where a later node that reads nothing computed in between may be computed as early as
+    /// this one: nothing in between writes what it reads. Else why not.
+    std::string why_not_sooner(NodeId later) const;
+    /// Empty where what a node gives may become the columns of wider rows: it has no name, and all
+    /// who read it can read rows that lie apart. Else why not.
+    std::string why_not_columns(NodeId node) const;
+    /// As WhyApart.
+    std::string why_apart(std::span<const StorageId> weights) const;
 
     static constexpr NodeId kNone = ~NodeId{0};
 
@@ -52,10 +71,12 @@ private:
     Graph& graph_;
     NodeId id_;
     const std::vector<WantedOutputs>& wanted_;
+    const WhyApart& apart_;
 };
 
-/// Asks every node that is run, in order, until nothing changes. Returns a line for explain() for
-/// each match, and for each near miss with its reason.
-VKF_API std::vector<std::string> rewrite(Graph& graph);
+/// Asks every node that is run, in order, until nothing changes, and then once what it joins.
+/// Returns a line for explain() for each match, and for each near miss with its reason. Without
+/// `apart` weights are taken to lie as they are wanted.
+VKF_API std::vector<std::string> rewrite(Graph& graph, const WhyApart& apart = {});
 
 }  // namespace vkf

@@ -174,8 +174,6 @@ const std::map<std::string, std::string> kNotInC{
     {"Weights::layout", "C asks by name"},
     {"Weights::names", "the host gave them"},
     {"Weights::store", "the library's own"},
-    {"add_layer_norm", "compilation makes it of an addition and a norm"},
-    {"add_rms_norm", "compilation makes it of an addition and a norm"},
     {"broadcast_shapes", "for whoever writes ops"},
     {"byte_size", "of a HostTensor"},
     {"contiguous_strides", "for whoever writes ops"},
@@ -193,7 +191,6 @@ const std::map<std::string, std::string> kNotInC{
     {"packed_row_words", "for whoever writes ops"},
     {"peak_live_bytes", "for compilation"},
     {"plan_arena", "for compilation"},
-    {"projections", "C writes a linear() each"},
     {"read_text", "C has fopen()"},
     {"require_memory", "a part of vkf_decoder_create()"},
     {"require_packable", "weights are packed by vkf_weights_load()"},
@@ -202,6 +199,7 @@ const std::map<std::string, std::string> kNotInC{
     {"same_format", "weights are packed by vkf_weights_load()"},
     {"utf8_name", "C's texts are UTF-8"},
     {"wanted_outputs", "for compilation"},
+    {"weight_order", "vkf_load_options has the graph"},
     {"widen", "weights are packed by vkf_weights_load()"},
 };
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/weight_order.h"
+
+#include <map>
+#include <set>
+
+#include "runtime/graph/rewrite.h"
+
+namespace vkf {
+
+std::vector<std::string> weight_order(const Graph& graph) {
+    const std::unique_ptr<Graph> work = graph.clone();
+    std::map<StorageId, StorageId> behind;  // each weight, and the one that is to lie behind it
+    std::set<StorageId> led;
+    rewrite(*work, [&](std::span<const StorageId> weights) {
+        for (std::size_t i = 1; i < weights.size(); ++i) {
+            const StorageId before = weights[i - 1], after = weights[i];
+            const auto found = behind.find(before);
+            if (found != behind.end() ? found->second != after : before == after || led.contains(after)) {
+                return std::string("one of them is read together with others");
+            }
+            behind.emplace(before, after);
+            led.insert(after);
+        }
+        return std::string();
+    });
+    std::vector<std::string> names;
+    for (StorageId s = 0; s < graph.storages().size(); ++s) {
+        if (graph.storages()[s].kind != StorageKind::weight || led.contains(s)) {
+            continue;
+        }
+        names.push_back(graph.storages()[s].name);
+        for (auto next = behind.find(s); next != behind.end(); next = behind.find(next->second)) {
+            names.push_back(graph.storages()[next->second].name);
+        }
+    }
+    return names;
+}
+
+std::string why_apart(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights) {
+    const StoredTensor* before = nullptr;
+    for (const StorageId s : weights) {
+        const StoredTensor* t = layout.find(graph.storages()[s].name);
+        if (before && t && t->type != before->type) {
+            return t->name + " is kept as " + std::string(name_of(t->type)) + ", " + before->name + " as " +
+                   std::string(name_of(before->type));
+        }
+        if (before && t && (t->block != before->block || t->offset != before->offset + before->bytes)) {
+            return t->name + " does not lie behind " + before->name;
+        }
+        before = t;
+    }
+    return {};
+}
+
+}  // namespace vkf
