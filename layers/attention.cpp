@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "runtime/graph/packed.h"
+
 namespace vkf {
 
 namespace {

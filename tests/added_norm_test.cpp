@@ -107,7 +107,7 @@ TEST_SUITE("added_norm") {
             const AddedNorm out = add_rms_norm(x, r, g.input("w", {8}));
             g.output("y", out.y);
             g.output("sum", out.sum);
-            return device().compile(g).plan().dispatches.size();
+            return plan_of(device().compile(g)).dispatches.size();
         };
         CHECK(dispatches() == (device().capabilities().storage_buffers >= 6 ? 1 : 2));
         const Believed four([](Capabilities& c) { c.storage_buffers = 4; });

@@ -102,7 +102,7 @@ TEST_SUITE("matmul") {
             own.plus = o.plus ? z : Value();
             own.bias = o.bias ? g.input("bias", {5}) : Value();
             g.output("y", matmul(x, y, own));
-            return device().compile(g).plan().dispatches.size();
+            return plan_of(device().compile(g)).dispatches.size();
         };
         CHECK(dispatches({.times = vr}) == 1);
         CHECK(dispatches({.plus = vr}) == 1);
@@ -168,11 +168,11 @@ TEST_SUITE("matmul") {
                     fused ? linear(a, b, bias, Activation::none, {}, residual) : linear(a, b, bias) + residual;
                 g.output("y", relu(y));
                 Program program = device().compile(g, {}, {.rewrite = false});
-                for (const PlannedDispatch& d : program.plan().dispatches) {
+                for (const PlannedDispatch& d : plan_of(program).dispatches) {
                     if (d.dispatch.bindings.size() == shader::kMatmulBindingOther + 1) {
                         const auto lies = [&](std::uint32_t binding) {
                             const ValueId v = d.dispatch.bindings[binding].value;
-                            return program.plan().arena_offset[program.plan().values[v].storage];
+                            return plan_of(program).arena_offset[plan_of(program).values[v].storage];
                         };
                         CHECK((lies(shader::kMatmulBindingC) == lies(shader::kMatmulBindingOther)) == !inside);
                     }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/base/text.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 

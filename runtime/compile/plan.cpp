@@ -7,6 +7,7 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
+#include "runtime/graph/packed.h"
 #include "runtime/graph/rewrite.h"
 #include "runtime/graph/wanted.h"
 

@@ -5,6 +5,7 @@
 
 #include "runtime/device/deferred.h"
 #include "runtime/device/failure.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
 #include "runtime/device/tensor_store.h"
 
@@ -140,7 +141,7 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
     if (recording.slot >= sets.size()) {
         return failure(-1, "%s: slot %u of %llu", name, recording.slot, ull{sets.size()});
     }
-    const std::uint64_t uploads = std::max(uploads_before, state ? state.store()->uploads_before.load() : 0);
+    const std::uint64_t uploads = std::max(uploads_before, state ? Insides::store(state)->uploads_before.load() : 0);
     if (device->deferred && device->deferred->done() < uploads) {
         return failure(-1, "%s: weights, constants or state wait for Device::record_upload()", name);
     }

@@ -17,7 +17,6 @@
 #include "../base/export.h"
 #include "dim.h"
 #include "dtype.h"
-#include "packed.h"
 
 namespace vkf {
 
