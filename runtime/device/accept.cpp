@@ -55,19 +55,20 @@ Status ProgramCore::accept_image(StorageId id, const Recording& recording, std::
     return {};
 }
 
-Status ProgramCore::check_range(const BufferRange& r) const noexcept {
+Status ProgramCore::check_range(const BufferRange& range) const noexcept {
     const char* name = options.name.c_str();
-    const int length = static_cast<int>(r.name.size());
-    if (r.buffer_bytes != 0 && (r.offset > r.buffer_bytes || r.bytes > r.buffer_bytes - r.offset)) {
-        return failure(-1, "%s: %.*s takes %llu bytes at %llu of a buffer of %llu", name, length, r.name.data(),
-                       ull{r.bytes}, ull{r.offset}, ull{r.buffer_bytes});
+    const int length = static_cast<int>(range.name.size());
+    if (range.buffer_bytes != 0 &&
+        (range.offset > range.buffer_bytes || range.bytes > range.buffer_bytes - range.offset)) {
+        return failure(-1, "%s: %.*s takes %llu bytes at %llu of a buffer of %llu", name, length, range.name.data(),
+                       ull{range.bytes}, ull{range.offset}, ull{range.buffer_bytes});
     }
-    if (r.buffer_usage != 0 && (r.buffer_usage & VK_BUFFER_USAGE_STORAGE_BUFFER_BIT) == 0) {
+    if (range.buffer_usage != 0 && (range.buffer_usage & VK_BUFFER_USAGE_STORAGE_BUFFER_BIT) == 0) {
         return failure(-1, "%s: %.*s is in a buffer without VK_BUFFER_USAGE_STORAGE_BUFFER_BIT (usage 0x%x)", name,
-                       length, r.name.data(), r.buffer_usage);
+                       length, range.name.data(), range.buffer_usage);
     }
-    if (r.buffer_device && r.buffer_device != device->handle) {
-        return failure(-1, "%s: %.*s is in a buffer of another device", name, length, r.name.data());
+    if (range.buffer_device && range.buffer_device != device->handle) {
+        return failure(-1, "%s: %.*s is in a buffer of another device", name, length, range.name.data());
     }
     return {};
 }

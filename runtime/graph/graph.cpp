@@ -328,12 +328,12 @@ std::unique_ptr<Graph> Graph::clone() const {
     return copy;
 }
 
-void Graph::replace(const std::vector<NodeId>& ids, const Make& make) {
+void Graph::replace(const std::vector<NodeId>& nodes, const Make& make) {
     std::vector<NodeInfo> old;
-    for (const NodeId id : ids) {
+    for (const NodeId id : nodes) {
         old.push_back(nodes_[id]);
     }
-    const std::size_t nodes = nodes_.size();
+    const std::size_t first_new = nodes_.size();
     const std::size_t storages = storages_.size();
     const std::vector<std::string> scopes = std::exchange(scopes_, {});
     const std::string_view name = old.front().op->name;
@@ -354,8 +354,8 @@ void Graph::replace(const std::vector<NodeId>& ids, const Make& make) {
     const auto begin = nodes_.begin();
     const auto at = [&](std::size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
     // the new ones come behind the last old one
-    std::rotate(at(ids.back() + 1), at(nodes), nodes_.end());
-    for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+    std::rotate(at(nodes.back() + 1), at(first_new), nodes_.end());
+    for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
         nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(*id));
     }
 }
