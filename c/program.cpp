@@ -6,6 +6,8 @@
 #include "c/device.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
+#include "runtime/device/program_core.h"
 
 namespace {
 
@@ -156,7 +158,7 @@ CompileOptions options_of(const vkf_compile_options* options) {
 }
 
 void make_slots(vkf_program& p, std::uint32_t slots) {
-    const Plan& plan = p.program->plan();
+    const Plan& plan = Insides::core(*p.program).plan;
     const auto bound = std::count_if(plan.storages.begin(), plan.storages.end(), [](const StorageInfo& s) {
         return s.kind == StorageKind::input || s.kind == StorageKind::output;
     });
@@ -191,7 +193,7 @@ vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_wei
         auto handle = std::make_unique<vkf_program>(vkf_program{
             d.device.compile(need(graph, "graph"), weights ? Weights(*weights) : Weights(), o), o.name, {}});
         make_slots(*handle, o.slots);
-        if (o.checked || d.device.core().options.checked) {
+        if (o.checked || Insides::core(d.device).options.checked) {
             handle->graveyard = d.graveyard;
         }
         return handle.release();

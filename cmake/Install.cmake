@@ -12,6 +12,10 @@ foreach(header ${public_headers})
     get_filename_component(room "${header}" DIRECTORY)
     install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/${room}")
 endforeach()
+foreach(header ${advanced_headers})
+    get_filename_component(name "${header}" NAME)
+    install(FILES "${PROJECT_BINARY_DIR}/advanced/${name}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/advanced")
+endforeach()
 
 if(TARGET vkformer_text)
     install(TARGETS vkformer_text EXPORT vkformer

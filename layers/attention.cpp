@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/graph/packed.h"
+
 namespace vkf {
 
 namespace {
@@ -66,24 +68,24 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
     return {into(cache.key, key), into(cache.value, value)};
 }
 
-AttentionResult self_attention(Value x, const SelfAttentionOptions& o) {
+AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
     const std::int64_t width = fixed_width("self_attention", x);
-    const Scope scope(x.graph(), o.name);
+    const Scope scope(x.graph(), options.name);
     Value q, k, v;
-    if (o.fused_qkv) {
-        const Value qkv = linear_layer(x, "qkv_proj", 3 * width, o.bias);
+    if (options.fused_qkv) {
+        const Value qkv = linear_layer(x, "qkv_proj", 3 * width, options.bias);
         q = slice(qkv, -1, 0, width);
         k = slice(qkv, -1, width, width);
         v = slice(qkv, -1, 2 * width, width);
     } else {
-        q = linear_layer(x, "q_proj", width, o.bias);
-        k = linear_layer(x, "k_proj", width, o.bias);
-        v = linear_layer(x, "v_proj", width, o.bias);
+        q = linear_layer(x, "q_proj", width, options.bias);
+        k = linear_layer(x, "k_proj", width, options.bias);
+        v = linear_layer(x, "v_proj", width, options.bias);
     }
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-    const Value weights = softmax(matmul(q, k, {.transpose_b = true}), {.mask = o.mask, .scale = scale});
-    const Value y = matmul(weights, v, {.masked_weights = std::isinf(o.mask.fill)});
-    return {o.out_proj ? linear_layer(y, "out_proj", width, o.bias) : y, weights, {}};
+    const Value weights = softmax(matmul(q, k, {.transpose_b = true}), {.mask = options.mask, .scale = scale});
+    const Value y = matmul(weights, v, {.masked_weights = std::isinf(options.mask.fill)});
+    return {options.out_proj ? linear_layer(y, "out_proj", width, options.bias) : y, weights, {}};
 }
 
 AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
@@ -235,30 +237,30 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
     return {linear(merged, out), k, v};
 }
 
-Value attention_scores(Value query, Value key, const ScoreOptions& o) {
+Value attention_scores(Value query, Value key, const ScoreOptions& options) {
     constexpr const char* kName = "attention_scores";
     const std::int64_t width = fixed_width(kName, query);
     if (!(fixed_width(kName, key) == width)) {
         throw Error(query.str() + " and " + key.str() + " differ in width", kName);
     }
     Graph& g = query.graph();
-    const Scope scope(g, o.name);
-    if (o.kind == ScoreKind::general) {
+    const Scope scope(g, options.name);
+    if (options.kind == ScoreKind::general) {
         query = matmul(query, g.weight("w", {width, width}));
     }
-    if (o.kind != ScoreKind::additive) {
-        const double scale = o.kind == ScoreKind::scaled_dot ? 1.0 / std::sqrt(static_cast<double>(width)) : 1.0;
+    if (options.kind != ScoreKind::additive) {
+        const double scale = options.kind == ScoreKind::scaled_dot ? 1.0 / std::sqrt(static_cast<double>(width)) : 1.0;
         return matmul(query, key, {.scale = static_cast<float>(scale), .transpose_b = true});
     }
-    if (o.hidden < 1) {
+    if (options.hidden < 1) {
         throw Error("the additive kind needs `hidden`", kName);
     }
-    const Value q = linear(query, g.weight("w", {o.hidden, width}));
-    const Value k = linear(key, g.weight("u", {o.hidden, width}));
-    const Value pairs =
-        activate(reshape(q, {q.size(0), q.size(1), 1, o.hidden}) + reshape(k, {k.size(0), 1, k.size(1), o.hidden}),
-                 Activation::tanh);  // (B, L, S, A)
-    const Value scores = linear(pairs, reshape(g.weight("v", {o.hidden}), {1, o.hidden}));
+    const Value q = linear(query, g.weight("w", {options.hidden, width}));
+    const Value k = linear(key, g.weight("u", {options.hidden, width}));
+    const Value pairs = activate(
+        reshape(q, {q.size(0), q.size(1), 1, options.hidden}) + reshape(k, {k.size(0), 1, k.size(1), options.hidden}),
+        Activation::tanh);  // (B, L, S, A)
+    const Value scores = linear(pairs, reshape(g.weight("v", {options.hidden}), {1, options.hidden}));
     return reshape(scores, {q.size(0), q.size(1), k.size(1)});
 }
 

@@ -48,16 +48,16 @@ std::string not_pages(std::span<const std::int32_t> numbers, std::int64_t limit)
 }  // namespace
 
 AttentionResult packed_attention(Value query, Value key, Value value, Value cumulative_queries, Value cumulative_keys,
-                                 const AttentionOptions& o) {
+                                 const AttentionOptions& options) {
     constexpr const char* kName = "packed_attention";
     Graph& g = query.graph();
     const Value q = heads_first(kName, query);
     const Value k = heads_first(kName, key);
     const Value v = heads_first(kName, value);
-    AttentionOptions options = o;
-    options.cumulative_queries = cumulative_queries;
-    options.cumulative_keys = cumulative_keys;
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, options);
+    AttentionOptions sequences = options;
+    sequences.cumulative_queries = cumulative_queries;
+    sequences.cumulative_keys = cumulative_keys;
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, sequences);
     g.check_content(cumulative_queries, "cumulative_queries", q.size(2), not_cumulative);
     g.check_content(cumulative_keys, "cumulative_keys", k.size(2), not_cumulative);
     return {reshape(transpose(a.y, 1, 2), {query.size(0), query.size(1), value.size(2)}), {}, a.log_sum_exp};
@@ -68,13 +68,13 @@ PagedKvCache append(const PagedKvCache& cache, Value key, Value value) {
             scatter_pages(cache.value, value, cache.table, cache.lengths), cache.table, cache.lengths};
 }
 
-AttentionResult paged_attention(Value query, const PagedKvCache& cache, const AttentionOptions& o) {
+AttentionResult paged_attention(Value query, const PagedKvCache& cache, const AttentionOptions& options) {
     Graph& g = query.graph();
-    AttentionOptions options = o;
-    options.key_lengths = cache.lengths;
-    options.pages = cache.table;
+    AttentionOptions paged = options;
+    paged.key_lengths = cache.lengths;
+    paged.pages = cache.table;
     const AttentionResult a =
-        scaled_dot_product_attention(query, transpose(cache.key, 1, 2), transpose(cache.value, 1, 2), options);
+        scaled_dot_product_attention(query, transpose(cache.key, 1, 2), transpose(cache.value, 1, 2), paged);
     g.check_content(cache.lengths, "lengths", cache.table.size(1) * cache.key.size(1), not_lengths);
     g.check_content(cache.table, "table", cache.key.size(0), not_pages);
     return {a.y, {}, a.log_sum_exp};

@@ -281,17 +281,18 @@ DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& laye
     return result;
 }
 
-Value transformer(Value src, Value tgt, const TransformerOptions& o, const TransformerMasks& masks) {
-    const Scope scope(src.graph(), o.name);
+Value transformer(Value src, Value tgt, const TransformerOptions& options, const TransformerMasks& masks) {
+    const Scope scope(src.graph(), options.name);
     DecoderInputs in;
-    in.memory =
-        transformer_encoder(src, o.layer, o.num_encoder_layers, "encoder", masks.src_mask, masks.src_key_padding_mask);
+    in.memory = transformer_encoder(src, options.layer, options.num_encoder_layers, "encoder", masks.src_mask,
+                                    masks.src_key_padding_mask);
     in.tgt_mask = masks.tgt_mask;
     in.tgt_key_padding_mask = masks.tgt_key_padding_mask;
     in.memory_mask = masks.memory_mask;
     in.memory_key_padding_mask = masks.memory_key_padding_mask;
     in.tgt_is_causal = masks.tgt_is_causal;
-    return transformer_decoder(tgt, o.layer, std::vector(static_cast<std::size_t>(o.num_decoder_layers), in), "decoder")
+    return transformer_decoder(tgt, options.layer,
+                               std::vector(static_cast<std::size_t>(options.num_decoder_layers), in), "decoder")
         .y;
 }
 

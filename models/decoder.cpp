@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "models/blocks/cache_ring.h"
+#include "runtime/compile/plan.h"
 
 namespace vkf {
 

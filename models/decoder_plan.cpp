@@ -5,6 +5,7 @@
 #include <array>
 
 #include "models/families/family.h"
+#include "runtime/compile/plan.h"
 
 namespace vkf {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "../runtime/compile/plan.h"
+#include "../runtime/compile/memory_sizes.h"
 #include "../runtime/device/device.h"
 
 namespace vkf {

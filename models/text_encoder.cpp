@@ -7,6 +7,7 @@
 #include "models/families/family.h"
 #include "models/model_memory.h"
 #include "ops/ops.h"
+#include "runtime/compile/plan.h"
 
 namespace vkf {
 

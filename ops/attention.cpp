@@ -162,14 +162,14 @@ void copy_heads(Value& k, Value& v, const Value& q, AttentionOptions& o) {
 
 }  // namespace
 
-AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& options) {
+AttentionResult scaled_dot_product_attention(Value query, Value key, Value value, const AttentionOptions& options) {
     AttentionOptions o = options;
-    check_shapes(q, k, v, o);
-    check_sequences(q, k, o);
+    check_shapes(query, key, value, o);
+    check_sequences(query, key, o);
     check_numbers(o);
-    copy_heads(k, v, q, o);
+    copy_heads(key, value, query, o);
     const Mask& mask = o.mask;
-    Graph& g = q.graph();
+    Graph& g = query.graph();
 
     AttentionParams p{.softcap = o.softcap,
                       .fill = mask.fill,
@@ -180,21 +180,21 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
                       .dropout_seed = o.dropout_seed,
                       .score_mod = o.score_mod,
                       .kv_type = o.kv_type,
-                      .value_dim = value_dim(q, v, o),
+                      .value_dim = value_dim(query, value, o),
                       .ring_rows = o.ring,
                       .packed_keys = bool(o.cumulative_keys),
-                      .group = static_cast<uint>(q.size(1).constant() / k.size(1).constant()),
-                      .head_dim = q.size(3).constant()};
+                      .group = static_cast<uint>(query.size(1).constant() / key.size(1).constant()),
+                      .head_dim = query.size(3).constant()};
     p.scale = o.scale.value_or(static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim))));
-    std::vector<Value> inputs{q, k, v};
+    std::vector<Value> inputs{query, key, value};
     const auto add = [&](const Value& x) {
         inputs.push_back(x);
         return static_cast<int>(inputs.size() - 1);
     };
-    const Shape scores{q.size(0), q.size(1), q.size(2),
-                       o.pages  ? o.pages.size(1) * k.size(2)
+    const Shape scores{query.size(0), query.size(1), query.size(2),
+                       o.pages  ? o.pages.size(1) * key.size(2)
                        : o.ring ? o.ring->count
-                                : k.size(2)};
+                                : key.size(2)};
     const auto add_broadcast = [&](const Value& x, const char* what, bool a_head_each, int& at, uint& present) {
         if (x) {
             present = present_dims(x, what, scores, a_head_each);
@@ -219,8 +219,8 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
     p.most_keys = g.max_of(scores[3]);
     p.full = inputs.size() > 3 || o.log_sum_exp;
     if (o.ring) {  // two views, only for their sizes: that is how a dispatch learns them
-        p.ring = add(slice(k, 2, 0, o.ring->count));
-        add(slice(k, 2, 0, o.ring->first + Dim(1)));
+        p.ring = add(slice(key, 2, 0, o.ring->count));
+        add(slice(key, 2, 0, o.ring->first + Dim(1)));
     }
 
     constexpr uint kQueryOrKey = kAttentionPresentQuery | kAttentionPresentKey;
@@ -238,7 +238,8 @@ AttentionResult scaled_dot_product_attention(Value q, Value k, Value v, const At
     p.composable = !counts_anew && fits_composed(g, scores);
     require(p.composable || p.not_fused.empty(), kName, p.not_fused);
 
-    std::vector<OutputSpec> outputs{{DType::f32, {q.size(0), q.size(1), q.size(2), v.size(3)}, {0, 2, 1, 3}, {}}};
+    std::vector<OutputSpec> outputs{
+        {DType::f32, {query.size(0), query.size(1), query.size(2), value.size(3)}, {0, 2, 1, 3}, {}}};
     if (p.value_dim != 0) {
         outputs[0].shape[3] = p.value_dim;
     }

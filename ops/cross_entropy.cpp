@@ -49,23 +49,24 @@ constexpr OpType kCrossEntropy{kName, lower, nullptr, nullptr, nullptr, nullptr,
 
 }  // namespace
 
-Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& o) {
+Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& options) {
     require_dtype(kName, logits, DType::f32);
     require_dtype(kName, labels, DType::i32);
     Shape rows = logits.shape();
     require(!rows.empty(), kName, logits.str() + " has no classes");
     rows.pop_back();
     require(rows == labels.shape(), kName, labels.str() + " must hold one label for each row of " + logits.str());
-    require(o.label_smoothing >= 0 && o.label_smoothing <= 1, kName,
-            "label_smoothing = " + std::to_string(o.label_smoothing) + " is not in 0..1");
-    require(o.ignore_index >= std::numeric_limits<std::int32_t>::min() &&
-                o.ignore_index <= std::numeric_limits<std::int32_t>::max(),
-            kName, "ignore_index = " + std::to_string(o.ignore_index) + " is no 32-bit number");
+    require(options.label_smoothing >= 0 && options.label_smoothing <= 1, kName,
+            "label_smoothing = " + std::to_string(options.label_smoothing) + " is not in 0..1");
+    require(options.ignore_index >= std::numeric_limits<std::int32_t>::min() &&
+                options.ignore_index <= std::numeric_limits<std::int32_t>::max(),
+            kName, "ignore_index = " + std::to_string(options.ignore_index) + " is no 32-bit number");
     logits = dense(logits);
-    return add_op(kCrossEntropy,
-                  {logits, dense(labels),
-                   o.label_smoothing == 0.0f ? log_sum_exp(logits) : smoothed_log_sum_exp(logits, o.label_smoothing)},
-                  o, Shape{1});
+    return add_op(
+        kCrossEntropy,
+        {logits, dense(labels),
+         options.label_smoothing == 0.0f ? log_sum_exp(logits) : smoothed_log_sum_exp(logits, options.label_smoothing)},
+        options, Shape{1});
 }
 
 }  // namespace vkf

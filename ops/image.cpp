@@ -80,7 +80,7 @@ constexpr OpType kImageOutput{kOutput, lower_output};
 
 }  // namespace
 
-Value image_input(Graph& g, const std::string& name, Dim height, Dim width, std::int64_t channels,
+Value image_input(Graph& graph, const std::string& name, Dim height, Dim width, std::int64_t channels,
                   const ImageOptions& options) {
     require(channels >= 1 && channels <= 4, kInput,
             name + ": an image has 1 to 4 channels, not " + std::to_string(channels));
@@ -89,8 +89,8 @@ Value image_input(Graph& g, const std::string& name, Dim height, Dim width, std:
             name + ": a storage image that is read needs its format");
     require(options.format <= ImageFormat::rgba32f, kInput, name + ": an unknown format");
     const Shape shape{std::move(height), std::move(width), channels};
-    const Value image = g.input(name, shape);
-    g.as_image(image, options.access);
+    const Value image = graph.input(name, shape);
+    graph.as_image(image, options.access);
     return add_op(kImageInput, {image}, ImageParams{options}, shape);
 }
 

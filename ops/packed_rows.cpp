@@ -3,6 +3,7 @@
 #include "ops/matmul_choice.h"
 #include "packed_rows.spv.h"
 #include "runtime/compile/pack_lanes.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 

@@ -103,7 +103,7 @@ TEST_SUITE("added_norm") {
             const Value sum = x + r;
             g.output("y", rms_norm(sum, g.input("w", {8})));
             g.output("sum", sum);
-            return device().compile(g).plan().dispatches.size();
+            return plan_of(device().compile(g)).dispatches.size();
         };
         CHECK(dispatches() == (device().capabilities().storage_buffers >= 6 ? 1 : 2));
         const Believed four([](Capabilities& c) { c.storage_buffers = 4; });

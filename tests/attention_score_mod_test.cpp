@@ -8,6 +8,7 @@
 #include "layers/attention.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 #include "tests/glsl.h"
@@ -42,7 +43,7 @@ Tensor of_scores(F f) {
 /// With each way to compute that the device has.
 template <class F>
 void on_each_way(F f) {
-    Capabilities& capabilities = device().core().capabilities;
+    Capabilities& capabilities = Insides::core(device()).capabilities;
     const std::string before = capabilities.variants;
     for (const char* variant : {before.c_str(), "attention_shared", "attention_composed"}) {
         capabilities.variants = variant;

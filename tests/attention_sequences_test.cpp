@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -28,10 +29,10 @@ constexpr std::int64_t kValueDim = 8;
 /// While it lives, programs are compiled with these variants.
 class WithVariants {
 public:
-    explicit WithVariants(const char* variants) : before_(device().core().capabilities.variants) {
-        device().core().capabilities.variants = variants;
+    explicit WithVariants(const char* variants) : before_(Insides::core(device()).capabilities.variants) {
+        Insides::core(device()).capabilities.variants = variants;
     }
-    ~WithVariants() { device().core().capabilities.variants = before_; }
+    ~WithVariants() { Insides::core(device()).capabilities.variants = before_; }
     WithVariants(const WithVariants&) = delete;
     WithVariants& operator=(const WithVariants&) = delete;
 

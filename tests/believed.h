@@ -3,6 +3,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 
 namespace vkf::test {
@@ -12,9 +13,9 @@ class Believed {
 public:
     template <class F>
     explicit Believed(F change) : before_(device().capabilities()) {
-        change(device().core().capabilities);
+        change(Insides::core(device()).capabilities);
     }
-    ~Believed() { device().core().capabilities = before_; }
+    ~Believed() { Insides::core(device()).capabilities = before_; }
     Believed(const Believed&) = delete;
     Believed& operator=(const Believed&) = delete;
 

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "ops/ops.h"
+#include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
 #include "tests/device.h"
@@ -111,8 +112,8 @@ private:
             program.set(symbol, value);
         }
         std::vector<Tensor> tensors;
-        for (StorageId id = 0; id < program.plan().storages.size(); ++id) {
-            const StorageInfo& info = program.plan().storages[id];
+        for (StorageId id = 0; id < plan_of(program).storages.size(); ++id) {
+            const StorageInfo& info = plan_of(program).storages[id];
             if (info.kind != StorageKind::input && info.kind != StorageKind::output) {
                 continue;
             }
@@ -124,7 +125,7 @@ private:
             t.name = info.name;
             t.output = info.kind == StorageKind::output;
             t.data = t.output ? Words(count) : some_data(count, info.dtype, id + 1);
-            t.most_bytes = program.plan().storage_bytes[id];
+            t.most_bytes = plan_of(program).storage_bytes[id];
             t.buffer = host_.make_buffer(2 * kFence + t.most_bytes);
             fenced_.insert(t.buffer.buffer);
             tensors.push_back(std::move(t));

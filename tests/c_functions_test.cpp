@@ -14,6 +14,7 @@
 #include "models/sampler.h"
 #include "models/text_encoder.h"
 #include "ops/tuning.h"
+#include "runtime/graph/packed.h"
 #include "tests/dates_config.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"

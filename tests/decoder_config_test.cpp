@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "runtime/compile/plan.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 

@@ -7,6 +7,7 @@
 #include "models/decoder.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 
@@ -37,7 +38,7 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     CHECK(small.cache == 2u * 2 * 16 * 2 * 8 * 4);
     CHECK(large.cache == 4 * small.cache);
     CHECK(small.weights == model.weights.bytes());
-    std::uint64_t& there = device().core().capabilities.device_memory;
+    std::uint64_t& there = Insides::core(device()).capabilities.device_memory;
     const std::uint64_t kept = there;
     there = model.weights.bytes() + small.cache;
     const std::string said = error_of([&] { model.decoder({.max_tokens = 16, .chunk = 4}); });
@@ -54,7 +55,7 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {
     const Model model;
     DecoderOptions options{.chunk = 128};
-    std::uint64_t& range = device().core().capabilities.storage_range;
+    std::uint64_t& range = Insides::core(device()).capabilities.storage_range;
     const std::uint64_t kept = range;
     range = 16384;  // less than 128 tokens of the feed-forward's width
     const std::string said = error_of([&] { model.plan(options); });

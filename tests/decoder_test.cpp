@@ -12,6 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/graph/packed.h"
 #include "tests/allocations.h"
 #include "tests/believed.h"
 #include "tests/fake_vulkan.h"

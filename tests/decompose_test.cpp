@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "layers/attention.h"
+#include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 
@@ -199,7 +201,7 @@ TEST_SUITE("decompose") {
         Graph g;
         const Value x = g.input("x", {1, 1, 4, 8});
         g.output("y", contiguous(scaled_dot_product_attention(x, x, x).y));
-        Capabilities& c = device().core().capabilities;
+        Capabilities& c = Insides::core(device()).capabilities;
         const Capabilities before = c;
         c.variants = "attention_composed";
         const std::string composed = device().compile(g).explain();

@@ -8,6 +8,9 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
+#include "runtime/device/program.h"
+#include "runtime/device/program_core.h"
 #include "tests/planted_hazard.h"
 
 namespace vkf::test {
@@ -25,7 +28,7 @@ std::map<std::string, int>& missing() {
 }
 
 void require_hazard(void (*plant)(DeviceCore&), const char* what) {
-    plant(device().core());
+    plant(Insides::core(device()));
     bool seen = false;
     std::string said;
     for (const std::string& message : device().messages()) {
@@ -49,7 +52,9 @@ const Device& device() {
     return *slot();
 }
 
-bool validated() { return device().core().instance->messenger != VK_NULL_HANDLE; }
+bool validated() { return Insides::core(device()).instance->messenger != VK_NULL_HANDLE; }
+
+const Plan& plan_of(const Program& program) { return Insides::core(program).plan; }
 
 std::string device_line() {
     const Capabilities& c = device().capabilities();
@@ -66,7 +71,7 @@ std::vector<std::string> close_device() {
     if (!slot()) {
         return {};
     }
-    const std::shared_ptr<InstanceCore> instance = slot()->core().instance;
+    const std::shared_ptr<InstanceCore> instance = Insides::core(*slot()).instance;
     slot().reset();
     const std::scoped_lock lock(instance->log.mutex);
     return instance->log.messages;
@@ -91,7 +96,7 @@ std::string not_run() {
 }
 
 AsSmallGpu::AsSmallGpu(const Device& device) : device_(device), capabilities_(device.capabilities()) {
-    Capabilities& c = device_.core().capabilities;
+    Capabilities& c = Insides::core(device_).capabilities;
     // the variants of its kernels; fused attention's have runs of their own
     if (c.variants.empty()) {
         c.type = c.cpu() ? DeviceType::discrete : c.type;
@@ -102,6 +107,6 @@ AsSmallGpu::AsSmallGpu(const Device& device) : device_(device), capabilities_(de
     c.max_groups[1] = 2;
 }
 
-AsSmallGpu::~AsSmallGpu() { device_.core().capabilities = capabilities_; }
+AsSmallGpu::~AsSmallGpu() { Insides::core(device_).capabilities = capabilities_; }
 
 }  // namespace vkf::test

@@ -8,6 +8,13 @@
 
 #include "runtime/device/device.h"
 
+namespace vkf {
+
+class Program;
+struct Plan;
+
+}  // namespace vkf
+
 namespace vkf::test {
 
 /// Made at the first call.
@@ -25,6 +32,9 @@ void prove_validation_sees();
 /// Destroys the device and returns what validation has said since it was last asked, of that too.
 /// Nothing may be left of what was made from the device.
 std::vector<std::string> close_device();
+
+/// What a program was planned as; as long as the program lives.
+const Plan& plan_of(const Program& program);
 
 /// Counts a check that the device cannot run for want of `what`.
 void cannot_run(const std::string& what);

@@ -10,6 +10,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 
@@ -166,7 +167,7 @@ TEST_SUITE("embed") {
             BorrowedDevice half = handles;
             half.memory.release = nullptr;
             CHECK(contains(message_of([&] { Device::borrow(half); }), "memory hooks need both functions"));
-            memory.properties = device.core().memory;
+            memory.properties = Insides::core(device).memory;
             Graph g;
             SmallModel::describe(g, kMax);
             memory.failing = 1;

@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
 
@@ -61,7 +62,7 @@ std::vector<std::string> TemporaryFolder::files() const {
 }
 
 std::string last_words(Device&& device) {
-    const std::shared_ptr<InstanceCore> instance = device.core().instance;
+    const std::shared_ptr<InstanceCore> instance = Insides::core(device).instance;
     { const Device gone = std::move(device); }
     const std::scoped_lock lock(instance->log.mutex);
     std::string words;

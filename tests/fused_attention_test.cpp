@@ -7,6 +7,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/attention_check.h"
 #include "tests/believed.h"
 #include "tests/device.h"
@@ -21,10 +22,10 @@ using Options = reference::AttentionOptions;
 /// While it lives, the device computes attention with this kernel.
 class Forced {
 public:
-    explicit Forced(const std::string& variant) : capabilities_(device().core().capabilities) {
-        device().core().capabilities.variants = variant;
+    explicit Forced(const std::string& variant) : capabilities_(Insides::core(device()).capabilities) {
+        Insides::core(device()).capabilities.variants = variant;
     }
-    ~Forced() { device().core().capabilities = capabilities_; }
+    ~Forced() { Insides::core(device()).capabilities = capabilities_; }
     Forced(const Forced&) = delete;
     Forced& operator=(const Forced&) = delete;
 
@@ -33,7 +34,7 @@ private:
 };
 
 std::vector<std::string> kernels() {
-    const Capabilities& c = device().core().capabilities;
+    const Capabilities& c = Insides::core(device()).capabilities;
     if (c.storage_buffers < 12) {
         cannot_run("12 storage buffers");
         return {};

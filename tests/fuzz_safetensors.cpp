@@ -7,6 +7,7 @@
 
 #include "models/files/safetensors.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/packed.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);

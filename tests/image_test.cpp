@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ops/ops.h"
+#include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "tests/fixtures.h"

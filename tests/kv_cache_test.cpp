@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/graph/packed.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 

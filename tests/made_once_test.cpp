@@ -18,7 +18,7 @@ namespace vkf::test {
 namespace {
 
 std::ptrdiff_t count(const Program& program, std::string_view shader) {
-    const auto& all = program.plan().dispatches;
+    const auto& all = plan_of(program).dispatches;
     return std::count_if(all.begin(), all.end(),
                          [&](const PlannedDispatch& d) { return d.dispatch.kernels.front().shader->name == shader; });
 }

@@ -96,7 +96,7 @@ TEST_SUITE("matmul") {
             Value product = linear(x, y, biased ? g.input("bias", {5}) : Value());
             product = times ? product * z : product;
             g.output("y", plus ? product + z : product);
-            return device().compile(g).plan().dispatches.size();
+            return plan_of(device().compile(g)).dispatches.size();
         };
         CHECK(dispatches(false, true, false) == 1);
         CHECK(dispatches(false, false, true) == 1);
@@ -156,11 +156,11 @@ TEST_SUITE("matmul") {
                 const Value a = g.input("x", {33, 20}), b = g.input("w", {64, 20});
                 g.output("y", relu(linear(a, b, bias) + residual));
                 Program program = device().compile(g, {}, {.rewrite = fused});
-                for (const PlannedDispatch& d : program.plan().dispatches) {
+                for (const PlannedDispatch& d : plan_of(program).dispatches) {
                     if (d.dispatch.bindings.size() == shader::kMatmulBindingOther + 1) {
                         const auto lies = [&](std::uint32_t binding) {
                             const ValueId v = d.dispatch.bindings[binding].value;
-                            return program.plan().arena_offset[program.plan().values[v].storage];
+                            return plan_of(program).arena_offset[plan_of(program).values[v].storage];
                         };
                         CHECK((lies(shader::kMatmulBindingC) == lies(shader::kMatmulBindingOther)) == !inside);
                     }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "ops/ops.h"
+#include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "tests/device.h"
@@ -138,7 +139,7 @@ TEST_SUITE("memory") {
                 on.load(std::vector{tensor("table", {kVocabulary, kWidth}, table),
                                     tensor("weight", {kOut, kWidth}, weight), tensor("bias", {kOut}, bias)});
             Program program = on.compile(g, weights);
-            for (const PlannedDispatch& d : program.plan().dispatches) {
+            for (const PlannedDispatch& d : plan_of(program).dispatches) {
                 for (const Window& w : d.windows) {
                     CHECK(w.bytes <= on.capabilities().storage_range);
                 }

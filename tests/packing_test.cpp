@@ -11,8 +11,10 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/memory.h"
 #include "runtime/device/tensor_store.h"
+#include "runtime/graph/packed.h"
 #include "shaders/common/quantize.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -28,16 +30,16 @@ constexpr WeightType kTypes[] = {WeightType::f16, WeightType::bf16, WeightType::
 /// Other memory, or smaller staging, than the device has, for a while.
 class Changed {
 public:
-    Changed() : capabilities_(device().core().capabilities), options_(device().core().options) {}
+    Changed() : capabilities_(Insides::core(device()).capabilities), options_(Insides::core(device()).options) {}
     ~Changed() {
-        device().core().capabilities = capabilities_;
-        device().core().options = options_;
+        Insides::core(device()).capabilities = capabilities_;
+        Insides::core(device()).options = options_;
     }
     Changed(const Changed&) = delete;
     Changed& operator=(const Changed&) = delete;
-    static void staging(std::uint64_t bytes) { device().core().options.staging_bytes = bytes; }
-    static void checked() { device().core().options.checked = true; }
-    static void apart() { device().core().capabilities.unified_memory = false; }
+    static void staging(std::uint64_t bytes) { Insides::core(device()).options.staging_bytes = bytes; }
+    static void checked() { Insides::core(device()).options.checked = true; }
+    static void apart() { Insides::core(device()).capabilities.unified_memory = false; }
 
 private:
     Capabilities capabilities_;
@@ -46,11 +48,11 @@ private:
 
 std::vector<std::uint32_t> words_of(const Weights& weights, const std::string& name) {
     const StoredTensor& t = *weights.find(name);
-    const auto& core = weights.store()->core;
+    const auto& core = Insides::store(weights)->core;
     const Block back(core, t.bytes, MemoryUse::readback, "words");
     Uploader commands(core, 0);
     const VkBufferCopy region{t.offset, 0, t.bytes};
-    core->api.vkCmdCopyBuffer(commands.commands(), weights.store()->blocks[t.block].buffer(), back.buffer(), 1,
+    core->api.vkCmdCopyBuffer(commands.commands(), Insides::store(weights)->blocks[t.block].buffer(), back.buffer(), 1,
                               &region);
     commands.finish();
     std::vector<std::uint32_t> words(t.bytes / 4);
@@ -224,7 +226,7 @@ TEST_CASE("packed weights: who packs is chosen by the kind of device, and told")
     for (const DeviceType type :
          {DeviceType::cpu, DeviceType::other, DeviceType::discrete, DeviceType::integrated, DeviceType::virtual_gpu}) {
         const Changed changed;
-        device().core().capabilities.type = type;
+        Insides::core(device()).capabilities.type = type;
         CHECK(packed(PackOn::by_device) == (type == DeviceType::cpu || type == DeviceType::other ? 0 : words));
     }
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ops/ops.h"
+#include "runtime/compile/plan.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -53,7 +54,7 @@ TEST_SUITE("profile") {
         const Program program = compiled(device(), false);
         const std::string said = program.explain();
         CAPTURE(said);
-        const Plan& plan = program.plan();
+        const Plan& plan = plan_of(program);
         CHECK(contains(said, "shown on " + device().capabilities().name));
         CHECK(contains(said, "minimum profile") == device().capabilities().minimum_profile);
         CHECK(contains(
@@ -80,7 +81,7 @@ TEST_SUITE("profile") {
         const Program program = compiled(device(), false);
         const std::string drawn = program.dot();
         CAPTURE(drawn);
-        const Plan& plan = program.plan();
+        const Plan& plan = plan_of(program);
         CHECK(drawn.starts_with("digraph program {"));
         CHECK(drawn.ends_with("}\n"));
         std::size_t edges = 0;
@@ -115,11 +116,11 @@ TEST_SUITE("profile") {
             const double wall =
                 std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
             const std::vector<DispatchTime>& times = program.times();
-            REQUIRE(times.size() == program.plan().dispatches.size());
+            REQUIRE(times.size() == plan_of(program).dispatches.size());
             CHECK(times.front().start_ms == 0);
             for (std::size_t i = 0; i < times.size(); ++i) {
-                const Dispatch& dispatch = program.plan().dispatches[i].dispatch;
-                CHECK(times[i].label == program.plan().nodes[dispatch.node].label);
+                const Dispatch& dispatch = plan_of(program).dispatches[i].dispatch;
+                CHECK(times[i].label == plan_of(program).nodes[dispatch.node].label);
                 CHECK(times[i].kernel == dispatch.kernels.front().shader->name);
                 CHECK(times[i].ms >= 0);
                 CHECK(times[i].start_ms >= (i == 0 ? 0 : times[i - 1].start_ms));

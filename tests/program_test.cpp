@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program's life: compile, upload, run, download, and what it says to wrong use.
 #include "runtime/device/program.h"
+#include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
 
 #include <doctest/doctest.h>
@@ -270,7 +271,7 @@ TEST_SUITE("program") {
                  Use([](Program& p) { p.time_table(); }),
                  Use([&](Program& p) { p.write_trace(folder.path() / "trace.json"); }),
                  Use([](Program& p) { p.submissions(); }),
-                 Use([](Program& p) { p.plan(); }),
+                 Use([](Program& p) { plan_of(p); }),
              }) {
             CHECK(contains(message_of([&] { use(gone); }), "a program was used that had been moved from"));
         }

@@ -81,7 +81,7 @@ Run run(const Device& on, const Case& c, bool rewrite, const Weights& weights) {
     for (std::size_t i = 0; i < c.columns.size(); ++i) {
         r.parts.push_back(download(program, "y" + std::to_string(i)));
     }
-    const auto& all = program.plan().dispatches;
+    const auto& all = plan_of(program).dispatches;
     r.products = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const PlannedDispatch& d) {
         return d.dispatch.kernels.front().shader->name[0] == 'm';
     }));

@@ -6,6 +6,7 @@
 #include "attention_shared_full.spv.h"
 #include "elementwise.spv.h"
 #include "runtime/compile/glsl.h"
+#include "runtime/compile/lowering.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
 #include "runtime/compile/spirv.h"

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "models/decoder.h"
+#include "runtime/graph/packed.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"

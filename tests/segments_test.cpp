@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/compile/plan.h"
 #include "tests/bound_recording.h"
+#include "tests/device.h"
 #include "tests/fake_vulkan.h"
 
 namespace vkf::test {
@@ -55,7 +57,7 @@ TEST_SUITE("segments") {
                 Segment none;
                 CHECK(contains(text(program.record_segment(host.begin(), budget, none, 1)), "nothing left to record"));
             }
-            CHECK(most > program.plan().dispatches.size());  // also within a dispatch
+            CHECK(most > plan_of(program).dispatches.size());  // also within a dispatch
 
             Segment segment;
             CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 0)), "begin() must come first"));

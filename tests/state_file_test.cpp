@@ -12,6 +12,7 @@
 #include "models/files/state_file.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -82,7 +83,7 @@ TEST_SUITE("state") {
             CAPTURE(staging);
             Kept kept;
             kept.run();
-            const std::uint64_t before = std::exchange(device().core().options.staging_bytes, staging);
+            const std::uint64_t before = std::exchange(Insides::core(device()).options.staging_bytes, staging);
             CHECK(floats(kept.state.read("kept")) == kept.numbers);
             const std::vector<float> part = floats(kept.state.read("kept", {1, 2}));
             CHECK(part == std::vector<float>{0.25f, 1.25f, 2.25f, 3.25f, 4.25f, 5.25f, 12.25f, 13.25f, 14.25f, 15.25f,
@@ -101,7 +102,7 @@ TEST_SUITE("state") {
             Program program = device().compile(reading, {}, {.state = kept.state});
             program.run();
             CHECK(program.download("y") == changed);
-            device().core().options.staging_bytes = before;
+            Insides::core(device()).options.staging_bytes = before;
         }
     }
 

@@ -12,6 +12,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -133,7 +134,7 @@ TEST_CASE("text encoder: files and fields of older checkpoints are read") {
 
 TEST_CASE("text encoder: what does not fit the device is refused before it is allocated") {
     const Case c(kModels / "bert");
-    std::uint64_t& there = device().core().capabilities.device_memory;
+    std::uint64_t& there = Insides::core(device()).capabilities.device_memory;
     const std::uint64_t kept = there;
     there = c.weights.bytes() + 1000;
     const std::string encoder = error_of([&] { TextEncoder(device(), c.weights, c.model); });

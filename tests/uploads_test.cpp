@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 
@@ -33,7 +34,7 @@ TEST_SUITE("uploads") {
             CHECK(device.pending_uploads() == 1200);
             const HostTensor matrix{"m", DType::f32, {3, 100}, std::as_bytes(std::span(ones))};
             // where the device packs, if it has a queue
-            device.core().capabilities.type = DeviceType::discrete;
+            Insides::core(device).capabilities.type = DeviceType::discrete;
             CHECK(device.load({&matrix, 1}, {.matrices = WeightType::int8}).bytes_packed_on_device() == 0);
             const LoadOptions on_device{.matrices = WeightType::int8, .pack_on = PackOn::device};
             CHECK(contains(message_of([&] { device.load({&matrix, 1}, on_device); }), "without a queue of ours"));

@@ -7,38 +7,38 @@ namespace vkf {
 
 using nlohmann::json;
 
-DecoderSizes read_sizes(ConfigReader& r, std::int64_t max_positions) {
+DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions) {
     DecoderSizes s;
-    s.vocab_size = r.size("vocab_size");
-    s.hidden_size = r.size("hidden_size");
-    s.intermediate_size = r.size("intermediate_size");
-    s.layers = r.size("num_hidden_layers");
-    s.heads.heads = r.size("num_attention_heads");
-    s.heads.kv_heads = r.integer("num_key_value_heads", s.heads.heads, 1);
-    s.heads.head_dim = r.integer("head_dim", s.hidden_size / s.heads.heads, 1);
-    s.max_positions = r.integer("max_position_embeddings", max_positions, 1);
+    s.vocab_size = reader.size("vocab_size");
+    s.hidden_size = reader.size("hidden_size");
+    s.intermediate_size = reader.size("intermediate_size");
+    s.layers = reader.size("num_hidden_layers");
+    s.heads.heads = reader.size("num_attention_heads");
+    s.heads.kv_heads = reader.integer("num_key_value_heads", s.heads.heads, 1);
+    s.heads.head_dim = reader.integer("head_dim", s.hidden_size / s.heads.heads, 1);
+    s.max_positions = reader.integer("max_position_embeddings", max_positions, 1);
     if (s.heads.heads % s.heads.kv_heads != 0) {
-        r.fail("num_key_value_heads", "does not divide the " + std::to_string(s.heads.heads) + " heads");
+        reader.fail("num_key_value_heads", "does not divide the " + std::to_string(s.heads.heads) + " heads");
     }
     return s;
 }
 
-float read_epsilon(ConfigReader& r, const std::string& field, double otherwise) {
-    const auto eps = static_cast<float>(r.number(field, otherwise));
+float read_epsilon(ConfigReader& reader, const std::string& field, double otherwise) {
+    const auto eps = static_cast<float>(reader.number(field, otherwise));
     if (!(eps >= 0)) {
-        r.fail(field, "is out of range");
+        reader.fail(field, "is out of range");
     }
     return eps;
 }
 
-float read_softcap(ConfigReader& r, const std::string& field, double otherwise) {
-    return read_epsilon(r, field, r.is_null(field) ? 0.0 : otherwise);
+float read_softcap(ConfigReader& reader, const std::string& field, double otherwise) {
+    return read_epsilon(reader, field, reader.is_null(field) ? 0.0 : otherwise);
 }
 
-float read_scale(ConfigReader& r, const std::string& field, double otherwise) {
-    const auto scale = static_cast<float>(1.0 / std::sqrt(r.number(field, otherwise)));
+float read_scale(ConfigReader& reader, const std::string& field, double otherwise) {
+    const auto scale = static_cast<float>(1.0 / std::sqrt(reader.number(field, otherwise)));
     if (!std::isfinite(scale)) {
-        r.fail(field, "is out of range");
+        reader.fail(field, "is out of range");
     }
     return scale;
 }
@@ -46,15 +46,15 @@ float read_scale(ConfigReader& r, const std::string& field, double otherwise) {
 namespace {
 
 /// Kinds have no defaults for what makes them, but for YaRN's factor; transformers raises too.
-RopeScaling read_scaling(ConfigReader& r, std::int64_t max_positions) {
+RopeScaling read_scaling(ConfigReader& reader, std::int64_t max_positions) {
     using Kind = RopeScaling::Kind;
     RopeScaling s;
-    const std::string type = r.text(r.has("rope_type") ? "rope_type" : "type", "default");
-    r.find("type");
+    const std::string type = reader.text(reader.has("rope_type") ? "rope_type" : "type", "default");
+    reader.find("type");
     try {
         s.kind = rope_scaling_kind(type);
     } catch (const Error& error) {
-        throw Error(error.what(), r.file());
+        throw Error(error.what(), reader.file());
     }
     std::vector<const char*> needed;
     if (s.kind == Kind::llama3) {
@@ -63,83 +63,84 @@ RopeScaling read_scaling(ConfigReader& r, std::int64_t max_positions) {
         needed = {"factor"};
     }
     for (const char* name : needed) {
-        if (!r.has(name)) {
-            r.fail(name, "is needed by \"" + type + "\"");
+        if (!reader.has(name)) {
+            reader.fail(name, "is needed by \"" + type + "\"");
         }
     }
-    s.original_max_positions = r.integer("original_max_position_embeddings", max_positions, 1);
+    s.original_max_positions = reader.integer("original_max_position_embeddings", max_positions, 1);
     const double stretch = static_cast<double>(max_positions) / static_cast<double>(s.original_max_positions);
-    s.factor = r.number("factor", s.kind == Kind::yarn ? stretch : s.factor);
-    s.low_freq_factor = r.number("low_freq_factor", s.low_freq_factor);
-    s.high_freq_factor = r.number("high_freq_factor", s.high_freq_factor);
-    s.beta_fast = r.number("beta_fast", s.beta_fast);
-    s.beta_slow = r.number("beta_slow", s.beta_slow);
-    s.truncate = r.flag("truncate", s.truncate);
-    s.attention_factor = r.number("attention_factor", s.attention_factor);
+    s.factor = reader.number("factor", s.kind == Kind::yarn ? stretch : s.factor);
+    s.low_freq_factor = reader.number("low_freq_factor", s.low_freq_factor);
+    s.high_freq_factor = reader.number("high_freq_factor", s.high_freq_factor);
+    s.beta_fast = reader.number("beta_fast", s.beta_fast);
+    s.beta_slow = reader.number("beta_slow", s.beta_slow);
+    s.truncate = reader.flag("truncate", s.truncate);
+    s.attention_factor = reader.number("attention_factor", s.attention_factor);
     return s;
 }
 
 /// How many of a head's dimensions turn; `otherwise` where nothing is said.
-std::int64_t read_rotary_dim(ConfigReader& r, std::int64_t otherwise, const RopeDefaults& d) {
+std::int64_t read_rotary_dim(ConfigReader& reader, std::int64_t otherwise, const RopeDefaults& defaults) {
     constexpr const char* kField = "partial_rotary_factor";
-    if (!d.partial) {
-        r.only(kField, 1.0);
+    if (!defaults.partial) {
+        reader.only(kField, 1.0);
         return otherwise;
     }
-    if (!r.has(kField)) {
+    if (!reader.has(kField)) {
         return otherwise;
     }
-    const double turned = static_cast<double>(d.head_dim) * r.number(kField, 1.0);
+    const double turned = static_cast<double>(defaults.head_dim) * reader.number(kField, 1.0);
     const auto rotary_dim = static_cast<std::int64_t>(turned);
-    if (!(turned >= 2) || rotary_dim > d.head_dim || rotary_dim % 2 != 0) {
-        r.fail(kField, "must turn an even number of the " + std::to_string(d.head_dim) + " dimensions of a head");
+    if (!(turned >= 2) || rotary_dim > defaults.head_dim || rotary_dim % 2 != 0) {
+        reader.fail(kField,
+                    "must turn an even number of the " + std::to_string(defaults.head_dim) + " dimensions of a head");
     }
     return rotary_dim;
 }
 
 }  // namespace
 
-Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults& d) {
+Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults& defaults) {
     Rope rope = from;
     rope.theta = object.number("rope_theta", from.theta);
     if (!(rope.theta > 0)) {
         object.fail("rope_theta", "is out of range");
     }
-    rope.rotary_dim = read_rotary_dim(object, from.rotary_dim, d);
-    rope.scaling = read_scaling(object, d.max_positions);
+    rope.rotary_dim = read_rotary_dim(object, from.rotary_dim, defaults);
+    rope.scaling = read_scaling(object, defaults.max_positions);
     object.finish();
     return rope;
 }
 
-Rope read_rope(ConfigReader& r, const RopeDefaults& d) {
-    Rope rope{.theta = r.number("rope_theta", d.theta), .layout = RopeLayout::half};
-    rope.rotary_dim = read_rotary_dim(r, d.head_dim, d);
-    const json* scaling = r.find("rope_scaling");
-    const json* parameters = r.find("rope_parameters");
+Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults) {
+    Rope rope{.theta = reader.number("rope_theta", defaults.theta), .layout = RopeLayout::half};
+    rope.rotary_dim = read_rotary_dim(reader, defaults.head_dim, defaults);
+    const json* scaling = reader.find("rope_scaling");
+    const json* parameters = reader.find("rope_parameters");
     if (parameters != nullptr && scaling != nullptr && *parameters != *scaling) {
-        r.fail("rope_scaling", "differs from rope_parameters = " + parameters->dump());
+        reader.fail("rope_scaling", "differs from rope_parameters = " + parameters->dump());
     }
     const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
     if (parameters != nullptr || scaling != nullptr) {
-        ConfigReader object(parameters != nullptr ? *parameters : *scaling, r.file(), std::string(name) + ".");
-        return read_rope_object(object, rope, d);
+        ConfigReader object(parameters != nullptr ? *parameters : *scaling, reader.file(), std::string(name) + ".");
+        return read_rope_object(object, rope, defaults);
     }
     if (!(rope.theta > 0)) {
-        r.fail("rope_theta", "is out of range");
+        reader.fail("rope_theta", "is out of range");
     }
     return rope;
 }
 
-std::int64_t read_window(ConfigReader& r, std::int64_t otherwise) {
-    const std::int64_t window = r.integer("sliding_window", otherwise);
-    return r.is_null("sliding_window") ? 0 : window;
+std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise) {
+    const std::int64_t window = reader.integer("sliding_window", otherwise);
+    return reader.is_null("sliding_window") ? 0 : window;
 }
 
-std::vector<std::int64_t> read_windows(ConfigReader& r, std::int64_t layers, std::int64_t window,
+std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers, std::int64_t window,
                                        const std::function<bool(std::int64_t)>& slides) {
-    const json* types = r.find("layer_types");
+    const json* types = reader.find("layer_types");
     if (types != nullptr && (!types->is_array() || types->size() != static_cast<std::size_t>(layers))) {
-        r.fail("layer_types", "must name each of the " + std::to_string(layers) + " layers");
+        reader.fail("layer_types", "must name each of the " + std::to_string(layers) + " layers");
     }
     std::vector<std::int64_t> windows;
     for (std::int64_t i = 0; i < layers; ++i) {
@@ -147,31 +148,31 @@ std::vector<std::int64_t> read_windows(ConfigReader& r, std::int64_t layers, std
         if (types != nullptr) {
             const json& type = (*types)[static_cast<std::size_t>(i)];
             if (type != "full_attention" && type != "sliding_attention") {
-                r.fail("layer_types", "only full_attention and sliding_attention are known");
+                reader.fail("layer_types", "only full_attention and sliding_attention are known");
             }
             sliding = type == "sliding_attention";
         }
         if (sliding && window < 1) {
-            r.fail("sliding_window", "a layer slides, but the window has no size");
+            reader.fail("sliding_window", "a layer slides, but the window has no size");
         }
         windows.push_back(sliding ? window : 0);
     }
     return windows;
 }
 
-std::vector<std::int64_t> read_late_windows(ConfigReader& r, std::int64_t layers) {
-    const bool use = r.flag("use_sliding_window", false);
-    const std::int64_t said = read_window(r, 4096);
+std::vector<std::int64_t> read_late_windows(ConfigReader& reader, std::int64_t layers) {
+    const bool use = reader.flag("use_sliding_window", false);
+    const std::int64_t said = read_window(reader, 4096);
     const std::int64_t window = use ? said : 0;
-    const std::int64_t first = r.integer("max_window_layers", 28);
-    return read_windows(r, layers, window, [&](std::int64_t i) { return window > 0 && i >= first; });
+    const std::int64_t first = reader.integer("max_window_layers", 28);
+    return read_windows(reader, layers, window, [&](std::int64_t i) { return window > 0 && i >= first; });
 }
 
-std::vector<LayerCache> layer_caches(const DecoderSizes& s, const std::vector<std::int64_t>& windows) {
+std::vector<LayerCache> layer_caches(const DecoderSizes& sizes, const std::vector<std::int64_t>& windows) {
     std::vector<LayerCache> caches;
-    for (std::int64_t i = 0; i < s.layers; ++i) {
+    for (std::int64_t i = 0; i < sizes.layers; ++i) {
         const std::int64_t window = windows.empty() ? 0 : windows[static_cast<std::size_t>(i)];
-        caches.push_back({s.heads.kv_heads, s.heads.head_dim, window});
+        caches.push_back({sizes.heads.kv_heads, sizes.heads.head_dim, window});
     }
     return caches;
 }

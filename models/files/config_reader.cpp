@@ -122,15 +122,15 @@ void ConfigReader::finish() const {
     }
 }
 
-Activation read_activation(ConfigReader& r, const std::string& field, const std::string& otherwise) {
+Activation read_activation(ConfigReader& reader, const std::string& field, const std::string& otherwise) {
     static const std::map<std::string, Activation> kActivations{
         {"silu", Activation::silu},           {"swish", Activation::silu},
         {"relu", Activation::relu},           {"gelu", Activation::gelu},
         {"gelu_python", Activation::gelu},    {"gelu_new", Activation::gelu_tanh},
         {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh}};
-    const auto found = kActivations.find(r.text(field, otherwise));
+    const auto found = kActivations.find(reader.text(field, otherwise));
     if (found == kActivations.end()) {
-        r.fail(field, "is not an activation that is known");
+        reader.fail(field, "is not an activation that is known");
     }
     return found->second;
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/compile/weight_order.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 

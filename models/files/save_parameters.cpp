@@ -3,6 +3,7 @@
 
 #include "models/files/parameters.h"
 #include "models/files/safetensors_writer.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 

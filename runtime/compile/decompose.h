@@ -13,6 +13,6 @@ namespace vkf {
 
 /// Replaces every node that the device declines by what it is made of, again and again until none
 /// is left. Returns a line for explain() for each kind of replacement.
-VKF_API std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& device);
+std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& device);
 
 }  // namespace vkf

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One dispatch as an op describes it: kernels, bindings, and a function that encodes push constants
 // and group counts for given sizes.
+// For op authors: <vkformer/advanced/dispatch.h>. It may change between versions.
 #pragma once
 
 #include <array>

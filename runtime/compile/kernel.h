@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A shader, and a shader with its specialization constants.
+// For op authors: <vkformer/advanced/kernel.h>. It may change between versions.
 #pragma once
 
 #include <cstdint>

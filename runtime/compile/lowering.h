@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From nodes to dispatches. Lowering is pure: it describes dispatches; pipelines, memory and
 // command buffers come later, so an op is testable without a device.
+// For op authors: <vkformer/advanced/lowering.h>. It may change between versions.
 #pragma once
 
 #include <cstdint>

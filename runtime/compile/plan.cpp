@@ -8,6 +8,7 @@
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/weight_order.h"
+#include "runtime/graph/packed.h"
 #include "runtime/graph/rewrite.h"
 #include "runtime/graph/wanted.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graph lowered, scheduled and laid out in memory for a device of given capabilities: everything
 // about a program that needs no Vulkan call.
+// For op authors: <vkformer/advanced/plan.h>. It may change between versions.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "../graph/graph.h"
 #include "capabilities.h"
 #include "lowering.h"
+#include "memory_sizes.h"
 #include "planner.h"
 #include "weight_layout.h"
 
@@ -36,18 +38,6 @@ struct PlannedDispatch {
     bool may_choose(std::size_t kernel) const noexcept {
         return only_kernel < 0 || kernel == static_cast<std::size_t>(only_kernel);
     }
-};
-
-/// Bytes by kind, all symbols at their maxima.
-struct MemorySizes {
-    std::uint64_t weights = 0;  ///< of the tensors the graph names
-    std::uint64_t state = 0;
-    std::uint64_t constants = 0;
-    std::uint64_t scratch = 0;  ///< the arena
-    std::uint64_t inputs = 0;
-    std::uint64_t outputs = 0;
-    /// host-side copies of inputs and outputs; 0 where memory is unified
-    std::uint64_t mirrors = 0;
 };
 
 struct Plan {

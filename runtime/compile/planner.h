@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory planning: from live intervals to offsets in one arena. A pure function.
+// For op authors: <vkformer/advanced/planner.h>. It may change between versions.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "../base/export.h"
-
 namespace vkf {
 
 /// Which storages a dispatch touches.
@@ -25,6 +23,6 @@ struct Schedule {
 /// Dispatches that depend on each other (one writes what the other reads or writes) keep their
 /// order and get different steps. Independent ones within `window` of the oldest waiting one are
 /// drawn together; the window keeps tensors from being made long before they are wanted.
-VKF_API Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window = 8);
+Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window = 8);
 
 }  // namespace vkf

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The code of a SPIR-V module where it lies: in the library, in fewer bytes than its words have, or
 // in memory.
+// For op authors: <vkformer/advanced/spirv_code.h>. It may change between versions.
 #pragma once
 
 #include <cstdint>

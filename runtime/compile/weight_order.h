@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "../base/export.h"
 #include "../graph/graph.h"
 #include "weight_layout.h"
 
@@ -13,7 +12,7 @@ namespace vkf {
 
 /// The names of the graph's weights as they best lie in memory: in the order in which the graph
 /// names them, but those that one launch reads together.
-VKF_API std::vector<std::string> weight_order(const Graph& graph);
+std::vector<std::string> weight_order(const Graph& graph);
 
 /// Why these weights of a graph do not lie behind each other, in this order, as tensors of one
 /// type; empty: they do. What the layout does not have is taken to lie as it should.

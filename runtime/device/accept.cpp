@@ -5,6 +5,7 @@
 
 #include "runtime/device/deferred.h"
 #include "runtime/device/failure.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
 #include "runtime/device/tensor_store.h"
 
@@ -54,19 +55,20 @@ Status ProgramCore::accept_image(StorageId id, const Recording& recording, std::
     return {};
 }
 
-Status ProgramCore::check_range(const BufferRange& r) const noexcept {
+Status ProgramCore::check_range(const BufferRange& range) const noexcept {
     const char* name = options.name.c_str();
-    const int length = static_cast<int>(r.name.size());
-    if (r.buffer_bytes != 0 && (r.offset > r.buffer_bytes || r.bytes > r.buffer_bytes - r.offset)) {
-        return failure(-1, "%s: %.*s takes %llu bytes at %llu of a buffer of %llu", name, length, r.name.data(),
-                       ull{r.bytes}, ull{r.offset}, ull{r.buffer_bytes});
+    const int length = static_cast<int>(range.name.size());
+    if (range.buffer_bytes != 0 &&
+        (range.offset > range.buffer_bytes || range.bytes > range.buffer_bytes - range.offset)) {
+        return failure(-1, "%s: %.*s takes %llu bytes at %llu of a buffer of %llu", name, length, range.name.data(),
+                       ull{range.bytes}, ull{range.offset}, ull{range.buffer_bytes});
     }
-    if (r.buffer_usage != 0 && (r.buffer_usage & VK_BUFFER_USAGE_STORAGE_BUFFER_BIT) == 0) {
+    if (range.buffer_usage != 0 && (range.buffer_usage & VK_BUFFER_USAGE_STORAGE_BUFFER_BIT) == 0) {
         return failure(-1, "%s: %.*s is in a buffer without VK_BUFFER_USAGE_STORAGE_BUFFER_BIT (usage 0x%x)", name,
-                       length, r.name.data(), r.buffer_usage);
+                       length, range.name.data(), range.buffer_usage);
     }
-    if (r.buffer_device && r.buffer_device != device->handle) {
-        return failure(-1, "%s: %.*s is in a buffer of another device", name, length, r.name.data());
+    if (range.buffer_device && range.buffer_device != device->handle) {
+        return failure(-1, "%s: %.*s is in a buffer of another device", name, length, range.name.data());
     }
     return {};
 }
@@ -140,7 +142,7 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
     if (recording.slot >= sets.size()) {
         return failure(-1, "%s: slot %u of %llu", name, recording.slot, ull{sets.size()});
     }
-    const std::uint64_t uploads = std::max(uploads_before, state ? state.store()->uploads_before.load() : 0);
+    const std::uint64_t uploads = std::max(uploads_before, state ? Insides::store(state)->uploads_before.load() : 0);
     if (device->deferred && device->deferred->done() < uploads) {
         return failure(-1, "%s: weights, constants or state wait for Device::record_upload()", name);
     }

@@ -97,9 +97,8 @@ public:
     /// there is nowhere to write.
     bool save_pipeline_cache() const;
 
-    DeviceCore& core() const noexcept { return *core_; }
-
 private:
+    friend struct Insides;
     explicit Device(std::shared_ptr<DeviceCore> core) : core_(std::move(core)) {}
     std::shared_ptr<DeviceCore> core_;
 };

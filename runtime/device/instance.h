@@ -35,6 +35,6 @@ struct InstanceCore {
 PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given);
 /// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is
 /// asked for.
-std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr get, bool validation);
+std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool validation);
 
 }  // namespace vkf

@@ -6,8 +6,10 @@
 #include "runtime/compile/weight_order.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/packer.h"
 #include "runtime/device/tensor_store.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
 
@@ -180,7 +182,7 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
         loader.load(t);
     }
     loader.finish();
-    return Weights(std::move(store));
+    return Insides::make<Weights>(std::move(store));
 }
 
 }  // namespace vkf

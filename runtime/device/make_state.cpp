@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/device/insides.h"
 #include "runtime/device/tensor_store.h"
 
 namespace vkf {
@@ -31,7 +32,7 @@ State make_state_of(const std::shared_ptr<DeviceCore>& core, std::span<const Sto
         core, WeightLayout(std::move(stored), caps.storage_alignment, caps.max_allocation, "state"), "state");
     store->zero();  // new: nobody uses it yet
     store->uploads_before = core->deferred ? core->deferred->noted() : 0;
-    return State(std::move(store));
+    return Insides::make<State>(std::move(store));
 }
 
 }  // namespace vkf

@@ -5,6 +5,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/device/device.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
 #include "runtime/device/tensor_store.h"
 
@@ -49,8 +50,8 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
     core->options = options;
     core->weights = weights;
     core->state = options.state;
-    if ((weights.store() && weights.store()->core != core_) ||
-        (options.state && options.state.store()->core != core_)) {
+    if ((Insides::store(weights) && Insides::store(weights)->core != core_) ||
+        (options.state && Insides::store(options.state)->core != core_)) {
         throw Error("weights or state of another device", options.name);
     }
     check_tensors(graph, StorageKind::weight, weights, "weight");
@@ -112,7 +113,6 @@ ProgramCore& Program::Core::operator*() const {
 }
 
 const MemorySizes& Program::memory() const { return core_->plan.memory; }
-const Plan& Program::plan() const { return core_->plan; }
 const std::vector<DispatchTime>& Program::times() const {
     core_->finish_run();
     return core_->times;

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../compile/plan.h"
+#include "../compile/memory_sizes.h"
 #include "compile_options.h"
 #include "recording.h"
 #include "status.h"
@@ -122,10 +122,10 @@ public:
     void write_trace(const std::filesystem::path& path) const;
     /// Number of submissions the last run was split into.
     std::size_t submissions() const;
-    const Plan& plan() const;
 
 private:
     friend class Device;
+    friend struct Insides;
     /// A unique_ptr that throws where it is used empty.
     class Core {
     public:

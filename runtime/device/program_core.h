@@ -127,20 +127,20 @@ struct ProgramCore {
     void allocate_io();
     /// Points the slot's sets at these places of inputs and outputs.
     void bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept;
-    Status check_sizes(std::span<const std::int64_t> sizes) const noexcept;
+    Status check_sizes(std::span<const std::int64_t> values) const noexcept;
     /// What one dispatch is at these sizes.
-    Status prepare(std::size_t dispatch, std::span<const std::int64_t> sizes, Command& command) const noexcept;
-    Cost cost(std::span<const std::int64_t> sizes) const noexcept;
+    Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
+    Cost cost(std::span<const std::int64_t> values) const noexcept;
     /// Records the dispatches from `at` on, which is moved behind what was recorded; adds to
     /// `spent`.
-    Status encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> sizes, Position& at,
+    Status encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
                   Cost& spent) noexcept;
     /// The symbols' values: those given, else those set.
     Status settle(std::span<const SizeSetting> settings, std::span<std::int64_t> out) const noexcept;
     /// Takes a host's recording into its slot: sizes and places.
     Status accept(const Recording& recording) noexcept;
     Status accept_buffer(StorageId id, const Recording& recording, Place& place) const noexcept;
-    Status accept_image(StorageId id, const Recording& recording, std::span<const std::int64_t> sizes,
+    Status accept_image(StorageId id, const Recording& recording, std::span<const std::int64_t> values,
                         Place& place) const noexcept;
     /// What a checked program looks at besides.
     bool checked() const noexcept { return options.checked || device->options.checked; }
@@ -162,7 +162,7 @@ struct ProgramCore {
     void upload(std::string_view name, DType dtype, std::span<const std::byte> data);
     void download(std::string_view name, DType dtype, std::span<std::byte> to);
     std::span<const std::byte> output(std::string_view name, DType dtype);
-    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> sizes) const noexcept;
+    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
 
 private:
     void place_storages(const BufferRange& host_scratch);

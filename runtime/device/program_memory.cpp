@@ -5,6 +5,7 @@
 
 #include "runtime/base/numbers.h"
 #include "runtime/device/deferred.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/make_state.h"
 #include "runtime/device/program_core.h"
 #include "runtime/device/tensor_store.h"
@@ -67,12 +68,12 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
             case StorageKind::weight: {
                 const StorageInfo& first = info.parts.empty() ? info : plan.storages[info.parts.front()];
                 const StoredTensor& t = *weights.find(first.name);
-                places[s] = {weights.store()->blocks[t.block].buffer(), t.offset};
+                places[s] = {Insides::store(weights)->blocks[t.block].buffer(), t.offset};
                 break;
             }
             case StorageKind::state: {
                 const StoredTensor& t = *state.find(info.name);
-                places[s] = {state.store()->blocks[t.block].buffer(), t.offset};
+                places[s] = {Insides::store(state)->blocks[t.block].buffer(), t.offset};
                 break;
             }
             case StorageKind::input:

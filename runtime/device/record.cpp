@@ -92,8 +92,9 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
     return {};
 }
 
-Status ProgramCore::prepare(std::size_t d, std::span<const std::int64_t> values, Command& command) const noexcept {
-    const PlannedDispatch& planned = plan.dispatches[d];
+Status ProgramCore::prepare(std::size_t dispatch, std::span<const std::int64_t> values,
+                            Command& command) const noexcept {
+    const PlannedDispatch& planned = plan.dispatches[dispatch];
     if (!plan.encode(planned, values, command)) {
         return failure(-1, "%s: a size is negative at the sizes given",
                        plan.nodes[planned.dispatch.node].label.c_str());
@@ -114,15 +115,15 @@ Cost ProgramCore::cost(std::span<const std::int64_t> values) const noexcept {
 }
 
 Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
-                           Cost& all) noexcept {
+                           Cost& spent) noexcept {
     const DeviceTable& vk = device->api;
     if (Status wrong = check_sizes(values); !wrong) {
         return wrong;
     }
     const Pipeline* current = nullptr;
     std::uint32_t step = at.dispatch < plan.dispatches.size() ? plan.dispatches[at.dispatch].step : 0;
-    bool written = false;  // something was dispatched since the last barrier
-    double spent = 0;      // since the last submission or segment
+    bool written = false;      // something was dispatched since the last barrier
+    double in_submission = 0;  // since the last submission or segment
 
     for (; at.dispatch < plan.dispatches.size(); at = {at.dispatch + 1, 0}) {
         const std::size_t d = at.dispatch;
@@ -150,7 +151,7 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
             const Grid grid(device->capabilities, std::min(most, command.groups() - at.group));
             const double part = static_cast<double>(grid.covered) / static_cast<double>(command.groups());
             const double share = whole.total() * part;
-            if (sink.budget > 0 && spent > 0 && spent + share > sink.budget) {
+            if (sink.budget > 0 && in_submission > 0 && in_submission + share > sink.budget) {
                 if (sink.pause) {
                     return {};
                 }
@@ -163,7 +164,7 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                     compute_barrier(vk, sink.commands);
                     written = false;
                     current = nullptr;
-                    spent = 0;
+                    in_submission = 0;
                 }
             }
             if (at.group > 0 && written) {
@@ -171,9 +172,9 @@ Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::
                 // validation takes for one place
                 compute_barrier(vk, sink.commands);
             }
-            spent += share;
-            all.flops += whole.flops * part;
-            all.bytes += whole.bytes * part;
+            in_submission += share;
+            spent.flops += whole.flops * part;
+            spent.bytes += whole.bytes * part;
             const Label named(*device->instance, sink.commands, label);
             const Pipeline* pipeline = pipelines[d][command.kernel()];
             if (pipeline != current) {
@@ -304,9 +305,9 @@ void Program::finished(std::uint32_t slot) noexcept {
     }
 }
 
-Cost Program::cost(std::span<const SizeSetting> settings) const {
+Cost Program::cost(std::span<const SizeSetting> sizes) const {
     std::vector<std::int64_t> values = core_->sizes;
-    for (Status wrong : {core_->settle(settings, values), core_->check_sizes(values)}) {
+    for (Status wrong : {core_->settle(sizes, values), core_->check_sizes(values)}) {
         if (!wrong) {
             throw Error(wrong.message.data(), core_->options.name, wrong.error_result());
         }

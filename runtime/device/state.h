@@ -28,7 +28,6 @@ struct StatePart {
 class VKF_API State {
 public:
     State() = default;
-    explicit State(std::shared_ptr<TensorStore> store) : store_(std::move(store)) {}
 
     explicit operator bool() const noexcept { return store_ != nullptr; }
     const StoredTensor* find(std::string_view name) const;
@@ -46,9 +45,11 @@ public:
     /// Sets every byte to zero; waits until it is done, or on a device without a queue notes it for
     /// record_upload().
     void clear();
-    const std::shared_ptr<TensorStore>& store() const noexcept { return store_; }
 
 private:
+    friend struct Insides;
+    explicit State(std::shared_ptr<TensorStore> store) : store_(std::move(store)) {}
+
     std::shared_ptr<TensorStore> store_;
 };
 

@@ -17,7 +17,7 @@ namespace vkf {
 
 struct TensorStore {
     /// Memory for the layout, with nothing in it.
-    TensorStore(std::shared_ptr<DeviceCore> core, WeightLayout layout, const std::string& purpose);
+    TensorStore(std::shared_ptr<DeviceCore> device, WeightLayout tensors, const std::string& purpose);
     /// Fills all blocks, at once where the host sees the memory.
     void zero();
 

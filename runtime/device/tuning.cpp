@@ -3,12 +3,13 @@
 
 #include "runtime/base/cache_folder.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/tuning_store.h"
 
 namespace vkf {
 
 std::filesystem::path tuning_file(const Device& device) {
-    const DeviceOptions& options = device.core().options;
+    const DeviceOptions& options = Insides::core(device).options;
     return tuning_path(options.cache_folder.empty() ? cache_folder() : options.cache_folder, device.capabilities());
 }
 

@@ -53,7 +53,7 @@ struct VulkanDevice {
     VkFence make_fence();
     /// Names a Vulkan object for debuggers and validation messages; does nothing where debug utils
     /// are absent.
-    void name(VkObjectType type, std::uint64_t handle, const std::string& name) const;
+    void name(VkObjectType type, std::uint64_t object, const std::string& text) const;
 };
 
 }  // namespace vkf

@@ -14,7 +14,6 @@
 #include "../compile/weight_layout.h"
 #include "../graph/dtype.h"
 #include "../graph/host_tensor.h"
-#include "../graph/packed.h"
 
 namespace vkf {
 
@@ -48,7 +47,6 @@ struct LoadOptions {
 class VKF_API Weights {
 public:
     Weights() = default;
-    explicit Weights(std::shared_ptr<const TensorStore> store) : store_(std::move(store)) {}
 
     /// Names, types, shapes and places.
     const WeightLayout& layout() const noexcept;
@@ -61,9 +59,11 @@ public:
     std::uint64_t bytes(WeightType type) const;
     /// And what the device itself packed.
     std::uint64_t bytes_packed_on_device() const;
-    const std::shared_ptr<const TensorStore>& store() const noexcept { return store_; }
 
 private:
+    friend struct Insides;
+    explicit Weights(std::shared_ptr<const TensorStore> store) : store_(std::move(store)) {}
+
     std::shared_ptr<const TensorStore> store_;
 };
 

@@ -18,7 +18,6 @@
 #include "../base/export.h"
 #include "dim.h"
 #include "dtype.h"
-#include "packed.h"
 
 namespace vkf {
 

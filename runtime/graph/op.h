@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an op is to the runtime: a name, and functions that it is asked by. The runtime knows no op
 // by name.
+// For op authors: <vkformer/advanced/op.h>. It may change between versions.
 #pragma once
 
 #include <cstddef>

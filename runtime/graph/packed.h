@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How matrices of weights lie in device memory.
+// For op authors: <vkformer/advanced/packed.h>. It may change between versions.
 #pragma once
 
 #include <cstdint>

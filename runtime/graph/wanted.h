@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "../base/export.h"
 #include "graph.h"
 #include "op.h"
 
@@ -12,6 +11,6 @@ namespace vkf {
 
 /// For each node the outputs that an output of the graph or a state depends on; none: the node is
 /// not run.
-VKF_API std::vector<WantedOutputs> wanted_outputs(const Graph& graph);
+std::vector<WantedOutputs> wanted_outputs(const Graph& graph);
 
 }  // namespace vkf

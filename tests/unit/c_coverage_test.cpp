@@ -26,24 +26,16 @@ std::string without_comments(const std::string& text) { return std::regex_replac
 
 fs::path root() { return VKFORMER_SOURCE_DIR; }
 
-/// As CMakeLists.txt tells them from those that stay at home.
 std::vector<fs::path> public_headers() {
-    const std::string cmake = whole(root() / "CMakeLists.txt");
-    const std::size_t begin = cmake.find("set(internal_headers");
+    const std::string cmake = whole(root() / "cmake/Headers.cmake");
+    const std::size_t begin = cmake.find("set(public_headers");
     REQUIRE(begin != std::string::npos);
-    const std::string internal = cmake.substr(begin, cmake.find(')', begin) - begin);
+    const std::string list = cmake.substr(begin, cmake.find(')', begin) - begin);
+    const std::regex header(R"([\w/]+\.h)");
     std::vector<fs::path> out;
-    for (const char* room : {"runtime/base", "runtime/graph", "runtime/compile", "runtime/device", "ops", "layers",
-                             "models", "models/files", "models/blocks", "models/families"}) {
-        for (const fs::directory_entry& entry : fs::directory_iterator(root() / room)) {
-            const std::string name = entry.path().lexically_relative(root()).generic_string();
-            if (entry.path().extension() == ".h" && internal.find(name + "\n") == std::string::npos &&
-                internal.find(name + ")") == std::string::npos && !internal.ends_with(name)) {
-                out.push_back(entry.path());
-            }
-        }
+    for (std::sregex_iterator i(list.begin(), list.end(), header), end; i != end; ++i) {
+        out.push_back(root() / i->str());
     }
-    std::sort(out.begin(), out.end());
     return out;
 }
 
@@ -92,12 +84,10 @@ std::string snake(const std::string& name) {
     return out;
 }
 
-/// Types that only whoever writes ops, or reads plans, has to do with; and what C has as plain
-/// numbers and structs.
-const std::set<std::string> kNotForC{"Constants",    "Dim",         "Value",        "Error",
-                                     "MappedFile",   "RewriteSite", "Lowering",     "Capabilities",
-                                     "SpirvCode",    "Checkpoint",  "WeightLayout", "Safetensors",
-                                     "DecoderModel", "DecoderPlan", "ScoreMod",     "TextEncoderModel"};
+/// What C has as plain numbers and structs.
+const std::set<std::string> kNotForC{"Capabilities", "Checkpoint",  "DecoderModel", "DecoderPlan", "Dim",
+                                     "Error",        "MappedFile",  "Safetensors",  "ScoreMod",    "TextEncoderModel",
+                                     "Value",        "WeightLayout"};
 
 const std::map<std::string, std::string> kUnderAnotherName{
     {"Decoder::candidates", "decoder_candidates"},
@@ -139,7 +129,6 @@ const std::map<std::string, std::string> kNotInC{
     {"Decoder::memory", "vkf_decoder_create() refuses what does not fit, with the numbers"},
     {"Decoder::prompt_program", "its handle would outlive it"},
     {"Decoder::step_program", "its handle would outlive it"},
-    {"Device::core", "the library's own"},
     {"Device::pipelines", "for tests"},
     {"DeviceRequirements::str", "a text of what vkf_requirements_get() tells"},
     {"EncoderDecoder::decoder", "its handle would outlive it"},
@@ -161,11 +150,9 @@ const std::map<std::string, std::string> kNotInC{
     {"Graph::symbol_names", "for messages"},
     {"Graph::symbols", "for compilation"},
     {"Graph::values", "for compilation"},
-    {"Program::plan", "for tests"},
     {"Program::submissions", "for tests"},
     {"State::find", "C asks by name"},
     {"State::layout", "C asks by name"},
-    {"State::store", "the library's own"},
     {"State::bytes", "vkf_program_memory() tells"},
     {"TextEncoder::model", "vkf_text_encoder_embed() tells how many numbers there are"},
     {"TextEncoder::program", "its handle would outlive it"},
@@ -173,11 +160,8 @@ const std::map<std::string, std::string> kNotInC{
     {"Weights::find", "C asks by name"},
     {"Weights::layout", "C asks by name"},
     {"Weights::names", "the host gave them"},
-    {"Weights::store", "the library's own"},
     {"broadcast_shapes", "for whoever writes ops"},
-    {"byte_size", "of a HostTensor"},
     {"contiguous_strides", "for whoever writes ops"},
-    {"decompose_declined", "for compilation"},
     {"describe_decoder", "vkf_encoder_decoder_create() does it"},
     {"describe_encoder", "vkf_encoder_decoder_create() does it"},
     {"describe_text_encoder", "vkf_text_encoder_create() does it"},
@@ -185,22 +169,10 @@ const std::map<std::string, std::string> kNotInC{
     {"embed_tokens", "a part of vkf_encoder_decoder_create()"},
     {"is_contiguous", "for whoever writes ops"},
     {"layer_options", "a part of vkf_encoder_decoder_create()"},
-    {"make_plan", "for tools"},
-    {"pack_rows", "weights are packed by vkf_weights_load()"},
-    {"packable", "weights are packed by vkf_weights_load()"},
-    {"packed_row_words", "for whoever writes ops"},
-    {"peak_live_bytes", "for compilation"},
-    {"plan_arena", "for compilation"},
     {"read_text", "C has fopen()"},
     {"require_memory", "a part of vkf_decoder_create()"},
-    {"require_packable", "weights are packed by vkf_weights_load()"},
-    {"rewrite", "for compilation"},
     {"rope_scaling_kind", "C names the kinds as numbers"},
-    {"same_format", "weights are packed by vkf_weights_load()"},
     {"utf8_name", "C's texts are UTF-8"},
-    {"wanted_outputs", "for compilation"},
-    {"weight_order", "vkf_load_options has the graph"},
-    {"widen", "weights are packed by vkf_weights_load()"},
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op_program.h"
 
+#include <vkformer/advanced/packed.h>
+
 #include <numeric>
 #include <span>
 

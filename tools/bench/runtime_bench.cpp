@@ -4,8 +4,10 @@
 #include <stdexcept>
 
 #include "benches.h"
+#include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 
 namespace {
 
@@ -101,7 +103,7 @@ private:
 
 Row record_200_nodes(Settings& settings) {
     vkf::Program program = compile_chain(settings.device, kNodes);
-    Host host(settings.device.core());
+    Host host(vkf::Insides::core(settings.device));
     host.record(program);
     Row row;
     row.name = "record_200_nodes";
@@ -132,13 +134,15 @@ Row record_encoder_12_layers(Settings& settings) {
             tensors.push_back(std::move(t));
         }
     }
-    vkf::Program program = settings.device.compile(g, settings.device.load(tensors));
+    const vkf::Weights weights = settings.device.load(tensors);
+    const vkf::Plan plan = vkf::make_plan(g, settings.device.capabilities(), weights.layout());
+    vkf::Program program = settings.device.compile(g, weights);
     program.allocate();
-    Host host(settings.device.core(), kTokens * kModel * sizeof(float));
+    Host host(vkf::Insides::core(settings.device), kTokens * kModel * sizeof(float));
     host.record(program);
     Row row;
     row.name = "record_encoder_12_layers";
-    row.variant = "Program::record on the host, " + std::to_string(program.plan().dispatches.size()) + " dispatches";
+    row.variant = "Program::record on the host, " + std::to_string(plan.dispatches.size()) + " dispatches";
     row.ms = median(sample(row.name, 200, [&] { return host.record(program); }));
     row.target_ms = 0.1;
     return row;

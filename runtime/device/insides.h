@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way from a public object to what it stands on, for the library's own files and for tests.
+#pragma once
+
+#include <utility>
+
+namespace vkf {
+
+/// A friend of the public classes. Templates, so that this file includes none of them.
+struct Insides {
+    /// DeviceCore of a Device, ProgramCore of a Program. Throws Error for a Program that was moved
+    /// from.
+    template <class T>
+    static auto& core(const T& object) {
+        return *object.core_;
+    }
+    /// The TensorStore of Weights or of a State; null where there is none.
+    template <class T>
+    static const auto& store(const T& object) noexcept {
+        return object.store_;
+    }
+    /// Weights or a State on this store.
+    template <class T, class Store>
+    static T make(Store store) {
+        return T(std::move(store));
+    }
+};
+
+}  // namespace vkf
