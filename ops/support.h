@@ -15,7 +15,9 @@
 namespace vkf::support {
 
 inline void require_dtype(const char* op, const Value& x, DType dtype) {
-    require(x.dtype() == dtype, op, x.str() + " must be " + std::string(name_of(dtype)));
+    require(x.dtype() == dtype, op,
+            x.str() + " must be " + std::string(name_of(dtype)) +
+                (dtype == DType::f32 && size_of(x.dtype()) == 2 ? ": use to(x, DType::f32)" : ""));
 }
 
 /// Rows of words hold so many numbers as that type, one of those that are packed on the device.
@@ -23,6 +25,9 @@ void check_packed(const char* op, const Value& words, WeightType type, const Dim
 
 /// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
+
+/// A copy that converts f32, f16 and bf16 into each other.
+void lower_conversion(Lowering& l, ValueId from, ValueId to);
 
 /// A dense copy of a value, made while its node is lowered.
 ValueId copied(Lowering& l, ValueId value);
