@@ -186,6 +186,10 @@ vkf_result vkf_repeat_kv(vkf_value x, int64_t n, vkf_value* y) {
     return give_value(__func__, y, [&] { return repeat_kv(value_of(x, "x"), n); });
 }
 
+vkf_result vkf_to(vkf_value x, vkf_dtype dtype, vkf_value* y) {
+    return give_value(__func__, y, [&] { return to(value_of(x, "x"), dtype_of(dtype)); });
+}
+
 vkf_result vkf_contiguous(vkf_value x, vkf_value* y) {
     return give_value(__func__, y, [&] { return contiguous(value_of(x, "x")); });
 }

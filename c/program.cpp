@@ -249,6 +249,10 @@ vkf_result vkf_program_upload_i32(vkf_program* program, const char* input, const
     return guard(__func__, [&] { alive(program).upload(text(input, "input"), numbers(data, count)); });
 }
 
+vkf_result vkf_program_upload_bits(vkf_program* program, const char* input, const uint16_t* data, uint64_t count) {
+    return guard(__func__, [&] { alive(program).upload(text(input, "input"), numbers(data, count)); });
+}
+
 vkf_result vkf_program_run(vkf_program* program) {
     return guard(__func__, [&] { alive(program).run(); });
 }
@@ -289,6 +293,14 @@ vkf_result vkf_program_download_i32(vkf_program* program, const char* output, in
     return guard(__func__, [&] {
         const std::string name = text(output, "output");
         give_numbers<std::int32_t>("output " + name, alive(program).download_i32(name), data, capacity, count);
+    });
+}
+
+vkf_result vkf_program_download_bits(vkf_program* program, const char* output, uint16_t* data, uint64_t capacity,
+                                     uint64_t* count) {
+    return guard(__func__, [&] {
+        const std::string name = text(output, "output");
+        give_numbers<std::uint16_t>("output " + name, alive(program).download_bits(name), data, capacity, count);
     });
 }
 

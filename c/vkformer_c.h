@@ -116,7 +116,7 @@ static inline vkf_value vkf_no_value(void) {
 VKF_API vkf_result vkf_graph_create(vkf_graph** graph);
 VKF_API void vkf_graph_destroy(vkf_graph* graph);
 VKF_API vkf_result vkf_graph_symbol(vkf_graph* graph, const char* name, int64_t max, vkf_dim* symbol);
-/// VKF_F32 or VKF_I32, as the next two.
+/// VKF_F32, VKF_F16, VKF_BF16 or VKF_I32, as a state; weights and constants: VKF_F32 or VKF_I32.
 VKF_API vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                    const vkf_dim* shape, vkf_value* value);
 VKF_API vkf_result vkf_graph_weight(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
@@ -263,6 +263,7 @@ VKF_API vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_
 VKF_API vkf_result vkf_sinusoidal_positions(vkf_graph* graph, int64_t length, int64_t dim, vkf_value* y);
 VKF_API vkf_result vkf_embedding(vkf_value ids, vkf_value table, float scale, vkf_value* y);
 VKF_API vkf_result vkf_repeat_kv(vkf_value x, int64_t n, vkf_value* y);
+VKF_API vkf_result vkf_to(vkf_value x, vkf_dtype dtype, vkf_value* y);
 VKF_API vkf_result vkf_contiguous(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_concat(uint32_t count, const vkf_value* parts, int32_t dim, vkf_value* y);
 VKF_API vkf_result vkf_copy_into(vkf_value window, vkf_value x, vkf_value* written);
@@ -803,9 +804,12 @@ VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_siz
 VKF_API vkf_result vkf_program_allocate(vkf_program* program, const vkf_buffer_range* scratch);
 
 VKF_API vkf_result vkf_program_set(vkf_program* program, const char* symbol, int64_t value);
-/// `count` elements.
+/// `count` elements. Floats become f16 or bf16 where the input is.
 VKF_API vkf_result vkf_program_upload(vkf_program* program, const char* input, const float* data, uint64_t count);
 VKF_API vkf_result vkf_program_upload_i32(vkf_program* program, const char* input, const int32_t* data, uint64_t count);
+/// The bits of elements of f16 or bf16.
+VKF_API vkf_result vkf_program_upload_bits(vkf_program* program, const char* input, const uint16_t* data,
+                                           uint64_t count);
 VKF_API vkf_result vkf_program_run(vkf_program* program);
 /// As Program::submit(): the run goes on while the host does other things.
 VKF_API vkf_result vkf_program_submit(vkf_program* program, vkf_ticket** ticket);
@@ -821,6 +825,8 @@ VKF_API vkf_result vkf_program_download(vkf_program* program, const char* output
                                         uint64_t* count);
 VKF_API vkf_result vkf_program_download_i32(vkf_program* program, const char* output, int32_t* data, uint64_t capacity,
                                             uint64_t* count);
+VKF_API vkf_result vkf_program_download_bits(vkf_program* program, const char* output, uint16_t* data,
+                                             uint64_t capacity, uint64_t* count);
 VKF_API vkf_result vkf_program_shape(const vkf_program* program, const char* name, int64_t shape[VKF_MAX_RANK],
                                      uint32_t* rank);
 

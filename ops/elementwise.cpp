@@ -5,6 +5,7 @@
 #include "elementwise.spv.h"
 #include "ops/matmul_params.h"
 #include "ops/support.h"
+#include "runtime/graph/sixteen.h"
 
 namespace vkf {
 
@@ -61,6 +62,10 @@ constexpr ElementwiseParams kCopy{.combine = kCombineCopy};
 void encode_copy(const Operands& operands, Command& command) noexcept { encode_with(kCopy, operands, command); }
 
 void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Encode how = encode) {
+    if (size_of(l.dtype(a)) == 2 || size_of(l.dtype(out)) == 2) {  // copies alone
+        lower_conversion(l, a, out);
+        return;
+    }
     bool dense = true;
     bool fours = true;
     for (const ValueId v : {a, b, out}) {
@@ -167,7 +172,10 @@ Rewrite rewrite_copy_into(const RewriteSite& site) {
     const auto storage = [&](ValueId id) { return g.values()[id].storage; };
     const bool reads_it = std::any_of(made.inputs.begin(), made.inputs.end(),
                                       [&](ValueId in) { return storage(in) == storage(site.node().outputs.front()); });
+    const auto dtype = [&](ValueId id) { return g.storages()[storage(id)].dtype; };
+    const bool converted = dtype(made.outputs.front()) != dtype(site.node().outputs.front());
     std::string why = order.empty() ? "only a part of what it gives is copied"
+                      : converted   ? "the copy converts it"
                       : reads_it    ? "it reads the state"
                                     : site.why_not_later(maker);
     if (!why.empty()) {
@@ -251,7 +259,6 @@ Value concat(const std::vector<Value>& parts, int dim) {
     const int d = dim < 0 ? dim + rank : dim;
     require(d >= 0 && d < rank, kConcat.name,
             "dimension " + std::to_string(dim) + " of " + first.str() + " does not exist");
-    require(size_of(first.dtype()) == 4, kConcat.name, first.str() + " is not of a 4-byte type");
     Shape shape = first.shape();
     const auto at = static_cast<std::size_t>(d);
     for (std::size_t i = 1; i < parts.size(); ++i) {
@@ -278,21 +285,26 @@ Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) 
 }
 
 Value contiguous(Value x) {
-    require(size_of(x.dtype()) == 4, kContiguous.name, x.str() + " is not of a 4-byte type");
     return add_op(kContiguous, {x}, ElementwiseParams{.combine = kCombineCopy}, x.shape(), x.dtype());
 }
 
 Value copy_into(Value window, Value x) {
-    require(window.dtype() == x.dtype() && size_of(x.dtype()) == 4, kCopyInto.name,
-            x.str() + " cannot be written into " + window.str() + ": the types differ or are not of 4 bytes");
-    require(window.shape() == x.shape(), kCopyInto.name,
-            x.str() + " cannot be written into " + window.str() + ": the shapes differ");
+    const auto fits = [&](bool condition, const char* why) {
+        require(condition, kCopyInto.name, x.str() + " cannot be written into " + window.str() + ": " + why);
+    };
+    fits(window.dtype() == x.dtype() || (is_floating(window.dtype()) && is_floating(x.dtype())), "the types differ");
+    fits(window.shape() == x.shape(), "the shapes differ");
+    const ValueInfo& target = window.graph().values()[window.id()];
+    for (std::size_t i = 0; i < target.shape.size(); ++i) {
+        fits(target.shape[i] == Dim(1) || !(target.strides[i] == Dim(0)), "it holds an element more than once");
+    }
     const auto storage = [](const Value& v) { return v.graph().values()[v.id()].storage; };
     if (storage(window) == storage(x)) {
         x = contiguous(x);  // the two may overlap: all is read before anything is written
     }
     return window.graph()
-        .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}), {{x.dtype(), {}, {}, window}})
+        .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}),
+                  {{window.dtype(), {}, {}, window}})
         .front();
 }
 

@@ -227,12 +227,17 @@ VKF_API Value embedding(Value ids, Value table, float scale = 1.0f);
 /// (B, S, Hk, d) -> (B, S, Hk*n, d): each head n times in a row (torch.repeat_interleave on
 /// dimension 2).
 VKF_API Value repeat_kv(Value x, std::int64_t n);
+/// x as f32, f16 or bf16, of which it must be one itself: what f16 and bf16 inputs and states go
+/// through before other ops take them, and what becomes a 16-bit output. To the nearest, ties to
+/// even; f16 is infinite from 65520 on. torch.Tensor.to(dtype); of its own type x itself.
+VKF_API Value to(Value x, DType dtype);
 /// A dense copy of any view.
 VKF_API Value contiguous(Value x);
 /// Tensors of the same type one behind the other along a dimension; the other sizes equal.
 /// torch.cat.
 VKF_API Value concat(const std::vector<Value>& parts, int dim);
-/// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal.
+/// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal,
+/// types too, but for f32, f16 and bf16, which are converted as by to(). torch.Tensor.copy_.
 VKF_API Value copy_into(Value window, Value x);
 /// The same with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (...,
 /// packed_row_words(type, N)) i32. A row of int8 has the scale max|x| / 127; one that is not finite

@@ -15,7 +15,9 @@
 namespace vkf::support {
 
 inline void require_dtype(const char* op, const Value& x, DType dtype) {
-    require(x.dtype() == dtype, op, x.str() + " must be " + std::string(name_of(dtype)));
+    require(x.dtype() == dtype, op,
+            x.str() + " must be " + std::string(name_of(dtype)) +
+                (dtype == DType::f32 && size_of(x.dtype()) == 2 ? ": use to(x, DType::f32)" : ""));
 }
 
 /// Rows of words hold so many numbers as that type, one of those that are packed on the device.
@@ -28,6 +30,9 @@ inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 inline bool can_read_dense(const NodeInfo&, std::size_t, const ValueInfo& view) {
     return is_contiguous(view.shape, view.strides);
 }
+
+/// A copy that converts f32, f16 and bf16 into each other.
+void lower_conversion(Lowering& l, ValueId from, ValueId to);
 
 /// A dense copy of a value, made while its node is lowered.
 ValueId copied(Lowering& l, ValueId value);

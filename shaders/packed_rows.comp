@@ -19,48 +19,14 @@ layout(set = 0, binding = kPackedRowsBindingTo) writeonly buffer To { uint to[];
 #include "common/packed.glsl"
 #include "common/quantize.h"
 #include "common/row.glsl"
-
-// To the nearest, ties to even; of and to bits.
-uint half_of(uint bits) {
-    uint sign = bits >> 16 & 0x8000u;
-    uint magnitude = bits & kMagnitudeBits;
-    if (magnitude > kInfinityBits) {
-        return sign | 0x7e00u;
-    }
-    if (magnitude >= floatBitsToUint(65520.0)) {
-        return sign | 0x7c00u;
-    }
-    // below 2^-14: a multiple of 2^-24, which is what the last bit of 0.5 stands for
-    if (magnitude < 0x38800000u) {
-        return sign | (floatBitsToUint(uintBitsToFloat(magnitude) + 0.5) - floatBitsToUint(0.5));
-    }
-    magnitude += 0xfffu + (magnitude >> 13 & 1u);
-    return sign | (magnitude - (112u << 23)) >> 13;
-}
-
-uint bfloat_of(uint bits) {
-    return (bits & kMagnitudeBits) > kInfinityBits ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-}
-
-// The bits of a number of 16 bits in fp32.
-uint widened(uint bits) {
-    if (kFrom == kPackedBf16) {
-        return bits << 16;
-    }
-    uint sign = (bits & 0x8000u) << 16;
-    uint magnitude = bits & 0x7fffu;
-    if (magnitude < 0x0400u) {
-        return sign | floatBitsToUint(float(magnitude) * uintBitsToFloat(0x33800000u));  // 2^-24
-    }
-    return sign | (magnitude >= 0x7c00u ? kInfinityBits | magnitude << 13 : (magnitude << 13) + (112u << 23));
-}
+#include "common/sixteen.glsl"
 
 uint bits_at(uint row, uint column) {
     uint at = row + column * p.numbers_stride[3];
     if (column >= p.columns) {
         return 0u;
     }
-    return kFrom == kPackedF32 ? from[at] : widened(from[at >> 1] >> ((at & 1u) << 4) & 0xffffu);
+    return kFrom == kPackedF32 ? from[at] : widened(kFrom, from[at >> 1] >> ((at & 1u) << 4) & 0xffffu);
 }
 
 // The bits of a magnitude.
@@ -102,8 +68,7 @@ void pack_sixteen(uint row, uint words, uint lane) {
     for (uint i = lane; i < ((p.columns + 7u) >> 3) << 2; i += kLanes) {
         uint low = bits_at(row, 2u * i);
         uint high = bits_at(row, 2u * i + 1u);
-        to[words + i] =
-            kType == kPackedF16 ? half_of(low) | half_of(high) << 16 : bfloat_of(low) | bfloat_of(high) << 16;
+        to[words + i] = narrowed(kType, low) | narrowed(kType, high) << 16;
     }
 }
 

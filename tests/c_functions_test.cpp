@@ -206,6 +206,10 @@ TEST_CASE("c functions: ops are those of C++") {
     OK(vkf_rope_table(&turn, 8, numbers.data(), numbers.size(), &count));
     CHECK(numbers == want);
 
+    OK(vkf_to(b.c(key), VKF_BF16, &z));
+    OK(vkf_to(z, VKF_F32, &y));
+    b.same("to", y, to(to(key, DType::bf16), DType::f32));
+
     const Value words = b.input("words", Tensor({3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), DType::i32);
     OK(vkf_unpack_rows(b.c(words), VKF_WEIGHT_BF16, 8, &y));
     b.same("unpack_rows", y, unpack_rows(words, WeightType::bf16, 8));
@@ -347,6 +351,55 @@ TEST_CASE("c functions: layers are those of C++") {
                               {.layer = same_layer, .name = "whole", .num_encoder_layers = 1, .num_decoder_layers = 2},
                               {.tgt_is_causal = true}));
     b.run();
+}
+
+TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
+    const DeviceOfC on;
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    const vkf_dim shape[] = {vkf_size(3)};
+    vkf_value x{}, kept{}, written{}, wide{}, y{};
+    OK(vkf_graph_input(graph, "x", VKF_F16, 1, shape, &x));
+    OK(vkf_graph_state(graph, "kept", VKF_F16, 1, shape, &kept));
+    OK(vkf_copy_into(kept, x, &written));
+    OK(vkf_to(written, VKF_F32, &wide));
+    OK(vkf_to(wide, VKF_BF16, &y));
+    OK(vkf_graph_output("y", y));
+    char text[64];
+    OK(vkf_value_text(y, text, sizeof(text), nullptr));
+    CHECK(contains(text, "y (3) BF16"));
+    vkf_state* state = nullptr;
+    const vkf_graph* graphs[] = {graph};
+    OK(vkf_state_create(on.device, 1, graphs, &state));
+    vkf_compile_options options = sized<vkf_compile_options>();
+    options.state = state;
+    vkf_program* program = nullptr;
+    OK(vkf_compile(on.device, graph, nullptr, &options, &program));
+    const std::vector<std::uint16_t> halves{0x3c00, 0xc000, 0x7c00};  // 1, -2, infinity
+    OK(vkf_program_upload_bits(program, "x", halves.data(), halves.size()));
+    OK(vkf_program_run(program));
+    std::vector<std::uint16_t> bits(3);
+    std::uint64_t count = 0;
+    OK(vkf_program_download_bits(program, "y", bits.data(), bits.size(), &count));
+    CHECK(count == 3);
+    CHECK(bits == std::vector<std::uint16_t>{0x3f80, 0xc000, 0x7f80});
+    const vkf_state_part all{"kept", 0, -1};
+    OK(vkf_state_read(state, &all, bits.data(), bits.size() * 2, &count));
+    CHECK(count == 6);
+    CHECK(bits == halves);
+    const std::vector<float> numbers{0.5f, 3, -1};
+    OK(vkf_program_upload(program, "x", numbers.data(), numbers.size()));
+    OK(vkf_program_run(program));
+    std::vector<float> back(3);
+    OK(vkf_program_download(program, "y", back.data(), back.size(), &count));
+    CHECK(back == numbers);
+    CHECK(vkf_program_download_bits(program, "y", bits.data(), 2, &count) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "has 3 elements; there is room for 2"));
+    CHECK(vkf_program_upload_bits(program, "x", halves.data(), 2) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "2 elements of 16 bits were given"));
+    vkf_program_destroy(program);
+    vkf_state_destroy(state);
+    vkf_graph_destroy(graph);
 }
 
 TEST_CASE("c functions: tickets, states in files, safetensors") {

@@ -8,6 +8,7 @@
 #include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
 #include "runtime/device/tensor_store.h"
+#include "runtime/graph/sixteen.h"
 
 namespace vkf {
 
@@ -35,6 +36,29 @@ void check_tensors(const Graph& graph, StorageKind kind, const Store& store, con
                         where);
         }
     }
+}
+
+constexpr std::size_t size_of_host(HostType type) { return type == HostType::bits ? 2 : 4; }
+
+constexpr const char* name_of_host(HostType type) {
+    return type == HostType::f32 ? "F32" : type == HostType::i32 ? "I32" : "16 bits";
+}
+
+/// True where a caller may give, or have, elements of `dtype` as `host`.
+constexpr bool goes_as(DType dtype, HostType host) {
+    switch (host) {
+        case HostType::f32: return is_floating(dtype);
+        case HostType::i32: return dtype == DType::i32;
+        case HostType::bits: return is_floating(dtype) && size_of(dtype) == 2;
+    }
+    return false;
+}
+
+/// True where floats of the host's are 16 bits in memory, or the other way round.
+constexpr bool converts(DType dtype, HostType host) { return host == HostType::f32 && dtype != DType::f32; }
+
+std::span<const float> floats_of(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 }  // namespace
@@ -159,18 +183,18 @@ void ProgramCore::refuse_image(const StorageInfo& info) const {
     }
 }
 
-void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std::byte> data) {
+void ProgramCore::upload(std::string_view name, HostType type, std::span<const std::byte> data) {
     const StorageId id = plan.named(StorageKind::input, name);
     const StorageInfo& info = plan.storages[id];
     refuse_image(info);
     const std::uint64_t count = elements_of(id, sizes);
-    if (info.dtype != dtype || data.size() != count * size_of(dtype)) {
+    if (!goes_as(info.dtype, type) || data.size() != count * size_of_host(type)) {
         std::vector<std::int64_t> shape;
         for (const Dim& d : info.shape) {
             shape.push_back(d.eval(sizes));
         }
         throw Error("is " + shape_text(shape) + " " + std::string(name_of(info.dtype)) + ", " +
-                        std::to_string(data.size() / size_of(dtype)) + " elements of " + std::string(name_of(dtype)) +
+                        std::to_string(data.size() / size_of_host(type)) + " elements of " + name_of_host(type) +
                         " were given",
                     options.name + ": input " + info.name);
     }
@@ -187,7 +211,11 @@ void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std
     allocate_io();
     const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputState& i) { return i.storage == id; });
     std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();
-    std::copy(data.begin(), data.end(), mapped + io_offset[id]);
+    if (converts(info.dtype, type)) {
+        narrow(info.dtype, floats_of(data), mapped + io_offset[id]);
+    } else {
+        std::copy(data.begin(), data.end(), mapped + io_offset[id]);
+    }
     input->uploaded = true;
     input->dirty = true;
     input->uploaded_elements = count;
@@ -197,19 +225,23 @@ void ProgramCore::upload(std::string_view name, DType dtype, std::span<const std
 }
 
 void Program::upload(std::string_view input, std::span<const float> data) {
-    core_->upload(input, DType::f32, std::as_bytes(data));
+    core_->upload(input, HostType::f32, std::as_bytes(data));
 }
 
 void Program::upload(std::string_view input, std::span<const std::int32_t> data) {
-    core_->upload(input, DType::i32, std::as_bytes(data));
+    core_->upload(input, HostType::i32, std::as_bytes(data));
 }
 
-std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtype) {
+void Program::upload(std::string_view input, std::span<const std::uint16_t> data) {
+    core_->upload(input, HostType::bits, std::as_bytes(data));
+}
+
+OutputBytes ProgramCore::output(std::string_view name, HostType type) {
     const StorageId id = plan.named(StorageKind::output, name);
     const StorageInfo& info = plan.storages[id];
     refuse_image(info);
-    if (info.dtype != dtype) {
-        throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + std::string(name_of(dtype)),
+    if (!goes_as(info.dtype, type)) {
+        throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + name_of_host(type),
                     options.name + ": output " + info.name);
     }
     finish_run();
@@ -217,46 +249,59 @@ std::span<const std::byte> ProgramCore::output(std::string_view name, DType dtyp
         throw Error("no run has finished yet, or the last one failed", options.name + ": output " + info.name);
     }
     const std::byte* mapped = io.mapped() ? io.mapped() + outputs_at : readback_mirror.mapped();
-    return {mapped + io_offset[id] - outputs_at, elements_of(id, run_sizes) * size_of(dtype)};
+    return {info.dtype, {mapped + io_offset[id] - outputs_at, elements_of(id, run_sizes) * size_of(info.dtype)}};
 }
 
 namespace {
 
-template <class T>
-std::vector<T> copy_out(std::span<const std::byte> bytes) {
-    std::vector<T> out(bytes.size() / sizeof(T));
-    if (!out.empty()) {
-        std::memcpy(out.data(), bytes.data(), bytes.size());
+void copy_out(const OutputBytes& from, HostType type, std::span<std::byte> to) {
+    if (converts(from.dtype, type)) {
+        widen(from.dtype, from.bytes.data(), {reinterpret_cast<float*>(to.data()), from.elements()});
+    } else {
+        std::copy(from.bytes.begin(), from.bytes.end(), to.begin());
     }
+}
+
+template <class T>
+std::vector<T> all_of(ProgramCore& core, std::string_view name, HostType type) {
+    const OutputBytes from = core.output(name, type);
+    std::vector<T> out(from.elements());
+    copy_out(from, type, std::as_writable_bytes(std::span(out)));
     return out;
 }
 
 }  // namespace
 
-void ProgramCore::download(std::string_view name, DType dtype, std::span<std::byte> to) {
-    const std::span<const std::byte> from = output(name, dtype);
-    if (from.size() != to.size()) {
-        throw Error("has " + std::to_string(from.size() / size_of(dtype)) + " elements, there is room for " +
-                        std::to_string(to.size() / size_of(dtype)),
+void ProgramCore::download(std::string_view name, HostType type, std::span<std::byte> to) {
+    const OutputBytes from = output(name, type);
+    if (from.elements() * size_of_host(type) != to.size()) {
+        throw Error("has " + std::to_string(from.elements()) + " elements, there is room for " +
+                        std::to_string(to.size() / size_of_host(type)),
                     options.name + ": output " + std::string(name));
     }
-    std::copy(from.begin(), from.end(), to.begin());
+    copy_out(from, type, to);
 }
 
 void Program::download(std::string_view output, std::span<float> to) {
-    core_->download(output, DType::f32, std::as_writable_bytes(to));
+    core_->download(output, HostType::f32, std::as_writable_bytes(to));
 }
 
 void Program::download(std::string_view output, std::span<std::int32_t> to) {
-    core_->download(output, DType::i32, std::as_writable_bytes(to));
+    core_->download(output, HostType::i32, std::as_writable_bytes(to));
 }
 
-std::vector<float> Program::download(std::string_view output) {
-    return copy_out<float>(core_->output(output, DType::f32));
+void Program::download(std::string_view output, std::span<std::uint16_t> to) {
+    core_->download(output, HostType::bits, std::as_writable_bytes(to));
 }
+
+std::vector<float> Program::download(std::string_view output) { return all_of<float>(*core_, output, HostType::f32); }
 
 std::vector<std::int32_t> Program::download_i32(std::string_view output) {
-    return copy_out<std::int32_t>(core_->output(output, DType::i32));
+    return all_of<std::int32_t>(*core_, output, HostType::i32);
+}
+
+std::vector<std::uint16_t> Program::download_bits(std::string_view output) {
+    return all_of<std::uint16_t>(*core_, output, HostType::bits);
 }
 
 Ticket Program::submit() { return core_->submit(true); }

@@ -40,9 +40,12 @@ public:
     /// unknown names and values outside 0..max.
     void set(std::string_view symbol, std::int64_t value);
     /// Copies an input's elements at its current sizes, row-major. Throws naming the input, its
-    /// shape and the count given.
+    /// shape and the count given. Floats become f16 or bf16 where the input is: to the nearest,
+    /// ties to even.
     void upload(std::string_view input, std::span<const float> data);
     void upload(std::string_view input, std::span<const std::int32_t> data);
+    /// The bits of an f16 or bf16 input's elements.
+    void upload(std::string_view input, std::span<const std::uint16_t> data);
     /// Submits a run and does not wait for it. One run of a program is under way at a time:
     /// whatever needs the last one to have finished waits for it, that is submit(), run(),
     /// upload(), download() and times(). Meanwhile the State is in use, and slot 0 of record().
@@ -51,13 +54,16 @@ public:
     /// Submits and waits. Throws when an input was never uploaded or has another size since, or a
     /// size does not fit.
     void run();
-    /// An output of the last run, at the sizes of that run.
+    /// An output of the last run, at the sizes of that run. One of f16 or bf16 is widened, exactly.
     std::vector<float> download(std::string_view output);
     std::vector<std::int32_t> download_i32(std::string_view output);
+    /// The bits of an f16 or bf16 output's elements.
+    std::vector<std::uint16_t> download_bits(std::string_view output);
     /// The same into memory of the caller's, of just that many elements: set(), upload(), run() and
     /// this allocate nothing on the host once a first run has.
     void download(std::string_view output, std::span<float> to);
     void download(std::string_view output, std::span<std::int32_t> to);
+    void download(std::string_view output, std::span<std::uint16_t> to);
     /// Current sizes of an input or output.
     std::vector<std::int64_t> shape(std::string_view name) const;
 

@@ -74,6 +74,18 @@ constexpr bool is_external(StorageKind kind) noexcept {
     return kind == StorageKind::input || kind == StorageKind::output;
 }
 
+/// What a caller has elements as: `bits` are those of f16 and bf16. Floats stand for them too, and
+/// are converted.
+enum class HostType : std::uint8_t { f32, i32, bits };
+
+/// An output as it lies in memory.
+struct OutputBytes {
+    DType dtype = DType::f32;
+    std::span<const std::byte> bytes;
+
+    std::uint64_t elements() const noexcept { return bytes.size() / size_of(dtype); }
+};
+
 struct ProgramCore {
     static constexpr std::uint32_t kNoSlot = ~0u;
 
@@ -159,10 +171,11 @@ struct ProgramCore {
     /// Waits for what submit() left under way, and reads its timestamps.
     void finish_run();
     void run();
-    void upload(std::string_view name, DType dtype, std::span<const std::byte> data);
-    void download(std::string_view name, DType dtype, std::span<std::byte> to);
-    std::span<const std::byte> output(std::string_view name, DType dtype);
-    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
+    void upload(std::string_view name, HostType type, std::span<const std::byte> data);
+    void download(std::string_view name, HostType type, std::span<std::byte> to);
+    /// Waits for the last run. Throws where a caller cannot have it as `type`.
+    OutputBytes output(std::string_view name, HostType type);
+    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> sizes) const noexcept;
 
 private:
     void place_storages(const BufferRange& host_scratch);

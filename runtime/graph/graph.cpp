@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/graph/op.h"
+#include "runtime/graph/sixteen.h"
 
 namespace vkf {
 
@@ -25,6 +26,14 @@ const char* kind_name(StorageKind kind) {
         case StorageKind::output: return "output";
     }
     return "?";
+}
+
+/// Of what the caller gives, and of what outlives a run.
+void check_type(const std::string& what, DType dtype) {
+    if (!is_floating(dtype) && dtype != DType::i32) {
+        throw Error(what + " cannot be " + std::string(name_of(dtype)) + ": F32, F16, BF16 and I32 are possible",
+                    "Graph");
+    }
 }
 
 }  // namespace
@@ -154,6 +163,7 @@ Value Graph::add_storage(StorageInfo info) {
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype) {
     check_new_name(name, "input");
+    check_type("input " + name, dtype);
     return add_storage({StorageKind::input, name, dtype, std::move(shape)});
 }
 
@@ -180,6 +190,11 @@ Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
             throw Error("weight " + scoped(name) + " " + str(shape) + " has a symbolic size", "Graph");
         }
     }
+    if (dtype != DType::f32 && dtype != DType::i32) {
+        throw Error("weight " + scoped(name) + " cannot be " + std::string(name_of(dtype)) +
+                        ": weights are F32 or I32 to a graph, whatever Device::load() keeps them as",
+                    "Graph");
+    }
     return find_or_add(StorageKind::weight, scoped(name), std::move(shape), dtype);
 }
 
@@ -187,6 +202,7 @@ Value Graph::state(const std::string& name, Shape shape, DType dtype) {
     for (Dim& d : shape) {
         d = Dim(max_of(d));  // laid out at its maximum
     }
+    check_type("state " + scoped(name), dtype);
     return find_or_add(StorageKind::state, scoped(name), std::move(shape), dtype);
 }
 

@@ -149,10 +149,12 @@ public:
     /// A size that can be set before each run, from 0 to `max`.
     Dim symbol(const std::string& name, std::int64_t max);
 
-    /// A tensor the caller gives before each run.
+    /// A tensor the caller gives before each run: f32, f16, bf16 or i32, as a state. A graph
+    /// computes in f32: f16 and bf16 are read through to(x, DType::f32). In memory they take 2
+    /// bytes an element, and the whole a multiple of 4.
     Value input(const std::string& name, Shape shape, DType dtype = DType::f32);
     /// A trained parameter, found by name in the Weights the graph is compiled with. The same name
-    /// gives the same value.
+    /// gives the same value. f32 or i32: what keeps it is the affair of Device::load().
     Value weight(const std::string& name, Shape shape, DType dtype = DType::f32);
     /// A tensor that outlives a run (a KV cache); zero at first. The same name gives the same
     /// value.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/graph/sixteen.h"
 #include "shaders/common/packed.h"
 #include "shaders/common/quantize.h"
 
@@ -18,59 +19,13 @@ namespace vkf {
 
 namespace {
 
+using namespace sixteen;
 using shader::kPackedGroup;
 
-constexpr std::uint32_t kSign = 0x80000000u;
-constexpr std::uint32_t kInfinity = 0x7f800000u;
-constexpr std::uint32_t kQuietHalf = 0x7e00u;
-constexpr std::uint32_t kHalfInfinity = 0x7c00u;
 // magnitudes below, so that no code stands for an infinity
 constexpr float kQuantizable = 0x1p127f;
 constexpr float kRounder =
     0x1.8p23f;  // added to a number below 2^22 it leaves its nearest whole one in the lowest bits
-
-std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
-
-float from_half(std::uint16_t half) {
-    const std::uint32_t sign = (half & 0x8000u) << 16;
-    const std::uint32_t magnitude = half & 0x7fffu;
-    if (magnitude >= kHalfInfinity) {
-        return std::bit_cast<float>(sign | kInfinity | magnitude << 13);
-    }
-    if (magnitude < 0x0400u) {
-        const float small = static_cast<float>(magnitude) * 0x1p-24f;
-        return std::bit_cast<float>(sign | bits_of(small));
-    }
-    return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
-}
-
-/// To the nearest, ties to even; infinite where the magnitude is 65520 or more.
-std::uint16_t to_half(float x) {
-    const std::uint32_t sign = bits_of(x) >> 16 & 0x8000u;
-    std::uint32_t magnitude = bits_of(x) & ~kSign;
-    if (magnitude > kInfinity) {
-        return static_cast<std::uint16_t>(sign | kQuietHalf);
-    }
-    if (magnitude >= bits_of(65520.0f)) {
-        return static_cast<std::uint16_t>(sign | kHalfInfinity);
-    }
-    // a multiple of 2^-24, which is what the last bit of 0.5 stands for
-    if (magnitude < bits_of(0x1p-14f)) {
-        return static_cast<std::uint16_t>(sign | (bits_of(std::bit_cast<float>(magnitude) + 0.5f) - bits_of(0.5f)));
-    }
-    magnitude += 0xfffu + (magnitude >> 13 & 1u);
-    return static_cast<std::uint16_t>(sign | (magnitude - (112u << 23)) >> 13);
-}
-
-/// To the nearest, ties to even.
-std::uint16_t to_bf16(float x) {
-    std::uint32_t bits = bits_of(x);
-    if ((bits & ~kSign) > kInfinity) {
-        return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
-    }
-    bits += 0x7fffu + (bits >> 16 & 1u);
-    return static_cast<std::uint16_t>(bits >> 16);
-}
 
 [[noreturn]] void refuse(const HostTensor& tensor, std::int64_t row, std::size_t column, float number,
                          WeightType type) {
@@ -92,7 +47,7 @@ struct RowPlace {
 void pack_sixteen(const RowPlace& at, WeightType type, std::span<const float> numbers, std::span<std::uint32_t> words) {
     const bool half = type == WeightType::f16;
     for (std::size_t k = 0; k < numbers.size(); ++k) {
-        const std::uint32_t packed = half ? to_half(numbers[k]) : to_bf16(numbers[k]);
+        const std::uint32_t packed = narrowed(half ? DType::f16 : DType::bf16, numbers[k]);
         if (!kept(numbers[k], packed, half ? kHalfInfinity : kInfinity >> 16)) {
             refuse(at.tensor, at.row, k, numbers[k], type);
         }
@@ -162,8 +117,6 @@ void pack_int4(std::span<const float> numbers, std::span<std::uint32_t> words) {
                    words.subspan(g * 4).first<4>(), words[groups * 4 + g]);
     }
 }
-
-bool floating(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
 /// Magnitudes, as bits of fp32, that the type cannot hold: from `first` on, below `end`.
 struct Refused {
@@ -239,12 +192,12 @@ bool same_format(DType from, WeightType to) {
 }
 
 bool packable(const HostTensor& tensor) {
-    return tensor.type == WeightType::f32 && floating(tensor.dtype) && tensor.shape.size() == 2 &&
+    return tensor.type == WeightType::f32 && is_floating(tensor.dtype) && tensor.shape.size() == 2 &&
            tensor.shape[0] > 0 && tensor.shape[1] > 0;
 }
 
 void widen(const HostTensor& tensor, std::int64_t first, std::span<float> numbers) {
-    if (tensor.type != WeightType::f32 || !floating(tensor.dtype)) {
+    if (tensor.type != WeightType::f32 || !is_floating(tensor.dtype)) {
         throw Error("is " + std::string(tensor.type != WeightType::f32 ? name_of(tensor.type) : name_of(tensor.dtype)) +
                         "; F32, F16 and BF16 are widened",
                     "tensor " + tensor.name);
@@ -254,11 +207,7 @@ void widen(const HostTensor& tensor, std::int64_t first, std::span<float> number
         std::memcpy(numbers.data(), from, numbers.size_bytes());
         return;
     }
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, from + 2 * i, sizeof(bits));
-        numbers[i] = tensor.dtype == DType::f16 ? from_half(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
-    }
+    widen(tensor.dtype, from, numbers);
 }
 
 void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, std::span<std::uint32_t> words) {
