@@ -22,6 +22,7 @@ struct vkf_graph : vkf::Graph {
     std::size_t scopes = 0;  // open ones
 };
 struct vkf_weights : vkf::Weights {};
+struct vkf_weight_layout : vkf::WeightLayout {};
 struct vkf_state : vkf::State {};
 
 namespace vkf::c {

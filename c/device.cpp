@@ -110,23 +110,38 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
 }
 static_assert(VKF_DEVICE_CPU == static_cast<int>(DeviceType::cpu));
 
-HostTensor tensor_of(const vkf_tensor& t) {
+/// Without its data.
+HostTensor header_of(const vkf_tensor& t) {
     HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
     if (t.rank != 0) {
         out.shape.assign(&need(t.shape, "a tensor's shape"), t.shape + t.rank);
     }
+    return out;
+}
+
+HostTensor tensor_of(const vkf_tensor& t) {
+    HostTensor out = header_of(t);
     if (t.bytes != 0) {
         out.data = {&need(static_cast<const std::byte*>(t.data), "a tensor's data"), static_cast<std::size_t>(t.bytes)};
     }
     return out;
 }
 
-std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors) {
+std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors,
+                                   HostTensor (*one)(const vkf_tensor&) = tensor_of) {
     std::vector<HostTensor> list;
     for (std::uint32_t i = 0; i < count; ++i) {
-        list.push_back(tensor_of((&need(tensors, "tensors"))[i]));
+        list.push_back(one((&need(tensors, "tensors"))[i]));
     }
     return list;
+}
+
+vkf_weight_layout* layout_of(const vkf_device* device, std::span<const HostTensor> tensors,
+                             const vkf_load_options* options) {
+    const Capabilities& on = need(device, "device").device.capabilities();
+    const vkf_graph* graph = read(options).graph;
+    return new vkf_weight_layout{graph ? make_weight_layout(tensors, *graph, on, load_of(options))
+                                       : make_weight_layout(tensors, on, load_of(options))};
 }
 
 const Tunable& tunable_at(std::uint32_t index) {
@@ -327,6 +342,22 @@ void vkf_weights_destroy(vkf_weights* weights) { delete weights; }
 
 vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes) {
     return give(__func__, bytes, [&] { return need(weights, "weights").bytes(); });
+}
+
+vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                    const vkf_load_options* options, vkf_weight_layout** layout) {
+    return make(__func__, layout, [&] { return layout_of(device, tensors_of(count, tensors, header_of), options); });
+}
+
+vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path, const vkf_load_options* options,
+                                         vkf_weight_layout** layout) {
+    return make(__func__, layout, [&] { return layout_of(device, Safetensors(path_of(text(path, "path"))), options); });
+}
+
+void vkf_weight_layout_destroy(vkf_weight_layout* layout) { delete layout; }
+
+vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes) {
+    return give(__func__, bytes, [&] { return need(layout, "layout").bytes(); });
 }
 
 vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs, vkf_state** state) {

@@ -92,9 +92,8 @@ vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_
         const Device& on = need(device, "device").device;
         const LoadOptions how = load_of(load);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
-        const DecoderPlan plan(on, read_decoder(checkpoint), decoder_options_of(options));
-        const Weights weights = load_decoder(on, checkpoint, plan, how.matrices, how.progress);
-        return new vkf_decoder{Decoder(on, weights, plan)};
+        const DecoderPlan plan(on, checkpoint, read_decoder(checkpoint), decoder_options_of(options), how.matrices);
+        return new vkf_decoder{Decoder(on, checkpoint, plan, how.progress)};
     });
 }
 
@@ -232,8 +231,7 @@ vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const
         out.arithmetic = arithmetic_of(o.arithmetic);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
         const TextEncoderModel model = read_text_encoder(checkpoint);
-        const Weights weights = load_text_encoder(on, checkpoint, model, load_of(load).matrices);
-        return new vkf_text_encoder{TextEncoder(on, weights, model, out)};
+        return new vkf_text_encoder{TextEncoder(on, checkpoint, model, out, load_of(load).matrices)};
     });
 }
 

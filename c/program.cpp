@@ -171,6 +171,15 @@ void make_slots(vkf_program& p, std::uint32_t slots) {
     }
 }
 
+vkf_program* handle_of(const vkf_device& device, Program program, const CompileOptions& options) {
+    auto handle = std::make_unique<vkf_program>(vkf_program{std::move(program), options.name, {}});
+    make_slots(*handle, options.slots);
+    if (options.checked || Insides::core(device.device).options.checked) {
+        handle->graveyard = device.graveyard;
+    }
+    return handle.release();
+}
+
 template <class T>
 std::span<const T> numbers(const T* data, std::uint64_t count) {
     if (count == 0) {
@@ -190,14 +199,22 @@ vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_wei
     return make(__func__, program, [&] {
         const CompileOptions o = options_of(options);
         vkf_device& d = need(device, "device");
-        auto handle = std::make_unique<vkf_program>(vkf_program{
-            d.device.compile(need(graph, "graph"), weights ? Weights(*weights) : Weights(), o), o.name, {}});
-        make_slots(*handle, o.slots);
-        if (o.checked || Insides::core(d.device).options.checked) {
-            handle->graveyard = d.graveyard;
-        }
-        return handle.release();
+        return handle_of(d, d.device.compile(need(graph, "graph"), weights ? Weights(*weights) : Weights(), o), o);
     });
+}
+
+vkf_result vkf_compile_layout(vkf_device* device, const vkf_graph* graph, const vkf_weight_layout* layout,
+                              const vkf_compile_options* options, vkf_program** program) {
+    return make(__func__, program, [&] {
+        const CompileOptions o = options_of(options);
+        vkf_device& d = need(device, "device");
+        const WeightLayout& weights = need(layout, "layout");
+        return handle_of(d, d.device.compile(need(graph, "graph"), weights, o), o);
+    });
+}
+
+vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weights* weights) {
+    return guard(__func__, [&] { alive(program).set_weights(need(weights, "weights")); });
 }
 
 void vkf_program_destroy(vkf_program* program) {

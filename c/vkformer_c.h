@@ -68,6 +68,7 @@ typedef struct vkf_graph vkf_graph;
 typedef struct vkf_requirements vkf_requirements;
 typedef struct vkf_device vkf_device;
 typedef struct vkf_weights vkf_weights;
+typedef struct vkf_weight_layout vkf_weight_layout;
 typedef struct vkf_state vkf_state;
 typedef struct vkf_program vkf_program;
 typedef struct vkf_ticket vkf_ticket;
@@ -680,6 +681,17 @@ VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, c
 VKF_API void vkf_weights_destroy(vkf_weights* weights);
 VKF_API vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes);
 
+/// What the loading of the same would give, before it: all that vkf_compile_layout() needs. Of the
+/// tensors, data and bytes are not looked at.
+VKF_API vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                            const vkf_load_options* options, vkf_weight_layout** layout);
+/// Of a safetensors file's tensors.
+VKF_API vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path,
+                                                 const vkf_load_options* options, vkf_weight_layout** layout);
+VKF_API void vkf_weight_layout_destroy(vkf_weight_layout* layout);
+/// Device memory that they will take.
+VKF_API vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes);
+
 /// Zeroed, for every state that the graphs name.
 VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs,
                                     vkf_state** state);
@@ -795,6 +807,13 @@ typedef struct vkf_segment {
 /// `weights` may be null.
 VKF_API vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
                                const vkf_compile_options* options, vkf_program** program);
+/// The same before the weights are there: vkf_program_set_weights() gives them, which may upload
+/// meanwhile on another thread.
+VKF_API vkf_result vkf_compile_layout(vkf_device* device, const vkf_graph* graph, const vkf_weight_layout* layout,
+                                      const vkf_compile_options* options, vkf_program** program);
+/// Before the program's memory is allocated. Weights that lie otherwise than in the layout are an
+/// error.
+VKF_API vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weights* weights);
 /// Waits for its own runs; recordings of a host must have finished. Where the program or its device
 /// is checked, the handle goes on to exist, empty, until vkf_device_destroy(): using the program
 /// after its end is then an error like others.

@@ -30,6 +30,7 @@ set(public_headers
     runtime/base/map_file.h
     runtime/compile/capabilities.h
     runtime/compile/glsl.h
+    runtime/compile/load_options.h
     runtime/compile/memory_sizes.h
     runtime/compile/weight_layout.h
     runtime/device/borrowed_device.h

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "models/blocks/cache_ring.h"
+#include "models/load_beside.h"
 #include "runtime/compile/plan.h"
 
 namespace vkf {
@@ -12,14 +13,6 @@ namespace vkf {
 namespace {
 
 constexpr const char* kName = "Decoder";
-
-std::vector<DecoderTask> tasks_of(const DecoderOptions& o) {
-    std::vector<DecoderTask> tasks{DecoderTask::prompt, DecoderTask::step};
-    if (o.score) {
-        tasks.push_back(DecoderTask::score);
-    }
-    return tasks;
-}
 
 const char* name_of(DecoderTask task) {
     return task == DecoderTask::prompt ? "prompt" : task == DecoderTask::step ? "step" : "score";
@@ -43,29 +36,11 @@ bool has_input(const Graph& graph, std::string_view name) {
                        [&](const StorageInfo& s) { return s.kind == StorageKind::input && s.name == name; });
 }
 
-/// Of the plan, with these weights: the one place where a decoder's memory is settled and held
-/// against the device's.
-ModelMemory settled_memory(const Device& device, const DecoderPlan& plan, const Weights& weights) {
-    ModelMemory memory = plan.memory();
-    // Rows of codes, for those that are packed.
-    if (plan.options().arithmetic == Arithmetic::int8) {
-        memory = {};
-        for (const DecoderTask task : tasks_of(plan.options())) {
-            memory.add(
-                make_plan(plan.graph(task), device.capabilities(), weights.layout(), {.arithmetic = Arithmetic::int8})
-                    .memory);
-        }
-    }
-    memory.weights = weights.bytes();
-    require_memory(device, memory, kName);
-    return memory;
-}
-
 }  // namespace
 
 struct Decoder::Parts {
     DecoderPlan plan;
-    ModelMemory memory;
+    Weights weights;
     std::optional<Program> programs[3];  ///< by DecoderTask
     const DecoderFacts& facts;
     const DecoderOptions& options;
@@ -81,20 +56,30 @@ struct Decoder::Parts {
     std::vector<std::int32_t> candidate_tokens;
     std::vector<float> candidate_logits;
 
-    Parts(const Device& device, const Weights& weights, const DecoderPlan& of)
+    /// Throws before anything is allocated where the device has not the memory.
+    Parts(const Device& device, const DecoderPlan& of)
         : plan(of),
-          memory(settled_memory(device, plan, weights)),
           facts(plan.model().facts()),
           options(plan.options()),
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
           rings(rings_of(facts.layers, options)) {
+        require_memory(device, plan.memory(), kName);
+    }
+
+    void compile(const Device& device) {
         CompileOptions compile;
         compile.profile = options.profile;
-        compile.arithmetic = options.arithmetic;
         compile.state = device.make_state({&plan.graph(DecoderTask::prompt)});
-        for (const DecoderTask task : tasks_of(options)) {
+        for (const DecoderTask task : plan.tasks()) {
             compile.name = std::string("decoder ") + name_of(task);
-            programs[static_cast<std::size_t>(task)] = device.compile(plan.graph(task), weights, compile);
+            programs[static_cast<std::size_t>(task)] = device.compile(plan.plan(task), compile);
+        }
+    }
+
+    void set_weights(const Weights& given) {
+        weights = given;
+        for (const DecoderTask task : plan.tasks()) {
+            program(task).set_weights(weights);
         }
     }
 
@@ -142,7 +127,7 @@ struct Decoder::Parts {
             std::fill_n(keys.begin() + static_cast<std::ptrdiff_t>(b * static_cast<std::size_t>(options.max_tokens)),
                         pad, 0);
         }
-        for (const DecoderTask task : tasks_of(options)) {
+        for (const DecoderTask task : plan.tasks()) {
             program(task).set("batch", static_cast<std::int64_t>(batch));
             if (options.max_batch > 1) {
                 program(task).upload("keys", keys);
@@ -212,11 +197,21 @@ struct Decoder::Parts {
     }
 };
 
+Decoder::Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
+                 const LoadProgress& progress, PackOn pack_on)
+    : parts_(std::make_unique<Parts>(device, plan)) {
+    parts_->set_weights(load_beside([&] { parts_->compile(device); },
+                                    [&] { return load_decoder(device, checkpoint, plan, progress, pack_on); }));
+}
+
 Decoder::Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan)
-    : parts_(std::make_unique<Parts>(device, weights, plan)) {}
+    : parts_(std::make_unique<Parts>(device, plan)) {
+    parts_->compile(device);
+    parts_->set_weights(weights);
+}
 
 Decoder::Decoder(const Device& device, const Weights& weights, const DecoderModel& model, const DecoderOptions& options)
-    : Decoder(device, weights, DecoderPlan(device, model, options)) {}
+    : Decoder(device, weights, DecoderPlan(device, weights.layout(), model, options)) {}
 
 Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
@@ -272,7 +267,8 @@ std::vector<float> Decoder::score(const std::vector<std::int32_t>& tokens) {
 }
 
 const DecoderModel& Decoder::model() const noexcept { return parts_->plan.model(); }
-const ModelMemory& Decoder::memory() const noexcept { return parts_->memory; }
+const ModelMemory& Decoder::memory() const noexcept { return parts_->plan.memory(); }
+const Weights& Decoder::weights() const noexcept { return parts_->weights; }
 Program& Decoder::prompt_program() noexcept { return parts_->program(DecoderTask::prompt); }
 Program& Decoder::step_program() noexcept { return parts_->program(DecoderTask::step); }
 

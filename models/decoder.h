@@ -22,8 +22,12 @@ struct Candidates {
 /// Compiled for a device. Not for several threads at once.
 class VKF_API Decoder {
 public:
-    /// Throws Error before it allocates anything where the plan's memory and the weights' do not
-    /// fit the device.
+    /// Loads the plan's weights, and compiles its programs meanwhile. Throws Error before it
+    /// allocates anything where the plan's memory does not fit the device, and as load_decoder()
+    /// does.
+    Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
+            const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
+    /// With weights that are there. Throws Error naming one that lies otherwise than planned.
     Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan);
     /// The same with a plan of its own.
     Decoder(const Device& device, const Weights& weights, const DecoderModel& model,
@@ -55,6 +59,7 @@ public:
 
     const DecoderModel& model() const noexcept;
     const ModelMemory& memory() const noexcept;
+    const Weights& weights() const noexcept;
     Program& prompt_program() noexcept;
     Program& step_program() noexcept;
 

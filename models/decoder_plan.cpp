@@ -53,6 +53,14 @@ void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, Deco
     }
 }
 
+std::vector<DecoderTask> tasks_of(const DecoderOptions& o) {
+    std::vector<DecoderTask> tasks{DecoderTask::prompt, DecoderTask::step};
+    if (o.score) {
+        tasks.push_back(DecoderTask::score);
+    }
+    return tasks;
+}
+
 std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const DecoderModel& model,
                                      std::optional<WeightType> matrices) {
     ParameterRules rules = family_of(model).parameters();
@@ -73,21 +81,29 @@ std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const Decoder
 struct DecoderPlan::Parts {
     DecoderModel model;
     DecoderOptions options;
+    std::optional<WeightType> matrices = {};
     std::array<std::unique_ptr<Graph>, 3> graphs;  ///< by DecoderTask
+    std::array<Plan, 3> plans;
+    WeightLayout weights = WeightLayout::none();
     ModelMemory memory;
-    std::uint64_t alignment = 1;  ///< of weights on the device
 
-    Parts(const Capabilities& device, const DecoderModel& m, const DecoderOptions& o)
-        : model(m), options(o), alignment(device.storage_alignment) {
-        for (const DecoderTask task : {DecoderTask::prompt, DecoderTask::step, DecoderTask::score}) {
-            if (task == DecoderTask::score && !o.score) {
-                continue;
-            }
+    /// `layout` tells of the prompt's graph where its weights will lie.
+    template <class Layout>
+    Parts(const Capabilities& device, const DecoderModel& m, const DecoderOptions& o, const Layout& layout)
+        : model(m), options(o) {
+        const std::vector<DecoderTask> tasks = tasks_of(options);
+        for (const DecoderTask task : tasks) {
             std::unique_ptr<Graph>& graph = graphs[static_cast<std::size_t>(task)];
             graph = std::make_unique<Graph>();
             describe(*graph, model, options, task);
-            memory.add(make_plan(*graph, device, {}, {.arithmetic = o.arithmetic}).memory);
         }
+        weights = layout(*graphs[static_cast<std::size_t>(DecoderTask::prompt)]);
+        for (const DecoderTask task : tasks) {
+            const auto at = static_cast<std::size_t>(task);
+            plans[at] = make_plan(*graphs[at], device, weights, {.arithmetic = options.arithmetic});
+            memory.add(plans[at].memory);
+        }
+        memory.weights = weights.tensors().empty() ? memory.weights : weights.bytes();
     }
 };
 
@@ -95,11 +111,13 @@ namespace {
 
 /// Half of `o.chunk` or half of that, ..., of which no tensor is too large for the device; nothing
 /// where that is not it.
-std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const DecoderModel& model, DecoderOptions o) {
+template <class Layout>
+std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const DecoderModel& model, DecoderOptions o,
+                                            const Layout& layout) {
     while (o.chunk > 1) {
         o.chunk /= 2;
         try {
-            DecoderPlan::Parts(device, model, o);
+            DecoderPlan::Parts(device, model, o, layout);
             return o.chunk;
         } catch (const Error&) {
         }
@@ -107,14 +125,15 @@ std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const De
     return std::nullopt;
 }
 
-}  // namespace
-
-DecoderPlan::DecoderPlan(const Device& device, const DecoderModel& model, const DecoderOptions& options) {
+/// Planned, or refused with a chunk that fits.
+template <class Layout>
+std::shared_ptr<DecoderPlan::Parts> planned(const Capabilities& device, const DecoderModel& model,
+                                            const DecoderOptions& options, const Layout& layout) {
     const DecoderOptions o = settled(options, model.facts());
     try {
-        parts_ = std::make_shared<Parts>(device.capabilities(), model, o);
+        return std::make_shared<DecoderPlan::Parts>(device, model, o, layout);
     } catch (const Error& error) {
-        const std::optional<std::int64_t> chunk = chunk_that_fits(device.capabilities(), model, o);
+        const std::optional<std::int64_t> chunk = chunk_that_fits(device, model, o, layout);
         if (!chunk) {
             throw;
         }
@@ -122,9 +141,28 @@ DecoderPlan::DecoderPlan(const Device& device, const DecoderModel& model, const 
     }
 }
 
+}  // namespace
+
+DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
+                         const DecoderOptions& options, std::optional<WeightType> matrices) {
+    const Capabilities& on = device.capabilities();
+    const std::shared_ptr<Parts> parts = planned(on, model, options, [&](const Graph& prompt) {
+        return layout_of(parameters_of(prompt, checkpoint, model, matrices), on);
+    });
+    parts->matrices = matrices;
+    parts_ = parts;
+}
+
+DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
+                         const DecoderOptions& options)
+    : parts_(planned(device.capabilities(), model, options, [&](const Graph&) { return weights; })) {}
+
 const DecoderModel& DecoderPlan::model() const noexcept { return parts_->model; }
 const DecoderOptions& DecoderPlan::options() const noexcept { return parts_->options; }
+std::optional<WeightType> DecoderPlan::matrices() const noexcept { return parts_->matrices; }
+const WeightLayout& DecoderPlan::weights() const noexcept { return parts_->weights; }
 const ModelMemory& DecoderPlan::memory() const noexcept { return parts_->memory; }
+std::vector<DecoderTask> DecoderPlan::tasks() const { return tasks_of(parts_->options); }
 
 const Graph& DecoderPlan::graph(DecoderTask task) const {
     const std::unique_ptr<Graph>& graph = parts_->graphs[static_cast<std::size_t>(task)];
@@ -134,17 +172,15 @@ const Graph& DecoderPlan::graph(DecoderTask task) const {
     return *graph;
 }
 
-ModelMemory DecoderPlan::memory(const Checkpoint& checkpoint, std::optional<WeightType> matrices) const {
-    ModelMemory memory = parts_->memory;
-    memory.weights =
-        parameter_bytes(parameters_of(graph(DecoderTask::prompt), checkpoint, model(), matrices), parts_->alignment);
-    return memory;
+const Plan& DecoderPlan::plan(DecoderTask task) const {
+    graph(task);  // throws where it was not asked for
+    return parts_->plans[static_cast<std::size_t>(task)];
 }
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-                     std::optional<WeightType> matrices, const LoadProgress& progress, PackOn pack_on) {
+                     const LoadProgress& progress, PackOn pack_on) {
     const Graph& graph = plan.graph(DecoderTask::prompt);
-    return load_parameters(device, parameters_of(graph, checkpoint, plan.model(), matrices), progress, pack_on);
+    return load_parameters(device, parameters_of(graph, checkpoint, plan.model(), plan.matrices()), progress, pack_on);
 }
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,

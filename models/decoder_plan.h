@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "../runtime/device/weights.h"
 #include "decoder_model.h"
@@ -35,13 +36,25 @@ struct DecoderOptions {
 /// Each program is described and planned once, here; cheap to copy, and never changed.
 class VKF_API DecoderPlan {
 public:
-    /// Throws Error where a size does not fit the model, or a tensor not the device; then the error
+    /// For weights as load_decoder() will keep them: matrices as `matrices` (empty: as in the file;
+    /// packed ones: their own). No byte of them is read. Throws Error where a size does not fit the
+    /// model, as load_decoder() does, or where a tensor does not fit the device; then the error
     /// names a `chunk` that fits, where there is one.
-    DecoderPlan(const Device& device, const DecoderModel& model, const DecoderOptions& options = {});
+    DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
+                const DecoderOptions& options = {}, std::optional<WeightType> matrices = {});
+    /// For weights that lie like this: Weights::layout(). None stands for weights in fp32.
+    DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
+                const DecoderOptions& options = {});
 
     const DecoderModel& model() const noexcept;
     /// With what was left open filled in.
     const DecoderOptions& options() const noexcept;
+    /// What matrices are to be kept as; empty: as in the file.
+    std::optional<WeightType> matrices() const noexcept;
+    /// Where the weights will lie.
+    const WeightLayout& weights() const noexcept;
+    /// Those that were described: prompt, step and, where it was asked for, score.
+    std::vector<DecoderTask> tasks() const;
     /// Inputs: tokens (batch, tokens) i32; where max_batch > 1, keys (batch, max_tokens) i32, 1
     /// where the cache holds a token of the sequence, and for learned positions positions (batch,
     /// tokens) i32. Outputs: next (batch) i32 and, where candidates are asked for, candidate_tokens
@@ -51,11 +64,10 @@ public:
     /// max_tokens; of each window its runs have sizes windowN_kept and others, which Decoder sets.
     const Graph& graph(DecoderTask task) const;
 
-    /// What it will take, with weights counted as fp32. What arithmetic in int8 needs beside, rows
-    /// of codes, is known with the weights: Decoder::memory().
+    /// What the same becomes on the device.
+    const Plan& plan(DecoderTask task) const;
+    /// What it will take of the device, to the byte.
     const ModelMemory& memory() const noexcept;
-    /// The same with the weights as load_decoder() will keep them.
-    ModelMemory memory(const Checkpoint& checkpoint, std::optional<WeightType> matrices = {}) const;
 
     struct Parts;  // the library's own
 
@@ -63,14 +75,13 @@ private:
     std::shared_ptr<const Parts> parts_;
 };
 
-/// What a decoder needs of a checkpoint, under the names it has there, uploaded. Matrices become
-/// `matrices` (empty: as in the file; packed ones: their own). Throws Error naming a tensor that is
-/// missing, has another shape or type, or that the model does not know and might change the
-/// numbers.
+/// What a decoder needs of a checkpoint, under the names it has there, uploaded as the plan has it.
+/// Throws Error naming a tensor that is missing, has another shape or type, or that the model does
+/// not know and might change the numbers.
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-                             std::optional<WeightType> matrices = {}, const LoadProgress& progress = {},
-                             PackOn pack_on = PackOn::by_device);
-/// The same without a plan: weights do not depend on its sizes.
+                             const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
+/// The same without a plan, for several decoders: weights do not depend on its sizes. Matrices
+/// become `matrices` (empty: as in the file; packed ones: their own).
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                              std::optional<WeightType> matrices = {}, const LoadProgress& progress = {},
                              PackOn pack_on = PackOn::by_device);

@@ -2,6 +2,9 @@
 #include "models/encoder_decoder.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "models/load_beside.h"
 
 namespace vkf {
 
@@ -17,14 +20,14 @@ std::string cache_name(const char* which, std::int64_t layer) {
     return std::string("cache.") + which + "." + std::to_string(layer);
 }
 
-void check_nothing_extra(const Weights& weights, std::initializer_list<const Graph*> graphs) {
-    for (const std::string& name : weights.names()) {
+void check_nothing_extra(const WeightLayout& weights, std::initializer_list<const Graph*> graphs) {
+    for (const StoredTensor& t : weights.tensors()) {
         const bool known = std::any_of(graphs.begin(), graphs.end(), [&](const Graph* g) {
             return std::any_of(g->storages().begin(), g->storages().end(),
-                               [&](const StorageInfo& s) { return s.kind == StorageKind::weight && s.name == name; });
+                               [&](const StorageInfo& s) { return s.kind == StorageKind::weight && s.name == t.name; });
         });
         if (!known) {
-            throw Error("is not a parameter of the model", "weight " + name);
+            throw Error("is not a parameter of the model", "weight " + t.name);
         }
     }
 }
@@ -114,31 +117,50 @@ Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabula
 struct EncoderDecoder::Parts {
     EncoderDecoderConfig config;
     std::int64_t max_batch;
-    Program encoder, decoder;
+    std::optional<Program> encoder, decoder;
+
+    Parts(const EncoderDecoderConfig& c, std::int64_t most) : config(c), max_batch(most) { check_config(config); }
+
+    void compile(const Device& device, const WeightLayout& weights) {
+        Graph encoding, decoding;
+        describe_encoder(encoding, config, max_batch);
+        describe_decoder(decoding, config, max_batch);
+        CompileOptions options;
+        options.state = device.make_state({&encoding, &decoding});
+        options.name = "encoder";
+        encoder = device.compile(encoding, weights, options);
+        options.name = "decoder";
+        decoder = device.compile(decoding, weights, options);
+        check_nothing_extra(weights, {&encoding, &decoding});
+    }
+
+    void set_weights(const Weights& weights) {
+        encoder->set_weights(weights);
+        decoder->set_weights(weights);
+    }
 };
 
 EncoderDecoder::EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
-                               std::int64_t max_batch) {
-    check_config(config);
-    Graph encoder, decoder;
-    describe_encoder(encoder, config, max_batch);
-    describe_decoder(decoder, config, max_batch);
-    CompileOptions options;
-    options.state = device.make_state({&encoder, &decoder});
-    options.name = "encoder";
-    Program compiled_encoder = device.compile(encoder, weights, options);
-    options.name = "decoder";
-    Program compiled_decoder = device.compile(decoder, weights, options);
-    check_nothing_extra(weights, {&encoder, &decoder});
-    parts_.reset(new Parts{config, max_batch, std::move(compiled_encoder), std::move(compiled_decoder)});
+                               std::int64_t max_batch)
+    : parts_(std::make_unique<Parts>(config, max_batch)) {
+    parts_->compile(device, weights.layout());
+    parts_->set_weights(weights);
+}
+
+EncoderDecoder::EncoderDecoder(const Device& device, std::span<const HostTensor> tensors,
+                               const EncoderDecoderConfig& config, std::int64_t max_batch, const LoadOptions& options)
+    : parts_(std::make_unique<Parts>(config, max_batch)) {
+    const WeightLayout layout = make_weight_layout(tensors, device.capabilities(), options);
+    parts_->set_weights(
+        load_beside([&] { parts_->compile(device, layout); }, [&] { return device.load(tensors, options); }));
 }
 
 EncoderDecoder::EncoderDecoder(EncoderDecoder&&) noexcept = default;
 EncoderDecoder& EncoderDecoder::operator=(EncoderDecoder&&) noexcept = default;
 EncoderDecoder::~EncoderDecoder() = default;
 
-Program& EncoderDecoder::encoder() noexcept { return parts_->encoder; }
-Program& EncoderDecoder::decoder() noexcept { return parts_->decoder; }
+Program& EncoderDecoder::encoder() noexcept { return *parts_->encoder; }
+Program& EncoderDecoder::decoder() noexcept { return *parts_->decoder; }
 
 std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
                                               std::int32_t eos, std::int32_t pad) {
@@ -180,8 +202,8 @@ std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::i
         std::copy(sources[b].begin(), sources[b].end(), tokens.begin() + static_cast<std::ptrdiff_t>(b * longest));
         std::fill_n(padding.begin() + static_cast<std::ptrdiff_t>(b * longest), sources[b].size(), 0);
     }
-    Program& encoder = parts_->encoder;
-    Program& decoder = parts_->decoder;
+    Program& encoder = *parts_->encoder;
+    Program& decoder = *parts_->decoder;
     for (Program* p : {&encoder, &decoder}) {
         p->set("batch", static_cast<std::int64_t>(batch));
         p->set("source", static_cast<std::int64_t>(longest));

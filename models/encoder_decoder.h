@@ -55,6 +55,9 @@ public:
     /// not name.
     EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
                    std::int64_t max_batch = 1);
+    /// The same loads them itself, and compiles meanwhile.
+    EncoderDecoder(const Device& device, std::span<const HostTensor> tensors, const EncoderDecoderConfig& config,
+                   std::int64_t max_batch = 1, const LoadOptions& options = {});
     EncoderDecoder(EncoderDecoder&&) noexcept;
     EncoderDecoder& operator=(EncoderDecoder&&) noexcept;
     ~EncoderDecoder();

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/families/family.h"
+#include "models/load_beside.h"
 #include "models/model_memory.h"
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
@@ -33,19 +34,49 @@ Value unit_rows(Value x, std::int64_t width) {
     return reshape(unit, {x.size(0), width});
 }
 
+std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const TextEncoderModel& model,
+                                     std::optional<WeightType> matrices) {
+    ParameterRules rules = family_of(model).parameters();
+    rules.model_type = model.facts().model_type;
+    return find_parameters(graph, checkpoint, rules, matrices);
+}
+
 /// Refused, where it does not fit, before anything is allocated.
-Program compiled(const Device& device, const Weights& weights, const TextEncoderModel& model,
-                 const TextEncoderOptions& options) {
-    Graph graph;
-    describe_text_encoder(graph, model, options);
+Plan plan_of(const Device& device, const Graph& graph, const WeightLayout& weights, const TextEncoderOptions& options) {
+    Plan plan = make_plan(graph, device.capabilities(), weights, {.arithmetic = options.arithmetic});
     ModelMemory memory;
-    memory.add(make_plan(graph, device.capabilities(), weights.layout(), {.arithmetic = options.arithmetic}).memory);
+    memory.add(plan.memory);
     memory.weights = weights.bytes();
     require_memory(device, memory, kName);
+    return plan;
+}
+
+Program compiled(const Device& device, Plan plan) {
     CompileOptions compile;
     compile.name = "text encoder";
-    compile.arithmetic = options.arithmetic;
-    return device.compile(graph, weights, compile);
+    return device.compile(std::move(plan), compile);
+}
+
+Program with_weights(const Device& device, const Weights& weights, const TextEncoderModel& model,
+                     const TextEncoderOptions& options) {
+    Graph graph;
+    describe_text_encoder(graph, model, options);
+    Program program = compiled(device, plan_of(device, graph, weights.layout(), options));
+    program.set_weights(weights);
+    return program;
+}
+
+Program while_loading(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
+                      const TextEncoderOptions& options, std::optional<WeightType> matrices) {
+    Graph graph;
+    describe_text_encoder(graph, model, options);
+    const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
+    Plan plan = plan_of(device, graph, layout_of(parameters, device.capabilities()), options);
+    std::optional<Program> program;
+    const Weights weights = load_beside([&] { program = compiled(device, std::move(plan)); },
+                                        [&] { return load_parameters(device, parameters); });
+    program->set_weights(weights);
+    return std::move(*program);
 }
 
 }  // namespace
@@ -80,18 +111,24 @@ Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, co
                           std::optional<WeightType> matrices) {
     Graph graph;
     describe_text_encoder(graph, model, {.max_batch = 1, .max_tokens = 1});
-    ParameterRules rules = family_of(model).parameters();
-    rules.model_type = model.facts().model_type;
-    const std::vector<Parameter> parameters = find_parameters(graph, checkpoint, rules, matrices);
+    const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
     ModelMemory memory;
-    memory.weights = parameter_bytes(parameters, device.capabilities().storage_alignment);
+    memory.weights = layout_of(parameters, device.capabilities()).bytes();
     require_memory(device, memory, kName);
     return load_parameters(device, parameters);
 }
 
 TextEncoder::TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                          const TextEncoderOptions& options)
-    : model_(model), options_(settled(options, model.facts())), program_(compiled(device, weights, model_, options_)) {}
+    : model_(model),
+      options_(settled(options, model.facts())),
+      program_(with_weights(device, weights, model_, options_)) {}
+
+TextEncoder::TextEncoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
+                         const TextEncoderOptions& options, std::optional<WeightType> matrices)
+    : model_(model),
+      options_(settled(options, model.facts())),
+      program_(while_loading(device, checkpoint, model_, options_, matrices)) {}
 
 void TextEncoder::check(const std::vector<std::int32_t>& text) const {
     if (text.empty() || text.size() > static_cast<std::size_t>(options_.max_tokens)) {

@@ -46,16 +46,20 @@ struct TextEncoderOptions {
 /// embedding (batch, E), the mean of a text's hidden states, of length 1.
 VKF_API void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options);
 
-/// What an encoder needs of a checkpoint, uploaded; matrices as this type (empty: as in the file).
-/// Heads of other tasks are left out.
+/// What an encoder needs of a checkpoint, uploaded, for several encoders; matrices as this type
+/// (empty: as in the file). Heads of other tasks are left out.
 VKF_API Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
                                   std::optional<WeightType> matrices = {});
 
 /// Compiled for a device. Not for several threads at once.
 class VKF_API TextEncoder {
 public:
-    /// Throws Error before it allocates anything where sizes do not fit the model, or its memory
-    /// and the weights' the device.
+    /// Loads its weights as load_text_encoder() does, and compiles its program meanwhile. Throws
+    /// Error before it allocates anything where sizes do not fit the model, or its memory and the
+    /// weights' the device.
+    TextEncoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
+                const TextEncoderOptions& options = {}, std::optional<WeightType> matrices = {});
+    /// The same with weights that are there.
     TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                 const TextEncoderOptions& options = {});
 

@@ -402,6 +402,64 @@ TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
     vkf_graph_destroy(graph);
 }
 
+TEST_CASE("c functions: a program compiled before its weights are there") {
+    const DeviceOfC on;
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    graph->output("y", linear(graph->input("x", {2, 16}), graph->weight("w", {24, 16})));
+    const std::int64_t shape[] = {24, 16};
+    const std::vector<float> numbers = random_tensor({24, 16}, 3).floats();
+    vkf_tensor tensor{};
+    tensor.name = "w";
+    tensor.shape = shape;
+    tensor.rank = 2;
+    tensor.dtype = VKF_F32;
+    vkf_load_options load = sized<vkf_load_options>();
+    load.matrices = VKF_WEIGHT_INT8;
+    vkf_weight_layout* layout = nullptr;
+    OK(vkf_weight_layout_create(on.device, 1, &tensor, &load, &layout));
+    vkf_program* program = nullptr;
+    OK(vkf_compile_layout(on.device, graph, layout, nullptr, &program));
+    CHECK(vkf_program_allocate(program, nullptr) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "has no weights yet; it names 1, w among them"));
+    tensor.data = numbers.data();
+    tensor.bytes = numbers.size() * sizeof(float);
+    vkf_weights* weights = nullptr;
+    OK(vkf_weights_load(on.device, 1, &tensor, nullptr, &weights));
+    CHECK(vkf_program_set_weights(program, weights) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "kept as f32, the program was compiled for (24, 16) F32 kept as int8"));
+    vkf_weights_destroy(weights);
+    OK(vkf_weights_load(on.device, 1, &tensor, &load, &weights));
+    std::uint64_t planned = 0, held = 0;
+    OK(vkf_weight_layout_bytes(layout, &planned));
+    OK(vkf_weights_bytes(weights, &held));
+    CHECK(planned == held);
+    vkf_weight_layout_destroy(layout);
+    OK(vkf_program_set_weights(program, weights));
+    vkf_program* same = nullptr;
+    OK(vkf_compile(on.device, graph, weights, nullptr, &same));
+    const std::vector<float> x = random_tensor({2, 16}, 4).floats();
+    std::vector<float> y(48), want(48);
+    for (const auto& [p, out] : {std::pair(program, &y), std::pair(same, &want)}) {
+        OK(vkf_program_upload(p, "x", x.data(), x.size()));
+        OK(vkf_program_run(p));
+        OK(vkf_program_download(p, "y", out->data(), out->size(), nullptr));
+        vkf_program_destroy(p);
+    }
+    CHECK(y == want);
+    vkf_weights_destroy(weights);
+    vkf_graph_destroy(graph);
+
+    const std::string file = source("samples/dates") + "/model.safetensors";
+    OK(vkf_weights_load_file(on.device, file.c_str(), &load, &weights));
+    OK(vkf_weight_layout_create_file(on.device, file.c_str(), &load, &layout));
+    OK(vkf_weight_layout_bytes(layout, &planned));
+    OK(vkf_weights_bytes(weights, &held));
+    CHECK(planned == held);
+    vkf_weight_layout_destroy(layout);
+    vkf_weights_destroy(weights);
+}
+
 TEST_CASE("c functions: tickets, states in files, safetensors") {
     const DeviceOfC on;
     vkf_graph* graph = nullptr;
@@ -515,7 +573,7 @@ TEST_CASE("c functions: decoders and samplers") {
     vkf_decoder* decoder = nullptr;
     OK(vkf_decoder_create(on.device, folder.c_str(), nullptr, &options, &decoder));
     const Checkpoint checkpoint{folder};
-    const DecoderPlan plan(device(), read_decoder(checkpoint),
+    const DecoderPlan plan(device(), checkpoint, read_decoder(checkpoint),
                            {.max_tokens = 64, .chunk = 16, .candidates = 4, .score = true});
     Decoder same(device(), load_decoder(device(), checkpoint, plan), plan);
 

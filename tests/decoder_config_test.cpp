@@ -28,8 +28,8 @@ DecoderModel read(const nlohmann::json& config) { return read_decoder(config.dum
 
 /// Everything that a program of the model is made of: kernels, their constants and numbers, tables.
 std::string program_of(const nlohmann::json& config) {
-    const DecoderPlan described(device(), read(config), {.max_tokens = 64, .chunk = 8});
-    const Plan plan = make_plan(described.graph(DecoderTask::prompt), device().capabilities());
+    const DecoderPlan described(device(), WeightLayout::none(), read(config), {.max_tokens = 64, .chunk = 8});
+    const Plan& plan = described.plan(DecoderTask::prompt);
     std::string all;
     const auto append = [&](const auto& numbers) {
         for (const auto number : numbers) {

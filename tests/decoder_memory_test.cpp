@@ -22,7 +22,9 @@ struct Model {
     Weights weights = load_decoder(device(), checkpoint, model);
 
     Decoder decoder(const DecoderOptions& options) const { return Decoder(device(), weights, model, options); }
-    DecoderPlan plan(const DecoderOptions& options) const { return DecoderPlan(device(), model, options); }
+    DecoderPlan plan(const DecoderOptions& options) const {
+        return DecoderPlan(device(), weights.layout(), model, options);
+    }
 };
 
 }  // namespace
@@ -47,9 +49,13 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     CHECK(contains(said, "Decoder: needs " +
                              std::to_string(model.decoder({.max_tokens = 16, .chunk = 4}).memory().total()) +
                              " bytes (weights " + std::to_string(model.weights.bytes()) + " bytes, cache "));
-    CHECK(plan.memory(model.checkpoint, WeightType::f16).weights < small.weights);
-    CHECK(plan.memory(model.checkpoint).total() == small.total());
-    CHECK(plan.memory(model.checkpoint).weights == small.weights);
+    const DecoderOptions options{.max_tokens = 16, .chunk = 4};
+    const auto planned = [&](std::optional<WeightType> matrices) {
+        return DecoderPlan(device(), model.checkpoint, model.model, options, matrices).memory();
+    };
+    CHECK(planned(WeightType::f16).weights < small.weights);
+    CHECK(planned({}).total() == small.total());
+    CHECK(planned({}).weights == small.weights);
 }
 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {

@@ -283,7 +283,7 @@ TEST_CASE("decoder: matrices kept in fewer bytes give nearly the same") {
             Decoder decoder(device(), weights, model, {.score = true});
             const std::vector<float> got = decoder.score(expected.ids);
             CHECK(mean_square_error(got, expected.logits) / spread < kind.most);
-            const std::uint64_t planned = DecoderPlan(device(), model).memory(checkpoint, kind.type).weights;
+            const std::uint64_t planned = DecoderPlan(device(), checkpoint, model, {}, kind.type).memory().weights;
             CHECK(planned <= bytes);
             bytes = planned;
         }

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What several nodes need of one tensor is made once: the bits of a mask, the codes of activations.
+// So are a model's graphs and plans.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "layers/attention.h"
+#include "models/decoder.h"
+#include "models/encoder_decoder.h"
+#include "models/files/safetensors.h"
+#include "models/text_encoder.h"
 #include "runtime/compile/plan.h"
 #include "tests/believed.h"
+#include "tests/dates_config.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"
 #include "tests/op_check.h"
@@ -23,9 +29,92 @@ std::ptrdiff_t count(const Program& program, std::string_view shader) {
                          [&](const PlannedDispatch& d) { return d.dispatch.kernels.front().shader->name == shader; });
 }
 
+/// Graphs that were described and plans that were made since the last look.
+class Made {
+public:
+    bool were(std::uint64_t graphs, std::uint64_t plans) {
+        const std::uint64_t g = Graph::made() - graphs_, p = plans_made() - plans_;
+        CAPTURE(g);
+        CAPTURE(p);
+        const bool as_said = g == graphs && p == plans;
+        CHECK(as_said);
+        graphs_ += g;
+        plans_ += p;
+        return as_said;
+    }
+
+private:
+    std::uint64_t graphs_ = Graph::made(), plans_ = plans_made();
+};
+
 }  // namespace
 
 TEST_SUITE("made once") {
+    TEST_CASE("made once: a model's graphs and plans, one a program") {
+        const std::filesystem::path source(VKFORMER_SOURCE_DIR);
+        const Checkpoint checkpoint(source / "samples/generate");
+        const DecoderModel model = read_decoder(checkpoint);
+        Made made;
+        for (const WeightType type : {WeightType::f32, WeightType::int8}) {
+            const DecoderPlan plan(device(), checkpoint, model, {.max_tokens = 32}, type);
+            CHECK(made.were(2, 2));
+            Decoder decoder(device(), checkpoint, plan, {}, PackOn::host);
+            CHECK(made.were(0, 0));
+            CHECK(plan.memory().weights == decoder.weights().bytes());
+            CHECK(plan.memory().scratch ==
+                  decoder.prompt_program().memory().scratch + decoder.step_program().memory().scratch);
+            const Weights weights = load_decoder(device(), checkpoint, plan, {}, PackOn::host);
+            CHECK(made.were(0, 0));
+            CHECK(weights.layout().tensors() == plan.weights().tensors());
+            const Decoder same(device(), weights, plan);
+            CHECK(made.were(0, 0));
+            const Decoder score(device(), weights, model, {.max_tokens = 32, .score = true});
+            CHECK(made.were(3, 3));
+        }
+
+        const Checkpoint texts(source / "tests/text/bert");
+        const TextEncoderModel encoder_model = read_text_encoder(texts);
+        const TextEncoder encoder(device(), texts, encoder_model);
+        CHECK(made.were(1, 1));
+        const Weights weights = load_text_encoder(device(), texts, encoder_model);
+        CHECK(made.were(1, 0));  // which names what is loaded
+        const TextEncoder same(device(), weights, encoder_model);
+        CHECK(made.were(1, 1));
+
+        const Safetensors file(source / "samples/dates/model.safetensors");
+        const EncoderDecoder dates(device(), file, dates_config());
+        CHECK(made.were(2, 2));
+        const EncoderDecoder again(device(), device().load(file), dates_config());
+        CHECK(made.were(2, 2));
+    }
+
+    TEST_CASE("made once: programs compiled while weights load answer like those compiled with them") {
+        const std::filesystem::path source(VKFORMER_SOURCE_DIR);
+        const Safetensors file(source / "samples/dates/model.safetensors");
+        const std::vector<std::vector<std::int32_t>> sources{{3, 4, 5, 2}, {7, 2}};
+        EncoderDecoder loading(device(), file, dates_config(), 2, {.matrices = WeightType::int8});
+        EncoderDecoder loaded(device(), device().load(file, {.matrices = WeightType::int8}), dates_config(), 2);
+        const std::vector<Decoded> a = loading.generate(sources, 1, 2, 0), b = loaded.generate(sources, 1, 2, 0);
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+            CHECK(a[i].tokens == b[i].tokens);
+            CHECK(a[i].cross_attention == b[i].cross_attention);
+        }
+        const Checkpoint texts(source / "tests/text/bert");
+        const TextEncoderModel model = read_text_encoder(texts);
+        TextEncoder encoder(device(), texts, model, {}, WeightType::f16);
+        TextEncoder same(device(), load_text_encoder(device(), texts, model, WeightType::f16), model);
+        const std::vector<std::vector<std::int32_t>> ids{{2, 7, 9, 3}, {2, 5, 3}};
+        CHECK(encoder.embed(ids) == same.embed(ids));
+    }
+
+    TEST_CASE("made once: what ends the loading of a decoder ends its making") {
+        const Checkpoint checkpoint(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/generate");
+        const DecoderPlan plan(device(), checkpoint, read_decoder(checkpoint), {.max_tokens = 32});
+        struct Enough {};
+        const auto enough = [](std::uint64_t, std::uint64_t) { throw Enough(); };
+        CHECK_THROWS_AS(Decoder(device(), checkpoint, plan, enough), Enough);
+    }
+
     TEST_CASE("made once: the bits of a mask that several layers of attention share, each polarity for itself") {
         const Believed fused([](Capabilities& c) { c.variants = "attention_shared"; });
         if (device().capabilities().storage_buffers < 12) {

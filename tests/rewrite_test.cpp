@@ -34,7 +34,7 @@ Answer answer(const Describe& describe, bool rewrite) {
     const Value y = describe(check);
     Answer out;
     out.y = check.run(y);
-    const Plan plan = make_plan(check.graph, device().capabilities(), {}, {.rewrite = rewrite});
+    const Plan plan = make_plan(check.graph, device().capabilities(), WeightLayout::none(), {.rewrite = rewrite});
     out.dispatches = plan.dispatches.size();
     out.notes = plan.notes;
     return out;

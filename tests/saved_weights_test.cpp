@@ -45,7 +45,7 @@ struct Answer {
 Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type, PackOn pack_on = PackOn::host) {
     const DecoderModel model = read_decoder(checkpoint);
     const Weights weights = load_decoder(device(), checkpoint, model, type, {}, pack_on);
-    CHECK(weights.bytes() == DecoderPlan(device(), model).memory(checkpoint, type).weights);
+    CHECK(weights.layout().tensors() == DecoderPlan(device(), checkpoint, model, {}, type).weights().tensors());
     Decoder decoder(device(), weights, model, {.max_tokens = 40, .score = true});
     Answer out;
     out.logits = decoder.score(kText);
@@ -100,7 +100,7 @@ TEST_CASE("decoder: a saved folder saved again is the same file, and stays of it
         const std::string wanted =
             "transformer.wte.weight: is saved as int8; " + std::string(name_of(type)) + " was asked for";
         CHECK(contains(error_of([&] { load_decoder(device(), saved, model, type); }), wanted));
-        CHECK(contains(error_of([&] { DecoderPlan(device(), model).memory(saved, type); }), wanted));
+        CHECK(contains(error_of([&] { DecoderPlan(device(), saved, model, {}, type); }), wanted));
         CHECK(contains(error_of([&] { save(third.path, saved, type); }), wanted));
     }
     CHECK_FALSE(fs::exists(third.path));

@@ -37,7 +37,7 @@ Encoded encode(const Plan& plan, const Dispatch& d) {
 
 Plan plan_of(Graph& g, const Value& y, const Capabilities& device, Arithmetic arithmetic) {
     g.output("y", y);
-    return make_plan(g, device, {}, {.arithmetic = arithmetic});
+    return make_plan(g, device, WeightLayout::none(), {.arithmetic = arithmetic});
 }
 
 std::vector<Capabilities> devices() {

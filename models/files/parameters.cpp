@@ -66,15 +66,15 @@ private:
     }
 
     Parameter parameter(const StorageInfo& wanted) const {
-        Parameter p{wanted.name, &find(wanted.name)};
+        Parameter p{&find(wanted.name)};
+        HostTensor given{wanted.name, p.source->dtype, {}, {}, p.source->type};
         for (const Dim& d : wanted.shape) {
-            p.shape.push_back(d.constant());
+            given.shape.push_back(d.constant());
         }
-        const bool matrix = p.shape.size() == 2;
-        const WeightType packed = p.source->type;
-        p.transpose = matrix && packed == WeightType::f32 && holds(rules_.stored_transposed, wanted.name);
+        const bool matrix = given.shape.size() == 2;
+        p.transpose = matrix && given.type == WeightType::f32 && holds(rules_.stored_transposed, wanted.name);
         p.add_one = holds(rules_.stored_minus_one, wanted.name);
-        std::vector<std::int64_t> in_file = p.shape;
+        std::vector<std::int64_t> in_file = given.shape;
         if (p.transpose) {
             std::reverse(in_file.begin(), in_file.end());
         }
@@ -82,19 +82,21 @@ private:
             throw Error("is " + shape_text(p.source->shape) + ", by config.json it should be " + shape_text(in_file),
                         where(p.source->name));
         }
-        const DType dtype = p.source->dtype;
-        if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) {
-            throw Error("is " + std::string(name_of(dtype)) + "; F32, F16 and BF16 are read", where(p.source->name));
+        if (given.dtype != DType::f32 && given.dtype != DType::f16 && given.dtype != DType::bf16) {
+            throw Error("is " + std::string(name_of(given.dtype)) + "; F32, F16 and BF16 are read",
+                        where(p.source->name));
         }
-        p.type = kept_type(p, matrix && !holds(rules_.looked_up, wanted.name));
+        const bool multiplied = matrix && !holds(rules_.looked_up, wanted.name);
+        check_packed(p, multiplied);
+        p.kept = stored_as(given, multiplied ? matrices_ : WeightType::f32);
         return p;
     }
 
-    /// What a parameter is kept as: only matrices that are multiplied may be packed.
-    WeightType kept_type(const Parameter& p, bool multiplied) const {
+    /// Only matrices that are multiplied may be packed, and stay what they were packed as.
+    void check_packed(const Parameter& p, bool multiplied) const {
         const WeightType packed = p.source->type;
         if (packed == WeightType::f32) {
-            return multiplied ? matrices_.value_or(type_in_file(*p.source)) : WeightType::f32;
+            return;
         }
         if (!multiplied || p.add_one) {
             throw Error("is packed as " + std::string(name_of(packed)) + "; this one is read as numbers",
@@ -105,11 +107,6 @@ private:
                             " was asked for",
                         where(p.source->name));
         }
-        return packed;
-    }
-
-    static WeightType type_in_file(const HostTensor& t) {
-        return t.dtype == DType::f16 ? WeightType::f16 : t.dtype == DType::f32 ? WeightType::f32 : WeightType::bf16;
     }
 
     const Checkpoint& checkpoint_;
@@ -127,8 +124,8 @@ std::vector<float> converted(const Parameter& p) {
     if (!p.transpose) {
         return x;
     }
-    const auto rows = static_cast<std::size_t>(p.shape[0]);
-    const auto columns = static_cast<std::size_t>(p.shape[1]);
+    const auto rows = static_cast<std::size_t>(p.kept.shape[0]);
+    const auto columns = static_cast<std::size_t>(p.kept.shape[1]);
     std::vector<float> y(x.size());
     for (std::size_t r = 0; r < rows; ++r) {
         for (std::size_t c = 0; c < columns; ++c) {
@@ -140,19 +137,12 @@ std::vector<float> converted(const Parameter& p) {
 
 }  // namespace
 
-std::uint64_t Parameter::bytes() const {
-    const std::uint64_t rows = static_cast<std::uint64_t>(shape[0]);
-    const std::uint64_t columns = shape.size() == 2 ? static_cast<std::uint64_t>(shape[1]) : 1;
-    return type == WeightType::f32 ? rows * columns * sizeof(float)
-                                   : rows * packed_row_words(type, columns) * sizeof(std::uint32_t);
-}
-
-std::uint64_t parameter_bytes(const std::vector<Parameter>& parameters, std::uint64_t alignment) {
-    std::uint64_t bytes = 0;
+WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilities& device) {
+    std::vector<StoredTensor> kept;
     for (const Parameter& p : parameters) {
-        bytes += (p.bytes() + alignment - 1) / alignment * alignment;
+        kept.push_back(p.kept);
     }
-    return bytes;
+    return WeightLayout(std::move(kept), device.storage_alignment, device.max_allocation);
 }
 
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
@@ -162,11 +152,11 @@ std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& che
 
 HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned) {
     if (!parameter.transpose && !parameter.add_one) {
-        return {parameter.name, parameter.source->dtype, parameter.shape, parameter.source->data,
+        return {parameter.kept.name, parameter.source->dtype, parameter.kept.shape, parameter.source->data,
                 parameter.source->type};
     }
     owned = converted(parameter);
-    return {parameter.name, DType::f32, parameter.shape, std::as_bytes(std::span(owned))};
+    return {parameter.kept.name, DType::f32, parameter.kept.shape, std::as_bytes(std::span(owned))};
 }
 
 Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters, const LoadProgress& progress,
@@ -175,7 +165,7 @@ Weights load_parameters(const Device& device, const std::vector<Parameter>& para
     std::deque<std::vector<float>> owned;  // what was converted; tensors point into it
     std::map<std::string, WeightType, std::less<>> types;
     for (const Parameter& p : parameters) {
-        types[p.name] = p.type;
+        types[p.kept.name] = p.kept.type;
         tensors.push_back(tensor_of(p, owned.emplace_back()));
     }
     LoadOptions options;

@@ -30,17 +30,13 @@ struct ParameterRules {
 
 /// One parameter: where it is, and what it becomes.
 struct Parameter {
-    std::string name;  ///< as the graph has it
     const HostTensor* source = nullptr;
-    std::vector<std::int64_t> shape = {};
-    WeightType type = WeightType::f32;
+    StoredTensor kept = {};  ///< under the graph's name
     bool transpose = false, add_one = false;
-
-    std::uint64_t bytes() const;
 };
 
-/// Of all of them, each beginning at a multiple of `alignment`.
-std::uint64_t parameter_bytes(const std::vector<Parameter>& parameters, std::uint64_t alignment);
+/// Where load_parameters() puts them.
+WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilities& device);
 
 /// Every weight of the graph, in weight_order(). Matrices become
 /// `matrices`, or stay of the file's type. Matrices that are saved packed are (out, in) for every

@@ -36,25 +36,25 @@ HostTensor described(const Parameter& p) {
     if (p.source->type != WeightType::f32) {
         return *p.source;
     }
-    return p.type == WeightType::f32 ? HostTensor{p.source->name, DType::f32, p.source->shape, {}}
-                                     : HostTensor{p.source->name, DType::f32, p.shape, {}, p.type};
+    return p.kept.type == WeightType::f32 ? HostTensor{p.source->name, DType::f32, p.source->shape, {}}
+                                          : HostTensor{p.source->name, DType::f32, p.kept.shape, {}, p.kept.type};
 }
 
 /// Holds the bytes of one parameter at a time.
 class Bytes {
 public:
     std::span<const std::byte> of(const Parameter& p) {
-        if (p.source->type != WeightType::f32 || (p.type == WeightType::f32 && p.source->dtype == DType::f32)) {
+        if (p.source->type != WeightType::f32 || (p.kept.type == WeightType::f32 && p.source->dtype == DType::f32)) {
             return p.source->data;
         }
-        if (p.type == WeightType::f32) {
+        if (p.kept.type == WeightType::f32) {
             numbers_.resize(p.source->data.size() / size_of(p.source->dtype));
             widen(*p.source, 0, numbers_);
             return std::as_bytes(std::span(numbers_));
         }
         const HostTensor tensor = tensor_of(p, numbers_);
-        words_.resize(p.bytes() / sizeof(std::uint32_t));
-        pack_rows(tensor, p.type, 0, words_);
+        words_.resize(p.kept.bytes / sizeof(std::uint32_t));
+        pack_rows(tensor, p.kept.type, 0, words_);
         return std::as_bytes(std::span(words_));
     }
 
@@ -82,7 +82,7 @@ void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const
     std::uint64_t all = 0;
     for (const Parameter& p : parameters) {
         tensors.push_back(described(p));
-        all += p.bytes();
+        all += p.kept.bytes;
     }
     Bytes bytes;
     std::uint64_t done = 0;

@@ -2,9 +2,11 @@
 #include "runtime/compile/plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "runtime/base/numbers.h"
+#include "runtime/base/text.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/weight_order.h"
@@ -15,6 +17,8 @@
 namespace vkf {
 
 namespace {
+
+std::atomic<std::uint64_t> made = 0;
 
 /// Everything that turns values into windows and intervals for one set of capabilities.
 class Layout {
@@ -204,22 +208,53 @@ int constant_kernel(const Plan& plan, const PlannedDispatch& planned) {
     return all && plan.encode(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
 }
 
-/// Weights that the store has packed become matrices of words.
-void pack_weights(Plan& plan, const WeightLayout& weights) {
+StoredTensor as_declared(const StorageInfo& s) {
+    StoredTensor t{s.name, s.dtype, {}, 0, 0, size_of(s.dtype)};
+    for (const Dim& d : s.shape) {
+        t.shape.push_back(d.constant());
+        t.bytes *= static_cast<std::uint64_t>(d.constant());
+    }
+    return t;
+}
+
+/// As the layout has it, once that is what the graph wants.
+const StoredTensor& as_laid_out(const StoredTensor& wanted, const WeightLayout& weights) {
+    const StoredTensor* t = weights.find(wanted.name);
+    const std::string where = "weight " + wanted.name;
+    if (!t) {
+        throw Error("is missing; the graph wants it as " + shape_text(wanted.shape), where);
+    }
+    if (t->shape != wanted.shape || t->dtype != wanted.dtype) {
+        throw Error("is " + shape_text(t->shape) + " " + std::string(name_of(t->dtype)) + ", the graph wants " +
+                        shape_text(wanted.shape) + " " + std::string(name_of(wanted.dtype)),
+                    where);
+    }
+    return *t;
+}
+
+/// Notes how weights lie in memory; those that are packed become matrices of words.
+void place_weights(Plan& plan, const WeightLayout& weights) {
     for (StorageInfo& s : plan.storages) {
-        const StoredTensor* t = s.kind == StorageKind::weight ? weights.find(s.name) : nullptr;
-        if (t && t->type != WeightType::f32) {
-            const auto columns = static_cast<std::uint64_t>(t->shape[1]);
-            s.type = t->type;
-            s.shape[1] = Dim(static_cast<std::int64_t>(packed_row_words(t->type, columns)));
+        if (s.kind != StorageKind::weight) {
+            continue;
+        }
+        StoredTensor& t = plan.weights.emplace_back(as_declared(s));
+        t = weights.tensors().empty() ? t : as_laid_out(t, weights);
+        if (t.type != WeightType::f32) {
+            const auto columns = static_cast<std::uint64_t>(t.shape[1]);
+            s.type = t.type;
+            s.shape[1] = Dim(static_cast<std::int64_t>(packed_row_words(t.type, columns)));
         }
     }
 }
 
 }  // namespace
 
+std::uint64_t plans_made() noexcept { return made; }
+
 Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights,
                const PlanOptions& options) {
+    ++made;
     const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
     if (options.rewrite) {
@@ -235,7 +270,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     plan.constraints = work->constraints();
     plan.content_checks = work->content_checks();
 
-    pack_weights(plan, weights);
+    place_weights(plan, weights);
     const std::vector<WantedOutputs> wanted = wanted_outputs(*work);
     std::vector<Dispatch> lowered;
     Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, options.arithmetic);

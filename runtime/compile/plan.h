@@ -50,6 +50,8 @@ struct Plan {
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::uint32_t steps = 0;
     std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
+    /// Those that the graph names, as they were laid out.
+    std::vector<StoredTensor> weights;
     /// of each intermediate storage; kNotInArena for others
     std::vector<std::uint64_t> arena_offset;
     /// what the arena was planned from, after in-place merging
@@ -75,9 +77,12 @@ struct PlanOptions {
     bool rewrite = true;
 };
 
-/// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells which of the graph's
-/// are packed.
-VKF_API Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights = {},
-                       const PlanOptions& options = {});
+/// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells how the graph's lie
+/// in memory: the error names one that is missing there or has another shape. A layout of no tensor
+/// stands for weights as the graph declares them, one behind the other.
+VKF_API Plan make_plan(const Graph& graph, const Capabilities& device,
+                       const WeightLayout& weights = WeightLayout::none(), const PlanOptions& options = {});
+/// Plans that this process made so far.
+VKF_API std::uint64_t plans_made() noexcept;
 
 }  // namespace vkf

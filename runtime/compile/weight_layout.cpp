@@ -6,8 +6,29 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/numbers.h"
+#include "runtime/graph/packed.h"
 
 namespace vkf {
+
+namespace {
+
+WeightType as_given(DType dtype) {
+    return dtype == DType::f16 ? WeightType::f16 : dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
+}
+
+WeightType type_of(const HostTensor& t, std::optional<WeightType> matrices) {
+    if (t.type == WeightType::f32) {
+        return packable(t) ? matrices.value_or(as_given(t.dtype)) : WeightType::f32;
+    }
+    if (matrices && *matrices != t.type) {
+        throw Error(
+            "is packed as " + std::string(name_of(t.type)) + "; " + std::string(name_of(*matrices)) + " was asked for",
+            "weight " + t.name);
+    }
+    return t.type;
+}
+
+}  // namespace
 
 WeightLayout::WeightLayout(std::vector<StoredTensor> tensors, std::uint64_t alignment, std::uint64_t max_block,
                            const char* what)
@@ -39,6 +60,39 @@ const StoredTensor* WeightLayout::find(std::string_view name) const {
 
 std::uint64_t WeightLayout::bytes() const noexcept {
     return std::accumulate(blocks_.begin(), blocks_.end(), std::uint64_t{0});
+}
+
+const WeightLayout& WeightLayout::none() {
+    static const WeightLayout layout({}, 1, 1);
+    return layout;
+}
+
+StoredTensor stored_as(const HostTensor& tensor, std::optional<WeightType> matrices) {
+    const auto bytes = byte_size(tensor);
+    if (!bytes) {
+        throw Error("has a shape whose bytes cannot be counted", "weight " + tensor.name);
+    }
+    StoredTensor out{tensor.name, tensor.dtype, tensor.shape, 0, 0, *bytes, type_of(tensor, matrices)};
+    if (out.type != WeightType::f32) {
+        out.dtype = DType::f32;
+        out.bytes = static_cast<std::uint64_t>(tensor.shape[0]) *
+                    packed_row_words(out.type, static_cast<std::uint64_t>(tensor.shape[1])) * sizeof(std::uint32_t);
+    } else if (tensor.dtype == DType::f16 || tensor.dtype == DType::bf16) {
+        out.dtype = DType::f32;
+        out.bytes = *bytes * 2;
+    }
+    return out;
+}
+
+WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Capabilities& device,
+                                const LoadOptions& options) {
+    std::vector<StoredTensor> stored;
+    for (const HostTensor& t : tensors) {
+        const bool asked = options.choose && t.type == WeightType::f32 && packable(t);
+        const std::optional<WeightType> chosen = asked ? options.choose(t) : std::nullopt;
+        stored.push_back(stored_as(t, chosen ? chosen : options.matrices));
+    }
+    return WeightLayout(std::move(stored), device.storage_alignment, device.max_allocation);
 }
 
 }  // namespace vkf

@@ -3,14 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../base/export.h"
 #include "../graph/dtype.h"
+#include "../graph/host_tensor.h"
+#include "capabilities.h"
+#include "load_options.h"
 
 namespace vkf {
+
+class Graph;
 
 /// One tensor of a layout.
 struct StoredTensor {
@@ -22,18 +29,20 @@ struct StoredTensor {
     std::uint64_t bytes = 0;
     /// of weights that are F32 to graphs: how they lie in memory
     WeightType type = WeightType::f32;
-    bool packed_on_device = false;
+
+    bool operator==(const StoredTensor&) const = default;
 };
 
 /// Names, types, shapes and places of tensors that lie behind each other in few blocks of memory.
 class VKF_API WeightLayout {
 public:
-    WeightLayout() = default;
     /// Assigns blocks and offsets in the order given; of each tensor name, types, shape and bytes
     /// are set. Offsets are multiples of `alignment`, and no block has more than `max_block` bytes
     /// but for one larger tensor. Throws Error naming a tensor that comes twice.
     WeightLayout(std::vector<StoredTensor> tensors, std::uint64_t alignment, std::uint64_t max_block,
                  const char* what = "weight");
+    /// Of no tensor.
+    static const WeightLayout& none();
 
     /// Null when there is no tensor of that name.
     const StoredTensor* find(std::string_view name) const;
@@ -48,5 +57,20 @@ private:
     std::vector<StoredTensor> tensors_;
     std::vector<std::uint64_t> blocks_;
 };
+
+/// What becomes of a tensor in device memory: name, types, shape and bytes; its place is left open.
+/// A matrix becomes `matrices`, or stays as it is given where that is empty. Of the tensor's data
+/// nothing is looked at. Throws Error naming a tensor whose bytes cannot be counted, or a matrix
+/// that is packed as another type.
+VKF_API StoredTensor stored_as(const HostTensor& tensor, std::optional<WeightType> matrices);
+
+/// Where Device::load() puts these tensors, and as what: all that compiling needs of weights. Of
+/// the tensors' data nothing is looked at, it may still be missing. Throws Error as stored_as()
+/// does, and naming a tensor that comes twice.
+VKF_API WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Capabilities& device,
+                                        const LoadOptions& options = {});
+/// The same as Device::load() has it with this graph.
+VKF_API WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Graph& graph,
+                                        const Capabilities& device, const LoadOptions& options = {});
 
 }  // namespace vkf

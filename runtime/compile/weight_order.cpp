@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/weight_order.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -35,6 +36,27 @@ std::vector<std::string> weight_order(const Graph& graph) {
         }
     }
     return names;
+}
+
+std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph) {
+    const std::vector<std::string> order = weight_order(graph);
+    std::map<std::string_view, std::size_t> places;
+    for (const std::string& name : order) {
+        places.emplace(name, places.size());
+    }
+    const auto place_of = [&](const HostTensor& t) {
+        const auto found = places.find(t.name);
+        return found == places.end() ? places.size() : found->second;
+    };
+    std::vector<HostTensor> sorted(tensors.begin(), tensors.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [&](const HostTensor& a, const HostTensor& b) { return place_of(a) < place_of(b); });
+    return sorted;
+}
+
+WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Graph& graph, const Capabilities& device,
+                                const LoadOptions& options) {
+    return make_weight_layout(in_weight_order(tensors, graph), device, options);
 }
 
 std::string why_apart(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights) {

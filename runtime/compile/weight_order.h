@@ -2,6 +2,7 @@
 // Which weights are read by one launch, and so want to lie behind each other in memory.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace vkf {
 /// The names of the graph's weights as they best lie in memory: in the order in which the graph
 /// names them, but those that one launch reads together.
 std::vector<std::string> weight_order(const Graph& graph);
+
+/// These tensors in that order; behind them, as they are given, those that the graph does not name.
+std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph);
 
 /// Why these weights of a graph do not lie behind each other, in this order, as tensors of one
 /// type; empty: they do. What the layout does not have is taken to lie as it should.

@@ -29,6 +29,7 @@ class Program;
 class SharedBuffer;
 struct CompileOptions;
 struct DeviceCore;
+struct Plan;
 
 /// May be used by several threads at once. Copies share the device; it is destroyed after the last
 /// object made from it.
@@ -64,6 +65,12 @@ public:
     /// Program::allocate(), upload() or run().
     Program compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const;
     Program compile(const Graph& graph, const Weights& weights = {}) const;
+    /// The same before a byte of weights is there: they are given by Program::set_weights().
+    Program compile(const Graph& graph, const WeightLayout& weights, const CompileOptions& options) const;
+    /// Of a plan that make_plan() made for this device's capabilities, with which arithmetic and
+    /// rewrites are settled: `options` is not asked for them. Weights, where it names any, are
+    /// given by Program::set_weights().
+    Program compile(Plan plan, const CompileOptions& options) const;
 
     /// For a device borrowed without a queue. Copies as much of what waits for upload as fits into
     /// `staging` there and records the copies; `commands` is begun, outside a render pass, of the

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device::load: what tensors become, and how they get there.
+// Device::load: how tensors get to where their layout has them.
 #include <algorithm>
-#include <map>
 
 #include "runtime/compile/weight_order.h"
 #include "runtime/device/deferred.h"
@@ -15,27 +14,6 @@ namespace vkf {
 
 namespace {
 
-WeightType as_in_file(DType dtype) {
-    return dtype == DType::f16 ? WeightType::f16 : dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
-}
-
-WeightType type_of(const HostTensor& t, const LoadOptions& options) {
-    if (t.type != WeightType::f32) {
-        if (options.matrices && *options.matrices != t.type) {
-            throw Error("is packed as " + std::string(name_of(t.type)) + "; " +
-                            std::string(name_of(*options.matrices)) + " was asked for",
-                        "weight " + t.name);
-        }
-        return t.type;
-    }
-    if (!packable(t)) {
-        return WeightType::f32;
-    }
-    std::optional<WeightType> type = options.choose ? options.choose(t) : std::nullopt;
-    type = type ? type : options.matrices;
-    return type ? *type : as_in_file(t.dtype);
-}
-
 bool packs_on_device(const DeviceCore& core, PackOn asked) {
     if (asked == PackOn::device && core.deferred) {
         throw Error("weights cannot be packed on a device without a queue of ours", "Device::load");
@@ -45,36 +23,27 @@ bool packs_on_device(const DeviceCore& core, PackOn asked) {
     return asked == PackOn::device || (asked == PackOn::by_device && gpu && !core.deferred);
 }
 
-/// Name, shape and how much the tensor will take, which has `bytes` now.
-StoredTensor place_of(const HostTensor& t, std::uint64_t bytes, const LoadOptions& options, bool on_device) {
-    StoredTensor out{t.name, t.dtype, t.shape, 0, 0, bytes, type_of(t, options)};
-    if (out.type != WeightType::f32) {
-        out.packed_on_device = on_device && t.type == WeightType::f32 && !same_format(t.dtype, out.type);
-        out.dtype = DType::f32;
-        out.bytes = static_cast<std::uint64_t>(t.shape[0]) *
-                    packed_row_words(out.type, static_cast<std::uint64_t>(t.shape[1])) * sizeof(std::uint32_t);
-    } else if (t.dtype == DType::f16 || t.dtype == DType::bf16) {
-        out.dtype = DType::f32;
-        out.bytes = bytes * 2;
-    }
-    return out;
-}
-
 constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted on its way
 
 /// Writes tensors into a store, part by part, converting them on their way.
 class Loader {
 public:
-    Loader(const Device& device, const std::shared_ptr<DeviceCore>& core, const TensorStore& store, std::uint64_t bytes,
-           const LoadOptions& options)
-        : store_(store), uploader_(core, bytes), packer_(device, core, uploader_), all_(bytes), options_(options) {}
+    Loader(const Device& device, const std::shared_ptr<DeviceCore>& core, TensorStore& store, std::uint64_t bytes,
+           const LoadOptions& options, bool on_device)
+        : store_(store),
+          uploader_(core, bytes),
+          packer_(device, core, uploader_),
+          all_(bytes),
+          options_(options),
+          on_device_(on_device) {}
 
     void load(const HostTensor& t) {
         const StoredTensor& at = *store_.layout.find(t.name);
         if (t.type != WeightType::f32) {
             write(at, 0, t.data);
-        } else if (at.packed_on_device) {
+        } else if (on_device_ && at.type != WeightType::f32 && !same_format(t.dtype, at.type)) {
             pack_on_device(t, at);
+            store_.packed_on_device += at.bytes;
         } else if (at.type != WeightType::f32) {
             load_packed(t, at);
         } else if (at.dtype != t.dtype) {
@@ -134,36 +103,22 @@ private:
         }
     }
 
-    const TensorStore& store_;
+    TensorStore& store_;
     Uploader uploader_;
     Packer packer_;
     std::uint64_t done_ = 0;
     std::uint64_t all_;
     const LoadOptions& options_;
+    bool on_device_;
 };
 
 }  // namespace
 
 Weights Device::load(std::span<const HostTensor> tensors, const Graph& graph, const LoadOptions& options) const {
-    const std::vector<std::string> order = weight_order(graph);
-    std::map<std::string_view, std::size_t> places;
-    for (const std::string& name : order) {
-        places.emplace(name, places.size());
-    }
-    const auto place_of = [&](const HostTensor& t) {
-        const auto found = places.find(t.name);
-        return found == places.end() ? places.size() : found->second;
-    };
-    std::vector<HostTensor> sorted(tensors.begin(), tensors.end());
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](const HostTensor& a, const HostTensor& b) { return place_of(a) < place_of(b); });
-    return load(sorted, options);
+    return load(in_weight_order(tensors, graph), options);
 }
 
 Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
-    std::vector<StoredTensor> stored;
-    std::uint64_t bytes_in_all = 0;
-    const bool on_device = packs_on_device(*core_, options.pack_on);
     for (const HostTensor& t : tensors) {
         const auto bytes = byte_size(t);
         if (!bytes || *bytes != t.data.size()) {
@@ -171,13 +126,15 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
                             (bytes ? std::to_string(*bytes) : "what cannot be counted"),
                         "weight " + t.name);
         }
-        stored.push_back(place_of(t, *bytes, options, on_device));
-        bytes_in_all += stored.back().bytes;
     }
-    const Capabilities& caps = core_->capabilities;
-    auto store = std::make_shared<TensorStore>(
-        core_, WeightLayout(std::move(stored), caps.storage_alignment, caps.max_allocation), "weights");
-    Loader loader(*this, core_, *store, bytes_in_all, options);
+    const bool on_device = packs_on_device(*core_, options.pack_on);
+    WeightLayout layout = make_weight_layout(tensors, core_->capabilities, options);
+    std::uint64_t bytes = 0;
+    for (const StoredTensor& t : layout.tensors()) {
+        bytes += t.bytes;
+    }
+    auto store = std::make_shared<TensorStore>(core_, std::move(layout), "weights");
+    Loader loader(*this, core_, *store, bytes, options, on_device);
     for (const HostTensor& t : tensors) {
         loader.load(t);
     }

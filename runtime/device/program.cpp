@@ -14,19 +14,18 @@ namespace vkf {
 
 namespace {
 
-/// Every weight and state the graph names is in the store, with the graph's type and shape.
-template <class Store>
-void check_tensors(const Graph& graph, StorageKind kind, const Store& store, const char* what) {
-    for (const StorageInfo& s : graph.storages()) {
-        if (s.kind != kind) {
+/// Every state the program names is there, with its type and shape.
+void check_state(const Plan& plan, const State& state) {
+    for (const StorageInfo& s : plan.storages) {
+        if (s.kind != StorageKind::state) {
             continue;
         }
         std::vector<std::int64_t> shape;
         for (const Dim& d : s.shape) {
             shape.push_back(d.constant());
         }
-        const StoredTensor* t = store.find(s.name);
-        const std::string where = std::string(what) + " " + s.name;
+        const StoredTensor* t = state.find(s.name);
+        const std::string where = "state " + s.name;
         if (!t) {
             throw Error("is missing; the graph wants it as " + shape_text(shape), where);
         }
@@ -61,6 +60,42 @@ std::span<const float> floats_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
+std::string kept_text(const StoredTensor& t) {
+    return shape_text(t.shape) + " " + std::string(name_of(t.dtype)) + " kept as " + std::string(name_of(t.type));
+}
+
+/// Every weight the plan names is there as it was planned with, and those that are read as one lie
+/// behind each other.
+void check_weights(const Plan& plan, const WeightLayout& given) {
+    for (const StoredTensor& wanted : plan.weights) {
+        const StoredTensor* t = given.find(wanted.name);
+        const std::string where = "weight " + wanted.name;
+        if (!t) {
+            throw Error("is missing; the graph wants it as " + shape_text(wanted.shape), where);
+        }
+        if (t->shape != wanted.shape || t->dtype != wanted.dtype || t->type != wanted.type) {
+            throw Error("is " + kept_text(*t) + ", the program was compiled for " + kept_text(wanted), where);
+        }
+    }
+    for (const StorageInfo& joined : plan.storages) {
+        const StoredTensor* before = nullptr;
+        for (const StorageId part : joined.parts) {
+            const StoredTensor* t = given.find(plan.storages[part].name);
+            if (before && (t->block != before->block || t->offset != before->offset + before->bytes)) {
+                throw Error("does not lie behind " + before->name + ", for which the program was compiled",
+                            "weight " + t->name);
+            }
+            before = t;
+        }
+    }
+}
+
+void check_device(const std::shared_ptr<DeviceCore>& core, const Weights& weights, const std::string& name) {
+    if (Insides::store(weights) && Insides::store(weights)->core != core) {
+        throw Error("weights or state of another device", name);
+    }
+}
+
 }  // namespace
 
 Program Device::compile(const Graph& graph, const Weights& weights) const {
@@ -69,20 +104,33 @@ Program Device::compile(const Graph& graph, const Weights& weights) const {
 
 Program Device::compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const {
     core_->check_alive();
+    check_device(core_, weights, options.name);
+    Plan plan = make_plan(graph, core_->capabilities, weights.layout(), {options.arithmetic, options.rewrite});
+    check_weights(plan, weights.layout());
+    Program program = compile(std::move(plan), options);
+    program.set_weights(weights);
+    return program;
+}
+
+Program Device::compile(const Graph& graph, const WeightLayout& weights, const CompileOptions& options) const {
+    Plan plan = make_plan(graph, core_->capabilities, weights, {options.arithmetic, options.rewrite});
+    check_weights(plan, weights);
+    return compile(std::move(plan), options);
+}
+
+Program Device::compile(Plan plan, const CompileOptions& options) const {
+    core_->check_alive();
     auto core = std::make_unique<ProgramCore>();
     core->device = core_;
     core->options = options;
-    core->weights = weights;
     core->state = options.state;
-    if ((Insides::store(weights) && Insides::store(weights)->core != core_) ||
-        (options.state && Insides::store(options.state)->core != core_)) {
+    if (options.state && Insides::store(options.state)->core != core_) {
         throw Error("weights or state of another device", options.name);
     }
-    check_tensors(graph, StorageKind::weight, weights, "weight");
+    core->plan = std::move(plan);
     if (core->state) {
-        check_tensors(graph, StorageKind::state, core->state, "state");
+        check_state(core->plan, core->state);
     }
-    core->plan = make_plan(graph, core_->capabilities, weights.layout(), {options.arithmetic, options.rewrite});
     std::vector<const Kernel*> kernels;
     for (const PlannedDispatch& d : core->plan.dispatches) {
         for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
@@ -142,6 +190,15 @@ const std::vector<DispatchTime>& Program::times() const {
     return core_->times;
 }
 std::size_t Program::submissions() const { return core_->submissions; }
+
+void Program::set_weights(const Weights& weights) {
+    if (core_->allocated) {
+        throw Error("its memory is there already: its weights must come before", core_->options.name);
+    }
+    check_device(core_->device, weights, core_->options.name);
+    check_weights(core_->plan, weights.layout());
+    core_->weights = weights;
+}
 
 void Program::allocate() { core_->allocate(); }
 

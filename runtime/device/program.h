@@ -17,6 +17,7 @@
 #include "status.h"
 #include "ticket.h"
 #include "vulkan_handles.h"
+#include "weights.h"
 
 namespace vkf {
 
@@ -32,6 +33,10 @@ public:
 
     /// Bytes by kind at the largest sizes; known before anything is allocated.
     const MemorySizes& memory() const;
+    /// What it was compiled for by their layout alone: before memory is allocated. Throws naming a
+    /// weight that is missing, or lies there in another shape, type or order than it was compiled
+    /// for. allocate(), upload() and run() without them throw, naming one.
+    void set_weights(const Weights& weights);
     /// Allocates scratch and constants (and state, where it has its own), which is all that
     /// record() needs; upload() and run() imply it, and add memory for inputs and outputs.
     void allocate();

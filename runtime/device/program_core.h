@@ -175,7 +175,7 @@ struct ProgramCore {
     void download(std::string_view name, HostType type, std::span<std::byte> to);
     /// Waits for the last run. Throws where a caller cannot have it as `type`.
     OutputBytes output(std::string_view name, HostType type);
-    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> sizes) const noexcept;
+    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
 
 private:
     void place_storages(const BufferRange& host_scratch);

@@ -189,6 +189,11 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
                         std::to_string(host_scratch.offset) + " were given",
                     options.name);
     }
+    if (!plan.weights.empty() && !Insides::store(weights)) {
+        throw Error("has no weights yet; it names " + std::to_string(plan.weights.size()) + ", " +
+                        plan.weights.front().name + " among them: set_weights() must come before",
+                    options.name);
+    }
     device->check_alive();
     if (!state && plan.memory.state != 0) {
         state = make_state_of(device, plan.storages);

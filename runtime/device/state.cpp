@@ -53,10 +53,7 @@ const StoredTensor& named(const WeightLayout& layout, std::string_view name) {
 
 }  // namespace
 
-const WeightLayout& State::layout() const noexcept {
-    static const WeightLayout none;
-    return store_ ? store_->layout : none;
-}
+const WeightLayout& State::layout() const noexcept { return store_ ? store_->layout : WeightLayout::none(); }
 
 std::vector<std::byte> State::read(std::string_view name, StatePart part) const {
     const StoredTensor& t = named(layout(), name);

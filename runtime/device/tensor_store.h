@@ -24,6 +24,8 @@ struct TensorStore {
     std::shared_ptr<DeviceCore> core;
     WeightLayout layout;
     std::vector<Block> blocks;
+    /// Bytes of weights that the device itself packed.
+    std::uint64_t packed_on_device = 0;
     /// the number Deferred must have done before these are there
     std::atomic<std::uint64_t> uploads_before = 0;
 };

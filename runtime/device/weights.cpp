@@ -5,10 +5,7 @@
 
 namespace vkf {
 
-const WeightLayout& Weights::layout() const noexcept {
-    static const WeightLayout none;
-    return store_ ? store_->layout : none;
-}
+const WeightLayout& Weights::layout() const noexcept { return store_ ? store_->layout : WeightLayout::none(); }
 
 const StoredTensor* Weights::find(std::string_view name) const { return layout().find(name); }
 
@@ -30,12 +27,6 @@ std::uint64_t Weights::bytes(WeightType type) const {
     return sum;
 }
 
-std::uint64_t Weights::bytes_packed_on_device() const {
-    std::uint64_t sum = 0;
-    for (const StoredTensor& t : layout().tensors()) {
-        sum += t.packed_on_device ? t.bytes : 0;
-    }
-    return sum;
-}
+std::uint64_t Weights::bytes_packed_on_device() const { return store_ ? store_->packed_on_device : 0; }
 
 }  // namespace vkf

@@ -2,6 +2,7 @@
 #include "runtime/graph/graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -12,6 +13,8 @@
 namespace vkf {
 
 namespace {
+
+std::atomic<std::uint64_t> graphs_made = 0;
 
 // kernels index in 32 bits
 constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();
@@ -65,8 +68,10 @@ std::string Value::str() const {
     return name + " " + graph().str(shape()) + " " + std::string(name_of(storage.dtype));
 }
 
-Graph::Graph() = default;
+Graph::Graph() { ++graphs_made; }
+Graph::Graph(Clone) {}
 Graph::~Graph() = default;
+std::uint64_t Graph::made() noexcept { return graphs_made; }
 
 Dim Graph::symbol(const std::string& name, std::int64_t max) {
     if (max < 1 || max > kMaxElements) {
@@ -334,7 +339,7 @@ void Graph::check_content(const Value& value, std::string what, Dim limit,
 }
 
 std::unique_ptr<Graph> Graph::clone() const {
-    auto copy = std::make_unique<Graph>();
+    std::unique_ptr<Graph> copy(new Graph(Clone{}));
     copy->symbols_ = symbols_;
     copy->storages_ = storages_;
     copy->values_ = values_;

@@ -143,6 +143,8 @@ class VKF_API Graph {
 public:
     Graph();
     ~Graph();
+    /// Graphs that this process made so far, clones aside.
+    static std::uint64_t made() noexcept;
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
 
@@ -212,6 +214,9 @@ public:
     std::vector<std::string> symbol_names() const;
 
 private:
+    struct Clone {};
+    explicit Graph(Clone);
+
     Value add_storage(StorageInfo info);
     void merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label);
     Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype);

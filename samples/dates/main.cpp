@@ -54,8 +54,7 @@ class Dates {
 public:
     Dates(const vkf::Device& device, const fs::path& folder, std::int64_t batch)
         : vocabulary_(folder / "config.json"),
-          weights_(device.load(vkf::Safetensors(folder / "model.safetensors"))),
-          model_(device, weights_, model_config(vocabulary_), batch),
+          model_(device, vkf::Safetensors(folder / "model.safetensors"), model_config(vocabulary_), batch),
           batch_(static_cast<std::size_t>(batch)) {}
 
     const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -79,7 +78,6 @@ public:
 
 private:
     Vocabulary vocabulary_;
-    vkf::Weights weights_;
     vkf::EncoderDecoder model_;
     std::size_t batch_;
 };

@@ -36,8 +36,7 @@ Vectors embed(const Options& options, const std::vector<std::string>& lines) {
         ids.push_back(tokenizer.encode(line, true, true));  // cut where the model's authors cut
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
-    const vkf::Weights weights = vkf::load_text_encoder(device, checkpoint, model);
-    vkf::TextEncoder encoder(device, weights, model, {.max_batch = options.batch});
+    vkf::TextEncoder encoder(device, checkpoint, model, {.max_batch = options.batch});
     std::fprintf(stderr, "device: %s; %zu lines, vectors of %lld\n", device.capabilities().name.c_str(), lines.size(),
                  static_cast<long long>(model.facts().hidden_size));
     Vectors vectors = encoder.embed(ids);

@@ -40,9 +40,10 @@ int check(const Options& options) {
     std::printf("device: %s\n", device.capabilities().name.c_str());
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
-    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, model, weight_type(options.weights));
-    vkf::Decoder decoder(device, weights, model,
-                         {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)});
+    const vkf::DecoderPlan plan(device, checkpoint, model,
+                                {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)},
+                                weight_type(options.weights));
+    vkf::Decoder decoder(device, checkpoint, plan);
     print_arithmetic(options.arithmetic, decoder.prompt_program());
     const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
     const TextModel texts(options, model.facts());

@@ -187,20 +187,22 @@ int generate(const Options& options) {
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
-    const vkf::DecoderPlan plan(device, model, decoder_options(options, facts, prompt.size()));
-    const std::optional<vkf::WeightType> type = weight_type(options.weights);
-    const vkf::ModelMemory memory = plan.memory(checkpoint, type);
-    print_memory(options.dry_run ? stdout : stderr, memory);
-    vkf::require_memory(device, memory, "Decoder");
+    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size()),
+                                weight_type(options.weights));
+    print_memory(options.dry_run ? stdout : stderr, plan.memory());
+    vkf::require_memory(device, plan.memory(), "Decoder");
     if (options.dry_run) {
         return 0;
     }
     const std::unique_ptr<TextOut> out = texts.text_out();
     const auto start = Clock::now();
-    const vkf::Weights weights = vkf::load_decoder(device, checkpoint, plan, type, load_bar(), pack_on(options));
-    print_packing(weights);
-    const double loaded = seconds_since(start);
-    vkf::Decoder decoder(device, weights, plan);
+    double loaded = 0;
+    const auto bar = [show = load_bar(), &loaded, start](std::uint64_t done, std::uint64_t total) {
+        show(done, total);
+        loaded = seconds_since(start);
+    };
+    vkf::Decoder decoder(device, checkpoint, plan, bar, pack_on(options));
+    print_packing(decoder.weights());
     std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
                  seconds_since(start));
     print_arithmetic(options.arithmetic, decoder.prompt_program());
