@@ -30,7 +30,7 @@ std::string decoder(const char* family) {
     const Checkpoint checkpoint(std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders") / family);
     const DecoderModel model = read_decoder(checkpoint);
     REQUIRE(model.facts().layers.size() == 2);
-    const DecoderPlan plan(device(), model, {.max_tokens = 16, .chunk = 4});
+    const DecoderPlan plan(device(), checkpoint, model, {.max_tokens = 16, .chunk = 4});
     return std::to_string(dispatches(plan.graph(DecoderTask::prompt))) + " " +
            std::to_string(dispatches(plan.graph(DecoderTask::step)));
 }

@@ -89,7 +89,7 @@ TEST_CASE("plan: independent projections share a step") {
     const Plan plan = make_plan(g, processor());
     REQUIRE(plan.dispatches.size() == 4);  // one launch
     CHECK(plan.steps == 4);
-    const Plan apart = make_plan(g, processor(), {}, {.rewrite = false});
+    const Plan apart = make_plan(g, processor(), WeightLayout::none(), {.rewrite = false});
     REQUIRE(apart.dispatches.size() == 6);
     CHECK(apart.dispatches[0].step == apart.dispatches[1].step);
     CHECK(apart.dispatches[1].step == apart.dispatches[2].step);

@@ -172,7 +172,6 @@ const std::map<std::string, std::string> kNotInC{
     {"embed_tokens", "a part of vkf_encoder_decoder_create()"},
     {"is_contiguous", "for whoever writes ops"},
     {"layer_options", "a part of vkf_encoder_decoder_create()"},
-    {"plans_made", "for tests"},
     {"read_text", "C has fopen()"},
     {"require_memory", "a part of vkf_decoder_create()"},
     {"rope_scaling_kind", "C names the kinds as numbers"},
