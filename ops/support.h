@@ -11,6 +11,7 @@
 #include "ops/ops.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "shaders/common/rounds.h"
 
 namespace vkf::support {
 
@@ -105,7 +106,7 @@ struct RowGroup {
 inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
     constexpr std::int64_t kPasses = 4;  // no kernel passes over a row more often
     if (l.device().cpu()) {
-        if (row_length <= kMostRounds / kPasses) {
+        if (row_length <= shader::kMostRounds / kPasses) {
             return {16, 1};
         }
         l.check_rounds(row_length / 128 * kPasses, "a row of " + std::to_string(row_length) + " elements");

@@ -11,9 +11,8 @@
 #define VKF_SHADERS_ATTENTION_H
 
 #include "common/packed.h"
+#include "common/rounds.h"
 
-// of all loops of an invocation: a little less than processors' drivers may allow
-VKF_CONSTANT(kAttentionMostRounds, 65000)
 VKF_CONSTANT(kAttentionBindingQuery, 0)
 VKF_CONSTANT(kAttentionBindingKey, 1)
 VKF_CONSTANT(kAttentionBindingValue, 2)

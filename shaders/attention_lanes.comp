@@ -200,12 +200,11 @@ void redo(uint row, uint column0) {
     }
 }
 
-// llvmpipe ends all loops of an invocation after so many rounds of them together.
 bool redo_allowed() {
     uint tiles = (work.end - work.begin + kTile - 1u) / kTile;
     uint rows = work.last_row - work.first_row + 1u;
     uint fours = (head_dim() + 3u) / 4u;
-    return tiles * (1u + fours + LANES + rows * (1u + fours + kBlocks * LANES)) < kAttentionMostRounds;
+    return tiles * (1u + fours + LANES + rows * (1u + fours + kBlocks * LANES)) < kMostRounds;
 }
 
 // NaN, which shows, rather than a row without some of its keys.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "shaders/common/rounds.h"
+
 namespace vkf {
 
 std::int64_t Lowering::max_of(const Dim& dim) const {
@@ -56,10 +58,10 @@ std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
 }
 
 void Lowering::check_rounds(std::int64_t rounds, const std::string& what) const {
-    if (device_.cpu() && rounds > kMostRounds) {
+    if (device_.cpu() && rounds > shader::kMostRounds) {
         throw Error(what + " would take " + std::to_string(rounds) +
                         " rounds of a shader's loops, which drivers of processors may end after " +
-                        std::to_string(kMostRounds),
+                        std::to_string(shader::kMostRounds),
                     node_->label);
     }
 }

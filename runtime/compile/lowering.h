@@ -19,10 +19,6 @@
 
 namespace vkf {
 
-/// Rounds that the loops of an invocation may have together on a processor: after 65,535 llvmpipe
-/// ends every loop, in silence. The rest is for small loops that nobody counts.
-constexpr std::int64_t kMostRounds = 64000;
-
 /// Handed to an op when a program is compiled: looks at the node, asks what the device can do,
 /// emits dispatches.
 class VKF_API Lowering {
