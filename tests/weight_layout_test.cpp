@@ -107,8 +107,9 @@ TEST_CASE("weight layout: a program is compiled before its weights are there, an
 TEST_CASE("weight layout: weights that lie otherwise than a program was compiled for are refused by name") {
     Graph g;
     const Value x = g.input("x", {3, 64});
-    g.output("y",
-             matmul(linear(x, g.weight("a", {64, 64})), linear(x, g.weight("b", {64, 64})), {.transpose_b = true}));
+    const Value a = linear(x, g.weight("a", {64, 64}));
+    const Value b = linear(x, g.weight("b", {64, 64}));
+    g.output("y", matmul(a, b, {.transpose_b = true}));
     File file;
     file.add("a", DType::f32, {64, 64});
     file.add("b", DType::f32, {64, 64});
