@@ -140,7 +140,7 @@ vkf_weight_layout* layout_of(const vkf_device* device, std::span<const HostTenso
                              const vkf_load_options* options) {
     const Capabilities& on = need(device, "device").device.capabilities();
     const vkf_graph* graph = read(options).graph;
-    return new vkf_weight_layout{graph ? make_weight_layout(tensors, *graph, on, load_of(options))
+    return new vkf_weight_layout{graph ? make_weight_layout(*graph, tensors, on, load_of(options))
                                        : make_weight_layout(tensors, on, load_of(options))};
 }
 
@@ -320,7 +320,7 @@ namespace {
 Weights load(const vkf_device* device, std::span<const HostTensor> tensors, const vkf_load_options* options) {
     const Device& on = need(device, "device").device;
     const vkf_graph* graph = read(options).graph;
-    return graph ? on.load(tensors, *graph, load_of(options)) : on.load(tensors, load_of(options));
+    return graph ? on.load(*graph, tensors, load_of(options)) : on.load(tensors, load_of(options));
 }
 
 }  // namespace

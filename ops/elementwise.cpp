@@ -193,13 +193,13 @@ Rewrite rewrite_copy_into(const RewriteSite& site) {
     return {.nodes = {maker, site.id()}, .make = make, .what = "written by " + made.label};
 }
 
-constexpr OpType kMul{"mul", lower, nullptr, nullptr, rewrite_mul};
+constexpr OpType kMul{.name = "mul", .lower = lower, .rewrite = rewrite_mul};
 constexpr OpType kScale{"scale", lower};
-constexpr OpType kActivate{"activate", lower, nullptr, nullptr, rewrite_activate};
-constexpr OpType kGated{"gated", lower, nullptr, nullptr, rewrite_gated};
+constexpr OpType kActivate{.name = "activate", .lower = lower, .rewrite = rewrite_activate};
+constexpr OpType kGated{.name = "gated", .lower = lower, .rewrite = rewrite_gated};
 constexpr OpType kCombineMasksOp{"combine_masks", lower};
 constexpr OpType kContiguous{"contiguous", lower};
-constexpr OpType kCopyInto{"copy_into", lower, nullptr, nullptr, rewrite_copy_into};
+constexpr OpType kCopyInto{.name = "copy_into", .lower = lower, .rewrite = rewrite_copy_into};
 constexpr OpType kDropout{"dropout", lower};
 constexpr OpType kConcat{"concat", lower_concat};
 
@@ -216,7 +216,7 @@ Value unary(const OpType& op, Value x, const ElementwiseParams& p) {
 
 }  // namespace
 
-const OpType support::kAdd{"add", lower, nullptr, nullptr, rewrite_add};
+const OpType support::kAdd{.name = "add", .lower = lower, .rewrite = rewrite_add};
 
 ValueId support::copied(Lowering& l, ValueId value) {
     const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);

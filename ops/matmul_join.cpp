@@ -37,6 +37,16 @@ std::vector<ValueId> inputs_of(const std::vector<NodeInfo>& nodes, std::size_t i
     return out;
 }
 
+/// Of the columns side by side.
+Shape joined_shape(const Graph& g, const std::vector<NodeInfo>& nodes) {
+    Shape shape = g.values()[nodes.front().outputs.front()].shape;
+    shape.back() = 0;
+    for (const NodeInfo& node : nodes) {
+        shape.back() = shape.back() + g.values()[node.outputs.front()].shape.back();
+    }
+    return shape;
+}
+
 std::vector<Value> joined(Graph& g, const std::vector<NodeInfo>& nodes) {
     MatmulParams p = params_of(nodes.front());
     p.weights = nodes.size();
@@ -46,12 +56,7 @@ std::vector<Value> joined(Graph& g, const std::vector<NodeInfo>& nodes) {
             inputs.emplace_back(g, id);
         }
     }
-    Shape shape = Value(g, nodes.front().outputs.front()).shape();
-    shape.back() = 0;
-    for (const NodeInfo& node : nodes) {
-        shape.back() = shape.back() + Value(g, node.outputs.front()).size(-1);
-    }
-    const Value y = support::add_op(kProjections, inputs, p, shape);
+    const Value y = support::add_op(kProjections, inputs, p, joined_shape(g, nodes));
     std::vector<Value> parts;
     Dim first;
     for (const NodeInfo& node : nodes) {
@@ -73,7 +78,8 @@ std::string why_not(const RewriteSite& site, std::vector<NodeInfo> nodes, NodeId
         }
         return out;
     };
-    std::string why = site.why_not_columns(later);
+    std::string why = site.too_large(joined_shape(g, nodes)) ? "together they are more than one tensor may be" : "";
+    why = why.empty() ? site.why_not_columns(later) : why;
     why = why.empty() ? site.why_not_sooner(later) : why;
     why = why.empty() ? site.why_apart(storages(1)) : why;
     return why.empty() && params_of(nodes.front()).bias ? site.why_apart(storages(2)) : why;

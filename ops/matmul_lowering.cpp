@@ -415,7 +415,12 @@ SharedTile shared_tile(const Capabilities& device, const Constants& form) {
     return out;
 }
 
-const OpType kMatmul{kMatmulName, lower, declined, decompose, nullptr, join_projections, can_read};
+const OpType kMatmul{.name = kMatmulName,
+                     .lower = lower,
+                     .declined = declined,
+                     .decompose = decompose,
+                     .join = join_projections,
+                     .can_read = can_read};
 const OpType kProjections{kProjectionsName, lower_projections};
 
 }  // namespace vkf

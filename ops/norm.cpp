@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // layer_norm and rms_norm, of a tensor or of the sum of two: one kernel.
+#include <optional>
+
 #include "layer_norm.spv.h"
 #include "ops/support.h"
 #include "runtime/graph/rewrite.h"
@@ -47,20 +49,18 @@ RowGroups row_groups(const View& x) {
 /// Whether the rows of a view begin as RowGroups has it, at whatever sizes, and are dense.
 bool in_row_groups(const ValueInfo& v) {
     bool parted = false;
-    const Dim* outer = nullptr;  // stride of the next dimension that would go on without a gap
-    Dim next;
+    std::optional<Dim> next;  // the stride with which the next dimension goes on without a gap
     for (std::size_t i = v.shape.size() - 1; i-- > 0;) {
         if (v.shape[i] == Dim(1)) {
             continue;
         }
-        if (outer && !(v.strides[i] == next)) {
+        if (next && !(v.strides[i] == *next)) {
             if (parted) {
                 return false;
             }
             parted = true;
         }
         next = v.shape[i] * v.strides[i];
-        outer = &next;
     }
     return v.shape.back() == Dim(1) || v.strides.back() == Dim(1);
 }
@@ -154,8 +154,18 @@ bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
     return residual ? is_contiguous(view.shape, view.strides) : i != 0 || in_row_groups(view);
 }
 
-constexpr OpType kLayerNorm{"layer_norm", lower, declined, decompose, rewrite, nullptr, can_read};
-constexpr OpType kRmsNorm{"rms_norm", lower, declined, decompose, rewrite, nullptr, can_read};
+constexpr OpType kLayerNorm{.name = "layer_norm",
+                            .lower = lower,
+                            .declined = declined,
+                            .decompose = decompose,
+                            .rewrite = rewrite,
+                            .can_read = can_read};
+constexpr OpType kRmsNorm{.name = "rms_norm",
+                          .lower = lower,
+                          .declined = declined,
+                          .decompose = decompose,
+                          .rewrite = rewrite,
+                          .can_read = can_read};
 
 /// The sum, and then its norm.
 std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {

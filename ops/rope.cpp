@@ -78,7 +78,7 @@ bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
     return i == 0 || can_read_dense(node, i, view);
 }
 
-constexpr OpType kRope{kName, lower, nullptr, nullptr, nullptr, nullptr, can_read, true};
+constexpr OpType kRope{.name = kName, .lower = lower, .can_read = can_read, .writes_views = true};
 
 std::int64_t rotary_dim(const Rope& o, std::int64_t head_dim) { return o.rotary_dim == 0 ? head_dim : o.rotary_dim; }
 

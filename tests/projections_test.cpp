@@ -10,6 +10,7 @@
 #include "layers/attention.h"
 #include "models/decoder.h"
 #include "runtime/compile/plan.h"
+#include "runtime/compile/weight_order.h"
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
 #include "tests/device.h"
@@ -97,7 +98,7 @@ bool same_parts(const Run& a, const Run& b) {
 Weights load_in_order(const Device& on, const Case& c, std::optional<WeightType> type = {}) {
     Graph g;
     describe(g, c);
-    return on.load(file_of(c).tensors, g, {.matrices = type});
+    return on.load(g, file_of(c).tensors, {.matrices = type});
 }
 
 /// Sizes of which every tensor's bytes are a multiple of any alignment that Vulkan has.
@@ -158,7 +159,7 @@ TEST_CASE("projections: weights that lie apart take a launch each, and explain()
     mixed.choose = [](const HostTensor& t) {
         return std::optional(t.name == "w2" ? WeightType::int8 : WeightType::f16);
     };
-    check(device().load(file.tensors, g, mixed), "matmul: w2 is kept as int8, w1 as f16", 2);
+    check(device().load(g, file.tensors, mixed), "matmul: w2 is kept as int8, w1 as f16", 2);
     std::stable_sort(file.tensors.begin(), file.tensors.end(), [](const HostTensor& a, const HostTensor& b) {
         return (a.name[0] == 'w') > (b.name[0] == 'w') || (a.name[0] == 'w' && b.name[0] == 'w' && a.name < b.name);
     });
@@ -294,7 +295,7 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
             file.add(s.name, shape);
         }
     }
-    const Weights weights = device().load(file.tensors, named);
+    const Weights weights = device().load(named, file.tensors);
     const auto answer = [&](bool rewrite) {
         Graph g;
         describe_layer(g);
@@ -304,6 +305,60 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
         return run_in_chunks(program, x, {6, 1, 1, 5});
     };
     CHECK(same_bits(answer(true), answer(false)));
+}
+
+TEST_CASE("projections: some columns of the last row, whose number is a symbol, and a product of one column") {
+    const Case c{16, 64, {64, 1, 64}, false};
+    const auto answer = [&](bool rewrite, const char* output) {
+        Graph g;
+        const Dim tokens = g.symbol("tokens", c.rows);
+        const Value x = g.input("x", {tokens, c.width});
+        const Value a = linear(x, g.weight("w0", {64, 64})), one = linear(x, g.weight("w1", {1, 64}));
+        const Value b = linear(x, g.weight("w2", {64, 64}));
+        const auto last = [&](Value v) { return slice(slice(v, 0, tokens - 1, 1), -1, 5, 30); };
+        g.output("a", contiguous(last(a)));
+        g.output("b", contiguous(last(b)));
+        g.output("gated", contiguous(a * one));
+        const Weights weights = device().load(g, file_of(c).tensors);
+        Program program = device().compile(g, weights, {.rewrite = rewrite});
+        CHECK(contains(program.explain(), "weights, one launch") == rewrite);
+        program.set("tokens", 7);
+        upload(program, "x", random_tensor({7, c.width}, 3));
+        program.run();
+        return download(program, output);
+    };
+    for (const char* output : {"a", "b", "gated"}) {
+        CAPTURE(output);
+        CHECK(same_bits(answer(true, output), answer(false, output)));
+    }
+}
+
+TEST_CASE("projections: what would be more than a storage buffer together stays apart") {
+    Graph g;
+    const Value x = g.input("x", {64, 64});
+    const Value a = linear(x, g.weight("a", {512, 64}));
+    const Value b = linear(x, g.weight("b", {512, 64}));
+    g.output("y", matmul(a, b, {.transpose_b = true}));
+    Capabilities small;
+    small.storage_range = 3 * 64 * 512 * 4 / 2;
+    const Plan plan = make_plan(g, small);
+    CHECK(plan.dispatches.size() == 3);
+    REQUIRE(plan.notes.size() == 1);
+    CHECK(contains(plan.notes[0], "together they are more than one tensor may be"));
+}
+
+TEST_CASE("projections: weights that two readers want in different orders are all there") {
+    Graph g;
+    const Value x = g.input("x", {2, 64}), y = g.input("y", {2, 64});
+    const Value a = g.weight("a", {64, 64}), b = g.weight("b", {64, 64}), c = g.weight("c", {64, 64});
+    const auto product = [](Value v, Value first, Value second) {
+        const Value l = linear(v, first), r = linear(v, second);
+        return matmul(l, r, {.transpose_b = true});
+    };
+    g.output("first", product(x, a, b));
+    g.output("second", product(y, b, a));
+    g.output("third", product(relu(x), c, b));
+    CHECK(weight_order(g) == std::vector<std::string>{"a", "b", "c"});
 }
 
 TEST_CASE("projections: a decoder's weights lie for one launch, and count once") {

@@ -258,7 +258,10 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
     if (options.rewrite) {
-        plan.notes = rewrite(*work, [&](std::span<const StorageId> s) { return why_apart(*work, weights, s); });
+        const WeightLayout declared = weights.tensors().empty() ? declared_layout(graph, device) : WeightLayout::none();
+        const WeightLayout& layout = weights.tensors().empty() ? declared : weights;
+        const auto apart = [&](std::span<const StorageId> parts) { return why_apart(*work, layout, parts); };
+        plan.notes = rewrite(*work, {.why_apart = apart, .elements = device.storage_range / sizeof(float)});
     }
     for (std::string& note : decompose_declined(*work, device)) {
         plan.notes.push_back(std::move(note));

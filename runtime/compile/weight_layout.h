@@ -70,7 +70,7 @@ VKF_API StoredTensor stored_as(const HostTensor& tensor, std::optional<WeightTyp
 VKF_API WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Capabilities& device,
                                         const LoadOptions& options = {});
 /// The same as Device::load() has it with this graph.
-VKF_API WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Graph& graph,
+VKF_API WeightLayout make_weight_layout(const Graph& graph, std::span<const HostTensor> tensors,
                                         const Capabilities& device, const LoadOptions& options = {});
 
 }  // namespace vkf

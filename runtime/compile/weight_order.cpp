@@ -13,18 +13,27 @@ std::vector<std::string> weight_order(const Graph& graph) {
     const std::unique_ptr<Graph> work = graph.clone();
     std::map<StorageId, StorageId> behind;  // each weight, and the one that is to lie behind it
     std::set<StorageId> led;
-    rewrite(*work, [&](std::span<const StorageId> weights) {
+    // true where `after` leads to `before` already
+    const auto circle = [&](StorageId before, StorageId after) {
+        for (auto next = behind.find(after); after != before && next != behind.end(); next = behind.find(after)) {
+            after = next->second;
+        }
+        return after == before;
+    };
+    const auto why_apart = [&](std::span<const StorageId> weights) -> std::string {
         for (std::size_t i = 1; i < weights.size(); ++i) {
             const StorageId before = weights[i - 1], after = weights[i];
             const auto found = behind.find(before);
-            if (found != behind.end() ? found->second != after : before == after || led.contains(after)) {
-                return std::string("one of them is read together with others");
+            if (found == behind.end() && !led.contains(after) && !circle(before, after)) {
+                behind.emplace(before, after);
+                led.insert(after);
+            } else if (found == behind.end() || found->second != after) {
+                return "one of them is read together with others";
             }
-            behind.emplace(before, after);
-            led.insert(after);
         }
-        return std::string();
-    });
+        return {};
+    };
+    rewrite(*work, {.why_apart = why_apart});
     std::vector<std::string> names;
     for (StorageId s = 0; s < graph.storages().size(); ++s) {
         if (graph.storages()[s].kind != StorageKind::weight || led.contains(s)) {
@@ -54,9 +63,31 @@ std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, con
     return sorted;
 }
 
-WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Graph& graph, const Capabilities& device,
+WeightLayout make_weight_layout(const Graph& graph, std::span<const HostTensor> tensors, const Capabilities& device,
                                 const LoadOptions& options) {
     return make_weight_layout(in_weight_order(tensors, graph), device, options);
+}
+
+WeightLayout declared_layout(const Graph& graph, const Capabilities& device) {
+    std::map<std::string_view, const StorageInfo*> weights;
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::weight) {
+            weights.emplace(s.name, &s);
+        }
+    }
+    std::vector<StoredTensor> stored;
+    for (const std::string& name : weight_order(graph)) {
+        StoredTensor t;
+        t.name = name;
+        t.dtype = weights.at(name)->dtype;
+        t.bytes = size_of(t.dtype);
+        for (const Dim& d : weights.at(name)->shape) {
+            t.bytes *= static_cast<std::uint64_t>(d.constant());
+            t.shape.push_back(d.constant());
+        }
+        stored.push_back(std::move(t));
+    }
+    return WeightLayout(std::move(stored), device.storage_alignment, device.max_allocation);
 }
 
 std::string why_apart(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights) {

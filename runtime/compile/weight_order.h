@@ -18,8 +18,11 @@ std::vector<std::string> weight_order(const Graph& graph);
 /// These tensors in that order; behind them, as they are given, those that the graph does not name.
 std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph);
 
+/// How the graph's weights would lie on that device, kept as the graph declares them.
+WeightLayout declared_layout(const Graph& graph, const Capabilities& device);
+
 /// Why these weights of a graph do not lie behind each other, in this order, as tensors of one
-/// type; empty: they do. What the layout does not have is taken to lie as it should.
+/// type; empty: they do.
 std::string why_apart(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights);
 
 }  // namespace vkf

@@ -55,7 +55,7 @@ public:
     Weights load(std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
     /// The same, for programs of this graph: weights that one launch reads together, such as those
     /// of queries, keys and values, lie behind each other in memory. The graph is not kept.
-    Weights load(std::span<const HostTensor> tensors, const Graph& graph, const LoadOptions& options = {}) const;
+    Weights load(const Graph& graph, std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
     /// Memory for every state the graphs name, zeroed; programs compiled with it share it.
     State make_state(std::span<const Graph* const> graphs) const;
     State make_state(std::initializer_list<const Graph*> graphs) const;

@@ -114,7 +114,7 @@ private:
 
 }  // namespace
 
-Weights Device::load(std::span<const HostTensor> tensors, const Graph& graph, const LoadOptions& options) const {
+Weights Device::load(const Graph& graph, std::span<const HostTensor> tensors, const LoadOptions& options) const {
     return load(in_weight_order(tensors, graph), options);
 }
 

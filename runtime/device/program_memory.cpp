@@ -12,8 +12,6 @@
 
 namespace vkf {
 
-namespace {}  // namespace
-
 void ProgramCore::place_storages(const BufferRange& host_scratch) {
     arena = {};  // what an earlier attempt got before it failed must not stand in this one's way
     constants = {};

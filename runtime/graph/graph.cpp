@@ -387,7 +387,7 @@ bool ValueInfo::is_rows() const {
 
 std::optional<ValueInfo> ValueInfo::in_columns(std::int64_t width, std::int64_t pitch, std::int64_t first) const {
     ValueInfo out = *this;
-    const std::int64_t column = offset.constant() % width;
+    const std::int64_t column = (offset.constant() % width + width) % width;
     Dim rows;
     if (!(offset - Dim(column)).divided_by(Dim(width), rows)) {
         return std::nullopt;
@@ -437,14 +437,16 @@ void Graph::merge(ValueId output, const Value& made, std::size_t first_new, cons
     }
     const std::int64_t width = before.shape.back().constant(), pitch = rows.back().constant();
     const std::optional<ValueInfo> columns = before.in_columns(width, pitch, now.offset.constant());
-    if (!columns || !(now.strides == columns->strides)) {
-        refuse("they are not laid out alike");
+    for (std::size_t i = 0; i < now.shape.size(); ++i) {
+        if (!columns || !(now.shape[i] == Dim(1) || now.strides[i] == columns->strides[i])) {
+            refuse("they are not laid out alike");
+        }
     }
     for (ValueInfo& v : values_) {
         if (v.storage != before.storage) {
             continue;
         }
-        // A view that runs across rows is read by nobody: whoever replaces asked before.
+        // A view that runs across rows is read by nobody: see RewriteSite::why_not_columns().
         v = v.in_columns(width, pitch, now.offset.constant()).value_or(v);
         v.storage = now.storage;
     }

@@ -8,8 +8,9 @@
 
 namespace vkf {
 
-RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const WhyApart& apart)
-    : graph_(graph), id_(node), wanted_(wanted), apart_(apart) {}
+RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted,
+                         const RewriteLimits& limits)
+    : graph_(graph), id_(node), wanted_(wanted), limits_(limits) {}
 
 bool RewriteSite::reads(const NodeInfo& node, StorageId storage) const {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
@@ -153,7 +154,19 @@ std::string RewriteSite::why_not_columns(NodeId node) const {
 }
 
 std::string RewriteSite::why_apart(std::span<const StorageId> weights) const {
-    return apart_ ? apart_(weights) : std::string();
+    return limits_.why_apart ? limits_.why_apart(weights) : std::string();
+}
+
+bool RewriteSite::too_large(const Shape& shape) const {
+    std::uint64_t count = 1;
+    for (const Dim& d : shape) {
+        const auto size = static_cast<std::uint64_t>(graph_.max_of(d));
+        if (size != 0 && count > limits_.elements / size) {
+            return true;
+        }
+        count *= size;
+    }
+    return false;
 }
 
 namespace {
@@ -161,7 +174,7 @@ namespace {
 /// One way through the nodes, each asked by `rule`.
 class Pass {
 public:
-    Pass(Graph& graph, const WhyApart& apart) : graph_(graph), apart_(apart) {}
+    Pass(Graph& graph, const RewriteLimits& limits) : graph_(graph), limits_(limits) {}
 
     void run(Rewrite (*OpType::*rule)(const RewriteSite&)) {
         std::vector<WantedOutputs> wanted = wanted_outputs(graph_);
@@ -171,7 +184,7 @@ public:
                 ++n;
                 continue;
             }
-            const Rewrite found = ask(RewriteSite(graph_, n, wanted, apart_));
+            const Rewrite found = ask(RewriteSite(graph_, n, wanted, limits_));
             const std::string note = graph_.nodes()[n].label + ": " + found.what;
             if (found.nodes.empty()) {
                 if (!found.what.empty()) {
@@ -196,14 +209,14 @@ public:
 
 private:
     Graph& graph_;
-    const WhyApart& apart_;
+    const RewriteLimits& limits_;
     std::vector<std::string> matches_, misses_;
 };
 
 }  // namespace
 
-std::vector<std::string> rewrite(Graph& graph, const WhyApart& apart) {
-    Pass pass(graph, apart);
+std::vector<std::string> rewrite(Graph& graph, const RewriteLimits& limits) {
+    Pass pass(graph, limits);
     pass.run(&OpType::rewrite);
     pass.run(&OpType::join);
     return std::move(pass).notes();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -27,13 +28,19 @@ struct Rewrite {
     std::string what = {};  ///< for explain()
 };
 
-/// Why several weights cannot be read as one that has the rows of them all; empty: they can.
-using WhyApart = std::function<std::string(std::span<const StorageId> weights)>;
+/// What is known about where a graph will run.
+struct RewriteLimits {
+    /// Why several weights cannot be read as one that has the rows of them all; empty: they can.
+    /// When not set: they can.
+    std::function<std::string(std::span<const StorageId> weights)> why_apart = {};
+    /// Elements that a tensor may have.
+    std::uint64_t elements = 0xffffffff;
+};
 
 /// A node, and what a rule may ask about those around it.
 class VKF_API RewriteSite {
 public:
-    RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const WhyApart& apart);
+    RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const RewriteLimits& limits);
 
     Graph& graph() const noexcept { return graph_; }
     NodeId id() const noexcept { return id_; }
@@ -61,8 +68,10 @@ public:
     /// Empty where what a node gives may become the columns of wider rows: it has no name, and all
     /// who read it can read rows that lie apart. Else why not.
     std::string why_not_columns(NodeId node) const;
-    /// As WhyApart.
+    /// As RewriteLimits has it.
     std::string why_apart(std::span<const StorageId> weights) const;
+    /// True where a tensor of that shape has more elements than one may have.
+    bool too_large(const Shape& shape) const;
 
     static constexpr NodeId kNone = ~NodeId{0};
 
@@ -72,12 +81,11 @@ private:
     Graph& graph_;
     NodeId id_;
     const std::vector<WantedOutputs>& wanted_;
-    const WhyApart& apart_;
+    const RewriteLimits& limits_;
 };
 
 /// Asks every node that is run, in order, until nothing changes, and then once what it joins.
-/// Returns a line for explain() for each match, and for each near miss with its reason. Without
-/// `apart` weights are taken to lie as they are wanted.
-VKF_API std::vector<std::string> rewrite(Graph& graph, const WhyApart& apart = {});
+/// Returns a line for explain() for each match, and for each near miss with its reason.
+VKF_API std::vector<std::string> rewrite(Graph& graph, const RewriteLimits& limits = {});
 
 }  // namespace vkf

@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
     g.output("y", x + a);
 
     vkf::Device gpu = vkf::Device::create();  // the best there is, or what VKFORMER_DEVICE names
-    vkf::Weights w = gpu.load(vkf::Safetensors(argc > 1 ? argv[1] : SAMPLE_FOLDER "/layer.safetensors"), g);
+    vkf::Weights w = gpu.load(g, vkf::Safetensors(argc > 1 ? argv[1] : SAMPLE_FOLDER "/layer.safetensors"));
     vkf::Program p = gpu.compile(g, w);  // kernels chosen, memory planned, pipelines built
     p.set("tokens", 7);
     p.upload("x", std::vector<float>(7 * 64, 0.5f));
