@@ -154,18 +154,17 @@ bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
     return residual ? is_contiguous(view.shape, view.strides) : i != 0 || in_row_groups(view);
 }
 
-constexpr OpType kLayerNorm{.name = "layer_norm",
-                            .lower = lower,
-                            .declined = declined,
-                            .decompose = decompose,
-                            .rewrite = rewrite,
-                            .can_read = can_read};
-constexpr OpType kRmsNorm{.name = "rms_norm",
-                          .lower = lower,
-                          .declined = declined,
-                          .decompose = decompose,
-                          .rewrite = rewrite,
-                          .can_read = can_read};
+constexpr OpType norm_op(const char* name) {
+    return {.name = name,
+            .lower = lower,
+            .declined = declined,
+            .decompose = decompose,
+            .rewrite = rewrite,
+            .can_read = can_read};
+}
+
+constexpr OpType kLayerNorm = norm_op("layer_norm");
+constexpr OpType kRmsNorm = norm_op("rms_norm");
 
 /// The sum, and then its norm.
 std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {

@@ -23,14 +23,8 @@ public:
     std::vector<Parameter> run(const Graph& graph) const {
         std::vector<Parameter> all;
         std::set<std::string> used;
-        std::map<std::string_view, const StorageInfo*> weights;
-        for (const StorageInfo& s : graph.storages()) {
-            if (s.kind == StorageKind::weight) {
-                weights.emplace(s.name, &s);
-            }
-        }
-        for (const std::string& name : weight_order(graph)) {
-            all.push_back(parameter(*weights.at(name)));
+        for (const StorageId s : weight_order(graph)) {
+            all.push_back(parameter(graph.storages()[s]));
             used.insert(all.back().source->name);
         }
         for (const std::string& name : checkpoint_.names()) {

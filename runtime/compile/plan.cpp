@@ -258,8 +258,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
     if (options.rewrite) {
-        const WeightLayout declared = weights.tensors().empty() ? declared_layout(graph, device) : WeightLayout::none();
-        const WeightLayout& layout = weights.tensors().empty() ? declared : weights;
+        const WeightLayout layout = weights.tensors().empty() ? declared_layout(graph, device) : weights;
         const auto apart = [&](std::span<const StorageId> parts) { return why_apart(*work, layout, parts); };
         plan.notes = rewrite(*work, {.why_apart = apart, .elements = device.storage_range / sizeof(float)});
     }

@@ -9,7 +9,7 @@
 
 namespace vkf {
 
-std::vector<std::string> weight_order(const Graph& graph) {
+std::vector<StorageId> weight_order(const Graph& graph) {
     const std::unique_ptr<Graph> work = graph.clone();
     std::map<StorageId, StorageId> behind;  // each weight, and the one that is to lie behind it
     std::set<StorageId> led;
@@ -34,24 +34,23 @@ std::vector<std::string> weight_order(const Graph& graph) {
         return {};
     };
     rewrite(*work, {.why_apart = why_apart});
-    std::vector<std::string> names;
+    std::vector<StorageId> order;
     for (StorageId s = 0; s < graph.storages().size(); ++s) {
         if (graph.storages()[s].kind != StorageKind::weight || led.contains(s)) {
             continue;
         }
-        names.push_back(graph.storages()[s].name);
+        order.push_back(s);
         for (auto next = behind.find(s); next != behind.end(); next = behind.find(next->second)) {
-            names.push_back(graph.storages()[next->second].name);
+            order.push_back(next->second);
         }
     }
-    return names;
+    return order;
 }
 
 std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph) {
-    const std::vector<std::string> order = weight_order(graph);
     std::map<std::string_view, std::size_t> places;
-    for (const std::string& name : order) {
-        places.emplace(name, places.size());
+    for (const StorageId s : weight_order(graph)) {
+        places.emplace(graph.storages()[s].name, places.size());
     }
     const auto place_of = [&](const HostTensor& t) {
         const auto found = places.find(t.name);
@@ -69,19 +68,14 @@ WeightLayout make_weight_layout(const Graph& graph, std::span<const HostTensor> 
 }
 
 WeightLayout declared_layout(const Graph& graph, const Capabilities& device) {
-    std::map<std::string_view, const StorageInfo*> weights;
-    for (const StorageInfo& s : graph.storages()) {
-        if (s.kind == StorageKind::weight) {
-            weights.emplace(s.name, &s);
-        }
-    }
     std::vector<StoredTensor> stored;
-    for (const std::string& name : weight_order(graph)) {
+    for (const StorageId s : weight_order(graph)) {
+        const StorageInfo& declared = graph.storages()[s];
         StoredTensor t;
-        t.name = name;
-        t.dtype = weights.at(name)->dtype;
+        t.name = declared.name;
+        t.dtype = declared.dtype;
         t.bytes = size_of(t.dtype);
-        for (const Dim& d : weights.at(name)->shape) {
+        for (const Dim& d : declared.shape) {
             t.bytes *= static_cast<std::uint64_t>(d.constant());
             t.shape.push_back(d.constant());
         }

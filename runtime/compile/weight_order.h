@@ -11,9 +11,9 @@
 
 namespace vkf {
 
-/// The names of the graph's weights as they best lie in memory: in the order in which the graph
-/// names them, but those that one launch reads together.
-std::vector<std::string> weight_order(const Graph& graph);
+/// The graph's weights as they best lie in memory: in the order in which the graph names them, but
+/// those that one launch reads together.
+std::vector<StorageId> weight_order(const Graph& graph);
 
 /// These tensors in that order; behind them, as they are given, those that the graph does not name.
 std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph);

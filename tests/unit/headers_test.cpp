@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/lines.h"
+
+using vkf::test::lines;
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -70,14 +74,6 @@ std::vector<std::string> forgotten(const std::set<std::string>& all) {
                 out.push_back(name);
             }
         }
-    }
-    return out;
-}
-
-std::string lines(const std::vector<std::string>& all) {
-    std::string out;
-    for (const std::string& line : all) {
-        out += "\n  " + line;
     }
     return out;
 }

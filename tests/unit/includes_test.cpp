@@ -12,6 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/lines.h"
+
+using vkf::test::lines;
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -156,14 +160,6 @@ std::vector<std::string> cycle(const Includes& all) {
         }
     }
     return found;
-}
-
-std::string lines(const std::vector<std::string>& all) {
-    std::string out;
-    for (const std::string& line : all) {
-        out += "\n  " + line;
-    }
-    return out;
 }
 
 }  // namespace

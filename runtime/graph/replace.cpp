@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// How other nodes take the place of some, and what read the old ones reads the new ones.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+
+namespace vkf {
+
+void Graph::replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at) {
+    std::vector<NodeInfo> old;
+    for (const NodeId id : nodes) {
+        old.push_back(nodes_[id]);
+    }
+    const std::size_t first_new = nodes_.size();
+    const std::size_t storages = storages_.size();
+    const std::vector<std::string> scopes = std::exchange(scopes_, {});
+    const std::string_view name = old.front().op->name;
+    if (const std::string& label = old.front().label; label.size() > name.size() + 1 && label.ends_with(name)) {
+        scopes_.push_back(label.substr(0, label.size() - name.size() - 1));
+    }
+    const std::vector<Value> made = make(*this, old);
+    scopes_ = scopes;
+    std::size_t next = 0;
+    for (const NodeInfo& node : old) {
+        for (const ValueId output : node.outputs) {
+            if (next < made.size() && made[next]) {
+                merge(output, made[next], storages, node.label);
+            }
+            ++next;
+        }
+    }
+    const auto node_at = [&](std::size_t i) { return nodes_.begin() + static_cast<std::ptrdiff_t>(i); };
+    const std::size_t added = nodes_.size() - first_new;
+    std::rotate(node_at(at + 1), node_at(first_new), nodes_.end());
+    for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
+        nodes_.erase(node_at(*id > at ? *id + added : *id));
+    }
+}
+
+bool ValueInfo::is_rows() const {
+    return !shape.empty() && shape.back().is_constant() && shape.back().constant() > 0 && offset == Dim(0) &&
+           strides == contiguous_strides(shape);
+}
+
+std::optional<ValueInfo> ValueInfo::in_columns(std::int64_t width, std::int64_t pitch, std::int64_t first) const {
+    ValueInfo out = *this;
+    const std::int64_t column = (offset.constant() % width + width) % width;
+    Dim rows;
+    if (!(offset - Dim(column)).divided_by(Dim(width), rows)) {
+        return std::nullopt;
+    }
+    out.offset = rows * Dim(pitch) + Dim(first + column);
+    std::int64_t last = column;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        if (strides[i].divided_by(Dim(width), rows)) {
+            out.strides[i] = rows * Dim(pitch);
+        } else if (strides[i].is_constant() && shape[i].is_constant()) {
+            last += strides[i].constant() * (shape[i].constant() - 1);
+        } else {
+            return std::nullopt;
+        }
+    }
+    return last < width ? std::optional(out) : std::nullopt;
+}
+
+/// What `made` is computed in becomes the storage of the old output: or, where `made` is columns of
+/// wider rows, the old output becomes those columns.
+void Graph::merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label) {
+    const ValueInfo before = values_[output];
+    const ValueInfo now = values_[made.id()];
+    const auto refuse = [&](const char* why) {
+        throw Error(made.str() + " cannot take the place of " + Value(*this, output).str() + ": " + why, label);
+    };
+    if (now.storage < first_new || storages_[now.storage].kind != StorageKind::intermediate) {
+        refuse("it is not computed for it");
+    }
+    bool alike = before.shape == now.shape && before.offset == now.offset &&
+                 storages_[before.storage].dtype == storages_[now.storage].dtype &&
+                 elements(storages_[before.storage].shape) == elements(storages_[now.storage].shape);
+    for (std::size_t i = 0; alike && i < before.shape.size(); ++i) {
+        alike = before.shape[i] == Dim(1) || before.strides[i] == now.strides[i];
+    }
+    if (alike) {
+        for (ValueInfo& v : values_) {
+            v.storage = v.storage == now.storage ? before.storage : v.storage;
+        }
+        return;
+    }
+    const Shape& rows = storages_[now.storage].shape;
+    const bool named = storages_[before.storage].kind != StorageKind::intermediate;
+    const bool fixed = !rows.empty() && rows.back().is_constant() && now.offset.is_constant();
+    if (named || !fixed || !before.is_rows() || before.shape.size() != now.shape.size()) {
+        refuse("they are not laid out alike");
+    }
+    const std::int64_t width = before.shape.back().constant(), pitch = rows.back().constant();
+    const std::optional<ValueInfo> columns = before.in_columns(width, pitch, now.offset.constant());
+    for (std::size_t i = 0; i < now.shape.size(); ++i) {
+        if (!columns || !(now.shape[i] == Dim(1) || now.strides[i] == columns->strides[i])) {
+            refuse("they are not laid out alike");
+        }
+    }
+    for (ValueInfo& v : values_) {
+        if (v.storage != before.storage) {
+            continue;
+        }
+        // A view that runs across rows is read by nobody: see RewriteSite::why_not_columns().
+        v = v.in_columns(width, pitch, now.offset.constant()).value_or(v);
+        v.storage = now.storage;
+    }
+}
+
+}  // namespace vkf
