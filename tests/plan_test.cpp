@@ -25,6 +25,7 @@ Capabilities processor() {
     c.type = DeviceType::cpu;
     c.exact_subgroup_size = 8;
     c.subgroup_shuffle = true;
+    c.unified_memory = true;
     return c;
 }
 

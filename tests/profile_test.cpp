@@ -92,7 +92,7 @@ TEST_SUITE("profile") {
                 edges += b.access == Access::read_write ? 2 : 1;
             }
         }
-        CHECK(count(drawn, " -> ") == edges);
+        CHECK(count(drawn, " -> ") == edges + plan.copies.size());
         CHECK(contains(drawn, "x\\n(tokens, 16)"));
         CHECK(contains(drawn, "cache\\n(64, 16)"));
         CHECK(contains(drawn, "layer \\\"0\\\""));  // quoted

@@ -248,6 +248,18 @@ void place_weights(Plan& plan, const WeightLayout& weights) {
     }
 }
 
+/// A step of copies between the inputs, or the outputs, and their mirrors.
+void add_copies(Plan& plan, StorageKind kind, CopyDirection direction) {
+    const std::size_t before = plan.copies.size();
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (plan.storages[s].kind == kind && plan.storages[s].image == ImageAccess::none) {
+            plan.work.push_back({WorkKind::copy, static_cast<std::uint32_t>(plan.copies.size())});
+            plan.copies.push_back({s, direction, plan.steps});
+        }
+    }
+    plan.steps += plan.copies.size() != before ? 1 : 0;
+}
+
 }  // namespace
 
 std::uint64_t plans_made() noexcept { return made; }
@@ -292,16 +304,25 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
         uses.push_back(use_of(plan, d));
     }
     const Schedule schedule = make_schedule(uses);
-    plan.steps = schedule.steps;
+    const bool mirrored = !device.unified_memory;
+    if (mirrored) {
+        add_copies(plan, StorageKind::input, CopyDirection::to_device);
+    }
+    const std::uint32_t before = plan.steps;
+    plan.steps += schedule.steps;
     for (std::size_t i = 0; i < schedule.order.size(); ++i) {
         PlannedDispatch p;
         p.dispatch = std::move(lowered[schedule.order[i]]);
-        p.step = schedule.step[i];
+        p.step = before + schedule.step[i];
         for (const Binding& b : p.dispatch.bindings) {
             p.windows.push_back(layout.window_of(b.value, plan.nodes[p.dispatch.node].label));
         }
         p.only_kernel = constant_kernel(plan, p);
+        plan.work.push_back({WorkKind::dispatch, static_cast<std::uint32_t>(plan.dispatches.size())});
         plan.dispatches.push_back(std::move(p));
+    }
+    if (mirrored) {
+        add_copies(plan, StorageKind::output, CopyDirection::to_host);
     }
     plan_memory(plan, device.storage_alignment, device.unified_memory);
     return plan;

@@ -40,6 +40,25 @@ struct PlannedDispatch {
     }
 };
 
+enum class CopyDirection : std::uint8_t { to_device, to_host };
+
+/// A copy of a whole input from its mirror, memory that the host writes, or of a whole output to
+/// its mirror, memory that the host reads. Program::run() and submit() make it; a host that records
+/// binds buffers of its own, for which copies are left out.
+struct PlannedCopy {
+    StorageId storage = 0;
+    CopyDirection direction = CopyDirection::to_device;
+    std::uint32_t step = 0;
+};
+
+enum class WorkKind : std::uint8_t { dispatch, copy };
+
+/// One entry of what a plan records: an index into Plan::dispatches or Plan::copies.
+struct PlannedWork {
+    WorkKind kind = WorkKind::dispatch;
+    std::uint32_t index = 0;
+};
+
 struct Plan {
     std::vector<SymbolInfo> symbols;
     std::vector<StorageInfo> storages;
@@ -48,6 +67,9 @@ struct Plan {
     std::vector<Constraint> constraints;
     std::vector<ContentCheck> content_checks;
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
+    std::vector<PlannedCopy> copies;          ///< none where memory is unified
+    /// Everything in the order it is recorded. A step holds work of one kind.
+    std::vector<PlannedWork> work;
     std::uint32_t steps = 0;
     std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
     /// Those that the graph names, as they were laid out.
@@ -65,6 +87,9 @@ struct Plan {
     /// Asks a dispatch's encode function, for these values of the symbols. False where a size comes
     /// out negative; then nothing was asked.
     bool encode(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
+    std::uint32_t step_of(const PlannedWork& entry) const noexcept {
+        return entry.kind == WorkKind::copy ? copies[entry.index].step : dispatches[entry.index].step;
+    }
     /// The symbol's index. Throws naming the known ones.
     std::size_t symbol(std::string_view name) const;
     /// The storage of that name and kind. Throws naming the known ones.

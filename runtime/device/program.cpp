@@ -127,6 +127,10 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
     if (options.state && Insides::store(options.state)->core != core_) {
         throw Error("weights or state of another device", options.name);
     }
+    if (!core_->capabilities.unified_memory && plan.memory.mirrors != plan.memory.inputs + plan.memory.outputs) {
+        throw Error("was planned for a device whose memory the host sees; this device's memory it does not see",
+                    options.name);
+    }
     core->plan = std::move(plan);
     if (core->state) {
         check_state(core->plan, core->state);

@@ -42,6 +42,9 @@ struct Sink {
     double budget = 0;
     bool pause = false;                    ///< stop once `budget` is used up
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
+    bool mirrors = false;                  ///< the plan's copies are recorded, too
+    /// stages that wrote since the last barrier
+    VkPipelineStageFlags written = 0;
 };
 
 struct InputState {
@@ -54,8 +57,8 @@ struct InputState {
 
 /// How far a recording has come.
 struct Position {
-    std::size_t dispatch = 0;
-    std::uint64_t group = 0;  ///< of the dispatch, the first that is left
+    std::size_t entry = 0;    ///< of Plan::work, the first that is left
+    std::uint64_t group = 0;  ///< of that entry's dispatch, the first that is left
 };
 
 /// What record() works with, one a slot, so that slots can be recorded side by side without
@@ -143,9 +146,9 @@ struct ProgramCore {
     /// What one dispatch is at these sizes.
     Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
     Cost cost(std::span<const std::int64_t> values) const noexcept;
-    /// Records the dispatches from `at` on, which is moved behind what was recorded; adds to
+    /// Records the plan's work from `at` on, which is moved behind what was recorded; adds to
     /// `spent`.
-    Status encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
+    Status record(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
                   Cost& spent) noexcept;
     /// The symbols' values: those given, else those set.
     Status settle(std::span<const SizeSetting> settings, std::span<std::int64_t> out) const noexcept;
@@ -163,8 +166,8 @@ struct ProgramCore {
     const StorageInfo* external(std::string_view name, bool image) const noexcept;
     /// Throws for an image, which only a host can bind.
     void refuse_image(const StorageInfo& info) const;
-    /// What stands before the first dispatch of a recording, and after the last.
-    void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept;
+    /// What stands before the first entry of a recording, and after the last. `mirrors` as in Sink.
+    void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first, bool mirrors = false) const noexcept;
     void close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept;
     /// `ticket`: somebody will look at it.
     Ticket submit(bool ticket);
@@ -176,6 +179,8 @@ struct ProgramCore {
     /// Waits for the last run. Throws where a caller cannot have it as `type`.
     OutputBytes output(std::string_view name, HostType type);
     std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
+    /// The input was uploaded since the last run.
+    bool is_dirty(StorageId input) const noexcept;
 
 private:
     void place_storages(const BufferRange& host_scratch);

@@ -70,6 +70,153 @@ struct Grid {
     }
 };
 
+/// Records entries of a plan, one after the other, with the barriers between them.
+class Recorder {
+public:
+    Recorder(ProgramCore& core, Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values,
+             Cost& spent) noexcept
+        : core_(core), vk_(core.device->api), sink_(sink), slot_(slot), values_(values), spent_(spent) {}
+
+    /// Records the groups from `group` on, which is moved behind what was recorded.
+    Status dispatch(std::size_t d, std::uint64_t& group) noexcept {
+        const PlannedDispatch& planned = core_.plan.dispatches[d];
+        Command command;
+        if (Status wrong = core_.prepare(d, values_, command); !wrong) {
+            return wrong;
+        }
+        enter(planned.step, kCompute, kShaderAccess);
+        timestamp(2 * d);
+        const Cost whole{command.flops(), command.bytes()};
+        std::uint64_t most = command.groups();  // groups in one vkCmdDispatch
+        if (sink_.budget > 0 && whole.total() > sink_.budget) {
+            most = std::max<std::uint64_t>(
+                1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink_.budget / whole.total())));
+        }
+        while (group < command.groups()) {
+            const Grid grid(core_.device->capabilities, std::min(most, command.groups() - group));
+            const double part = static_cast<double>(grid.covered) / static_cast<double>(command.groups());
+            const double share = whole.total() * part;
+            if (sink_.budget > 0 && in_submission_ > 0 && in_submission_ + share > sink_.budget) {
+                if (sink_.pause) {
+                    paused_ = true;
+                    return {};
+                }
+                if (Status wrong = next_submission(); !wrong) {
+                    return wrong;
+                }
+            }
+            if (group > 0 && sink_.written != 0) {
+                // parts write apart from each other but in one window, which synchronization
+                // validation takes for one place
+                compute_barrier(vk_, sink_.commands);
+            }
+            in_submission_ += share;
+            spent_.flops += whole.flops * part;
+            spent_.bytes += whole.bytes * part;
+            launch(d, command, group, grid);
+            group += grid.covered;
+            sink_.written = kCompute;
+        }
+        if (timestamp(2 * d + 1)) {
+            core_.times[d].flops = whole.flops;
+            core_.times[d].bytes = whole.bytes;
+            core_.times[d].kernel.assign(planned.dispatch.kernels[command.kernel()].shader->name);
+        }
+        return {};
+    }
+
+    void copy(const PlannedCopy& planned) noexcept {
+        if (!sink_.mirrors) {
+            return;
+        }
+        enter(planned.step, kTransfer, kTransferAccess);
+        const StorageId id = planned.storage;
+        const std::uint64_t at = core_.io_offset[id];
+        VkBufferCopy region{at, at, core_.elements_of(id, values_) * size_of(core_.plan.storages[id].dtype)};
+        VkBuffer from = core_.upload_mirror.buffer();
+        VkBuffer to = core_.io.buffer();
+        if (planned.direction == CopyDirection::to_host) {
+            from = core_.io.buffer();
+            to = core_.readback_mirror.buffer();
+            region.dstOffset = at - core_.outputs_at;
+        }
+        if (region.size != 0 && (planned.direction == CopyDirection::to_host || core_.is_dirty(id))) {
+            vk_.vkCmdCopyBuffer(sink_.commands, from, to, 1, &region);
+            sink_.written = kTransfer;
+        }
+    }
+
+    /// The budget is used up: the rest is of a later segment.
+    bool paused() const noexcept { return paused_; }
+
+private:
+    /// A barrier, where a new step begins: what the step before wrote is there for this one.
+    void enter(std::uint32_t step, VkPipelineStageFlags stage, VkAccessFlags access) noexcept {
+        if (step != step_ && sink_.written != 0) {
+            const bool copied = sink_.written == kTransfer;
+            barrier(vk_, sink_.commands, sink_.written,
+                    copied ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, stage, access);
+            sink_.written = 0;
+        }
+        step_ = step;
+    }
+
+    bool timestamp(std::size_t query) noexcept {
+        if (sink_.queries) {
+            vk_.vkCmdWriteTimestamp(sink_.commands, kCompute, sink_.queries, static_cast<std::uint32_t>(query));
+        }
+        return sink_.queries != VK_NULL_HANDLE;
+    }
+
+    Status next_submission() noexcept {
+        if (!sink_.next) {
+            return {};
+        }
+        sink_.commands = sink_.next(sink_.user, sink_.commands);
+        if (!sink_.commands) {
+            return failure(-1, "%s: no command buffer for a further submission", core_.options.name.c_str());
+        }
+        // submissions overlap unless told otherwise
+        compute_barrier(vk_, sink_.commands);
+        sink_.written = 0;
+        bound_ = nullptr;
+        in_submission_ = 0;
+        return {};
+    }
+
+    void launch(std::size_t d, Command& command, std::uint64_t group, const Grid& grid) noexcept {
+        const NodeId node = core_.plan.dispatches[d].dispatch.node;
+        const Label named(*core_.device->instance, sink_.commands, core_.plan.nodes[node].label.c_str());
+        const Pipeline* pipeline = core_.pipelines[d][command.kernel()];
+        if (pipeline != bound_) {
+            vk_.vkCmdBindPipeline(sink_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
+            bound_ = pipeline;
+        }
+        const VkDescriptorSet set = core_.sets[slot_][d];
+        vk_.vkCmdBindDescriptorSets(sink_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0,
+                                    nullptr);
+        const std::span<std::byte> push = command.push_bytes();
+        const std::uint32_t range[2] = {static_cast<std::uint32_t>(group),
+                                        static_cast<std::uint32_t>(group + grid.covered)};
+        std::memcpy(push.data(), range, sizeof(range));
+        vk_.vkCmdPushConstants(sink_.commands, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                               static_cast<std::uint32_t>(push.size()), push.data());
+        vk_.vkCmdDispatch(sink_.commands, static_cast<std::uint32_t>(grid.x), static_cast<std::uint32_t>(grid.y),
+                          static_cast<std::uint32_t>(grid.z));
+    }
+
+    ProgramCore& core_;
+    const DeviceTable& vk_;
+    Sink& sink_;
+    std::uint32_t slot_;
+    std::span<const std::int64_t> values_;
+    Cost& spent_;
+    const Pipeline* bound_ = nullptr;
+    std::uint32_t step_ = 0;
+    double in_submission_ = 0;  ///< spent since the last submission, or in this segment
+    bool paused_ = false;
+};
+
 }  // namespace
 
 std::uint64_t ProgramCore::elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept {
@@ -78,6 +225,11 @@ std::uint64_t ProgramCore::elements_of(StorageId storage, std::span<const std::i
         count *= static_cast<std::uint64_t>(std::max<std::int64_t>(0, d.eval(values)));
     }
     return count;
+}
+
+bool ProgramCore::is_dirty(StorageId input) const noexcept {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const InputState& i) { return i.storage == input && i.dirty; });
 }
 
 Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noexcept {
@@ -114,101 +266,35 @@ Cost ProgramCore::cost(std::span<const std::int64_t> values) const noexcept {
     return sum;
 }
 
-Status ProgramCore::encode(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
+Status ProgramCore::record(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
                            Cost& spent) noexcept {
-    const DeviceTable& vk = device->api;
     if (Status wrong = check_sizes(values); !wrong) {
         return wrong;
     }
-    const Pipeline* current = nullptr;
-    std::uint32_t step = at.dispatch < plan.dispatches.size() ? plan.dispatches[at.dispatch].step : 0;
-    bool written = false;      // something was dispatched since the last barrier
-    double in_submission = 0;  // since the last submission or segment
-
-    for (; at.dispatch < plan.dispatches.size(); at = {at.dispatch + 1, 0}) {
-        const std::size_t d = at.dispatch;
-        const PlannedDispatch& planned = plan.dispatches[d];
-        const char* label = plan.nodes[planned.dispatch.node].label.c_str();
-        Command command;
-        if (Status wrong = prepare(d, values, command); !wrong) {
-            return wrong;
-        }
-        if (planned.step != step && written) {
-            compute_barrier(vk, sink.commands);
-            written = false;
-        }
-        step = planned.step;
-        if (sink.queries) {
-            vk.vkCmdWriteTimestamp(sink.commands, kCompute, sink.queries, static_cast<std::uint32_t>(2 * d));
-        }
-        const Cost whole{command.flops(), command.bytes()};
-        std::uint64_t most = command.groups();  // groups in one vkCmdDispatch
-        if (sink.budget > 0 && whole.total() > sink.budget) {
-            most = std::max<std::uint64_t>(
-                1, static_cast<std::uint64_t>(static_cast<double>(most) * (sink.budget / whole.total())));
-        }
-        while (at.group < command.groups()) {
-            const Grid grid(device->capabilities, std::min(most, command.groups() - at.group));
-            const double part = static_cast<double>(grid.covered) / static_cast<double>(command.groups());
-            const double share = whole.total() * part;
-            if (sink.budget > 0 && in_submission > 0 && in_submission + share > sink.budget) {
-                if (sink.pause) {
-                    return {};
+    Recorder recorder(*this, sink, slot, values, spent);
+    for (; at.entry < plan.work.size(); at = {at.entry + 1, 0}) {
+        const PlannedWork& entry = plan.work[at.entry];
+        switch (entry.kind) {
+            case WorkKind::dispatch:
+                if (Status wrong = recorder.dispatch(entry.index, at.group); !wrong) {
+                    return wrong;
                 }
-                if (sink.next) {
-                    sink.commands = sink.next(sink.user, sink.commands);
-                    if (!sink.commands) {
-                        return failure(-1, "%s: no command buffer for a further submission", options.name.c_str());
-                    }
-                    // submissions overlap unless told otherwise
-                    compute_barrier(vk, sink.commands);
-                    written = false;
-                    current = nullptr;
-                    in_submission = 0;
-                }
-            }
-            if (at.group > 0 && written) {
-                // parts write apart from each other but in one window, which synchronization
-                // validation takes for one place
-                compute_barrier(vk, sink.commands);
-            }
-            in_submission += share;
-            spent.flops += whole.flops * part;
-            spent.bytes += whole.bytes * part;
-            const Label named(*device->instance, sink.commands, label);
-            const Pipeline* pipeline = pipelines[d][command.kernel()];
-            if (pipeline != current) {
-                vk.vkCmdBindPipeline(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
-                current = pipeline;
-            }
-            const VkDescriptorSet set = sets[slot][d];
-            vk.vkCmdBindDescriptorSets(sink.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0,
-                                       nullptr);
-            const std::span<std::byte> push = command.push_bytes();
-            const std::uint32_t range[2] = {static_cast<std::uint32_t>(at.group),
-                                            static_cast<std::uint32_t>(at.group + grid.covered)};
-            std::memcpy(push.data(), range, sizeof(range));
-            vk.vkCmdPushConstants(sink.commands, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                                  static_cast<std::uint32_t>(push.size()), push.data());
-            vk.vkCmdDispatch(sink.commands, static_cast<std::uint32_t>(grid.x), static_cast<std::uint32_t>(grid.y),
-                             static_cast<std::uint32_t>(grid.z));
-            at.group += grid.covered;
-            written = true;
+                break;
+            case WorkKind::copy: recorder.copy(plan.copies[entry.index]); break;
         }
-        if (sink.queries) {
-            vk.vkCmdWriteTimestamp(sink.commands, kCompute, sink.queries, static_cast<std::uint32_t>(2 * d + 1));
-            times[d].flops = whole.flops;
-            times[d].bytes = whole.bytes;
-            times[d].kernel.assign(planned.dispatch.kernels[command.kernel()].shader->name);
+        if (recorder.paused()) {
+            return {};
         }
     }
     return {};
 }
 
-void ProgramCore::open(VkCommandBuffer commands, const RecordScratch& scratch, bool first) const noexcept {
-    // scratch and state may have been used by an earlier recording on this queue
+void ProgramCore::open(VkCommandBuffer commands, const RecordScratch& scratch, bool first,
+                       bool mirrors) const noexcept {
+    // scratch and state, and what mirrors are copied to, may have been used by an earlier recording
+    // on this queue
     barrier(device->api, commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-            kCompute, kShaderAccess);
+            mirrors ? kCompute | kTransfer : kCompute, mirrors ? kShaderAccess | kTransferAccess : kShaderAccess);
     for (std::size_t i = 0; first && i < externals.size(); ++i) {
         const Place& place = scratch.places[externals[i]];
         if (place.acquire_from != kSameQueueFamily && place.acquire_from != device->queue_family) {
@@ -240,7 +326,7 @@ Status Program::record(VkCommandBuffer commands, const Recording& recording) noe
     Position at;
     Cost spent;
     core.open(commands, scratch, true);
-    const Status status = core.encode(sink, recording.slot, scratch.sizes, at, spent);
+    const Status status = core.record(sink, recording.slot, scratch.sizes, at, spent);
     core.close(commands, scratch);
     scratch.in_use = core.checked() && bool(status);
     return status;
@@ -281,15 +367,15 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
     sink.budget = budget;
     sink.pause = true;
     segment = {};
-    core.open(commands, scratch, scratch.at.dispatch == 0 && scratch.at.group == 0);
-    if (Status wrong = core.encode(sink, slot, scratch.sizes, scratch.at, segment.cost); !wrong) {
+    core.open(commands, scratch, scratch.at.entry == 0 && scratch.at.group == 0);
+    if (Status wrong = core.record(sink, slot, scratch.sizes, scratch.at, segment.cost); !wrong) {
         scratch.bound = false;
         core.segmented = ProgramCore::kNoSlot;
         return wrong;
     }
     scratch.spent.flops += segment.cost.flops;
     scratch.spent.bytes += segment.cost.bytes;
-    segment.last = scratch.at.dispatch == core.plan.dispatches.size();
+    segment.last = scratch.at.entry == core.plan.work.size();
     segment.done = segment.last ? 1.0 : scratch.spent.total() / scratch.total.total();
     if (segment.last) {
         core.close(commands, scratch);

@@ -75,6 +75,13 @@ std::string escape(const std::string& text) {
     return out;
 }
 
+std::string copy_text(const Plan& plan, const PlannedCopy& copy) {
+    const StorageInfo& s = plan.storages[copy.storage];
+    const bool in = copy.direction == CopyDirection::to_device;
+    return format("%4u  %-44s", copy.step, ("copy " + s.name + (in ? " to the device" : " to the host")).c_str()) +
+           " -> " + shape_text(plan, s.shape) + "\n";
+}
+
 /// The result: of what is written, the first.
 const Binding& first_written(const Dispatch& d) {
     return *std::find_if(d.bindings.begin(), d.bindings.end(),
@@ -102,7 +109,12 @@ std::string Program::explain() const {
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
         static_cast<unsigned long long>(plan.memory.mirrors));
     out += packed_weights(plan);
-    for (const PlannedDispatch& d : plan.dispatches) {
+    for (const PlannedWork& entry : plan.work) {
+        if (entry.kind == WorkKind::copy) {
+            out += copy_text(plan, plan.copies[entry.index]);
+            continue;
+        }
+        const PlannedDispatch& d = plan.dispatches[entry.index];
         const NodeInfo& node = plan.nodes[d.dispatch.node];
         const ValueInfo& result = plan.values[first_written(d.dispatch).value];
         out += format("%4u  %-44s", d.step, node.label.c_str());
@@ -163,6 +175,14 @@ std::string Program::dot() const {
                 out += "  " + node + " -> " + storage + ";\n";
             }
         }
+    }
+    for (std::size_t i = 0; i < plan.copies.size(); ++i) {
+        const PlannedCopy& copy = plan.copies[i];
+        const std::string storage = "s" + std::to_string(copy.storage);
+        const std::string node = "c" + std::to_string(i);
+        const bool in = copy.direction == CopyDirection::to_device;
+        out += "  " + node + " [label=\"copy\\nstep " + std::to_string(copy.step) + "\"];\n";
+        out += "  " + (in ? node : storage) + " -> " + (in ? storage : node) + ";\n";
     }
     return out + "}\n";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a program by itself: copies in, dispatches, copies out.
+// Running a program by itself, the mirrors of its inputs and outputs copied.
 #include <algorithm>
 #include <exception>
 
@@ -146,22 +146,11 @@ Ticket ProgramCore::submit(bool ticket) {
     if (profile) {
         vk.vkCmdResetQueryPool(sink.commands, queries, 0, query_count);
     }
-    if (!io.mapped()) {
-        // an earlier run's kernels may still read the inputs that are overwritten now
-        barrier(vk, sink.commands, kCompute | kTransfer, 0, kTransfer, 0);
-        for (InputState& input : inputs) {
-            const std::uint64_t bytes = input.uploaded_elements * size_of(plan.storages[input.storage].dtype);
-            if (input.dirty && bytes != 0) {
-                const VkBufferCopy region{io_offset[input.storage], io_offset[input.storage], bytes};
-                vk.vkCmdCopyBuffer(sink.commands, upload_mirror.buffer(), io.buffer(), 1, &region);
-            }
-        }
-    }
-    barrier(vk, sink.commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-            kCompute, kShaderAccess);
+    sink.mirrors = !io.mapped();
+    open(sink.commands, scratch, true, sink.mirrors);
     Position at;
     Cost spent;
-    const Status status = encode(sink, 0, sizes, at, spent);
+    const Status status = record(sink, 0, sizes, at, spent);
     if (submissions_of_run.error) {
         device->wait_idle();
         std::rethrow_exception(submissions_of_run.error);
@@ -173,21 +162,9 @@ Ticket ProgramCore::submit(bool ticket) {
         }
         throw Error(status.message.data(), options.name, status.error_result());
     }
-    if (!io.mapped()) {
-        barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_READ_BIT);
-        for (StorageId s = 0; s < plan.storages.size(); ++s) {
-            const std::uint64_t bytes = elements_of(s, sizes) * size_of(plan.storages[s].dtype);
-            if (plan.storages[s].kind == StorageKind::output && bytes != 0) {
-                const VkBufferCopy region{io_offset[s], io_offset[s] - outputs_at, bytes};
-                vk.vkCmdCopyBuffer(sink.commands, io.buffer(), readback_mirror.buffer(), 1, &region);
-            }
-        }
-        barrier(vk, sink.commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
-                VK_ACCESS_HOST_READ_BIT);
-    } else {
-        barrier(vk, sink.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
-                VK_ACCESS_HOST_READ_BIT);
-    }
+    barrier(vk, sink.commands, sink.mirrors ? kTransfer : kCompute,
+            sink.mirrors ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+            VK_ACCESS_HOST_READ_BIT);
     runs->reset();
     try {
         submissions_of_run.end(sink.commands);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan's copies: between inputs and outputs, and their mirrors where the host does not see the
+// device's memory.
+#include <doctest/doctest.h>
+
+#include "ops/ops.h"
+#include "runtime/compile/plan.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
+#include "tests/bound_recording.h"
+#include "tests/tensor.h"
+
+namespace vkf::test {
+
+namespace {
+
+/// y = a + softmax(b), z = 2 a, of up to 9 rows.
+void describe(Graph& g) {
+    const Dim rows = g.symbol("rows", 9);
+    const Value a = g.input("a", {rows, 4}), b = g.input("b", {rows, 4});
+    g.output("y", a + softmax(b));
+    g.output("z", scale(a, 2));
+}
+
+Capabilities with_memory(bool unified) {
+    Capabilities c;
+    c.unified_memory = unified;
+    return c;
+}
+
+std::vector<std::string> names(const Plan& plan, CopyDirection direction) {
+    std::vector<std::string> out;
+    for (const PlannedCopy& copy : plan.copies) {
+        if (copy.direction == direction) {
+            out.push_back(plan.storages[copy.storage].name);
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_SUITE("mirrors") {
+    TEST_CASE("mirrors: inputs are copied in a step before all others, outputs in one after") {
+        Graph g;
+        describe(g);
+        const Plan unified = make_plan(g, with_memory(true));
+        const Plan apart = make_plan(g, with_memory(false));
+        CHECK(unified.copies.empty());
+        CHECK(unified.work.size() == unified.dispatches.size());
+        CHECK(names(apart, CopyDirection::to_device) == std::vector<std::string>{"a", "b"});
+        CHECK(names(apart, CopyDirection::to_host) == std::vector<std::string>{"y", "z"});
+        CHECK(apart.steps == unified.steps + 2);
+        REQUIRE(apart.dispatches.size() == unified.dispatches.size());
+        for (std::size_t d = 0; d < apart.dispatches.size(); ++d) {
+            CHECK(apart.dispatches[d].step == unified.dispatches[d].step + 1);
+        }
+        REQUIRE(apart.work.size() == apart.dispatches.size() + apart.copies.size());
+        for (std::size_t i = 1; i < apart.work.size(); ++i) {
+            const std::uint32_t before = apart.step_of(apart.work[i - 1]);
+            const std::uint32_t step = apart.step_of(apart.work[i]);
+            CHECK(step >= before);
+            CHECK((step > before || apart.work[i].kind == apart.work[i - 1].kind));  // one kind a step
+        }
+        CHECK(apart.step_of(apart.work.front()) == 0);
+        CHECK(apart.step_of(apart.work.back()) == apart.steps - 1);
+    }
+
+    TEST_CASE("mirrors: a graph of no input has no step of copies to the device, an image no copy") {
+        Graph g;
+        g.output("y", scale(g.constant("c", {4}, std::vector<float>{1, 2, 3, 4}), 3));
+        const Plan plan = make_plan(g, with_memory(false));
+        CHECK(plan.dispatches.front().step == 0);
+        CHECK(plan.copies.size() == 1);
+        CHECK(plan.steps == 2);
+
+        Graph images;
+        images.output("y", scale(image_input(images, "x", 8, 8, 4), 2));
+        CHECK(names(make_plan(images, with_memory(false)), CopyDirection::to_device).empty());
+    }
+
+    TEST_CASE("mirrors: run() copies what was uploaded, and record() nothing") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::borrow(through(host, vulkan));
+            Insides::core(device).capabilities.unified_memory = false;
+            Graph g;
+            describe(g);
+            Program program = device.compile(g, {}, {.name = "sum"});
+            Tensor a = random_tensor({7, 4}, 1);
+            const Tensor b = random_tensor({7, 4}, 2);
+            program.set("rows", 7);
+            const auto wrong = [&] {
+                program.run();
+                const std::string y = difference(download(program, "y"), reference::add(a, reference::softmax(b)));
+                return y.empty() ? difference(download(program, "z"), reference::scale(a, 2), exactly()) : y;
+            };
+            upload(program, "a", a);
+            upload(program, "b", b);
+            CHECK(wrong() == "");
+            CHECK(vulkan.vkCmdCopyBuffer.calls == 4);
+            CHECK(wrong() == "");
+            CHECK(vulkan.vkCmdCopyBuffer.calls == 6);  // the outputs alone
+            a = random_tensor({7, 4}, 3);
+            upload(program, "a", a);
+            CHECK(wrong() == "");
+            CHECK(vulkan.vkCmdCopyBuffer.calls == 9);
+            const std::string said = program.explain();
+            CHECK(contains(said, "copy a to the device"));
+            CHECK(contains(said, "copy z to the host"));
+            CHECK(contains(program.dot(), "c3 [label=\"copy"));
+
+            Program small = compile_small(device);
+            small.allocate();
+            const Bound bound(host, 9);
+            const std::uint64_t before = vulkan.vkCmdCopyBuffer.calls;
+            whole(host, small, bound);
+            CHECK(bound.wrong() == "");
+            CHECK(vulkan.vkCmdCopyBuffer.calls == before);
+        }
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("mirrors: a plan without them is refused where the device's memory needs them") {
+        const Device device = Device::create();
+        Insides::core(device).capabilities.unified_memory = false;
+        Graph g;
+        describe(g);
+        CHECK(contains(
+            message_of([&] { device.compile(make_plan(g, with_memory(true)), CompileOptions{.name = "sum"}); }),
+            "sum: was planned for a device whose memory the host sees"));
+    }
+}
+
+}  // namespace vkf::test
