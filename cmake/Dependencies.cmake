@@ -56,6 +56,7 @@ vkformer_headers(volk HEADER volk.h PACKAGE libvulkan-volk-dev ENTRIES volk.h vo
 set_property(TARGET vkformer::volk APPEND PROPERTY INTERFACE_LINK_LIBRARIES vkformer::vulkan)
 vkformer_headers(json HEADER nlohmann/json.hpp PACKAGE nlohmann-json3-dev ENTRIES nlohmann
     FIND nlohmann_json TARGET nlohmann_json::nlohmann_json)
+vkformer_headers(stb HEADER stb_image.h PACKAGE libstb-dev ENTRIES stb_image.h SUFFIXES stb)
 if(VKFORMER_BUILD_TESTS OR VKFORMER_BUILD_SAMPLES OR VKFORMER_BUILD_BENCH)
     vkformer_headers(cli HEADER CLI/CLI.hpp PACKAGE libcli11-dev ENTRIES CLI FIND CLI11 TARGET CLI11::CLI11)
 endif()

@@ -12,10 +12,8 @@
 
 namespace vkf {
 
-/// SPIR-V as the library embeds it, in little more than half its size, for most words are small.
-/// First the lengths of all words less 1, 2 bits each, four to a byte from its highest bits down,
-/// the last byte filled up; then of every word its 1 to 4 lowest bytes, the lowest first. Source:
-/// Stream VByte (Lemire, Kurz, Rupp 2018). cmake/CompileShader.cmake writes it.
+/// SPIR-V as the library embeds it: its words, the lowest byte of each first, deflated (RFC 1951) to
+/// a third of their size. cmake/CompileShader.cmake writes it.
 struct PackedSpirv {
     std::uint32_t words;
     std::span<const std::uint8_t> bytes;
@@ -29,7 +27,7 @@ public:
     constexpr SpirvCode(std::span<const std::uint32_t> words) : plain_(words) {}
     SpirvCode(const std::vector<std::uint32_t>& words) : plain_(words) {}
 
-    /// The module's words.
+    /// The module's words. Throws Error where packed ones are damaged.
     std::vector<std::uint32_t> words() const;
 
 private:
