@@ -46,7 +46,7 @@ void lower(Lowering& l) {
     d.in_place_output = kScoreModBindingOut;
 }
 
-constexpr OpType kScoreMod{.name = kName, .lower = lower, .can_read = can_read_dense};
+constexpr OpType kScoreMod{kName, lower};
 
 }  // namespace
 

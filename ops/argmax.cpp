@@ -34,7 +34,7 @@ void lower(Lowering& l) {
                {{x, Access::read}, {l.output(0), Access::write}}, encode, {group.local_size, group.lanes});
 }
 
-constexpr OpType kArgmax{.name = kName, .lower = lower, .can_read = can_read_dense};
+constexpr OpType kArgmax{kName, lower};
 
 }  // namespace
 

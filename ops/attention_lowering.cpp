@@ -477,6 +477,10 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
 
 }  // namespace
 
-const OpType kAttention{kAttentionName, lower, declined, decompose_attention};
+const OpType kAttention{.name = kAttentionName,
+                        .lower = lower,
+                        .declined = declined,
+                        .decompose = decompose_attention,
+                        .can_read = can_read_any};
 
 }  // namespace vkf

@@ -71,7 +71,7 @@ void encode(const Operands& operands, Command& command) noexcept {
 
 void lower(Lowering& l) { lower_conversion(l, l.input(0), l.output(0)); }
 
-constexpr OpType kTo{kName, lower};
+constexpr OpType kTo{.name = kName, .lower = lower, .can_read = can_read_any};
 
 }  // namespace
 

@@ -45,7 +45,7 @@ void lower(Lowering& l) {
                encode);
 }
 
-constexpr OpType kCrossEntropy{.name = kName, .lower = lower, .can_read = can_read_dense};
+constexpr OpType kCrossEntropy{kName, lower};
 
 }  // namespace
 

@@ -193,15 +193,15 @@ Rewrite rewrite_copy_into(const RewriteSite& site) {
     return {.nodes = {maker, site.id()}, .make = make, .what = "written by " + made.label};
 }
 
-constexpr OpType kMul{.name = "mul", .lower = lower, .rewrite = rewrite_mul};
-constexpr OpType kScale{"scale", lower};
-constexpr OpType kActivate{.name = "activate", .lower = lower, .rewrite = rewrite_activate};
-constexpr OpType kGated{.name = "gated", .lower = lower, .rewrite = rewrite_gated};
-constexpr OpType kCombineMasksOp{"combine_masks", lower};
-constexpr OpType kContiguous{"contiguous", lower};
-constexpr OpType kCopyInto{.name = "copy_into", .lower = lower, .rewrite = rewrite_copy_into};
-constexpr OpType kDropout{"dropout", lower};
-constexpr OpType kConcat{"concat", lower_concat};
+constexpr OpType kMul{.name = "mul", .lower = lower, .rewrite = rewrite_mul, .can_read = can_read_any};
+constexpr OpType kScale{.name = "scale", .lower = lower, .can_read = can_read_any};
+constexpr OpType kActivate{.name = "activate", .lower = lower, .rewrite = rewrite_activate, .can_read = can_read_any};
+constexpr OpType kGated{.name = "gated", .lower = lower, .rewrite = rewrite_gated, .can_read = can_read_any};
+constexpr OpType kCombineMasksOp{.name = "combine_masks", .lower = lower, .can_read = can_read_any};
+constexpr OpType kContiguous{.name = "contiguous", .lower = lower, .can_read = can_read_any};
+constexpr OpType kCopyInto{.name = "copy_into", .lower = lower, .rewrite = rewrite_copy_into, .can_read = can_read_any};
+constexpr OpType kDropout{.name = "dropout", .lower = lower, .can_read = can_read_any};
+constexpr OpType kConcat{.name = "concat", .lower = lower_concat, .can_read = can_read_any};
 
 Value binary(const OpType& op, Value a, Value b, const ElementwiseParams& p) {
     require_dtype(op.name, a, DType::f32);
@@ -216,7 +216,7 @@ Value unary(const OpType& op, Value x, const ElementwiseParams& p) {
 
 }  // namespace
 
-const OpType support::kAdd{.name = "add", .lower = lower, .rewrite = rewrite_add};
+const OpType support::kAdd{.name = "add", .lower = lower, .rewrite = rewrite_add, .can_read = can_read_any};
 
 ValueId support::copied(Lowering& l, ValueId value) {
     const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);

@@ -62,7 +62,7 @@ void lower(Lowering& l) {
     }
 }
 
-constexpr OpType kEmbedding{kName, lower};
+constexpr OpType kEmbedding{.name = kName, .lower = lower, .can_read = can_read_any};
 
 }  // namespace
 

@@ -75,8 +75,8 @@ void lower_output(Lowering& l) {
                {{l.output(0), Access::write}, {l.input(0), Access::read}}, encode);
 }
 
-constexpr OpType kImageInput{kInput, lower_input};
-constexpr OpType kImageOutput{kOutput, lower_output};
+constexpr OpType kImageInput{.name = kInput, .lower = lower_input, .can_read = can_read_any};
+constexpr OpType kImageOutput{.name = kOutput, .lower = lower_output, .can_read = can_read_any};
 
 }  // namespace
 

@@ -421,6 +421,6 @@ const OpType kMatmul{.name = kMatmulName,
                      .decompose = decompose,
                      .join = join_projections,
                      .can_read = can_read};
-const OpType kProjections{kProjectionsName, lower_projections};
+const OpType kProjections{.name = kProjectionsName, .lower = lower_projections, .can_read = can_read_any};
 
 }  // namespace vkf

@@ -100,8 +100,8 @@ ValueId make_codes(Lowering& l, ValueId a) {
     return codes;
 }
 
-constexpr OpType kPack{kPackName, lower_pack};
-constexpr OpType kUnpack{kUnpackName, lower_unpack};
+constexpr OpType kPack{.name = kPackName, .lower = lower_pack, .can_read = can_read_any};
+constexpr OpType kUnpack{.name = kUnpackName, .lower = lower_unpack, .can_read = can_read_any};
 
 }  // namespace
 

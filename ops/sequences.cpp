@@ -82,7 +82,7 @@ void lower_mask(Lowering& l) {
                {{table, Access::read}, {l.output(0), Access::write}}, encode_mask);
 }
 
-constexpr OpType kSequenceMask{"sequence_mask", lower_mask};
+constexpr OpType kSequenceMask{.name = "sequence_mask", .lower = lower_mask, .can_read = can_read_any};
 
 // --- pages ---------------------------------------------------------------------------------------
 
@@ -148,8 +148,8 @@ void lower_scatter(Lowering& l) {
                encode_scatter);
 }
 
-constexpr OpType kGather{"gather_pages", lower_gather};
-constexpr OpType kScatter{"scatter_pages", lower_scatter};
+constexpr OpType kGather{.name = "gather_pages", .lower = lower_gather, .can_read = can_read_any};
+constexpr OpType kScatter{.name = "scatter_pages", .lower = lower_scatter, .can_read = can_read_any};
 
 void check_pool(const char* op, const Value& pool, const Value& table) {
     require(pool.rank() == 4 && pool.size(1).is_constant(), op,

@@ -105,11 +105,11 @@ void lower(Lowering& l) {
     }
 }
 
-constexpr OpType kSoftmax{.name = kName, .lower = lower, .can_read = can_read_dense};
-constexpr OpType kBiasedScores{.name = "biased_scores", .lower = lower, .can_read = can_read_dense};
-constexpr OpType kLogSumExp{.name = "log_sum_exp", .lower = lower, .can_read = can_read_dense};
-constexpr OpType kHardMax{.name = "hard_max", .lower = lower, .can_read = can_read_dense};
-constexpr OpType kSmoothed{.name = "smoothed_log_sum_exp", .lower = lower, .can_read = can_read_dense};
+constexpr OpType kSoftmax{kName, lower};
+constexpr OpType kBiasedScores{"biased_scores", lower};
+constexpr OpType kLogSumExp{"log_sum_exp", lower};
+constexpr OpType kHardMax{"hard_max", lower};
+constexpr OpType kSmoothed{"smoothed_log_sum_exp", lower};
 
 void check_options(const Value& scores, const SoftmaxOptions& o) {
     require_dtype(kName, scores, DType::f32);

@@ -39,7 +39,7 @@ void lower(Lowering& l) {
                {{l.input(0), Access::read}, {l.output(0), Access::write}, {l.output(1), Access::write}}, encode, {});
 }
 
-constexpr OpType kTopK{.name = kName, .lower = lower, .can_read = can_read_dense};
+constexpr OpType kTopK{kName, lower};
 
 }  // namespace
 

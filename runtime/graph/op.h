@@ -39,7 +39,7 @@ struct OpType {
     /// rewrite. Null: nothing.
     Rewrite (*join)(const RewriteSite& site) = nullptr;
     /// Whether the node can read such a view as its input `i`. A rewrite asks before it lays out
-    /// anew what others read. Null: it can read any.
+    /// anew what others read. Null: only those whose elements lie densely.
     bool (*can_read)(const NodeInfo& node, std::size_t i, const ValueInfo& view) = nullptr;
     /// Whether its one output can be written through any view, such as a window of a state.
     bool writes_views = false;

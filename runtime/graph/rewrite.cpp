@@ -8,6 +8,14 @@
 
 namespace vkf {
 
+namespace {
+
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
+    return node.op->can_read ? node.op->can_read(node, i, view) : is_contiguous(view.shape, view.strides);
+}
+
+}  // namespace
+
 RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted,
                          const RewriteLimits& limits)
     : graph_(graph), id_(node), wanted_(wanted), limits_(limits) {}
@@ -144,7 +152,7 @@ std::string RewriteSite::why_not_columns(NodeId node) const {
                     continue;
                 }
                 const std::optional<ValueInfo> moved = view.in_columns(width, 2 * width, width);
-                if (!moved || (reader.op->can_read && !reader.op->can_read(reader, i, *moved))) {
+                if (!moved || !can_read(reader, i, *moved)) {
                     return reader.label + " reads " + made.label + " densely";
                 }
             }
