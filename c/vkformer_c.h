@@ -292,7 +292,7 @@ VKF_API vkf_result vkf_batch_norm_train(vkf_value x, vkf_value weight, vkf_value
                                         vkf_value* new_running_mean, vkf_value* new_running_var);
 VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y);
 
-// --- layers: layers/attention.h, layers/feed_forward.h, layers/torch.h ---------------------------
+// --- layers: the headers of layers/ --------------------------------------------------------------
 
 /// AttentionResult; what there is not is no tensor.
 typedef struct vkf_attention {

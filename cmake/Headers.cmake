@@ -5,7 +5,10 @@
 # For C++: installed by room, and in <vkformer/vkformer.h>. C's is <vkformer/vkformer_c.h>.
 set(public_headers
     layers/attention.h
+    layers/attention_scores.h
     layers/feed_forward.h
+    layers/kv_cache.h
+    layers/linear.h
     layers/sequences.h
     layers/torch.h
     models/blocks/decoder_facts.h

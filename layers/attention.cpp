@@ -5,68 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/graph/packed.h"
+#include "layers/checks.h"
 
 namespace vkf {
-
-namespace {
-
-std::int64_t fixed_width(const char* op, const Value& x) {
-    if (x.rank() != 3 || !x.size(-1).is_constant()) {
-        throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", op);
-    }
-    return x.size(-1).constant();
-}
-
-}  // namespace
-
-Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation) {
-    Graph& g = x.graph();
-    const Scope scope(g, name);
-    return linear(x, g.weight("weight", {out, x.size(-1)}), bias ? g.weight("bias", {out}) : Value(), activation);
-}
-
-KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
-                 std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type) {
-    const bool plain = type == WeightType::f32;
-    const std::int64_t width =
-        plain ? head_dim : static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(head_dim)));
-    const Scope scope(graph, name);
-    const auto state = [&](const char* which) {
-        return graph.state(which, {batch, capacity, kv_heads, width}, plain ? DType::f32 : DType::i32);
-    };
-    return {state("key"), state("value"), std::move(start), type};
-}
-
-CachedKv append(const KvCache& cache, Value key, Value value) {
-    const auto into = [&](Value state, Value x) {
-        if (state.rank() != 4 || x.rank() != 4) {
-            throw Error("cache " + state.str() + " and " + x.str() + " must be (batch, tokens, heads, head_dim)",
-                        "append");
-        }
-        const Value rows = slice(state, 0, 0, x.size(0));
-        const auto put = [&](Dim at, Dim from, Dim count) {
-            const Value window = slice(rows, 1, std::move(at), count);
-            const Value part = count == x.size(1) ? x : slice(x, 1, std::move(from), count);
-            if (cache.type == WeightType::f32) {
-                copy_into(window, part);
-            } else {
-                pack_into(window, part, cache.type);
-            }
-        };
-        if (!cache.written) {
-            put(cache.start, 0, x.size(1));
-            return transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
-        }
-        const RingRows& ring = *cache.written;
-        put(ring.first, 0, ring.before_end);
-        if (!(ring.before_end == x.size(1))) {
-            put(0, ring.before_end, x.size(1) - ring.before_end);
-        }
-        return transpose(rows, 1, 2);
-    };
-    return {into(cache.key, key), into(cache.value, value)};
-}
 
 AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
     const std::int64_t width = fixed_width("self_attention", x);
@@ -235,33 +176,6 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
     const Value out =
         reshape(contiguous(transpose(weight("o", options.heads), 0, 1)), {e, options.heads * options.head_dim});
     return {linear(merged, out), k, v};
-}
-
-Value attention_scores(Value query, Value key, const ScoreOptions& options) {
-    constexpr const char* kName = "attention_scores";
-    const std::int64_t width = fixed_width(kName, query);
-    if (!(fixed_width(kName, key) == width)) {
-        throw Error(query.str() + " and " + key.str() + " differ in width", kName);
-    }
-    Graph& g = query.graph();
-    const Scope scope(g, options.name);
-    if (options.kind == ScoreKind::general) {
-        query = matmul(query, g.weight("w", {width, width}));
-    }
-    if (options.kind != ScoreKind::additive) {
-        const double scale = options.kind == ScoreKind::scaled_dot ? 1.0 / std::sqrt(static_cast<double>(width)) : 1.0;
-        return matmul(query, key, {.scale = static_cast<float>(scale), .transpose_b = true});
-    }
-    if (options.hidden < 1) {
-        throw Error("the additive kind needs `hidden`", kName);
-    }
-    const Value q = linear(query, g.weight("w", {options.hidden, width}));
-    const Value k = linear(key, g.weight("u", {options.hidden, width}));
-    const Value pairs = activate(
-        reshape(q, {q.size(0), q.size(1), 1, options.hidden}) + reshape(k, {k.size(0), 1, k.size(1), options.hidden}),
-        Activation::tanh);  // (B, L, S, A)
-    const Value scores = linear(pairs, reshape(g.weight("v", {options.hidden}), {1, options.hidden}));
-    return reshape(scores, {q.size(0), q.size(1), k.size(1)});
 }
 
 }  // namespace vkf

@@ -9,35 +9,11 @@
 
 #include "../ops/ops.h"
 #include "../ops/score_mod.h"
+#include "attention_scores.h"
+#include "kv_cache.h"
+#include "linear.h"
 
 namespace vkf {
-
-/// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the
-/// first `start` tokens are there already; `start` is usually a symbol.
-struct KvCache {
-    Value key, value;
-    Dim start = 0;
-    /// What they are kept as: f32; or f16, bf16 or int8, then the states are i32, (B, capacity, Hk,
-    /// packed_row_words(type, d)).
-    WeightType type = WeightType::f32;
-    /// Ring form, where no query sees further back than a window: the states' rows are written in
-    /// turn. Rows of the tokens to be written, and of those that are seen then, these included; a
-    /// window and L - 1 rows suffice. Empty: token i lies in row i.
-    std::optional<RingRows> written = {}, seen = {};
-};
-
-/// The states `name`.key and `name`.value of a cache for B sequences of up to `capacity` tokens,
-/// kv_heads heads of head_dim.
-VKF_API KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
-                         std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type = WeightType::f32);
-
-/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first:
-/// (B, Hk, start + L, d), or packed as the cache is. Of a ring all rows come back, as they lie, for
-/// AttentionOptions::ring = cache.seen.
-struct CachedKv {
-    Value key, value;
-};
-VKF_API CachedKv append(const KvCache& cache, Value key, Value value);
 
 struct SelfAttentionOptions {
     std::string name = {};
@@ -119,28 +95,5 @@ struct IncrementalAttentionResult {
 /// Hk, M+1, d).
 VKF_API IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,
                                                          const IncrementalAttentionOptions& options);
-
-/// The ways to score a query against a key.
-enum class ScoreKind : std::uint8_t {
-    dot,         ///< q k (Luong et al. 2015)
-    scaled_dot,  ///< q k / sqrt(D) (Vaswani et al. 2017)
-    general,     ///< q w k, w (D, D) (Luong et al. 2015)
-    additive,    ///< v tanh(w q + u k), w and u (A, D), v (A) (Bahdanau et al. 2015)
-};
-
-struct ScoreOptions {
-    std::string name = {};
-    ScoreKind kind = ScoreKind::dot;
-    std::int64_t hidden = 0;  ///< A of the additive kind
-};
-
-/// query (B, L, D), key (B, S, D) -> scores (B, L, S), for softmax() (soft attention) or hard_max()
-/// (hard attention).
-VKF_API Value attention_scores(Value query, Value key, const ScoreOptions& options = {});
-
-/// x W^T + b with weight `name`.weight (out, in) and, if asked, `name`.bias (out), found in x's
-/// graph. torch.nn.Linear.
-VKF_API Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias = true,
-                           Activation activation = Activation::none);
 
 }  // namespace vkf

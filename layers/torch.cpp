@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/torch.h"
 
+#include "layers/checks.h"
 #include "layers/feed_forward.h"
 
 namespace vkf::torch {
@@ -8,13 +9,6 @@ namespace vkf::torch {
 namespace {
 
 constexpr const char* kName = "torch.nn.MultiheadAttention";
-
-std::int64_t fixed_width(const Value& x) {
-    if (x.rank() != 3 || !x.size(-1).is_constant()) {
-        throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", kName);
-    }
-    return x.size(-1).constant();
-}
 
 /// The three projections: rows q | k | v of one matrix, or three matrices where keys or values have
 /// a width of their own.
@@ -121,9 +115,9 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
             value = transpose(value, 0, 1);
         }
     }
-    const std::int64_t e = fixed_width(query);
-    const Projections in(g, e, options.memory ? e : fixed_width(key), options.memory ? e : fixed_width(value),
-                         options.bias);
+    const std::int64_t e = fixed_width(kName, query);
+    const Projections in(g, e, options.memory ? e : fixed_width(kName, key),
+                         options.memory ? e : fixed_width(kName, value), options.bias);
     Value q, k, v;
     std::int64_t extra = 0;
     if (options.memory) {
@@ -176,7 +170,7 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
     const Scope scope(memory.graph(), name);
-    const std::int64_t e = fixed_width(memory);
+    const std::int64_t e = fixed_width(kName, memory);
     const Value kv = Projections(memory.graph(), e, e, e, bias)(memory, 1, 3);
     const auto heads = [&](std::int64_t part) {
         return transpose(split_heads(slice(kv, -1, part * e, e), num_heads), 1, 2);

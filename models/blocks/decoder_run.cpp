@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blocks/decoder_run.h"
 
-#include "layers/attention.h"
+#include "layers/kv_cache.h"
 
 namespace vkf {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blocks/linear.h"
 
-#include "layers/attention.h"
+#include "layers/linear.h"
 
 namespace vkf {
 

@@ -2,7 +2,7 @@
 // BERT (Devlin et al. 2019) and what kept its layer: RoBERTa, XLM-RoBERTa, DistilBERT. Learned
 // positions, a LayerNorm after each half of a layer, biases everywhere, attention in both
 // directions.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

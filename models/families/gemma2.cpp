@@ -3,7 +3,7 @@
 // layer, capped scores and logits, scaled embeddings.
 #include <cmath>
 
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

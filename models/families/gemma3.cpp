@@ -4,7 +4,7 @@
 // each half of a layer and of each head's query and key; scaled embeddings.
 #include <cmath>
 
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half of a layer, one matrix
 // for queries, keys and values, biases everywhere.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llama (Touvron et al. 2023; Llama 3, 2024): RMSNorm before each half of a layer, rotary
 // positions, grouped queries, SwiGLU.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral (Jiang et al. 2023): Llama's layer, in which a query sees a window of keys.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

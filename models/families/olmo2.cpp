@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an
 // RMSNorm of whole queries and keys before their heads are split, SwiGLU.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

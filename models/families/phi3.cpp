@@ -2,7 +2,7 @@
 // Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layer with one matrix for
 // queries, keys and values and one for both halves of the gate; RoPE may turn a
 // part of each head, and a query may see a window of keys.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

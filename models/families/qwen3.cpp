@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 3 (Yang et al. 2025): Llama's layer with an RMSNorm of each head's query and key, and
 // windows from a layer on.
-#include "layers/attention.h"
+#include "layers/linear.h"
 #include "models/blocks/linear.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values that later runs attend to. B sequences, L tokens of a run, Hk key/value heads, d
+// head size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "../ops/ops.h"
+
+namespace vkf {
+
+/// Keys and values that stay on the device between runs: states (B, capacity, Hk, d), of which the
+/// first `start` tokens are there already; `start` is usually a symbol.
+struct KvCache {
+    Value key, value;
+    Dim start = 0;
+    /// What they are kept as: f32; or f16, bf16 or int8, then the states are i32, (B, capacity, Hk,
+    /// packed_row_words(type, d)).
+    WeightType type = WeightType::f32;
+    /// Ring form, where no query sees further back than a window: the states' rows are written in
+    /// turn. Rows of the tokens to be written, and of those that are seen then, these included; a
+    /// window and L - 1 rows suffice. Empty: token i lies in row i.
+    std::optional<RingRows> written = {}, seen = {};
+};
+
+/// The states `name`.key and `name`.value of a cache for B sequences of up to `capacity` tokens,
+/// kv_heads heads of head_dim.
+VKF_API KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
+                         std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type = WeightType::f32);
+
+/// What a cache holds, heads first: (B, Hk, tokens, d), or packed as the cache is.
+struct CachedKv {
+    Value key, value;
+};
+
+/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, start + L
+/// tokens. Of a ring all rows come back, as they lie, for AttentionOptions::ring = cache.seen.
+VKF_API CachedKv append(const KvCache& cache, Value key, Value value);
+
+}  // namespace vkf
