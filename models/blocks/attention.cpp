@@ -2,7 +2,7 @@
 #include "models/blocks/attention.h"
 
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 
 namespace vkf {
 

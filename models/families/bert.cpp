@@ -3,7 +3,7 @@
 // positions, a LayerNorm after each half of a layer, biases everywhere, attention in both
 // directions.
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 

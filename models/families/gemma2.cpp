@@ -3,8 +3,9 @@
 // layer, capped scores and logits, scaled embeddings.
 #include <cmath>
 
+#include "layers/feed_forward.h"
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 
@@ -73,7 +74,7 @@ private:
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return gated_mlp(x, sizes_.intermediate_size, activation_);
+        return gated_feed_forward(x, sizes_.intermediate_size, activation_);
     }
 
     DecoderSizes sizes_;

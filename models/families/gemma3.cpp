@@ -4,8 +4,9 @@
 // each half of a layer and of each head's query and key; scaled embeddings.
 #include <cmath>
 
+#include "layers/feed_forward.h"
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 
@@ -113,7 +114,7 @@ private:
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return gated_mlp(x, sizes_.intermediate_size, activation_);
+        return gated_feed_forward(x, sizes_.intermediate_size, activation_);
     }
 
     DecoderSizes sizes_;

@@ -2,7 +2,7 @@
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half of a layer, one matrix
 // for queries, keys and values, biases everywhere.
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llama (Touvron et al. 2023; Llama 3, 2024): RMSNorm before each half of a layer, rotary
 // positions, grouped queries, SwiGLU.
+#include "layers/feed_forward.h"
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 
@@ -57,7 +58,7 @@ private:
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return gated_mlp(x, sizes_.intermediate_size, activation_, mlp_bias_);
+        return gated_feed_forward(x, sizes_.intermediate_size, activation_, {}, mlp_bias_);
     }
 
     DecoderSizes sizes_;

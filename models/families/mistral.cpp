@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral (Jiang et al. 2023): Llama's layer, in which a query sees a window of keys.
+#include "layers/feed_forward.h"
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 
@@ -54,7 +55,7 @@ private:
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return gated_mlp(x, sizes_.intermediate_size, activation_);
+        return gated_feed_forward(x, sizes_.intermediate_size, activation_);
     }
 
     DecoderSizes sizes_;

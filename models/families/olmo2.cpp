@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an
 // RMSNorm of whole queries and keys before their heads are split, SwiGLU.
+#include "layers/feed_forward.h"
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 
@@ -52,7 +53,7 @@ private:
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return gated_mlp(x, sizes_.intermediate_size, activation_);
+        return gated_feed_forward(x, sizes_.intermediate_size, activation_);
     }
 
     DecoderSizes sizes_;

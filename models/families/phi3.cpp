@@ -3,7 +3,7 @@
 // queries, keys and values and one for both halves of the gate; RoPE may turn a
 // part of each head, and a query may see a window of keys.
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 3 (Yang et al. 2025): Llama's layer with an RMSNorm of each head's query and key, and
 // windows from a layer on.
+#include "layers/feed_forward.h"
 #include "layers/linear.h"
-#include "models/blocks/linear.h"
+#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 
@@ -56,7 +57,7 @@ private:
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return gated_mlp(x, sizes_.intermediate_size, activation_);
+        return gated_feed_forward(x, sizes_.intermediate_size, activation_);
     }
 
     DecoderSizes sizes_;

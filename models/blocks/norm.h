@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms and projections with their parameters, found by name under the scopes that are open.
+// Norms with their parameters, found by name under the scopes that are open, and a soft cap.
 #pragma once
 
 #include <string>
@@ -15,9 +15,5 @@ Value layer_norm(Value x, const std::string& name, float eps);
 
 /// c tanh(x / c); c = 0: x.
 Value softcap(Value x, float c);
-
-/// down_proj(activation(gate_proj x) * up_proj x), of `hidden` columns between: SwiGLU (Shazeer
-/// 2020) with Activation::silu.
-Value gated_mlp(Value x, std::int64_t hidden, Activation activation, bool bias = false);
 
 }  // namespace vkf

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/blocks/linear.h"
-
-#include "layers/linear.h"
+#include "models/blocks/norm.h"
 
 namespace vkf {
 
@@ -18,12 +16,5 @@ Value layer_norm(Value x, const std::string& name, float eps) {
 }
 
 Value softcap(Value x, float c) { return c == 0.0f ? x : scale(activate(scale(x, 1.0f / c), Activation::tanh), c); }
-
-Value gated_mlp(Value x, std::int64_t hidden, Activation activation, bool bias) {
-    const std::int64_t width = x.size(-1).constant();
-    const Value up = linear_layer(x, "up_proj", hidden, bias);
-    const Value gate = linear_layer(x, "gate_proj", hidden, bias, activation);
-    return linear_layer(gate * up, "down_proj", width, bias);
-}
 
 }  // namespace vkf
