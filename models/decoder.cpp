@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "models/blocks/cache_ring.h"
+#include "models/decoder_batch.h"
 #include "models/load_beside.h"
 #include "runtime/compile/plan.h"
 
@@ -42,16 +43,11 @@ struct Decoder::Parts {
     DecoderPlan plan;
     Weights weights;
     std::optional<Program> programs[3];  ///< by DecoderTask
-    const DecoderFacts& facts;
     const DecoderOptions& options;
     bool learned_positions;
-
-    std::size_t batch = 1;
-    std::int64_t length = 0;  ///< tokens in the cache, padding included
     std::vector<CacheRing> rings;
-    std::vector<std::int32_t> keys;  ///< (batch, max_tokens)
-    std::vector<std::int64_t> padding;
-    std::vector<std::int32_t> positions;  ///< of the next tokens, where they are learned
+
+    DecoderBatch batch;
     std::vector<std::int32_t> next;
     std::vector<std::int32_t> candidate_tokens;
     std::vector<float> candidate_logits;
@@ -59,10 +55,10 @@ struct Decoder::Parts {
     /// Throws before anything is allocated where the device has not the memory.
     Parts(const Device& device, const DecoderPlan& of)
         : plan(of),
-          facts(plan.model().facts()),
           options(plan.options()),
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
-          rings(rings_of(facts.layers, options)) {
+          rings(rings_of(plan.model().facts().layers, options)),
+          batch(plan) {
         require_memory(device, plan.memory(), kName);
     }
 
@@ -85,52 +81,12 @@ struct Decoder::Parts {
 
     Program& program(DecoderTask task) { return *programs[static_cast<std::size_t>(task)]; }
 
-    void check_token(std::int32_t id) const {
-        if (id < 0 || id >= facts.vocab_size) {
-            throw Error(
-                "token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(facts.vocab_size),
-                kName);
-        }
-    }
-
-    void check_prompt(const std::vector<std::int32_t>& tokens) const {
-        if (tokens.empty()) {
-            throw Error("the prompt is empty", kName);
-        }
-        if (tokens.size() > static_cast<std::size_t>(options.max_tokens)) {
-            throw Error("a prompt of " + std::to_string(tokens.size()) + " tokens; at most " +
-                            std::to_string(options.max_tokens) + " fit",
-                        kName);
-        }
-        std::for_each(tokens.begin(), tokens.end(), [&](std::int32_t id) { check_token(id); });
-    }
-
-    /// An empty cache for sequences of these lengths, which end together.
-    void begin(std::span<const std::vector<std::int32_t>> prompts) {
-        if (prompts.empty() || prompts.size() > static_cast<std::size_t>(options.max_batch)) {
-            throw Error("a batch of " + std::to_string(prompts.size()) + "; 1 to " + std::to_string(options.max_batch) +
-                            " are possible",
-                        kName);
-        }
-        std::size_t longest = 0;
-        for (const auto& p : prompts) {
-            check_prompt(p);
-            longest = std::max(longest, p.size());
-        }
-        batch = prompts.size();
-        length = 0;
-        padding.clear();
-        keys.assign(batch * static_cast<std::size_t>(options.max_tokens), 1);
-        for (std::size_t b = 0; b < batch; ++b) {
-            const std::size_t pad = longest - prompts[b].size();
-            padding.push_back(static_cast<std::int64_t>(pad));
-            std::fill_n(keys.begin() + static_cast<std::ptrdiff_t>(b * static_cast<std::size_t>(options.max_tokens)),
-                        pad, 0);
-        }
+    void begin(Prompts prompts) {
+        batch.begin(prompts);
         for (const DecoderTask task : plan.tasks()) {
-            program(task).set("batch", static_cast<std::int64_t>(batch));
+            program(task).set("batch", static_cast<std::int64_t>(batch.size()));
             if (options.max_batch > 1) {
-                program(task).upload("keys", keys);
+                program(task).upload("keys", batch.keys());
             }
         }
     }
@@ -138,32 +94,25 @@ struct Decoder::Parts {
     /// Runs over the next tokens (batch, count), row-major.
     void advance(DecoderTask task, std::span<const std::int32_t> tokens) {
         Program& p = program(task);
-        const std::size_t count = tokens.size() / batch;
-        p.set("start", length);
+        const std::size_t count = tokens.size() / batch.size();
+        p.set("start", batch.length());
         for (const CacheRing& ring : rings) {
-            ring.set(p, task, length, static_cast<std::int64_t>(count));
+            ring.set(p, task, batch.length(), static_cast<std::int64_t>(count));
         }
         if (task != DecoderTask::step) {
             p.set("tokens", static_cast<std::int64_t>(count));
         }
         p.upload("tokens", tokens);
         if (learned_positions) {
-            positions.clear();
-            for (std::size_t b = 0; b < batch; ++b) {
-                for (std::size_t i = 0; i < count; ++i) {
-                    const std::int64_t at = length + static_cast<std::int64_t>(i) - padding[b];
-                    positions.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(at, 0)));
-                }
-            }
-            p.upload("positions", positions);
+            p.upload("positions", batch.next_positions(count));
         }
         p.run();
-        length += static_cast<std::int64_t>(count);
+        batch.advance(count);
     }
 
     void read_answers(DecoderTask task) {
-        const auto candidates = batch * static_cast<std::size_t>(options.candidates);
-        next.resize(batch);
+        const auto candidates = batch.size() * static_cast<std::size_t>(options.candidates);
+        next.resize(batch.size());
         candidate_tokens.resize(candidates);
         candidate_logits.resize(candidates);
         program(task).download("next", std::span(next));
@@ -175,19 +124,12 @@ struct Decoder::Parts {
 
     /// The prompts in chunks; `after` each.
     template <class After>
-    void read(std::span<const std::vector<std::int32_t>> prompts, DecoderTask task, After after) {
+    void read(Prompts prompts, DecoderTask task, After after) {
         begin(prompts);
-        const auto longest = prompts[0].size() + static_cast<std::size_t>(padding[0]);
+        const std::size_t longest = batch.longest_prompt();
         for (std::size_t at = 0; at < longest;) {
             const std::size_t count = std::min(longest - at, static_cast<std::size_t>(options.chunk));
-            std::vector<std::int32_t> tokens;
-            for (std::size_t b = 0; b < batch; ++b) {
-                const auto pad = static_cast<std::size_t>(padding[b]);
-                for (std::size_t i = at; i < at + count; ++i) {
-                    tokens.push_back(i < pad ? 0 : prompts[b][i - pad]);
-                }
-            }
-            advance(task, tokens);
+            advance(task, batch.tokens(prompts, at, count));
             at += count;
             after();
             if (options.progress) {
@@ -225,16 +167,7 @@ void Decoder::prompt(std::span<const std::vector<std::int32_t>> prompts) {
 void Decoder::prompt(const std::vector<std::int32_t>& tokens) { prompt(std::span(&tokens, 1)); }
 
 void Decoder::step(std::span<const std::int32_t> tokens) {
-    if (tokens.size() != parts_->batch) {
-        throw Error(std::to_string(tokens.size()) + " tokens for " + std::to_string(parts_->batch) + " sequences",
-                    kName);
-    }
-    if (room() < 1) {
-        throw Error("the cache is full: it holds " + std::to_string(parts_->options.max_tokens) + " tokens", kName);
-    }
-    for (const std::int32_t id : tokens) {
-        parts_->check_token(id);
-    }
+    parts_->batch.check_step(tokens);
     parts_->advance(DecoderTask::step, tokens);
     parts_->read_answers(DecoderTask::step);
 }
@@ -252,7 +185,7 @@ Candidates Decoder::candidates(std::size_t sequence) const {
             std::span(parts_->candidate_logits).subspan(sequence * k, k)};
 }
 
-std::int64_t Decoder::room() const noexcept { return parts_->options.max_tokens - parts_->length; }
+std::int64_t Decoder::room() const noexcept { return parts_->batch.room(); }
 
 std::vector<float> Decoder::score(const std::vector<std::int32_t>& tokens) {
     if (!parts_->options.score) {
