@@ -23,8 +23,12 @@ struct ElementwiseParams {
     uint combine = kCombineNone;
     Activation activation = Activation::none;
     float alpha = 1.0f;
-    uint flip = 0;  // as the kernel reads it; concat: the dimension
-    uint threshold = 0;
+    bool flip_a = false, flip_b = false;
+    uint seed = 0, threshold = 0;
+};
+
+struct ConcatParams {
+    std::size_t dim;
 };
 
 constexpr uint kLocalSize = 64;
@@ -45,7 +49,9 @@ void encode_with(const ElementwiseParams& params, const Operands& operands, Comm
     push.b_offset = b.offset;
     push.out_offset = out.offset;
     push.alpha = params.alpha;
-    push.flip = params.flip;
+    push.flip_a = params.flip_a ? 1 : 0;
+    push.flip_b = params.flip_b ? 1 : 0;
+    push.seed = params.seed;
     push.threshold = params.threshold;
     command.push(push);
     command.groups(divide_up(out.elements(), kLocalSize * operands.words[0]));
@@ -98,11 +104,12 @@ void lower(Lowering& l) {
 
 /// Every part is copied into its own window of the result.
 void lower_concat(Lowering& l) {
-    const auto& params = l.params<ElementwiseParams>();
+    const std::size_t dim = l.params<ConcatParams>().dim;
     Dim start = 0;
     for (std::size_t i = 0; i < l.inputs(); ++i) {
-        const Dim length = l.info(l.input(i)).shape[params.flip];
-        lower_part(l, params, l.input(i), l.input(i), l.slice(l.output(0), params.flip, start, length));
+        const Dim length = l.info(l.input(i)).shape[dim];
+        const ValueId part = l.slice(l.output(0), dim, start, length);
+        lower_part(l, kCopy, l.input(i), l.input(i), part, encode_copy);
         start = start + length;
     }
 }
@@ -249,7 +256,7 @@ Value dropout(Value x, float p, std::uint32_t seed) {
     }
     return unary(
         kDropout, x,
-        {.combine = kCombineDropout, .alpha = dropout_scale(p), .flip = seed, .threshold = dropout_threshold(p)});
+        {.combine = kCombineDropout, .alpha = dropout_scale(p), .seed = seed, .threshold = dropout_threshold(p)});
 }
 
 Value concat(const std::vector<Value>& parts, int dim) {
@@ -272,16 +279,15 @@ Value concat(const std::vector<Value>& parts, int dim) {
                 parts[i].str() + " does not fit behind " + first.str() + " along dimension " + std::to_string(d));
         shape[at] = shape[at] + length;
     }
-    return add_op(kConcat, parts, ElementwiseParams{.combine = kCombineCopy, .flip = static_cast<uint>(d)}, shape,
-                  first.dtype());
+    return add_op(kConcat, parts, ConcatParams{at}, shape, first.dtype());
 }
 
 Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) {
     require_dtype(kCombineMasksOp.name, a, DType::i32);
     require_dtype(kCombineMasksOp.name, b, DType::i32);
-    const uint flip = (a_polarity == Polarity::ignore ? 1u : 0u) | (b_polarity == Polarity::ignore ? 2u : 0u);
-    return add_op(kCombineMasksOp, {a, b}, ElementwiseParams{.combine = kCombineMasks, .flip = flip},
-                  broadcast_shapes(kCombineMasksOp.name, a, b), DType::i32);
+    const ElementwiseParams p{
+        .combine = kCombineMasks, .flip_a = a_polarity == Polarity::ignore, .flip_b = b_polarity == Polarity::ignore};
+    return add_op(kCombineMasksOp, {a, b}, p, broadcast_shapes(kCombineMasksOp.name, a, b), DType::i32);
 }
 
 Value contiguous(Value x) {

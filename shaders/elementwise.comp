@@ -7,10 +7,10 @@
 #include "elementwise.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint kCombine = kCombineNone;
-layout(constant_id = 2) const uint kActivation = 0;
-layout(constant_id = 3) const uint kDense = 0;
-layout(constant_id = 4) const uint kFours = 0;
+layout(constant_id = kElementwiseSpecCombine) const uint kCombine = kCombineNone;
+layout(constant_id = kElementwiseSpecActivation) const uint kActivation = 0;
+layout(constant_id = kElementwiseSpecDense) const uint kDense = 0;
+layout(constant_id = kElementwiseSpecFours) const uint kFours = 0;
 
 layout(push_constant) uniform Push { ElementwisePush p; };
 layout(set = 0, binding = kElementwiseBindingA) readonly buffer A { uint a[]; };
@@ -31,13 +31,13 @@ uint combine(uint index, uint x, uint second) {
         return x;
     }
     if (kCombine == kCombineMasks) {
-        bool keep_a = (x != 0u) != ((p.flip & 1u) != 0u);
-        bool keep_b = (second != 0u) != ((p.flip & 2u) != 0u);
+        bool keep_a = (x != 0u) != (p.flip_a != 0u);
+        bool keep_b = (second != 0u) != (p.flip_b != 0u);
         return keep_a && keep_b ? 1u : 0u;
     }
     if (kCombine == kCombineDropout) {
         // a masked weight stays one; alpha = 0 drops everything, whatever it is
-        bool keep = p.alpha != 0.0 && random_bits(index, p.flip) >= p.threshold;
+        bool keep = p.alpha != 0.0 && random_bits(index, p.seed) >= p.threshold;
         return x == kSignBit ? x : (keep ? floatBitsToUint(p.alpha * uintBitsToFloat(x)) : 0u);
     }
     float v = activate(kActivation, p.alpha * uintBitsToFloat(x));

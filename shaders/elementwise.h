@@ -23,8 +23,8 @@ VKF_CONSTANT(kCombineNone, 0)   // activation(alpha * a)
 VKF_CONSTANT(kCombineAdd, 1)
 VKF_CONSTANT(kCombineMul, 2)
 VKF_CONSTANT(kCombineCopy, 3)   // the bits of a
-VKF_CONSTANT(kCombineMasks, 4)  // (a != 0) xor flip_a, and (b != 0) xor flip_b: 1 where both hold
-VKF_CONSTANT(kCombineDropout, 5) // alpha * a where random(index, seed flip) >= threshold, else 0
+VKF_CONSTANT(kCombineMasks, 4)  // 1 where (a != 0) != flip_a and (b != 0) != flip_b
+VKF_CONSTANT(kCombineDropout, 5) // alpha * a where random(index, seed) >= threshold, else 0
 
 VKF_CONSTANT(kElementwisePerInvocation, 4)
 
@@ -38,8 +38,10 @@ VKF_PUSH_BEGIN(ElementwisePush)
     uint b_offset;
     uint out_offset;
     float alpha;
-    uint flip;  // bit 0: flip_a, bit 1: flip_b; dropout: the seed
-    uint threshold;
+    uint flip_a;     // masks: 1, or 0
+    uint flip_b;     // the same
+    uint seed;       // dropout
+    uint threshold;  // the same
 VKF_PUSH_END(ElementwisePush)
 
 #endif
