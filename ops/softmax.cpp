@@ -22,12 +22,12 @@ struct SoftmaxParams {
     std::int64_t window;
     Polarity polarity;
     bool mask;
-    uint bias;    // kSoftmaxNoBias ...
-    uint output;  // kSoftmaxWeights ...
+    uint term;    // kSoftmaxTermNone ...
+    uint output;  // kSoftmaxOutputWeights ...
     float smoothing = 0.0f;
 };
 
-bool one_a_row(uint output) noexcept { return output == kSoftmaxLogSumExp || output == kSoftmaxSmoothed; }
+bool one_a_row(uint output) noexcept { return output == kSoftmaxOutputLogSumExp || output == kSoftmaxOutputSmoothed; }
 
 void fill_strides(const View& view, uint (&strides)[5], uint& offset) noexcept {
     for (std::size_t i = 0; i < kMaxRank; ++i) {
@@ -47,9 +47,9 @@ void encode(const Operands& operands, Command& command) noexcept {
         push.rows *= scores.size[i];
     }
     fill_strides(operands[kSoftmaxBindingMask], push.mask_stride, push.mask_offset);
-    fill_strides(operands[kSoftmaxBindingBias], push.bias_stride, push.bias_offset);
+    fill_strides(operands[kSoftmaxBindingTerm], push.term_stride, push.term_offset);
     push.scores_offset = scores.offset;
-    push.weights_offset = operands[kSoftmaxBindingWeights].offset;
+    push.out_offset = operands[kSoftmaxBindingOut].offset;
     const auto queries = static_cast<std::int64_t>(scores.dim(1));
     push.causal_shift = params.causal == Causal::bottom_right ? static_cast<int>(scores.dim(0) - queries) : 0;
     // a window this wide masks nothing
@@ -77,11 +77,11 @@ void lower(Lowering& l) {
     const auto& params = l.params<SoftmaxParams>();
     const ValueId scores = l.input(0);
     const ValueId mask = params.mask ? l.input(1) : scores;
-    const ValueId bias = params.bias != kSoftmaxNoBias ? l.input(params.mask ? 2 : 1) : scores;
+    const ValueId term = params.term != kSoftmaxTermNone ? l.input(params.mask ? 2 : 1) : scores;
     const RowGroup group = row_group(l, l.max_of(l.info(scores).shape.back()));
-    const bool by_fours = params.output == kSoftmaxWeights && in_fours(l.info(scores)) &&
+    const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
-                          (params.bias != kSoftmaxBias || in_fours(l.info(bias)));
+                          (params.term != kSoftmaxTermBias || in_fours(l.info(term)));
     const bool wide = by_fours && l.device().int64;
     const uint fours = !by_fours ? 0 : wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours : 1;
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
@@ -90,18 +90,18 @@ void lower(Lowering& l) {
           {group.local_size,
            {{kSoftmaxSpecLanes, group.lanes},
             {kSoftmaxSpecMask, mask_kind},
-            {kSoftmaxSpecBias, params.bias},
+            {kSoftmaxSpecTerm, params.term},
             {kSoftmaxSpecCausal, params.causal == Causal::none ? 0u : 1u},
             {kSoftmaxSpecSoftcap, params.softcap == 0 ? 0u : 1u},
             {kSoftmaxSpecOutput, params.output},
             {kSoftmaxSpecFours, fours}}},
           why_rows(l.device(), group, by_fours) + (wide ? ", 8 bytes a load" : "")}},
-        {{scores, Access::read}, {mask, Access::read}, {bias, Access::read}, {l.output(0), Access::read_write}}, encode,
+        {{scores, Access::read}, {mask, Access::read}, {term, Access::read}, {l.output(0), Access::read_write}}, encode,
         {group.local_size, group.lanes});
-    if (params.output == kSoftmaxWeights ||
-        params.output == kSoftmaxScores) {  // the others read scores again after writing
+    if (params.output == kSoftmaxOutputWeights ||
+        params.output == kSoftmaxOutputScores) {  // the others read scores again after writing
         d.in_place_input = kSoftmaxBindingScores;
-        d.in_place_output = kSoftmaxBindingWeights;
+        d.in_place_output = kSoftmaxBindingOut;
     }
 }
 
@@ -137,30 +137,31 @@ Value fit(const char* what, const Value& tensor, DType dtype, const Value& score
 /// (H) as (H, 1, 1); wider tensors are the caller's own layout.
 Value a_head_each(const Value& v) { return v.rank() == 1 ? reshape(v, {v.size(0), 1, 1}) : v; }
 
-/// One node a bias: the kernel has room for one more tensor than scores, mask and result. All but
-/// the last kind of bias are folded into the scores first.
+/// One node a term: the kernel has room for one more tensor than scores, mask and result. All terms
+/// but the last are folded into the scores first.
 Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output, float smoothing = 0.0f) {
     check_options(scores, o);
     scores = dense(scores);
-    struct Bias {
+    struct Term {
         uint kind;
         Value tensor;
     };
-    std::vector<Bias> biases;
+    std::vector<Term> terms;
     if (o.mask.bias) {
-        biases.push_back({kSoftmaxBias, fit("bias", o.mask.bias, DType::f32, scores)});
+        terms.push_back({kSoftmaxTermBias, fit("bias", o.mask.bias, DType::f32, scores)});
     }
     if (o.mask.alibi_slopes) {
-        biases.push_back({kSoftmaxAlibi, fit("alibi_slopes", a_head_each(o.mask.alibi_slopes), DType::f32, scores)});
+        terms.push_back(
+            {kSoftmaxTermSlopes, fit("alibi_slopes", a_head_each(o.mask.alibi_slopes), DType::f32, scores)});
     }
     if (o.sinks) {
-        biases.push_back({kSoftmaxSinks, fit("sinks", a_head_each(o.sinks), DType::f32, scores)});
+        terms.push_back({kSoftmaxTermSinks, fit("sinks", a_head_each(o.sinks), DType::f32, scores)});
     }
-    SoftmaxParams p{o.scale,         o.softcap, o.mask.fill,    o.mask.causal, o.mask.window,
-                    o.mask.polarity, false,     kSoftmaxNoBias, kSoftmaxScores};
-    for (; biases.size() > 1; biases.erase(biases.begin())) {
-        p.bias = biases.front().kind;
-        scores = add_op(kBiasedScores, {scores, biases.front().tensor}, p, scores.shape());
+    SoftmaxParams p{o.scale,         o.softcap, o.mask.fill,      o.mask.causal,       o.mask.window,
+                    o.mask.polarity, false,     kSoftmaxTermNone, kSoftmaxOutputScores};
+    for (; terms.size() > 1; terms.erase(terms.begin())) {
+        p.term = terms.front().kind;
+        scores = add_op(kBiasedScores, {scores, terms.front().tensor}, p, scores.shape());
         p.scale = 1.0f;
         p.softcap = 0.0f;
     }
@@ -169,9 +170,9 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
         inputs.push_back(fit("mask", o.mask.keys, DType::i32, scores));
         p.mask = true;
     }
-    p.bias = biases.empty() ? kSoftmaxNoBias : biases.front().kind;
-    if (!biases.empty()) {
-        inputs.push_back(biases.front().tensor);
+    p.term = terms.empty() ? kSoftmaxTermNone : terms.front().kind;
+    if (!terms.empty()) {
+        inputs.push_back(terms.front().tensor);
     }
     p.output = output;
     p.smoothing = smoothing;
@@ -185,7 +186,7 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
 }  // namespace
 
 Value softmax(Value scores, const SoftmaxOptions& options) {
-    return add_softmax(kSoftmax, scores, options, kSoftmaxWeights);
+    return add_softmax(kSoftmax, scores, options, kSoftmaxOutputWeights);
 }
 
 Value biased_scores(Value scores, const SoftmaxOptions& options) {
@@ -194,20 +195,20 @@ Value biased_scores(Value scores, const SoftmaxOptions& options) {
     o.mask.keys = {};
     o.mask.causal = Causal::none;
     o.mask.window = 0;
-    return add_softmax(kBiasedScores, scores, o, kSoftmaxScores);
+    return add_softmax(kBiasedScores, scores, o, kSoftmaxOutputScores);
 }
 
 Value log_sum_exp(Value scores, const SoftmaxOptions& options) {
-    return add_softmax(kLogSumExp, scores, options, kSoftmaxLogSumExp);
+    return add_softmax(kLogSumExp, scores, options, kSoftmaxOutputLogSumExp);
 }
 
 Value support::smoothed_log_sum_exp(Value scores, float smoothing) {
-    return add_softmax(kSmoothed, scores, {}, kSoftmaxSmoothed, smoothing);
+    return add_softmax(kSmoothed, scores, {}, kSoftmaxOutputSmoothed, smoothing);
 }
 
 Value hard_max(Value scores, const SoftmaxOptions& options) {
     require(!options.sinks, kHardMax.name, "sinks have no meaning here");
-    return add_softmax(kHardMax, scores, options, kSoftmaxHard);
+    return add_softmax(kHardMax, scores, options, kSoftmaxOutputHard);
 }
 
 }  // namespace vkf

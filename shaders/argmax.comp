@@ -5,7 +5,7 @@
 #include "argmax.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint kLanes = 1;
+layout(constant_id = kArgmaxSpecLanes) const uint kLanes = 1;
 
 layout(push_constant) uniform Push { ArgmaxPush p; };
 layout(set = 0, binding = kArgmaxBindingX) readonly buffer X { float x[]; };

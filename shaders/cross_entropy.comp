@@ -8,7 +8,7 @@
 #include "cross_entropy.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint kLanes = 64;
+layout(constant_id = kCrossEntropySpecLanes) const uint kLanes = 64;
 
 layout(push_constant) uniform Push { CrossEntropyPush p; };
 layout(set = 0, binding = kCrossEntropyBindingLogits) readonly buffer Logits { float logits[]; };

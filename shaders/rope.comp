@@ -11,9 +11,9 @@
 #include "rope.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint kHalf = 0;
-layout(constant_id = 2) const uint kPositions = 0;
-layout(constant_id = 3) const uint kFours = 0;
+layout(constant_id = kRopeSpecHalf) const uint kHalf = 0;
+layout(constant_id = kRopeSpecPositions) const uint kPositions = 0;
+layout(constant_id = kRopeSpecFours) const uint kFours = 0;
 
 layout(push_constant) uniform Push { RopePush p; };
 layout(set = 0, binding = kRopeBindingX) readonly buffer X { float x[]; };

@@ -14,32 +14,32 @@
 #include "softmax.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint kLanes = 1;
-layout(constant_id = 2) const uint kMask = 0;
-layout(constant_id = 3) const uint kBias = 0;
-layout(constant_id = 4) const uint kCausal = 0;
-layout(constant_id = 5) const uint kSoftcap = 0;
-layout(constant_id = 6) const uint kOutput = kSoftmaxWeights;
-layout(constant_id = 7) const uint kFours = 0;
+layout(constant_id = kSoftmaxSpecLanes) const uint kLanes = 1;
+layout(constant_id = kSoftmaxSpecMask) const uint kMask = 0;
+layout(constant_id = kSoftmaxSpecTerm) const uint kTerm = kSoftmaxTermNone;
+layout(constant_id = kSoftmaxSpecCausal) const uint kCausal = 0;
+layout(constant_id = kSoftmaxSpecSoftcap) const uint kSoftcap = 0;
+layout(constant_id = kSoftmaxSpecOutput) const uint kOutput = kSoftmaxOutputWeights;
+layout(constant_id = kSoftmaxSpecFours) const uint kFours = 0;
 
 layout(push_constant) uniform Push { SoftmaxPush p; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer Scores { float scores[]; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer ScoresFours { FOURS scores_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer Mask { uint mask[]; };
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer MaskFours { uvec4 mask_fours[]; };
-layout(set = 0, binding = kSoftmaxBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kSoftmaxBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
-layout(set = 0, binding = kSoftmaxBindingWeights) buffer Weights { float weights[]; };
-layout(set = 0, binding = kSoftmaxBindingWeights) buffer WeightsFours { FOURS weights_fours[]; };
+layout(set = 0, binding = kSoftmaxBindingTerm) readonly buffer Term { float term[]; };
+layout(set = 0, binding = kSoftmaxBindingTerm) readonly buffer TermFours { vec4 term_fours[]; };
+layout(set = 0, binding = kSoftmaxBindingOut) buffer Out { float result[]; };
+layout(set = 0, binding = kSoftmaxBindingOut) buffer OutFours { FOURS result_fours[]; };
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
 
 struct Row {
     uint scores;
-    uint weights;
+    uint result;
     uint mask;
-    uint bias;
+    uint term;
     int position;   // the key at which the query stands
     int first_key;  // causal: keys before this one and after `position` are masked
 };
@@ -47,13 +47,13 @@ struct Row {
 Row find_row(uint index) {
     Row row;
     row.scores = p.scores_offset + index * p.keys;
-    row.weights = p.weights_offset + index * p.keys;
+    row.result = p.out_offset + index * p.keys;
     uint rest = index;
     uint query = take_dimension(rest, p.size[3]);
     uint i2 = take_dimension(rest, p.size[2]);
     uint i1 = take_dimension(rest, p.size[1]);
     row.mask = p.mask_offset + query * p.mask_stride[3] + i2 * p.mask_stride[2] + i1 * p.mask_stride[1] + rest * p.mask_stride[0];
-    row.bias = p.bias_offset + query * p.bias_stride[3] + i2 * p.bias_stride[2] + i1 * p.bias_stride[1] + rest * p.bias_stride[0];
+    row.term = p.term_offset + query * p.term_stride[3] + i2 * p.term_stride[2] + i1 * p.term_stride[1] + rest * p.term_stride[0];
     row.position = int(query) + p.causal_shift;
     row.first_key = p.window == 0u ? 0 : row.position - int(p.window) + 1;
     return row;
@@ -64,10 +64,10 @@ float biased_score(Row row, uint key) {
     if (kSoftcap != 0u) {
         score = p.softcap * safe_tanh(score / p.softcap);
     }
-    if (kBias == kSoftmaxBias) {
-        score += bias[row.bias + key * p.bias_stride[4]];
-    } else if (kBias == kSoftmaxAlibi) {
-        score -= bias[row.bias] * float(abs(row.position - int(key)));
+    if (kTerm == kSoftmaxTermBias) {
+        score += term[row.term + key * p.term_stride[4]];
+    } else if (kTerm == kSoftmaxTermSlopes) {
+        score -= term[row.term] * float(abs(row.position - int(key)));
     }
     return score;
 }
@@ -89,40 +89,40 @@ bool is_masked(float score) {  // by its bits: a comparison with -inf may be fol
 }
 
 void write_weights(Row row, uint keys) {
-    float largest = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
+    float largest = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
     float sink = largest;
     for (uint key = row_lane(); key < keys; key += kLanes) {
         float score = masked_score(row, key);
-        weights[row.weights + key] = score;
+        result[row.result + key] = score;
         largest = max_or_nan(largest, score);
     }
     largest = row_max(largest);
 
     float sum = 0.0;
     for (uint key = row_lane(); key < keys; key += kLanes) {
-        float score = weights[row.weights + key];
+        float score = result[row.result + key];
         bool masked = is_masked(score);
         float e = safe_exp(score - largest);
         sum += masked ? 0.0 : e;
-        weights[row.weights + key] = masked ? uintBitsToFloat(kSignBit) : e;
+        result[row.result + key] = masked ? uintBitsToFloat(kSignBit) : e;
     }
     sum = row_sum(sum);
-    if (kBias == kSoftmaxSinks) {
+    if (kTerm == kSoftmaxTermSinks) {
         sum += safe_exp(sink - largest);
     }
 
     float scale = is_masked(largest) ? 0.0 : 1.0 / sum;
     for (uint key = row_lane(); key < keys; key += kLanes) {
-        float e = weights[row.weights + key];
+        float e = result[row.result + key];
         bool masked = floatBitsToUint(e) == kSignBit;
-        weights[row.weights + key] = masked ? e : e * scale;
+        result[row.result + key] = masked ? e : e * scale;
     }
 }
 
 // Where nothing but a scale changes the scores, they are read again instead of kept. (As a
 // constant, glslang 11 loses its definition.)
 bool plain() {
-    return kMask == 0u && kCausal == 0u && kSoftcap == 0u && kBias != kSoftmaxBias && kBias != kSoftmaxAlibi;
+    return kMask == 0u && kCausal == 0u && kSoftcap == 0u && kTerm != kSoftmaxTermBias && kTerm != kSoftmaxTermSlopes;
 }
 
 vec4 masked_scores(Row row, uint four) {
@@ -132,10 +132,10 @@ vec4 masked_scores(Row row, uint four) {
         s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
     }
     ivec4 keys = int(4u * four) + ivec4(0, 1, 2, 3);
-    if (kBias == kSoftmaxBias) {
-        s += bias_fours[row.bias / 4u + four];
-    } else if (kBias == kSoftmaxAlibi) {
-        s -= bias[row.bias] * vec4(abs(row.position - keys));
+    if (kTerm == kSoftmaxTermBias) {
+        s += term_fours[row.term / 4u + four];
+    } else if (kTerm == kSoftmaxTermSlopes) {
+        s -= term[row.term] * vec4(abs(row.position - keys));
     }
     if (kMask != 0u) {
         bvec4 set = notEqual(mask_fours[row.mask / 4u + four], uvec4(0u));
@@ -168,10 +168,10 @@ vec4 masked_scores(Row row, uint four) {
 // NaN is not carried through the exponentials here but by the quotient: the largest score tells of
 // it.
 void write_weights_by_fours(Row row, uint fours) {
-    float sink = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
+    float sink = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
     vec4 maxima = vec4(negative_infinity());
     uvec4 magnitudes = uvec4(0u);
-    uint to = row.weights / 4u;
+    uint to = row.result / 4u;
     for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
         vec4 TURN_OF(s);
         EACH(i) {
@@ -181,7 +181,7 @@ void write_weights_by_fours(Row row, uint fours) {
         }
         if (!plain()) {
             EACH(j) {
-                weights_fours[to + first + j * kLanes] = four_of(AT(s, j));
+                result_fours[to + first + j * kLanes] = four_of(AT(s, j));
             }
         }
     }
@@ -194,7 +194,7 @@ void write_weights_by_fours(Row row, uint fours) {
         vec4 TURN_OF(e);
         EACH(i) {
             uint four = first + i * kLanes;
-            AT(e, i) = floats_of(plain() ? scores_fours[row.scores / 4u + four] : weights_fours[to + four]);
+            AT(e, i) = floats_of(plain() ? scores_fours[row.scores / 4u + four] : result_fours[to + four]);
         }
         EACH(j) {
             vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
@@ -206,11 +206,11 @@ void write_weights_by_fours(Row row, uint fours) {
             AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
         }
         EACH(k) {
-            weights_fours[to + first + k * kLanes] = four_of(AT(e, k));
+            result_fours[to + first + k * kLanes] = four_of(AT(e, k));
         }
     }
     float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
-    if (kBias == kSoftmaxSinks) {
+    if (kTerm == kSoftmaxTermSinks) {
         sum += exp_of_number(sink - largest);
     }
 
@@ -218,14 +218,14 @@ void write_weights_by_fours(Row row, uint fours) {
     for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
         EACH(i) {
             uint four = to + first + i * kLanes;
-            vec4 e = floats_of(weights_fours[four]);
-            weights_fours[four] = four_of(mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit))));
+            vec4 e = floats_of(result_fours[four]);
+            result_fours[four] = four_of(mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit))));
         }
     }
 }
 
 void write_log_sum_exp(Row row, uint keys, uint index) {
-    float largest = kBias == kSoftmaxSinks ? bias[row.bias] : negative_infinity();
+    float largest = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
     float sink = largest;
     for (uint key = row_lane(); key < keys; key += kLanes) {
         largest = max_or_nan(largest, masked_score(row, key));
@@ -237,20 +237,20 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         sum += is_masked(score) ? 0.0 : safe_exp(score - largest);
     }
     sum = row_sum(sum);
-    if (kBias == kSoftmaxSinks) {
+    if (kTerm == kSoftmaxTermSinks) {
         sum += safe_exp(sink - largest);
     }
-    float result = is_finite(largest) ? largest + log(sum) : largest;
+    float log_sum = is_finite(largest) ? largest + log(sum) : largest;
     // the mean of what is left below the largest, which loses nothing to a common offset
-    if (kOutput == kSoftmaxSmoothed) {
+    if (kOutput == kSoftmaxOutputSmoothed) {
         float below = 0.0;
         for (uint key = row_lane(); key < keys; key += kLanes) {
             below += largest - masked_score(row, key);
         }
-        result -= p.smoothing * (largest - row_sum(below) / float(keys));
+        log_sum -= p.smoothing * (largest - row_sum(below) / float(keys));
     }
     if (row_lane() == 0u && index < p.rows) {
-        weights[p.weights_offset + index] = result;
+        result[p.out_offset + index] = log_sum;
     }
 }
 
@@ -269,7 +269,7 @@ void write_hard(Row row, uint keys) {
     first = row_max(first);
     for (uint key = row_lane(); key < keys; key += kLanes) {
         bool masked = is_masked(masked_score(row, key));
-        weights[row.weights + key] = masked ? uintBitsToFloat(kSignBit) : (-float(key) == first ? 1.0 : 0.0);
+        result[row.result + key] = masked ? uintBitsToFloat(kSignBit) : (-float(key) == first ? 1.0 : 0.0);
     }
 }
 
@@ -282,13 +282,13 @@ void main() {
     bool inside = index < p.rows;
     Row row = find_row(inside ? index : 0u);
     uint keys = inside ? p.keys : 0u;
-    if (kOutput == kSoftmaxScores) {
+    if (kOutput == kSoftmaxOutputScores) {
         for (uint key = row_lane(); key < keys; key += kLanes) {
-            weights[row.weights + key] = biased_score(row, key);
+            result[row.result + key] = biased_score(row, key);
         }
-    } else if (kOutput == kSoftmaxLogSumExp || kOutput == kSoftmaxSmoothed) {
+    } else if (kOutput == kSoftmaxOutputLogSumExp || kOutput == kSoftmaxOutputSmoothed) {
         write_log_sum_exp(row, keys, index);
-    } else if (kOutput == kSoftmaxHard) {
+    } else if (kOutput == kSoftmaxOutputHard) {
         write_hard(row, keys);
     } else if (kFours != 0u) {
         write_weights_by_fours(row, keys / 4u);

@@ -7,43 +7,45 @@
 
 VKF_CONSTANT(kSoftmaxBindingScores, 0)
 VKF_CONSTANT(kSoftmaxBindingMask, 1)
-VKF_CONSTANT(kSoftmaxBindingBias, 2) // or the slopes, or the sinks
-VKF_CONSTANT(kSoftmaxBindingWeights, 3)
+// what enters beside the scores, see kSoftmaxSpecTerm; any buffer where nothing does
+VKF_CONSTANT(kSoftmaxBindingTerm, 2)
+VKF_CONSTANT(kSoftmaxBindingOut, 3)
 
 // Specialization constants.
 VKF_CONSTANT(kSoftmaxSpecLanes, 1)
 VKF_CONSTANT(kSoftmaxSpecMask, 2)     // 0: no boolean mask, 1: 1 = may attend, 2: 1 = may not
-VKF_CONSTANT(kSoftmaxSpecBias, 3)    // what binding 2 is, below
+VKF_CONSTANT(kSoftmaxSpecTerm, 3)    // a kSoftmaxTerm... below
 VKF_CONSTANT(kSoftmaxSpecCausal, 4)
 VKF_CONSTANT(kSoftmaxSpecSoftcap, 5)
-VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // below
+VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // a kSoftmaxOutput... below
 // fours a turn, for weights whose scores, mask and bias lie in fours; 0: key by key
 VKF_CONSTANT(kSoftmaxSpecFours, 7)
 
 VKF_CONSTANT(kSoftmaxMostFours, 4)   // in a turn: a line of a processor's cache
 
-VKF_CONSTANT(kSoftmaxNoBias, 0)
-VKF_CONSTANT(kSoftmaxBias, 1)
-VKF_CONSTANT(kSoftmaxAlibi, 2) // slopes, one a head
-VKF_CONSTANT(kSoftmaxSinks, 3) // logits, one a head
+VKF_CONSTANT(kSoftmaxTermNone, 0)
+VKF_CONSTANT(kSoftmaxTermBias, 1)    // added to the scores
+VKF_CONSTANT(kSoftmaxTermSlopes, 2)  // ALiBi's, one a head: times the distance, taken off the scores
+VKF_CONSTANT(kSoftmaxTermSinks, 3)   // logits, one a head, that take part in the sum alone
 
-VKF_CONSTANT(kSoftmaxWeights, 0)
+VKF_CONSTANT(kSoftmaxOutputWeights, 0)
 // scale, softcap and bias only: the mask and the softmax are another dispatch's
-VKF_CONSTANT(kSoftmaxScores, 1)
-VKF_CONSTANT(kSoftmaxLogSumExp, 2) // one a row
-VKF_CONSTANT(kSoftmaxHard, 3)
-VKF_CONSTANT(kSoftmaxSmoothed, 4)  // log-sum-exp less smoothing times the mean, one a row
+VKF_CONSTANT(kSoftmaxOutputScores, 1)
+VKF_CONSTANT(kSoftmaxOutputLogSumExp, 2)  // one a row
+VKF_CONSTANT(kSoftmaxOutputHard, 3)
+// log-sum-exp less smoothing times the mean, one a row
+VKF_CONSTANT(kSoftmaxOutputSmoothed, 4)
 
 VKF_PUSH_BEGIN(SoftmaxPush)
     uint rows;
     uint keys;
     uint size[4];          // the outer sizes of the scores, queries last
     uint mask_stride[5];
-    uint bias_stride[5];
+    uint term_stride[5];
     uint scores_offset;
     uint mask_offset;
-    uint bias_offset;
-    uint weights_offset;
+    uint term_offset;
+    uint out_offset;
     // row r stands at key r + causal_shift, and with causal sees no later one
     int causal_shift;
     uint window;           // causal: and of those the last `window`; 0: all

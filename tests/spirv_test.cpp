@@ -91,7 +91,7 @@ TEST_SUITE("spirv") {
         CHECK(reached(shader::kMatmulOtherResidualBesideBias) == 5);
 
         const ShaderInterface softmax = reflect(words(spirv::kSoftmaxSpirv), "softmax");
-        CHECK(softmax.bindings == shader::kSoftmaxBindingWeights + 1);
+        CHECK(softmax.bindings == shader::kSoftmaxBindingOut + 1);
         CHECK(softmax.push_constant_bytes == sizeof(shader::SoftmaxPush));
         CHECK(softmax.local_size_id == 0);
     }
