@@ -45,6 +45,7 @@ MatmulPush describe(const Operands& operands) noexcept {
     push.c_row = c.step(1);
     push.c_column = c.step(0);
     push.c_offset = c.offset;
+    push.has_bias = params.bias ? 1 : 0;
     push.bias_stride = params.bias ? bias.step(0) : 0;
     push.bias_offset = bias.offset;
     push.other_offset = operands[params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias].offset;
@@ -71,13 +72,12 @@ std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     return sizes[0] * sizes[1] * sizes[2];
 }
 
-/// The whole of an encoding, once `push` describes the product; k is what is multiplied and summed
-/// for each output.
-void encode(MatmulPush push, double k, const Operands& operands, Command& command) noexcept {
+/// The whole of an encoding, once `push` describes the product.
+void encode(MatmulPush push, const Operands& operands, Command& command) noexcept {
     const View& c = operands[kMatmulBindingC];
     const double outputs = static_cast<double>(c.elements());
-    command.cost(2.0 * outputs * k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
-                                           static_cast<double>(operands[kMatmulBindingB].elements())));
+    command.cost(2.0 * outputs * push.k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
+                                                static_cast<double>(operands[kMatmulBindingB].elements())));
     if (c.elements() == 0) {
         command.push(push);
         command.groups(0);
@@ -103,8 +103,7 @@ void skip(MatmulPush push, Command& command) noexcept {
 }  // namespace
 
 void encode_product(const Operands& operands, Command& command) noexcept {
-    const MatmulPush push = describe(operands);
-    encode(push, push.k, operands, command);
+    encode(describe(operands), operands, command);
 }
 
 void encode_few_rows(const Operands& operands, Command& command) noexcept {
@@ -113,8 +112,8 @@ void encode_few_rows(const Operands& operands, Command& command) noexcept {
 
 void encode_codes(const Operands& operands, Command& command) noexcept {
     MatmulPush push = describe(operands);
-    push.k -= kPackedInt8ScaleWords;
-    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : encode(push, 4.0 * push.k, operands, command);
+    push.k = (push.k - kPackedInt8ScaleWords) * 4;  // from words of codes and scales to codes
+    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : encode(push, operands, command);
 }
 
 }  // namespace vkf

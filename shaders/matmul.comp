@@ -263,7 +263,7 @@ vec4 relu_if_asked(vec4 x) {
 }
 
 float load_bias(uint column) {
-    return p.bias_stride != 0 ? bias[p.bias_offset + column * p.bias_stride] : 0.0;
+    return p.has_bias != 0 ? bias[p.bias_offset + column * p.bias_stride] : 0.0;
 }
 
 void main() {
@@ -388,7 +388,7 @@ void main() {
     uint rows_left = p.m - m0;
     if (kCVec != 0) {
         if (n0 < p.n) {
-            vec4 shift = p.bias_stride != 0 ? bias_vec[(p.bias_offset + n0) >> 2] : vec4(0.0);
+            vec4 shift = p.has_bias != 0 ? bias_vec[(p.bias_offset + n0) >> 2] : vec4(0.0);
 #define DO(i) \
     if (i < kRows) { \
         vec4 value = relu_if_asked(sums[i] * p.alpha + shift); \

@@ -5,7 +5,7 @@
 // alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A),
 // matmul_half.comp (A and B rounded to f16), matmul_coopmat.comp (the same on cooperative matrices)
 // and matmul_dot.comp. This one, and the int8 variant of matmul_coopmat.comp, multiply codes of
-// int8: of both A and B they take rows of words, and k counts words of codes.
+// int8: both A and B are rows of words then, and k counts the codes in them, filled up as they are.
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch
 // dimensions (sequence, kv head, head within its group), with 0 as B's last batch stride. Sizes are
@@ -105,7 +105,7 @@ VKF_CONSTANT(kMatmulHalfRun, 8)
 VKF_PUSH_BEGIN(MatmulPush)
     uint m;
     uint n;
-    uint k;
+    uint k;      // products that are summed for each element of C
     uint batch1; // sizes of the two inner batch dimensions; the outer one follows from group_count
     uint batch2;
     uint a_batch[3];
@@ -120,7 +120,8 @@ VKF_PUSH_BEGIN(MatmulPush)
     uint c_row;
     uint c_column;
     uint c_offset;
-    uint bias_stride; // 0: no bias
+    uint has_bias;     // 1, or 0
+    uint bias_stride;  // 0: one number for all columns
     uint bias_offset;
     uint other_offset;
     float alpha;

@@ -95,14 +95,11 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/other.glsl"
 #include "common/quads.glsl"
 
-// kChunk: numbers in 16 bytes of the stage. products(): how many an output sums.
+// kChunk: numbers in 16 bytes of the stage.
 #ifdef CODES
 const bool kAlongK = true;
 // of 8, half the bytes stay unused: matrices 8 deep begin at a chunk
 const uint kChunk = kMatDepth % 16 == 0 ? 16 : 8;
-uint products() {
-    return p.k * 4;
-}
 #else
 const float kCode = 1.0;
 
@@ -111,9 +108,6 @@ const float kCode = 1.0;
 
 const bool kAlongK = kBLoad == kMatmulBVecK || kPacked != kPackedF32;
 const uint kChunk = 8;
-uint products() {
-    return p.k;
-}
 #endif
 
 const uint kSubgroupsAcross = kTileColumns / kSubgroupColumns;
@@ -150,14 +144,14 @@ uvec4 b_next[kBItems];
 // column n on. And what a row's sums in four columns stand for.
 #ifdef CODES
 uvec4 chunk_of_a(uint row, uint k) {
-    if (k >= products()) {
+    if (k >= p.k) {
         return uvec4(0);
     }
     return kChunk == 16 ? a_vec[(row + (k >> 2)) >> 2] : uvec4(a_pairs[(row + (k >> 2)) >> 1], 0, 0);
 }
 
 uvec4 chunk_along_k(uint column, uint k) {
-    if (k >= products()) {
+    if (k >= p.k) {
         return uvec4(0);
     }
     return kChunk == 16 ? b_vec[(column + (k >> 2)) >> 2] : uvec4(b_pairs[(column + (k >> 2)) >> 1], 0, 0);
@@ -170,9 +164,9 @@ uvec4 chunk_along_n(uint at, uint n) {
 vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
     vec4 scales;
     [[unroll]] for (uint j = 0; j < 4; ++j) {
-        scales[j] = uintBitsToFloat(b_words[columns[j] + p.k]);
+        scales[j] = uintBitsToFloat(b_words[columns[j] + p.k / 4]);
     }
-    return vec4(ivec4(sums)) * uintBitsToFloat(a_words[row + p.k]) * scales;
+    return vec4(ivec4(sums)) * uintBitsToFloat(a_words[row + p.k / 4]) * scales;
 }
 #else
 uvec4 chunk_of_a(uint row, uint k) {
@@ -278,8 +272,8 @@ void main() {
     put(0);
     barrier();
     uint half_base = 0;
-    for (uint k0 = 0; k0 < products(); k0 += kTileDepth) {
-        bool more = k0 + kTileDepth < products();
+    for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
+        bool more = k0 + kTileDepth < p.k;
         if (more) {
             fetch(a_base, b_base, m0, n0, k0 + kTileDepth);
         }

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product of int8 codes by integer dot products, for GPUs: the rows of A, and the columns of
 // B, are rows of common/packed.h in int8, four codes a word. The tiles are those of
-// matmul_shared.comp with words in the place of numbers: p.k counts the words of a row's codes,
-// kTileDepth words too. Sums of codes are exact; each is then multiplied by the scales of its row
-// and its column.
+// matmul_shared.comp with words in the place of numbers: kTileDepth counts words. Sums of codes are
+// exact; each is then multiplied by the scales of its row and its column.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both
 // operands are 0.
@@ -54,24 +53,29 @@ const uint kThreads = kRowQuads * kColumnQuads;
 shared uvec4 a_tile[kTileDepth * kRowPitch];
 shared uvec4 b_tile[kTileDepth * kColumnPitch];
 
-void stage_a(uint base, uint m0, uint k0) {
+// Of a row, in front of its scale.
+uint code_words() {
+    return p.k / 4;
+}
+
+void stage_a(uint base, uint m0, uint word0) {
     for (uint i = gl_LocalInvocationID.x; i < kTileRows * kDepthQuads; i += kThreads) {
         uint row = i / kDepthQuads;
         uint depth = (i - row * kDepthQuads) * 4;
-        uint k = k0 + depth;
-        uvec4 words = k < p.k ? a_vec[(base + min(m0 + row, p.m - 1) * p.a_row + k) >> 2] : uvec4(0);
+        uint word = word0 + depth;
+        uvec4 words = word < code_words() ? a_vec[(base + min(m0 + row, p.m - 1) * p.a_row + word) >> 2] : uvec4(0);
         for (uint j = 0; j < 4; ++j) {
             a_tile[(depth + j) * kRowPitch + row / 4][row % 4] = words[j];
         }
     }
 }
 
-void stage_b(uint base, uint n0, uint k0) {
+void stage_b(uint base, uint n0, uint word0) {
     for (uint i = gl_LocalInvocationID.x; i < kTileColumns * kDepthQuads; i += kThreads) {
         uint column = i / kDepthQuads;
         uint depth = (i - column * kDepthQuads) * 4;
-        uint k = k0 + depth;
-        uvec4 words = k < p.k ? b_vec[(base + min(n0 + column, p.n - 1) * p.b_column + k) >> 2] : uvec4(0);
+        uint word = word0 + depth;
+        uvec4 words = word < code_words() ? b_vec[(base + min(n0 + column, p.n - 1) * p.b_column + word) >> 2] : uvec4(0);
         for (uint j = 0; j < 4; ++j) {
             b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = words[j];
         }
@@ -101,9 +105,9 @@ void main() {
     uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
 
     ivec4 sums[4] = ivec4[4](ivec4(0), ivec4(0), ivec4(0), ivec4(0));
-    for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
-        stage_a(a_base, m0, k0);
-        stage_b(b_base, n0, k0);
+    for (uint word0 = 0; word0 < code_words(); word0 += kTileDepth) {
+        stage_a(a_base, m0, word0);
+        stage_b(b_base, n0, word0);
         barrier();
         for (uint depth = 0; depth < kTileDepth; ++depth) {
             uvec4 rows = a_tile[depth * kRowPitch + row_quad];
@@ -120,11 +124,11 @@ void main() {
     uint n = n0 + column_quad * 4;
     vec4 scales;  // of the columns; a row's scale lies behind its codes
     [[unroll]] for (uint j = 0; j < 4; ++j) {
-        scales[j] = uintBitsToFloat(b_words[b_base + min(n + j, p.n - 1) * p.b_column + p.k]);
+        scales[j] = uintBitsToFloat(b_words[b_base + min(n + j, p.n - 1) * p.b_column + code_words()]);
     }
     vec4 shift = biases(n);
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-        float scale = uintBitsToFloat(a_words[a_base + min(m + i, p.m - 1) * p.a_row + p.k]);
+        float scale = uintBitsToFloat(a_words[a_base + min(m + i, p.m - 1) * p.a_row + code_words()]);
         store_quad(vec4(sums[i]) * scale * scales, shift, m + i, n, c_base);
     }
 }

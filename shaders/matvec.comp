@@ -133,7 +133,7 @@ void main() {
         }
     }
     if (part == 0 && n < p.n) {
-        float shift = p.bias_stride != 0 ? bias[p.bias_offset + n * p.bias_stride] : 0.0;
+        float shift = p.has_bias != 0 ? bias[p.bias_offset + n * p.bias_stride] : 0.0;
         uint at = c_base + m0 * p.c_row + n * p.c_column;
         sums = sums * column_scale(column) * p.alpha + shift;
         [[dont_unroll]] for (uint i = 0; i < min(kRows, p.m - m0); ++i) {

@@ -194,6 +194,26 @@ TEST_CASE("matmul: grouped heads share keys by a stride of 0") {
     CHECK(check.mismatch(y, reshape(q, {2, 2, 3, 4, 8}), reshape(k, {2, 2, 1, 5, 8}), {.transpose_b = true}) == "");
 }
 
+TEST_CASE("matmul: a bias that is one number for all columns, and one that is a column of a matrix") {
+    const Tensor biases = random_tensor({3, 2}, 3, 2);
+    const Tensor all_alike(Sizes{8}, biases.at({1, 1}));
+    const Tensor column = reshape(slice(biases, 1, 1, 1), {3});
+    for (const std::int64_t m : {2, 9, 40}) {
+        CAPTURE(m);
+        const Tensor a = random_tensor({m, 12}, 1), b = random_tensor({12, 8}, 2), narrow = random_tensor({12, 3}, 4);
+        const auto check = [&](const Tensor& right, const Tensor& bias, const auto& window) {
+            ProductCheck product;
+            const Value y = matmul(product.input("a", a), product.input("b", right),
+                                   {.bias = window(product.input("biases", biases))});
+            const reference::MatmulOptions o{.bias = bias};
+            return product.difference(y, twin(a, right, o), tolerance(taken(a), taken(right), o));
+        };
+        CHECK(check(b, all_alike,
+                    [](Value v) { return broadcast_to(reshape(slice(slice(v, 0, 1, 1), 1, 1, 1), {1}), {8}); }) == "");
+        CHECK(check(narrow, column, [](Value v) { return reshape(slice(v, 1, 1, 1), {3}); }) == "");
+    }
+}
+
 TEST_CASE("matmul: no rows, no columns, nothing to sum") {
     ProductCheck check;
     const Dim n = check.graph.symbol("n", 6);

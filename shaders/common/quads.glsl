@@ -6,7 +6,7 @@
 
 // The biases of columns n to n + 3.
 vec4 biases(uint n) {
-    if (p.bias_stride == 0) {
+    if (p.has_bias == 0) {
         return vec4(0.0);
     }
     uvec4 at = p.bias_offset + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.bias_stride;
