@@ -2,6 +2,8 @@
 // How fused attention is dispatched: kernels, tiles, splits, and what it prepares for them.
 #include "shaders/attention.h"
 
+#include <bit>
+
 #include "attention_lanes.glsl.h"
 #include "attention_lanes4.spv.h"
 #include "attention_lanes8.spv.h"
@@ -82,15 +84,16 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.queries = q.dim(1);
     push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond - 2] : k);
     push.kv_heads = k.dim(2);
-    push.q_batch = packed ? operands[kAttentionBindingSequences].dim(1) : q.step(3);
+    push.sequences = packed ? operands[kAttentionBindingSequences].dim(1) : 0;
+    push.q_batch = packed ? 0 : q.step(3);
     push.q_head = q.step(2);
     push.q_row = q.step(1);
     push.q_offset = q.offset;
-    push.k_batch = k.step(3);
+    push.k_outer = k.step(3);
     push.k_head = k.step(2);
     push.k_row = k.step(1);
     push.k_offset = k.offset;
-    push.v_batch = v.step(3);
+    push.v_outer = v.step(3);
     push.v_head = v.step(2);
     push.v_row = v.step(1);
     push.v_offset = v.offset;
@@ -99,27 +102,30 @@ void encode(const Operands& operands, Command& command) noexcept {
     push.o_row = y.step(1);
     push.o_offset = y.offset;
     if (packed && params.pages < 0) {
-        push.k_batch = push.v_batch = 0;
+        push.k_outer = push.v_outer = 0;
     }
     push.scale = params.scale;
     push.softcap = params.softcap;
-    push.fill = params.fill;
     // a window this wide masks nothing
     const auto span = std::max<std::int64_t>(push.keys, push.queries);
     push.window = params.window < span ? static_cast<uint>(params.window) : 0;
     push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
-    push.pages = params.ring >= 0 ? operands[beyond - 1].dim(1) - 1 : k.dim(3);
-    push.table_width = params.ring >= 0 ? k.dim(1) : params.pages >= 0 ? pages.dim(0) : 0;
-    push.threshold = dropout_threshold(params.dropout);
+    if (params.pages >= 0) {
+        push.pages = k.dim(3);
+        push.table_width = pages.dim(0);
+    }
+    if (params.ring >= 0) {
+        push.ring_rows = k.dim(1);
+        push.ring_first = operands[beyond - 1].dim(1) - 1;
+    }
     push.seed = params.dropout_seed;
-    push.keep_scale = dropout_scale(params.dropout);
 
     const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
     std::size_t kernel = kKernelRows;  // the first whose tile holds all rows, else the largest
     while (kernel + 1 < operands.words.size() && rows > operands.words[kernel]) {
         ++kernel;
     }
-    const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + (packed ? push.q_batch : 0);
+    const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + push.sequences;
     const std::uint64_t slices = divide_up(y.dim(0), operands.words[kSliceColumns]);
     const std::uint64_t splits = push.split_keys == 0 ? 1 : divide_up(push.keys, push.split_keys);
     command.kernel(static_cast<uint>(kernel - kKernelRows));
@@ -153,7 +159,7 @@ void encode_merge(const Operands& operands, Command& command) noexcept {
     push.o_head = y.step(2);
     push.o_row = y.step(1);
     push.o_offset = y.offset;
-    push.keep_scale = params.dropout == 0.0f ? 1.0f : dropout_scale(params.dropout);
+    push.keep_scale = dropout_scale(params.dropout);
     command.push(push);
     command.groups(split == 0 ? 0 : divide_up(push.count, 64));
     command.cost(static_cast<double>(push.count) * push.splits * 4, static_cast<double>(push.count) * push.splits * 8);
@@ -357,15 +363,17 @@ void lower(Lowering& l) {
     for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
         const uint rows = tiling.rows[i];
         const uint aligned = causal == Causal::none ? 0u : causal == Causal::top_left ? 1u : 2u;
-        Constants constants(tiling.local_size, {{kAttentionSpecRows, rows},
-                                                {kAttentionSpecBlocks, blocks},
-                                                {kAttentionSpecFours, fours ? 1u : 0u},
-                                                {kAttentionSpecCausal, aligned},
-                                                {kAttentionSpecSoftcap, params.softcap == 0.0f ? 0u : 1u},
-                                                {kAttentionSpecFiniteFill, std::isinf(params.fill) ? 0u : 1u},
-                                                {kAttentionSpecGroup, params.group},
-                                                {kAttentionSpecDropout, params.dropout == 0.0f ? 0u : 1u},
-                                                {kAttentionSpecKv, static_cast<uint>(params.kv_type)}});
+        Constants constants(tiling.local_size,
+                            {{kAttentionSpecRows, rows},
+                             {kAttentionSpecBlocks, blocks},
+                             {kAttentionSpecFours, fours ? 1u : 0u},
+                             {kAttentionSpecCausal, aligned},
+                             {kAttentionSpecSoftcap, params.softcap == 0.0f ? 0u : 1u},
+                             {kAttentionSpecFill, std::bit_cast<uint>(params.fill)},
+                             {kAttentionSpecGroup, params.group},
+                             {kAttentionSpecThreshold, dropout_threshold(params.dropout)},
+                             {kAttentionSpecKeepScale, std::bit_cast<uint>(dropout_scale(params.dropout))},
+                             {kAttentionSpecKv, static_cast<uint>(params.kv_type)}});
         if (full) {
             const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
             const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;

@@ -40,36 +40,39 @@ VKF_CONSTANT(kAttentionSpecBlocks, 2)
 VKF_CONSTANT(kAttentionSpecFours, 3)
 VKF_CONSTANT(kAttentionSpecCausal, 4)      // 0: none; 1: top-left; 2: bottom-right
 VKF_CONSTANT(kAttentionSpecSoftcap, 5)     // 1: p.softcap applies
-// 1: a masked score is p.fill, which is finite, and nothing may be skipped
-VKF_CONSTANT(kAttentionSpecFiniteFill, 6)
+// the bits of what a masked score becomes: of -inf; or of a finite number, then nothing may be
+// skipped
+VKF_CONSTANT(kAttentionSpecFill, 6)
 VKF_CONSTANT(kAttentionSpecGroup, 7)       // query heads a kv head
-VKF_CONSTANT(kAttentionSpecDropout, 8)
+// dropout: a weight goes when its random bits are below; 0: none does
+VKF_CONSTANT(kAttentionSpecThreshold, 8)
+// a float: what the weights that stay are multiplied by, 1 / (1 - p)
+VKF_CONSTANT(kAttentionSpecKeepScale, 9)
 // what K and V are kept as, a kPacked... of common/packed.h; packed, their strides are words
-VKF_CONSTANT(kAttentionSpecKv, 9)
+VKF_CONSTANT(kAttentionSpecKv, 10)
 // What the others are for exists only in the `full` variants. Masks and biases: 0: none; else 16
 // and a bit for each dimension that is present: 8 batch, 4 head, 2 query, 1 key.
-VKF_CONSTANT(kAttentionSpecMask, 10)
-VKF_CONSTANT(kAttentionSpecBias, 11)
-VKF_CONSTANT(kAttentionSpecSlopes, 12)     // 0: none; else 16 and bits 8 and 4 as above
-VKF_CONSTANT(kAttentionSpecSinks, 13)      // the same
+VKF_CONSTANT(kAttentionSpecMask, 11)
+VKF_CONSTANT(kAttentionSpecBias, 12)
+VKF_CONSTANT(kAttentionSpecSlopes, 13)     // 0: none; else 16 and bits 8 and 4 as above
+VKF_CONSTANT(kAttentionSpecSinks, 14)      // the same
 // 1: each batch has its own number of keys; 2: and of queries, packed behind each other
-VKF_CONSTANT(kAttentionSpecSequences, 14)
+VKF_CONSTANT(kAttentionSpecSequences, 15)
 // 0: keys lie behind each other; else they lie in pages of so many
-VKF_CONSTANT(kAttentionSpecPageSize, 15)
-VKF_CONSTANT(kAttentionSpecLse, 16)        // 1: write the log-sum-exp
-VKF_CONSTANT(kAttentionSpecBiasFours, 17)  // 1: the bias can be read by vec4
-VKF_CONSTANT(kAttentionSpecSplit, 18)      // 1: p.split_keys may be set
+VKF_CONSTANT(kAttentionSpecPageSize, 16)
+VKF_CONSTANT(kAttentionSpecLse, 17)        // 1: write the log-sum-exp
+VKF_CONSTANT(kAttentionSpecBiasFours, 18)  // 1: the bias can be read by vec4
+VKF_CONSTANT(kAttentionSpecSplit, 19)      // 1: p.split_keys may be set
 // Of all variants again.
-// 1: K and V are rings of p.table_width rows, of which key 0 is row p.pages
-VKF_CONSTANT(kAttentionSpecRing, 19)
+VKF_CONSTANT(kAttentionSpecRing, 20)       // 1: K and V are rings
 
 // attention_coopmat.comp: the matrices' shape, and what ops/attention_tiles.h says of a tile.
-VKF_CONSTANT(kAttentionSpecMatRows, 20)
-VKF_CONSTANT(kAttentionSpecMatColumns, 21)
-VKF_CONSTANT(kAttentionSpecMatDepth, 22)
-VKF_CONSTANT(kAttentionSpecSubgroupRows, 23)  // rows a subgroup takes
-VKF_CONSTANT(kAttentionSpecSubgroup, 24)      // its size
-VKF_CONSTANT(kAttentionSpecPart, 25)          // columns of Q and K that are staged at once
+VKF_CONSTANT(kAttentionSpecMatRows, 21)
+VKF_CONSTANT(kAttentionSpecMatColumns, 22)
+VKF_CONSTANT(kAttentionSpecMatDepth, 23)
+VKF_CONSTANT(kAttentionSpecSubgroupRows, 24)  // rows a subgroup takes
+VKF_CONSTANT(kAttentionSpecSubgroup, 25)      // its size
+VKF_CONSTANT(kAttentionSpecPart, 26)          // columns of Q and K that are staged at once
 
 // A sequence's words in the table: its first query, number of queries, first key, number of keys,
 // and where sequences are packed the first of the row tiles that are its own.
@@ -84,21 +87,24 @@ VKF_CONSTANT(kAttentionPresentHead, 4)
 VKF_CONSTANT(kAttentionPresentQuery, 2)
 VKF_CONSTANT(kAttentionPresentKey, 1)
 
+// 32 words, which are all that Vulkan 1.1 guarantees: so two widths share one, and numbers that are
+// known when a kernel is made are specialization constants.
 // clang-format off
 VKF_PUSH_BEGIN(AttentionPush)
     uint widths;       // of a head of Q and K, and, 16 bits up, of V
-    uint queries;      // of a batch, or packed of all together
-    uint keys;         // the same
+    uint queries;      // of a batch of Q
+    uint keys;         // of a batch: K's, or its pages', or those of the ring that are seen
     uint kv_heads;
-    uint q_batch;      // packed: number of sequences
+    uint sequences;    // in the table, where they are packed: in a batch of one
+    uint q_batch;
     uint q_head;
     uint q_row;
     uint q_offset;
-    uint k_batch;      // with pages: of a page
+    uint k_outer;      // from a batch to the next, or from a page
     uint k_head;
     uint k_row;
     uint k_offset;
-    uint v_batch;
+    uint v_outer;
     uint v_head;
     uint v_row;
     uint v_offset;
@@ -108,15 +114,14 @@ VKF_PUSH_BEGIN(AttentionPush)
     uint o_offset;
     float scale;
     float softcap;
-    float fill;
     // causal: a query sees itself and the window - 1 keys before it; 0: all before it
     uint window;
     uint split_keys;   // keys one split takes, a multiple of the tile; 0: not split
-    uint pages;        // in the pool; of a ring: the row of the first key
-    uint table_width;  // pages a batch has room for; of a ring: its rows
-    uint threshold;    // dropout: a weight goes when its random bits are below
-    uint seed;
-    float keep_scale;  // 1 / (1 - p)
+    uint pages;        // in the pool
+    uint table_width;  // pages a batch has room for
+    uint ring_rows;
+    uint ring_first;   // the row of key 0
+    uint seed;         // dropout
 VKF_PUSH_END(AttentionPush)
 // clang-format on
 

@@ -35,7 +35,7 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 bool takes_part(uint first) {
     uint from = work.first_row + subgroup_row;
     bool part = from <= work.last_row;
-    if (kCausal != 0u && kFiniteFill == 0u) {
+    if (kCausal != 0u && !kFiniteFill) {
         int last = int(query_of(attending_row(kSubgroupRows - 1u))) + work.shift;
         part = part && last >= int(first);
         if (p.window != 0u) {
@@ -281,7 +281,7 @@ void main() {
             }
             // A tile that no row may see costs nothing more. (Where masked scores are finite they
             // all count.)
-            if (kFiniteFill == 0u && seen == 0u) {
+            if (!kFiniteFill && seen == 0u) {
                 continue;
             }
         }

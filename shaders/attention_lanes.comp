@@ -285,7 +285,7 @@ void main() {
             if (LANES == 4) {
                 seen &= 0xffffu;
             }
-            if (kFiniteFill == 0u && lanes_or(seen) == 0u) {
+            if (!kFiniteFill && lanes_or(seen) == 0u) {
                 continue;
             }
         }

@@ -73,7 +73,7 @@ void main() {
             }
             // A tile that no row may see costs nothing more. (Where masked scores are finite they
             // all count.)
-            if (kFiniteFill == 0u && seen == 0u) {
+            if (!kFiniteFill && seen == 0u) {
                 continue;
             }
         }

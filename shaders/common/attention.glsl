@@ -14,9 +14,10 @@ layout(constant_id = kAttentionSpecBlocks) const uint kBlocks = 1;
 layout(constant_id = kAttentionSpecFours) const uint kFours = 0;
 layout(constant_id = kAttentionSpecCausal) const uint kCausal = 0;
 layout(constant_id = kAttentionSpecSoftcap) const uint kSoftcap = 0;
-layout(constant_id = kAttentionSpecFiniteFill) const uint kFiniteFill = 0;
+layout(constant_id = kAttentionSpecFill) const uint kFill = 0xff800000u;
 layout(constant_id = kAttentionSpecGroup) const uint kGroup = 1;
-layout(constant_id = kAttentionSpecDropout) const uint kDropout = 0;
+layout(constant_id = kAttentionSpecThreshold) const uint kThreshold = 0;
+layout(constant_id = kAttentionSpecKeepScale) const float kKeepScale = 1.0;
 layout(constant_id = kAttentionSpecKv) const uint kKv = kPackedF32;
 layout(constant_id = kAttentionSpecRing) const uint kRing = 0;
 #ifdef FULL
@@ -71,6 +72,7 @@ layout(push_constant) uniform Push { AttentionPush p; };
 #endif
 
 const uint kNegativeInfinityBits = kInfinityBits | kSignBit;
+const bool kFiniteFill = kFill != kNegativeInfinityBits;
 
 uint head_dim() {
     return p.widths & 0xffffu;
@@ -107,7 +109,7 @@ bool find_work(uint tile_keys) {
     uint slice_columns = kBlocks * tile_keys;
     uint tiles = tiles_over(p.queries * kGroup, kRows);
 #ifdef FULL
-    tiles += kSequences == 2u ? p.q_batch : 0u;
+    tiles += kSequences == 2u ? p.sequences : 0u;
 #endif
     uint tile = take_dimension(rest, tiles);
     work.slice = take_dimension(rest, tiles_over(value_dim(), slice_columns));
@@ -117,7 +119,7 @@ bool find_work(uint tile_keys) {
     work.batch = rest;
 #ifdef FULL
     if (kSequences == 2u) {  // the last sequence whose tiles begin at this one or before
-        uint beyond = p.q_batch;
+        uint beyond = p.sequences;
         while (work.batch + 1u < beyond) {
             uint middle = (work.batch + beyond) / 2u;
             bool before = sequences[middle * kAttentionSequenceWords + 4u] <= tile;
@@ -149,7 +151,7 @@ bool find_work(uint tile_keys) {
     work.shift = kCausal == 2u ? int(work.keys) - int(work.queries) : 0;
     work.begin = 0u;
     work.end = work.keys;
-    if (kCausal != 0u && kFiniteFill == 0u) {
+    if (kCausal != 0u && !kFiniteFill) {
         int last = int(work.last_row / kGroup) + work.shift;
         work.end = uint(clamp(last + 1, 0, int(work.keys)));
         if (p.window != 0u) {
@@ -178,11 +180,7 @@ uint heads() {
 }
 
 uint query_offset(uint row) {
-    uint batch = work.batch * p.q_batch;
-#ifdef FULL
-    batch = kSequences == 2u ? 0u : batch;
-#endif
-    return p.q_offset + batch + head_of(row) * p.q_head +
+    return p.q_offset + work.batch * p.q_batch + head_of(row) * p.q_head +
            (work.first_query + query_of(row)) * p.q_row;
 }
 
@@ -201,17 +199,17 @@ uvec3 key_offsets(uint index) {
         uint good = page < p.pages ? 1u : 0u;
         page *= good;
         index %= kPageSize;
-        return uvec3(p.k_offset + page * p.k_batch + work.head * p.k_head + index * p.k_row,
-                     p.v_offset + page * p.v_batch + work.head * p.v_head + index * p.v_row, good);
+        return uvec3(p.k_offset + page * p.k_outer + work.head * p.k_head + index * p.k_row,
+                     p.v_offset + page * p.v_outer + work.head * p.v_head + index * p.v_row, good);
     }
 #endif
     index += work.first_key;
     if (kRing != 0u) {
-        index += p.pages;
-        index -= index >= p.table_width ? p.table_width : 0u;
+        index += p.ring_first;
+        index -= index >= p.ring_rows ? p.ring_rows : 0u;
     }
-    return uvec3(p.k_offset + work.batch * p.k_batch + work.head * p.k_head + index * p.k_row,
-                 p.v_offset + work.batch * p.v_batch + work.head * p.v_head + index * p.v_row, 1u);
+    return uvec3(p.k_offset + work.batch * p.k_outer + work.head * p.k_head + index * p.k_row,
+                 p.v_offset + work.batch * p.v_outer + work.head * p.v_head + index * p.v_row, 1u);
 }
 
 // Four neighbours along the width from `offset + at` on; 0 past `width`.
@@ -370,13 +368,13 @@ vec4 finish_scores(uint row, uint first, vec4 products, uint bits) {
         keep = bvec4(keep.x && seen.x && near.x, keep.y && seen.y && near.y, keep.z && seen.z && near.z,
                      keep.w && seen.w && near.w);
     }
-    s = mix(vec4(kFiniteFill != 0u ? p.fill : negative_infinity()), s, keep);
+    s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
     return mix(vec4(negative_infinity()), s, lessThan(keys, uvec4(work.keys)));
 }
 
 // 0 where dropout takes a weight, else the weight. Its place in (batch, head, query, key) decides.
 vec4 drop(uint row, uint first, vec4 weights) {
-    if (kDropout == 0u) {
+    if (kThreshold == 0u) {
         return weights;
     }
     uint batch = work.batch;
@@ -386,7 +384,7 @@ vec4 drop(uint row, uint first, vec4 weights) {
     uint place = ((batch * heads() + head_of(row)) * p.queries + work.first_query + query_of(row)) * p.keys +
                  work.first_key + first;
     uvec4 bits = random_bits(place + uvec4(0, 1, 2, 3), p.seed);
-    vec4 kept = mix(vec4(0.0), weights, greaterThanEqual(bits, uvec4(p.threshold)));
+    vec4 kept = mix(vec4(0.0), weights, greaterThanEqual(bits, uvec4(kThreshold)));
     return mix(kept, weights, equal(floatBitsToUint(weights), uvec4(kSignBit)));
 }
 
@@ -415,8 +413,7 @@ void store(uint to, uint column, vec4 o) {
 
 // What a row's sums are multiplied by in the end.
 float final_factor(float total) {
-    float keep_scale = kDropout != 0u ? p.keep_scale : 1.0;
-    float factor = keep_scale / total;
+    float factor = kKeepScale / total;
     factor = floatBitsToUint(total) == 0u ? 0.0 : factor;
 #ifdef FULL
     if (kSplit != 0u) {
