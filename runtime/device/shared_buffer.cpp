@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/shared_buffer.h"
 
-#include "runtime/device/descriptor.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/memory.h"
 
 // after volk.h, whose types it uses
 #include <vulkan/vulkan_android.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <unistd.h>
+#endif
 
 namespace vkf {
 
@@ -30,6 +34,15 @@ constexpr const char* kMake = "Device::make_shared_buffer";
 constexpr const char* kImportFd = "Device::import_fd";
 constexpr const char* kImportHost = "Device::import_host";
 constexpr const char* kImportAndroid = "Device::import_hardware_buffer";
+
+// File descriptors, which some systems do not have.
+#if defined(__unix__) || defined(__APPLE__)
+int duplicate_descriptor(int descriptor) noexcept { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
+void close_descriptor(int descriptor) noexcept { close(descriptor); }
+#else
+int duplicate_descriptor(int) noexcept { return -1; }
+void close_descriptor(int) noexcept {}
+#endif
 
 void need(bool has, const char* extension, const char* call) {
     if (!has) {
