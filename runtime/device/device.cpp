@@ -9,10 +9,11 @@
 #include "runtime/base/cache_folder.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/instance.h"
 #include "runtime/device/keep_enabled.h"
-#include "runtime/device/make_state.h"
 #include "runtime/device/query_capabilities.h"
+#include "runtime/device/tensor_store.h"
 #include "runtime/device/tuning_store.h"
 
 namespace vkf {
@@ -252,7 +253,7 @@ State Device::make_state(std::span<const Graph* const> graphs) const {
     for (const Graph* g : graphs) {
         storages.insert(storages.end(), g->storages().begin(), g->storages().end());
     }
-    return make_state_of(core_, storages);
+    return Insides::make<State>(make_state_store(core_, storages));
 }
 
 }  // namespace vkf

@@ -6,7 +6,6 @@
 #include "runtime/base/numbers.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/insides.h"
-#include "runtime/device/make_state.h"
 #include "runtime/device/program_core.h"
 #include "runtime/device/tensor_store.h"
 
@@ -194,7 +193,7 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
     }
     device->check_alive();
     if (!state && plan.memory.state != 0) {
-        state = make_state_of(device, plan.storages);
+        state = Insides::make<State>(make_state_store(device, plan.storages));
     }
     place_storages(host_scratch);
     make_sets();

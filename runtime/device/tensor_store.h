@@ -12,6 +12,7 @@
 #include "runtime/compile/weight_layout.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/memory.h"
+#include "runtime/graph/graph.h"
 
 namespace vkf {
 
@@ -29,5 +30,10 @@ struct TensorStore {
     /// the number Deferred must have done before these are there
     std::atomic<std::uint64_t> uploads_before = 0;
 };
+
+/// Memory for the states among these storages, zeroed. Throws Error naming a state that two graphs
+/// want with different shapes or types.
+std::shared_ptr<TensorStore> make_state_store(const std::shared_ptr<DeviceCore>& core,
+                                              std::span<const StorageInfo> storages);
 
 }  // namespace vkf
