@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels fused attention is computed by.
+// Which kernels fused attention is computed by, and how they are told of it.
 #pragma once
 
 #include <optional>
@@ -33,6 +33,30 @@ inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int
     const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
     return static_cast<std::int64_t>(tiles * (1 + support::divide_up(static_cast<std::uint64_t>(head_dim), 4) + lanes));
 }
+
+// --- at record time ------------------------------------------------------------------------------
+
+/// A few queries against many keys leave most of a device idle: then the keys are split, for up to
+/// so many queries.
+inline constexpr shader::uint kSplitQueries = 8;
+inline constexpr shader::uint kMostSplits = 64;
+
+/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not
+/// split.
+shader::uint split_keys(shader::uint wanted, shader::uint queries, shader::uint keys);
+
+/// Words of encode_attention(): columns of O that a group takes, keys that a split is to take, and
+/// from the last on the rows of each kernel's tile.
+enum AttentionWord : std::size_t { kAttentionSliceColumns, kAttentionSplitKeys, kAttentionKernelRows };
+
+/// Operands: those of shaders/attention.h, of which plain kernels have the first four; then, for
+/// their sizes, the two views of a ring.
+void encode_attention(const Operands& operands, Command& command) noexcept;
+/// Operands: those of shaders/attention_merge.h; then, for their sizes, the keys, the pages and the
+/// first view of a ring. Word: the keys that a split is to take.
+void encode_splits_merge(const Operands& operands, Command& command) noexcept;
+/// Operands: those of shaders/attention_mask.h.
+void encode_mask_bits(const Operands& operands, Command& command) noexcept;
 
 // --- a program for f16: attention_coopmat.comp ---------------------------------------------------
 

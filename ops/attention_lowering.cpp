@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fused attention is dispatched: kernels, tiles, splits, and what it prepares for them.
+// How fused attention is lowered: kernels, tiles, splits, and what it prepares for them.
 #include "shaders/attention.h"
 
 #include <bit>
@@ -36,10 +36,6 @@ const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
 constexpr std::size_t kFullBindings = kSplitBuffers;
 constexpr std::size_t kBaseBindings = 4;
-/// A few queries against many keys leave most of a device idle: then the keys are split, for up to
-/// so many queries.
-constexpr uint kSplitQueries = 8;
-constexpr uint kMostSplits = 64;
 /// key/value heads of all batches that keep a device busy without
 constexpr uint kBusyHeads = 64;
 constexpr uint kCpuSplit = 1024;  // keys
@@ -49,143 +45,6 @@ constexpr uint kGpuSplit = 256;
 constexpr std::int64_t kWorthFusing = 128;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr std::int64_t kSmallModelRows = 128;
-
-// --- at record time ------------------------------------------------------------------------------
-
-/// Words fixed at lowering.
-enum Word : std::size_t { kSliceColumns, kSplitKeys, kKernelRows };
-
-/// `in_ring` as AttentionParams::ring, where there is one.
-uint keys_of(const AttentionParams& params, const View& key, const View& pages, const View& in_ring) {
-    return params.ring >= 0 ? in_ring.dim(1) : params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
-}
-
-/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not
-/// split.
-uint split_keys(uint wanted, uint queries, uint keys) {
-    if (wanted == 0 || queries > kSplitQueries || keys <= wanted) {
-        return 0;
-    }
-    const uint least = static_cast<uint>(divide_up(divide_up(keys, kMostSplits), 32) * 32);
-    return std::max(wanted, least);
-}
-
-void encode(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<AttentionParams>();
-    const View& q = operands[kAttentionBindingQuery];
-    const View& k = operands[kAttentionBindingKey];
-    const View& v = operands[kAttentionBindingValue];
-    const View& y = operands[kAttentionBindingOut];
-    const View& pages = operands[params.full ? kAttentionBindingPages : kAttentionBindingKey];
-    const std::size_t beyond = operands.views.size();
-    const bool packed = params.queries >= 0;
-    AttentionPush push{};
-    push.widths = q.dim(0) | y.dim(0) << 16;
-    push.queries = q.dim(1);
-    push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond - 2] : k);
-    push.kv_heads = k.dim(2);
-    push.sequences = packed ? operands[kAttentionBindingSequences].dim(1) : 0;
-    push.q_batch = packed ? 0 : q.step(3);
-    push.q_head = q.step(2);
-    push.q_row = q.step(1);
-    push.q_offset = q.offset;
-    push.k_outer = k.step(3);
-    push.k_head = k.step(2);
-    push.k_row = k.step(1);
-    push.k_offset = k.offset;
-    push.v_outer = v.step(3);
-    push.v_head = v.step(2);
-    push.v_row = v.step(1);
-    push.v_offset = v.offset;
-    push.o_batch = packed ? 0 : y.step(3);
-    push.o_head = y.step(2);
-    push.o_row = y.step(1);
-    push.o_offset = y.offset;
-    if (packed && params.pages < 0) {
-        push.k_outer = push.v_outer = 0;
-    }
-    push.scale = params.scale;
-    push.softcap = params.softcap;
-    // a window this wide masks nothing
-    const auto span = std::max<std::int64_t>(push.keys, push.queries);
-    push.window = params.window < span ? static_cast<uint>(params.window) : 0;
-    push.split_keys = packed ? 0 : split_keys(operands.words[kSplitKeys], push.queries, push.keys);
-    if (params.pages >= 0) {
-        push.pages = k.dim(3);
-        push.table_width = pages.dim(0);
-    }
-    if (params.ring >= 0) {
-        push.ring_rows = k.dim(1);
-        push.ring_first = operands[beyond - 1].dim(1) - 1;
-    }
-    push.seed = params.dropout_seed;
-
-    const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
-    std::size_t kernel = kKernelRows;  // the first whose tile holds all rows, else the largest
-    while (kernel + 1 < operands.words.size() && rows > operands.words[kernel]) {
-        ++kernel;
-    }
-    const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + push.sequences;
-    const std::uint64_t slices = divide_up(y.dim(0), operands.words[kSliceColumns]);
-    const std::uint64_t splits = push.split_keys == 0 ? 1 : divide_up(push.keys, push.split_keys);
-    command.kernel(static_cast<uint>(kernel - kKernelRows));
-    command.push(push);
-    command.groups(y.elements() == 0 ? 0 : tiles * slices * splits * push.kv_heads * (packed ? 1 : q.size[1]));
-    const double heads = static_cast<double>(q.dim(2)) * q.size[1];
-    const double causal = params.causal == Causal::none ? 1.0 : 0.5;
-    const double scores = heads * push.queries * push.keys * causal;
-    // share of the ring
-    const double there = params.ring >= 0 ? static_cast<double>(push.keys) / k.dim(1) : 1.0;
-    command.cost(scores * (2.0 * (q.dim(0) + y.dim(0)) + 20),
-                 4.0 * (static_cast<double>(q.elements()) + there * static_cast<double>(k.elements()) +
-                        there * static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
-}
-
-void encode_merge(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<AttentionParams>();
-    const View& y = operands[kMergeBindingOut];
-    const View& k = operands[3];
-    const View& pages = operands[4];
-    AttentionMergePush push{};
-    push.queries = y.dim(1);
-    const uint keys = keys_of(params, k, pages, operands[5]);
-    const uint split = split_keys(operands.words[0], push.queries, keys);
-    push.count = static_cast<uint>(y.elements());
-    push.splits = split == 0 ? 1 : static_cast<uint>(divide_up(keys, split));
-    push.width = y.dim(0);
-    push.kv_heads = k.dim(2);
-    push.group = params.group;
-    push.o_batch = y.step(3);
-    push.o_head = y.step(2);
-    push.o_row = y.step(1);
-    push.o_offset = y.offset;
-    push.keep_scale = dropout_scale(params.dropout);
-    command.push(push);
-    command.groups(split == 0 ? 0 : divide_up(push.count, 64));
-    command.cost(static_cast<double>(push.count) * push.splits * 4, static_cast<double>(push.count) * push.splits * 8);
-}
-
-void encode_mask(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<AttentionParams>();
-    const View& mask = operands[kPackMaskBindingMask];
-    AttentionMaskPush push{};
-    push.keys = mask.dim(0);
-    push.words = static_cast<uint>(divide_up(push.keys, 32));
-    for (std::size_t i = 0; i < 3; ++i) {
-        push.size[i] = mask.size[i + 1];
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-        push.stride[i] = mask.stride[i + 1];
-    }
-    push.offset = mask.offset;
-    push.flip = params.polarity == Polarity::ignore ? 1 : 0;
-    push.count = push.words * push.size[0] * push.size[1] * push.size[2];
-    command.push(push);
-    command.groups(divide_up(push.count, 64));
-    command.cost(static_cast<double>(mask.elements()) * 4, static_cast<double>(mask.elements()) * 4);
-}
-
-// --- at lowering ---------------------------------------------------------------------------------
 
 /// Lanes that the kernels for processors can rely on; 0: none.
 uint exact_lanes(const Capabilities& device) {
@@ -283,7 +142,7 @@ ValueId make_bits(Lowering& l, ValueId mask) {
         words *= i + 1 == shape.size() ? (size + 31) / 32 : size;
     }
     const ValueId bits = l.scratch(DType::i32, {words});
-    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, encode_mask);
+    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, encode_mask_bits);
     return bits;
 }
 
@@ -410,7 +269,7 @@ void lower(Lowering& l) {
         params.ring < 0 ? std::vector<ValueId>{} : std::vector<ValueId>{input(params.ring), input(params.ring + 1)};
     if (!full) {
         l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
-                   encode, std::move(words))
+                   encode_attention, std::move(words))
             .sizes_of = ring;
         return;
     }
@@ -435,12 +294,12 @@ void lower(Lowering& l) {
                 {pages, Access::read},
                 {lse, Access::write},
                 {partial, Access::write}},
-               encode, std::move(words))
+               encode_attention, std::move(words))
         .sizes_of = ring;
     if (may_split) {
         Dispatch& d = l.dispatch(
             {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},
-            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_merge, {wanted_split});
+            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_splits_merge, {wanted_split});
         d.sizes_of = {k, pages, input(params.ring)};
     }
 }
