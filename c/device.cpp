@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <filesystem>
-#include <map>
 
 #include "c/device.h"
-#include "models/files/safetensors.h"
-#include "models/files/state_file.h"
 #include "ops/tuning.h"
+#include "runtime/base/map_file.h"
 #include "runtime/device/tuning.h"
 
 struct vkf_requirements {
     vkf::DeviceRequirements needs;
     std::vector<const char*> all = needs.extensions(), required = needs.extensions(false);
-};
-
-struct vkf_shared_buffer {
-    vkf::SharedBuffer shared;
 };
 
 namespace {
@@ -110,40 +104,6 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
 }
 static_assert(VKF_DEVICE_CPU == static_cast<int>(DeviceType::cpu));
 
-/// Without its data.
-HostTensor header_of(const vkf_tensor& t) {
-    HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
-    if (t.rank != 0) {
-        out.shape.assign(&need(t.shape, "a tensor's shape"), t.shape + t.rank);
-    }
-    return out;
-}
-
-HostTensor tensor_of(const vkf_tensor& t) {
-    HostTensor out = header_of(t);
-    if (t.bytes != 0) {
-        out.data = {&need(static_cast<const std::byte*>(t.data), "a tensor's data"), static_cast<std::size_t>(t.bytes)};
-    }
-    return out;
-}
-
-std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors,
-                                   HostTensor (*one)(const vkf_tensor&) = tensor_of) {
-    std::vector<HostTensor> list;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        list.push_back(one((&need(tensors, "tensors"))[i]));
-    }
-    return list;
-}
-
-vkf_weight_layout* layout_of(const vkf_device* device, std::span<const HostTensor> tensors,
-                             const vkf_load_options* options) {
-    const Capabilities& on = need(device, "device").device.capabilities();
-    const vkf_graph* graph = read(options).graph;
-    return new vkf_weight_layout{graph ? make_weight_layout(*graph, tensors, on, load_of(options))
-                                       : make_weight_layout(tensors, on, load_of(options))};
-}
-
 const Tunable& tunable_at(std::uint32_t index) {
     if (index >= tunables().size()) {
         throw Error("there are " + std::to_string(tunables().size()) + " choices");
@@ -151,30 +111,7 @@ const Tunable& tunable_at(std::uint32_t index) {
     return tunables()[index];
 }
 
-StatePart part_of(const vkf_state_part& part) { return {static_cast<std::size_t>(part.dim), part.length}; }
-
 }  // namespace
-
-vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
-    const vkf_load_options o = read(options);
-    LoadOptions out;
-    out.matrices = weight_type_of(o.matrices);
-    if (o.choose) {
-        out.choose = [o](const HostTensor& t) {
-            const vkf_tensor matrix{t.name.c_str(),
-                                    t.data.data(),
-                                    t.data.size(),
-                                    t.shape.data(),
-                                    static_cast<std::uint32_t>(t.shape.size()),
-                                    dtype_to_c(t.dtype)};
-            return weight_type_of(o.choose(o.user, &matrix));
-        };
-    }
-    if (o.progress) {
-        out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
-    }
-    return out;
-}
 
 std::filesystem::path vkf::c::path_of(const std::string& utf8) { return std::u8string(utf8.begin(), utf8.end()); }
 
@@ -313,148 +250,4 @@ vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer commands
 
 vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes) {
     return give(__func__, bytes, [&] { return need(device, "device").device.pending_uploads(); });
-}
-
-namespace {
-
-Weights load(const vkf_device* device, std::span<const HostTensor> tensors, const vkf_load_options* options) {
-    const Device& on = need(device, "device").device;
-    const vkf_graph* graph = read(options).graph;
-    return graph ? on.load(*graph, tensors, load_of(options)) : on.load(tensors, load_of(options));
-}
-
-}  // namespace
-
-vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
-                            const vkf_load_options* options, vkf_weights** weights) {
-    return make(__func__, weights, [&] { return new vkf_weights{load(device, tensors_of(count, tensors), options)}; });
-}
-
-vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
-                                 vkf_weights** weights) {
-    return make(__func__, weights, [&] {
-        const Safetensors file(path_of(text(path, "path")));
-        return new vkf_weights{load(device, file, options)};
-    });
-}
-
-void vkf_weights_destroy(vkf_weights* weights) { delete weights; }
-
-vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes) {
-    return give(__func__, bytes, [&] { return need(weights, "weights").bytes(); });
-}
-
-vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
-                                    const vkf_load_options* options, vkf_weight_layout** layout) {
-    return make(__func__, layout, [&] { return layout_of(device, tensors_of(count, tensors, header_of), options); });
-}
-
-vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path, const vkf_load_options* options,
-                                         vkf_weight_layout** layout) {
-    return make(__func__, layout, [&] { return layout_of(device, Safetensors(path_of(text(path, "path"))), options); });
-}
-
-void vkf_weight_layout_destroy(vkf_weight_layout* layout) { delete layout; }
-
-vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes) {
-    return give(__func__, bytes, [&] { return need(layout, "layout").bytes(); });
-}
-
-vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs, vkf_state** state) {
-    return make(__func__, state, [&] {
-        std::vector<const Graph*> list;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            list.push_back(&need((&need(graphs, "graphs"))[i], "a graph"));
-        }
-        return new vkf_state{need(device, "device").device.make_state(list)};
-    });
-}
-
-void vkf_state_destroy(vkf_state* state) { delete state; }
-
-vkf_result vkf_state_clear(vkf_state* state) {
-    return guard(__func__, [&] { need(state, "state").clear(); });
-}
-
-vkf_result vkf_state_read(const vkf_state* state, const vkf_state_part* part, void* bytes, uint64_t capacity,
-                          uint64_t* count) {
-    return guard(__func__, [&] {
-        const vkf_state_part& p = need(part, "part");
-        const std::string name = text(p.name, "the part's name");
-        give_numbers<std::byte>("state " + name, need(state, "state").read(name, part_of(p)),
-                                static_cast<std::byte*>(bytes), capacity, count);
-    });
-}
-
-vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part, const void* bytes, uint64_t count) {
-    return guard(__func__, [&] {
-        const vkf_state_part& p = need(part, "part");
-        const auto* from = static_cast<const std::byte*>(bytes);
-        need(state, "state")
-            .write(text(p.name, "the part's name"), {count == 0 ? from : &need(from, "bytes"), count}, part_of(p));
-    });
-}
-
-vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count, const vkf_state_part* parts) {
-    return guard(__func__, [&] {
-        std::map<std::string, StatePart> some;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const vkf_state_part& p = (&need(parts, "parts"))[i];
-            some[text(p.name, "a part's name")] = part_of(p);
-        }
-        save_state(path_of(text(path, "path")), need(state, "state"), some);
-    });
-}
-
-vkf_result vkf_state_restore(vkf_state* state, const char* path) {
-    return guard(__func__, [&] { restore_state(path_of(text(path, "path")), need(state, "state")); });
-}
-
-vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors) {
-    return guard(__func__, [&] { save_safetensors(path_of(text(path, "path")), tensors_of(count, tensors)); });
-}
-
-vkf_result vkf_shared_buffer_create(vkf_device* device, uint64_t bytes, vkf_shared_buffer** shared) {
-    return make(__func__, shared,
-                [&] { return new vkf_shared_buffer{need(device, "device").device.make_shared_buffer(bytes)}; });
-}
-
-vkf_result vkf_shared_buffer_import_fd(vkf_device* device, int descriptor, uint64_t bytes, vkf_shared_buffer** shared) {
-    return make(__func__, shared,
-                [&] { return new vkf_shared_buffer{need(device, "device").device.import_fd(descriptor, bytes)}; });
-}
-
-vkf_result vkf_shared_buffer_import_host(vkf_device* device, void* memory, uint64_t bytes, vkf_shared_buffer** shared) {
-    return make(__func__, shared, [&] {
-        std::byte& first = need(static_cast<std::byte*>(memory), "memory");
-        return new vkf_shared_buffer{
-            need(device, "device").device.import_host({&first, static_cast<std::size_t>(bytes)})};
-    });
-}
-
-vkf_result vkf_shared_buffer_import_hardware_buffer(vkf_device* device, struct AHardwareBuffer* buffer,
-                                                    vkf_shared_buffer** shared) {
-    return make(__func__, shared,
-                [&] { return new vkf_shared_buffer{need(device, "device").device.import_hardware_buffer(buffer)}; });
-}
-
-void vkf_shared_buffer_destroy(vkf_shared_buffer* shared) { delete shared; }
-
-vkf_result vkf_shared_buffer_get(const vkf_shared_buffer* shared, VkBuffer* buffer, uint64_t* bytes) {
-    return guard(__func__, [&] {
-        need(buffer, "buffer") = need(shared, "shared").shared.buffer();
-        need(bytes, "bytes") = shared->shared.bytes();
-    });
-}
-
-vkf_result vkf_shared_buffer_export_fd(const vkf_shared_buffer* shared, int* descriptor) {
-    return guard(__func__, [&] {
-        int& out = need(descriptor, "descriptor");
-        out = -1;
-        out = need(shared, "shared").shared.export_fd();
-    });
-}
-
-vkf_result vkf_shared_host_alignment(const vkf_device* device, uint64_t* bytes) {
-    return give(__func__, bytes, [&] { return need(device, "device").device.shared_host_alignment(); });
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The handle of a device, and what several files read of a caller's arguments.
 #pragma once
 
 #include <filesystem>

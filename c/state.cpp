@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "c/device.h"
+#include "models/files/state_file.h"
+
+namespace {
+
+using namespace vkf;
+using namespace vkf::c;
+
+StatePart part_of(const vkf_state_part& part) { return {static_cast<std::size_t>(part.dim), part.length}; }
+
+}  // namespace
+
+vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs, vkf_state** state) {
+    return make(__func__, state, [&] {
+        std::vector<const Graph*> list;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            list.push_back(&need((&need(graphs, "graphs"))[i], "a graph"));
+        }
+        return new vkf_state{need(device, "device").device.make_state(list)};
+    });
+}
+
+void vkf_state_destroy(vkf_state* state) { delete state; }
+
+vkf_result vkf_state_clear(vkf_state* state) {
+    return guard(__func__, [&] { need(state, "state").clear(); });
+}
+
+vkf_result vkf_state_read(const vkf_state* state, const vkf_state_part* part, void* bytes, uint64_t capacity,
+                          uint64_t* count) {
+    return guard(__func__, [&] {
+        const vkf_state_part& p = need(part, "part");
+        const std::string name = text(p.name, "the part's name");
+        give_numbers<std::byte>("state " + name, need(state, "state").read(name, part_of(p)),
+                                static_cast<std::byte*>(bytes), capacity, count);
+    });
+}
+
+vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part, const void* bytes, uint64_t count) {
+    return guard(__func__, [&] {
+        const vkf_state_part& p = need(part, "part");
+        const auto* from = static_cast<const std::byte*>(bytes);
+        need(state, "state")
+            .write(text(p.name, "the part's name"), {count == 0 ? from : &need(from, "bytes"), count}, part_of(p));
+    });
+}
+
+vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count, const vkf_state_part* parts) {
+    return guard(__func__, [&] {
+        std::map<std::string, StatePart> some;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const vkf_state_part& p = (&need(parts, "parts"))[i];
+            some[text(p.name, "a part's name")] = part_of(p);
+        }
+        save_state(path_of(text(path, "path")), need(state, "state"), some);
+    });
+}
+
+vkf_result vkf_state_restore(vkf_state* state, const char* path) {
+    return guard(__func__, [&] { restore_state(path_of(text(path, "path")), need(state, "state")); });
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of the host, in files, and as weights on a device.
+#include "c/device.h"
+#include "models/files/safetensors.h"
+
+namespace {
+
+using namespace vkf;
+using namespace vkf::c;
+
+/// Without its data.
+HostTensor header_of(const vkf_tensor& t) {
+    HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
+    if (t.rank != 0) {
+        out.shape.assign(&need(t.shape, "a tensor's shape"), t.shape + t.rank);
+    }
+    return out;
+}
+
+HostTensor tensor_of(const vkf_tensor& t) {
+    HostTensor out = header_of(t);
+    if (t.bytes != 0) {
+        out.data = {&need(static_cast<const std::byte*>(t.data), "a tensor's data"), static_cast<std::size_t>(t.bytes)};
+    }
+    return out;
+}
+
+std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors,
+                                   HostTensor (*one)(const vkf_tensor&) = tensor_of) {
+    std::vector<HostTensor> list;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        list.push_back(one((&need(tensors, "tensors"))[i]));
+    }
+    return list;
+}
+
+vkf_weight_layout* layout_of(const vkf_device* device, std::span<const HostTensor> tensors,
+                             const vkf_load_options* options) {
+    const Capabilities& on = need(device, "device").device.capabilities();
+    const vkf_graph* graph = read(options).graph;
+    return new vkf_weight_layout{graph ? make_weight_layout(*graph, tensors, on, load_of(options))
+                                       : make_weight_layout(tensors, on, load_of(options))};
+}
+
+Weights load(const vkf_device* device, std::span<const HostTensor> tensors, const vkf_load_options* options) {
+    const Device& on = need(device, "device").device;
+    const vkf_graph* graph = read(options).graph;
+    return graph ? on.load(*graph, tensors, load_of(options)) : on.load(tensors, load_of(options));
+}
+
+}  // namespace
+
+vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
+    const vkf_load_options o = read(options);
+    LoadOptions out;
+    out.matrices = weight_type_of(o.matrices);
+    if (o.choose) {
+        out.choose = [o](const HostTensor& t) {
+            const vkf_tensor matrix{t.name.c_str(),
+                                    t.data.data(),
+                                    t.data.size(),
+                                    t.shape.data(),
+                                    static_cast<std::uint32_t>(t.shape.size()),
+                                    dtype_to_c(t.dtype)};
+            return weight_type_of(o.choose(o.user, &matrix));
+        };
+    }
+    if (o.progress) {
+        out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
+    }
+    return out;
+}
+
+vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                            const vkf_load_options* options, vkf_weights** weights) {
+    return make(__func__, weights, [&] { return new vkf_weights{load(device, tensors_of(count, tensors), options)}; });
+}
+
+vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
+                                 vkf_weights** weights) {
+    return make(__func__, weights, [&] {
+        const Safetensors file(path_of(text(path, "path")));
+        return new vkf_weights{load(device, file, options)};
+    });
+}
+
+void vkf_weights_destroy(vkf_weights* weights) { delete weights; }
+
+vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes) {
+    return give(__func__, bytes, [&] { return need(weights, "weights").bytes(); });
+}
+
+vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                    const vkf_load_options* options, vkf_weight_layout** layout) {
+    return make(__func__, layout, [&] { return layout_of(device, tensors_of(count, tensors, header_of), options); });
+}
+
+vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path, const vkf_load_options* options,
+                                         vkf_weight_layout** layout) {
+    return make(__func__, layout, [&] { return layout_of(device, Safetensors(path_of(text(path, "path"))), options); });
+}
+
+void vkf_weight_layout_destroy(vkf_weight_layout* layout) { delete layout; }
+
+vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes) {
+    return give(__func__, bytes, [&] { return need(layout, "layout").bytes(); });
+}
+
+vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors) {
+    return guard(__func__, [&] { save_safetensors(path_of(text(path, "path")), tensors_of(count, tensors)); });
+}
