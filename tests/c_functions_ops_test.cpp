@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// C's ops and layers beside those of C++ that they stand for: the same graph, the same weights, the
+// same bits.
+#include "c/border.h"
+#include "layers/sequences.h"
+#include "layers/torch.h"
+#include "runtime/graph/packed.h"
+#include "tests/c_functions.h"
+#include "tests/device.h"
+#include "tests/op_check.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+Weights random_weights(const Graph& graph) {
+    std::vector<HostTensor> tensors;
+    std::vector<std::vector<float>> numbers;
+    for (const StorageInfo& info : graph.storages()) {
+        if (info.kind == StorageKind::weight) {
+            std::vector<std::int64_t> shape;
+            for (const Dim& d : info.shape) {
+                shape.push_back(d.constant());
+            }
+            numbers.push_back(random_tensor(shape, static_cast<std::uint32_t>(numbers.size()), 0.3).floats());
+            tensors.push_back({info.name, DType::f32, shape, {}});
+        }
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        tensors[i].data = std::as_bytes(std::span(numbers[i]));
+    }
+    return device().load(tensors);
+}
+
+/// A graph that both languages describe, and what they gave for the same.
+class Both {
+public:
+    Both() { OK(vkf_graph_create(&graph)); }
+    ~Both() { vkf_graph_destroy(graph); }
+    Both(const Both&) = delete;
+    Both& operator=(const Both&) = delete;
+
+    Value input(const std::string& name, const Tensor& data, DType dtype = DType::f32) {
+        inputs_.push_back({name, data, dtype});
+        Shape shape;
+        for (const std::int64_t size : data.shape) {
+            shape.emplace_back(size);
+        }
+        return graph->input(name, shape, dtype);
+    }
+    vkf_value c(Value value) const { return {graph, static_cast<std::uint32_t>(value.id())}; }
+
+    void same(const std::string& what, vkf_value of_c, Value of_cpp) {
+        REQUIRE(of_c.graph == graph);
+        const Value other(*graph, of_c.id);
+        CHECK_MESSAGE(of_c.id != of_cpp.id(), what);
+        graph->output("c: " + what, contiguous(other));
+        graph->output("c++: " + what, contiguous(of_cpp));
+        pairs_.push_back({what, of_cpp.dtype()});
+    }
+
+    void run() {
+        Program program = device().compile(*graph, random_weights(*graph));
+        for (const Input& i : inputs_) {
+            upload(program, i.name, i.data, i.dtype);
+        }
+        program.run();
+        for (const auto& pair : pairs_) {
+            CAPTURE(pair.first);
+            const Tensor of_c = download(program, "c: " + pair.first, pair.second);
+            CHECK(same_bits(of_c, download(program, "c++: " + pair.first, pair.second)));
+        }
+    }
+
+    vkf_graph* graph = nullptr;
+
+private:
+    struct Input {
+        std::string name;
+        Tensor data;
+        DType dtype;
+    };
+    std::vector<Input> inputs_;
+    std::vector<std::pair<std::string, DType>> pairs_;
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("c functions");
+
+TEST_CASE("c functions: ops are those of C++") {
+    Both b;
+    vkf_value y{}, z{}, w{};
+    const Value scores = b.input("scores", random_tensor({2, 4, 6}, 1));
+    const Value some = b.input(
+        "some", Tensor({4, 6}, {1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1, 0}), DType::i32);
+    const Value few = b.input("few", Tensor({6}, {1, 1, 0, 0, 1, 1}), DType::i32);
+    OK(vkf_combine_masks(b.c(some), VKF_ATTEND, b.c(few), VKF_IGNORE, &y));
+    b.same("combine_masks", y, combine_masks(some, Polarity::attend, few, Polarity::ignore));
+
+    vkf_softmax_options softmax_options = sized<vkf_softmax_options>();
+    softmax_options.scale = 0.5f;
+    softmax_options.softcap = 2.0f;
+    OK(vkf_biased_scores(b.c(scores), &softmax_options, &y));
+    b.same("biased_scores", y, biased_scores(scores, {.scale = 0.5f, .softcap = 2.0f}));
+
+    const Value query = b.input("query", random_tensor({2, 2, 4, 8}, 2)),
+                key = b.input("key", random_tensor({2, 2, 6, 8}, 3));
+    const Value lengths = b.input("lengths", Tensor({2}, {6, 3}), DType::i32);
+    OK(vkf_sequence_mask(b.c(query), b.c(key), vkf_no_value(), b.c(lengths), VKF_CAUSAL_BOTTOM_RIGHT, 2, &y));
+    b.same("sequence_mask", y, sequence_mask(query, key, {}, lengths, Causal::bottom_right, 2));
+
+    const Value pool = b.input("pool", random_tensor({3, 2, 2, 4}, 4));
+    const Value table = b.input("table", Tensor({2, 2}, {2, 0, 1, -1}), DType::i32);
+    OK(vkf_gather_pages(b.c(pool), b.c(table), &y));
+    b.same("gather_pages", y, gather_pages(pool, table));
+
+    OK(vkf_top_k(b.c(scores), 3, &y, &z));
+    const TopK top = top_k(scores, 3);
+    b.same("top_k, values", y, top.values);
+    b.same("top_k, indices", z, top.indices);
+
+    const Value labels = b.input("labels", Tensor({2, 4}, {0, 2, 5, 1, 2, 3, 4, 0}), DType::i32);
+    vkf_cross_entropy_options entropy = sized<vkf_cross_entropy_options>();
+    entropy.has_ignore_index = true;
+    entropy.ignore_index = 2;
+    entropy.label_smoothing = 0.25f;
+    OK(vkf_cross_entropy(b.c(scores), b.c(labels), &entropy, &y));
+    b.same("cross_entropy", y, cross_entropy(scores, labels, {.ignore_index = 2, .label_smoothing = 0.25f}));
+    OK(vkf_cross_entropy(b.c(scores), b.c(labels), nullptr, &y));
+    b.same("cross_entropy, defaults", y, cross_entropy(scores, labels));
+
+    const Value rows = b.input("rows", random_tensor({5, 6}, 5));
+    Graph& g = *b.graph;
+    const Value weight = g.weight("bn.weight", {6}), bias = g.weight("bn.bias", {6}), mean = g.weight("bn.mean", {6});
+    const Value variance = activate(g.weight("bn.var", {6}), Activation::sigmoid);
+    OK(vkf_batch_norm(b.c(rows), b.c(weight), b.c(bias), b.c(mean), b.c(variance), 1e-3f, &y));
+    b.same("batch_norm", y, batch_norm(rows, weight, bias, mean, variance, 1e-3f));
+    OK(vkf_batch_norm_train(b.c(rows), b.c(weight), b.c(bias), b.c(mean), b.c(variance), 0.2f, 1e-3f, &y, &z, &w));
+    const BatchNormResult trained = batch_norm_train(rows, weight, bias, mean, variance, 0.2f, 1e-3f);
+    b.same("batch_norm_train", y, trained.y);
+    b.same("batch_norm_train, mean", z, trained.running_mean);
+    b.same("batch_norm_train, variance", w, trained.running_var);
+
+    OK(vkf_dropout(b.c(rows), 0.5f, 7, &y));
+    b.same("dropout", y, dropout(rows, 0.5f, 7));
+
+    const Value angles = b.input("angles", random_tensor({9, 4, 2}, 6));
+    OK(vkf_rope_by_table(b.c(key), b.c(angles), VKF_ROPE_HALF, vkf_size(2), &y));
+    b.same("rope_by_table", y, rope_by_table(key, angles, RopeLayout::half, 2));
+    vkf_rope_options turn = sized<vkf_rope_options>();
+    turn.max_positions = 9;
+    CHECK(vkf_rope(b.c(key), &turn, vkf_size(1), &y) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "VKF_ROPE_INTERLEAVED or VKF_ROPE_HALF"));
+    turn.layout = VKF_ROPE_INTERLEAVED;
+    turn.scaling = VKF_ROPE_YARN;
+    turn.factor = 4;
+    turn.original_max_positions = 4;
+    turn.truncate = VKF_OFF;
+    const Rope same_turn{
+        .layout = RopeLayout::interleaved,
+        .max_positions = 9,
+        .scaling = {.kind = RopeScaling::Kind::yarn, .factor = 4, .truncate = false, .original_max_positions = 4}};
+    OK(vkf_rope(b.c(key), &turn, vkf_size(1), &y));
+    b.same("rope", y, rope(key, same_turn, 1));
+    const std::vector<float> want = rope_table(same_turn, 8);
+    std::vector<float> numbers(want.size());
+    std::uint64_t count = 0;
+    CHECK(vkf_rope_table(&turn, 8, numbers.data(), 3, &count) == VKF_ERROR);
+    CHECK(count == want.size());
+    OK(vkf_rope_table(&turn, 8, numbers.data(), numbers.size(), &count));
+    CHECK(numbers == want);
+
+    OK(vkf_to(b.c(key), VKF_BF16, &z));
+    OK(vkf_to(z, VKF_F32, &y));
+    b.same("to", y, to(to(key, DType::bf16), DType::f32));
+
+    const Value words = b.input("words", Tensor({3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), DType::i32);
+    OK(vkf_unpack_rows(b.c(words), VKF_WEIGHT_BF16, 8, &y));
+    b.same("unpack_rows", y, unpack_rows(words, WeightType::bf16, 8));
+    const std::int64_t packed = static_cast<std::int64_t>(packed_row_words(WeightType::f16, 8));
+    const Value kept = g.state("kept", {2, 2, 6, packed}, DType::i32),
+                kept_too = g.state("kept too", {2, 2, 6, packed}, DType::i32);
+    OK(vkf_pack_into(b.c(kept), b.c(key), VKF_WEIGHT_F16, &y));
+    OK(vkf_unpack_rows(y, VKF_WEIGHT_F16, 8, &z));
+    b.same("pack_into", z, unpack_rows(pack_into(kept_too, key, WeightType::f16), WeightType::f16, 8));
+
+    const Value news = b.input("news", random_tensor({2, 1, 2, 4}, 7));
+    const Value long_enough = b.input("long enough", Tensor({2}, {4, 2}), DType::i32);
+    OK(vkf_scatter_pages(b.c(g.state("pool a", {3, 2, 2, 4})), b.c(news), b.c(table), b.c(long_enough), &y));
+    b.same("scatter_pages", y, scatter_pages(g.state("pool b", {3, 2, 2, 4}), news, table, long_enough));
+    b.run();
+}
+
+TEST_CASE("c functions: layers are those of C++") {
+    Both b;
+    vkf_value y{}, z{}, w{};
+    vkf_attention a = sized<vkf_attention>();
+    const Value x = b.input("x", random_tensor({2, 5, 8}, 1)), memory = b.input("memory", random_tensor({2, 4, 8}, 2));
+    vkf_mask causal = sized<vkf_mask>();
+    causal.causal = VKF_CAUSAL_TOP_LEFT;
+
+    vkf_self_attention_options self = sized<vkf_self_attention_options>();
+    self.name = "self";
+    self.mask = &causal;
+    self.bias = VKF_OFF;
+    OK(vkf_self_attention(b.c(x), &self, &a));
+    b.same("self_attention", a.y,
+           self_attention(x, {.name = "self", .bias = false, .mask = {.causal = Causal::top_left}}));
+
+    vkf_multi_head_attention_options heads = sized<vkf_multi_head_attention_options>();
+    heads.name = "heads";
+    heads.heads = 2;
+    OK(vkf_multi_head_attention_by_heads(b.c(x), b.c(memory), b.c(memory), &heads, &y));
+    b.same("multi_head_attention_by_heads", y,
+           multi_head_attention_by_heads(x, memory, memory, {.name = "heads", .heads = 2}));
+    heads.name = "mha";
+    heads.bias = VKF_OFF;
+    OK(vkf_multi_head_attention(b.c(x), b.c(memory), b.c(memory), &heads, &a));
+    b.same("multi_head_attention", a.y,
+           multi_head_attention(x, memory, memory, {.name = "mha", .heads = 2, .bias = false}));
+
+    vkf_grouped_query_attention_options grouped = sized<vkf_grouped_query_attention_options>();
+    grouped.name = "grouped";
+    grouped.heads = 4;
+    grouped.kv_heads = 2;
+    OK(vkf_grouped_query_attention(b.c(x), &grouped, &a));
+    b.same("grouped_query_attention, causal unless told", a.y,
+           grouped_query_attention(x, {.name = "grouped", .heads = 4, .kv_heads = 2}));
+    causal.window = 2;
+    grouped.mask = &causal;
+    OK(vkf_grouped_query_attention(b.c(x), &grouped, &a));
+    b.same("grouped_query_attention", a.y,
+           grouped_query_attention(
+               x, {.name = "grouped", .heads = 4, .kv_heads = 2, .mask = {.causal = Causal::top_left, .window = 2}}));
+
+    const Value one = b.input("one", random_tensor({2, 8}, 3)), context = b.input("context", random_tensor({2, 8}, 4));
+    const Value old_keys = b.input("old keys", random_tensor({2, 1, 3, 4}, 5)),
+                old_values = b.input("old values", random_tensor({2, 1, 3, 4}, 6));
+    vkf_incremental_attention_options incremental = sized<vkf_incremental_attention_options>();
+    incremental.name = "incremental";
+    incremental.heads = 2;
+    incremental.head_dim = 4;
+    OK(vkf_incremental_attention(b.c(one), b.c(context), b.c(old_keys), b.c(old_values), &incremental, &y, &z, &w));
+    const IncrementalAttentionResult step =
+        incremental_attention(one, context, old_keys, old_values, {.name = "incremental", .heads = 2, .head_dim = 4});
+    b.same("incremental_attention", y, step.y);
+    b.same("incremental_attention, keys", z, step.cache_key);
+    b.same("incremental_attention, values", w, step.cache_value);
+
+    vkf_score_options additive = sized<vkf_score_options>();
+    additive.name = "additive";
+    additive.kind = VKF_SCORE_ADDITIVE;
+    additive.hidden = 6;
+    OK(vkf_attention_scores(b.c(x), b.c(memory), &additive, &y));
+    b.same("attention_scores", y,
+           attention_scores(x, memory, {.name = "additive", .kind = ScoreKind::additive, .hidden = 6}));
+
+    const Value packed = b.input("packed", random_tensor({7, 2, 4}, 7));
+    const Value ends = b.input("ends", Tensor({3}, {0, 3, 7}), DType::i32);
+    OK(vkf_packed_attention(b.c(packed), b.c(packed), b.c(packed), b.c(ends), b.c(ends), nullptr, &a));
+    b.same("packed_attention", a.y, packed_attention(packed, packed, packed, ends, ends).y);
+
+    Graph& g = *b.graph;
+    const Value table = b.input("table", Tensor({2, 2}, {2, 0, 1, -1}), DType::i32);
+    const Value lengths = b.input("lengths", Tensor({2}, {3, 1}), DType::i32);
+    const Value news = b.input("news", random_tensor({2, 1, 2, 4}, 8)),
+                query = b.input("query", random_tensor({2, 2, 1, 4}, 9));
+    vkf_paged_kv_cache pages = sized<vkf_paged_kv_cache>();
+    pages.key = b.c(g.state("c keys", {3, 2, 2, 4}));
+    pages.value = b.c(g.state("c values", {3, 2, 2, 4}));
+    pages.table = b.c(table);
+    pages.lengths = b.c(lengths);
+    OK(vkf_append_pages(&pages, b.c(news), b.c(news), &pages));
+    OK(vkf_paged_attention(b.c(query), &pages, nullptr, &a));
+    const PagedKvCache cache{g.state("keys", {3, 2, 2, 4}), g.state("values", {3, 2, 2, 4}), table, lengths};
+    b.same("paged_attention", a.y, paged_attention(query, append(cache, news, news)).y);
+
+    vkf_torch_attention_options torch_options = sized<vkf_torch_attention_options>();
+    torch_options.name = "torch";
+    torch_options.num_heads = 2;
+    torch_options.batch_first = VKF_OFF;
+    OK(vkf_torch_multihead_attention(b.c(x), b.c(x), b.c(x), &torch_options, &a));
+    b.same("torch_multihead_attention", a.y,
+           torch::multihead_attention(x, x, x, {.name = "torch", .num_heads = 2, .batch_first = false}));
+
+    vkf_transformer_layer_options layer = sized<vkf_transformer_layer_options>();
+    layer.nhead = 2;
+    layer.dim_feedforward = 16;
+    layer.bias = VKF_OFF;
+    layer.norm_first = true;
+    const torch::TransformerLayerOptions same_layer{
+        .nhead = 2, .dim_feedforward = 16, .norm_first = true, .bias = false};
+    OK(vkf_transformer_encoder(b.c(x), &layer, 2, "encoder", vkf_no_value(), vkf_no_value(), &y));
+    b.same("transformer_encoder", y, torch::transformer_encoder(x, same_layer, 2, "encoder"));
+    vkf_decoder_inputs inputs[2] = {sized<vkf_decoder_inputs>(), sized<vkf_decoder_inputs>()};
+    for (vkf_decoder_inputs& i : inputs) {
+        i.memory = b.c(memory);
+        i.tgt_is_causal = true;
+    }
+    OK(vkf_transformer_decoder(b.c(x), &layer, 2, inputs, "decoder", &y, &z));
+    const std::vector<torch::DecoderInputs> same_inputs(2, {.memory = memory, .tgt_is_causal = true});
+    const torch::DecoderResult decoded = torch::transformer_decoder(x, same_layer, same_inputs, "decoder");
+    b.same("transformer_decoder", y, decoded.y);
+    b.same("transformer_decoder, weights", z, decoded.cross_weights);
+    vkf_transformer_options whole = sized<vkf_transformer_options>();
+    whole.layer = &layer;
+    whole.name = "whole";
+    whole.num_encoder_layers = 1;
+    whole.num_decoder_layers = 2;
+    vkf_transformer_masks masks = sized<vkf_transformer_masks>();
+    masks.tgt_is_causal = true;
+    OK(vkf_transformer(b.c(memory), b.c(x), &whole, &masks, &y));
+    b.same("transformer", y,
+           torch::transformer(memory, x,
+                              {.layer = same_layer, .name = "whole", .num_encoder_layers = 1, .num_decoder_layers = 2},
+                              {.tgt_is_causal = true}));
+    b.run();
+}
+
+TEST_SUITE_END();
