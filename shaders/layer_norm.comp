@@ -53,7 +53,7 @@ vec4 load_four(uint at) {
 }
 
 // Four elements, kLanes apart, as a lane takes them.
-vec4 apart(uint at) {
+vec4 load_spread(uint at) {
     return vec4(load(at), load(at + kLanes), load(at + 2u * kLanes), load(at + 3u * kLanes));
 }
 
@@ -79,7 +79,7 @@ float row_mean(uint at, uint width) {
         }
     } else {
         for (; i + 3u * kLanes < width; i += 4u * kLanes) {
-            sums += apart(at + i);
+            sums += load_spread(at + i);
         }
         for (; i < width; i += kLanes) {
             sums.x += load(at + i);
@@ -98,7 +98,7 @@ float row_mean_square(uint at, uint width, float mean) {
         }
     } else {
         for (; i + 3u * kLanes < width; i += 4u * kLanes) {
-            vec4 d = apart(at + i) - mean;
+            vec4 d = load_spread(at + i) - mean;
             sums += d * d;
         }
         for (; i < width; i += kLanes) {

@@ -65,8 +65,8 @@ TEST_SUITE("matmul") {
                 const Tolerance near = tolerance(taken(a), taken(w), {.transpose_b = true});
                 for (const bool times : {true, false}) {
                     CAPTURE(times);
-                    ProductCheck fused, apart;
-                    apart.rewrite = false;
+                    ProductCheck fused, not_rewritten;
+                    not_rewritten.rewrite = false;
                     const auto describe = [&](ProductCheck& check) {
                         const Value va = check.input("a", a), vw = check.input("w", w),
                                     vo = check.input("other", other);
@@ -77,7 +77,7 @@ TEST_SUITE("matmul") {
                     };
                     const Value y = describe(fused);
                     CHECK(fused.difference(y, combined(product, other, times), near) == "");
-                    CHECK(same_bits(fused.run(y), apart.run(describe(apart))));
+                    CHECK(same_bits(fused.run(y), not_rewritten.run(describe(not_rewritten))));
                 }
             }
         }

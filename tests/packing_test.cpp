@@ -39,7 +39,7 @@ public:
     Changed& operator=(const Changed&) = delete;
     static void staging(std::uint64_t bytes) { Insides::core(device()).options.staging_bytes = bytes; }
     static void checked() { Insides::core(device()).options.checked = true; }
-    static void apart() { Insides::core(device()).capabilities.unified_memory = false; }
+    static void not_unified() { Insides::core(device()).capabilities.unified_memory = false; }
 
 private:
     Capabilities capabilities_;
@@ -91,7 +91,7 @@ std::string mismatches(const HostTensor& t, WeightType type) {
     if (found.empty()) {
         const AsSmallGpu gpu;
         const Changed changed;
-        Changed::apart();
+        Changed::not_unified();
         found = mismatch(t, type);
         Changed::staging(600);
         Changed::checked();

@@ -90,11 +90,11 @@ TEST_CASE("plan: independent projections share a step") {
     const Plan plan = make_plan(g, processor());
     REQUIRE(plan.dispatches.size() == 4);  // one launch
     CHECK(plan.steps == 4);
-    const Plan apart = make_plan(g, processor(), WeightLayout::none(), {.rewrite = false});
-    REQUIRE(apart.dispatches.size() == 6);
-    CHECK(apart.dispatches[0].step == apart.dispatches[1].step);
-    CHECK(apart.dispatches[1].step == apart.dispatches[2].step);
-    CHECK(apart.steps == 4);
+    const Plan not_rewritten = make_plan(g, processor(), WeightLayout::none(), {.rewrite = false});
+    REQUIRE(not_rewritten.dispatches.size() == 6);
+    CHECK(not_rewritten.dispatches[0].step == not_rewritten.dispatches[1].step);
+    CHECK(not_rewritten.dispatches[1].step == not_rewritten.dispatches[2].step);
+    CHECK(not_rewritten.steps == 4);
 }
 
 TEST_CASE("plan: a product takes over the residual that dies in its epilogue") {

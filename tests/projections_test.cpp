@@ -147,10 +147,10 @@ TEST_CASE("projections: weights that lie apart take a launch each, and explain()
     const Case& c = kAligned;
     File file = file_of(c);
     const auto check = [&](const Weights& weights, const std::string& why, std::size_t products) {
-        const Run apart = run(device(), c, true, weights);
-        CHECK(contains(apart.explained, "not one launch with " + why));
-        CHECK(apart.products == products);
-        CHECK(same_parts(apart, run(device(), c, false, weights)));
+        const Run separate = run(device(), c, true, weights);
+        CHECK(contains(separate.explained, "not one launch with " + why));
+        CHECK(separate.products == products);
+        CHECK(same_parts(separate, run(device(), c, false, weights)));
     };
     check(device().load(file.tensors), "matmul: w1 does not lie behind w0", 3);
     Graph g;
@@ -216,10 +216,10 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
 TEST_CASE("projections: what an alignment parts, what is no whole weight, and a weight twice take a launch each") {
     const Case odd{3, 7, {3, 5}, true};  // 84 bytes and 140
     const Weights weights = load_in_order(device(), odd);
-    const Run apart = run(device(), odd, true, weights);
+    const Run separate = run(device(), odd, true, weights);
     const bool together = 84 % device().capabilities().storage_alignment == 0;
-    CHECK(contains(apart.explained, "w1 does not lie behind w0") != together);
-    CHECK(same_parts(apart, run(device(), odd, false, weights)));
+    CHECK(contains(separate.explained, "w1 does not lie behind w0") != together);
+    CHECK(same_parts(separate, run(device(), odd, false, weights)));
     Graph g;
     const Value w = g.weight("w0", {192, 64});
     const Value x = g.input("x", {2, 64});

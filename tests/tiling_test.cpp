@@ -114,14 +114,14 @@ std::string rows_mismatch(const Encoded& e, uint lanes, std::size_t rows, std::s
 }
 
 /// `count` items, an invocation's behind each other or a group apart.
-std::string items_mismatch(const Encoded& e, uint each, bool apart, std::size_t count) {
+std::string items_mismatch(const Encoded& e, uint each, bool a_group_apart, std::size_t count) {
     Cover cover(1, count);
     for (uint group = 0; group < e.groups(); ++group) {
         for (uint i = 0; i < e.local_size(); ++i) {
-            const uint first =
-                apart ? first_item_apart(group, e.local_size(), i, each) : first_item(group, e.local_size(), i, each);
+            const uint first = a_group_apart ? first_item_apart(group, e.local_size(), i, each)
+                                             : first_item(group, e.local_size(), i, each);
             for (uint item = 0; item < each; ++item) {
-                cover.add(0, first + item * (apart ? e.local_size() : 1));
+                cover.add(0, first + item * (a_group_apart ? e.local_size() : 1));
             }
         }
     }

@@ -39,13 +39,13 @@ std::string cleaned(std::string_view text) {
     return out;
 }
 
-std::string ideographs_apart(std::string_view text) {
+std::string with_spaces_around_ideographs(std::string_view text) {
     std::string out;
     for_each_character(text, [&](std::string_view character, char32_t c) {
-        const bool apart = is_ideograph_of_bert(c);
-        out += apart ? " " : "";
+        const bool ideograph = is_ideograph_of_bert(c);
+        out += ideograph ? " " : "";
         out += character;
-        out += apart ? " " : "";
+        out += ideograph ? " " : "";
     });
     return out;
 }
@@ -57,7 +57,7 @@ Normalizer bert_normalizer(const Json& part) {
     const bool accents = member_or(part, "strip_accents", lower);
     return [=](std::string text) {
         text = clean ? cleaned(text) : text;
-        text = chinese ? ideographs_apart(text) : text;
+        text = chinese ? with_spaces_around_ideographs(text) : text;
         text = accents ? without(normalized(text, NormalForm::nfd), is_nonspacing_mark) : text;
         return lower ? lower_case(text) : text;
     };

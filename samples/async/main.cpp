@@ -27,9 +27,9 @@ int main(int argc, char** argv) try {
             std::printf("one queue: everything runs on it, in order; nothing can overlap\n");
         }
         frames.run(0, Frames::kSlots, false);  // drivers compile at first use
-        const double apart = frames.run(Frames::kSlots, count, false);
+        const double in_turn = frames.run(Frames::kSlots, count, false);
         const double beside = frames.run(Frames::kSlots + count, count, true);
-        std::printf("%.2f ms a frame one after the other, %.2f ms side by side\n", apart, beside);
+        std::printf("%.2f ms a frame one after the other, %.2f ms side by side\n", in_turn, beside);
         double steps = 0;
         const double difference = frames.difference(Frames::kSlots + 2 * count - 1, steps);
         std::printf("numbers differ from double precision by at most %.2g, pixels by %.2f of 255\n", difference, steps);

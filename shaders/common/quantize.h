@@ -31,10 +31,10 @@ VKF_FUNCTION uint group_scale_of(uint low, uint high) {
     }
     // in units of 2^-28 of the larger one's power of two, rounded up: what rounds up later sees no
     // difference
-    uint apart = (large >> 23) - (small >> 23);
+    uint exponent_gap = (large >> 23) - (small >> 23);
     uint sum = ((large & kFractionBits) | kSmallestNormalBits) << 5;
     uint added = small == 0u ? 0u : ((small & kFractionBits) | kSmallestNormalBits) << 5;
-    sum += apart < 31u ? (added + (1u << apart) - 1u) >> apart : (added != 0u ? 1u : 0u);
+    sum += exponent_gap < 31u ? (added + (1u << exponent_gap) - 1u) >> exponent_gap : (added != 0u ? 1u : 0u);
     uint steps = (sum + 14u) / 15u;  // 2^24 and more
     uint drop = uint(findMSB(steps)) - 19u;
     uint kept = (steps + (1u << drop) - 1u) >> drop;  // 2^19 to 2^20

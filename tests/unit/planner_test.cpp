@@ -27,9 +27,9 @@ std::string fault(const std::vector<Interval>& intervals, const ArenaPlan& plan,
         for (std::size_t j = 0; j < i; ++j) {
             const Interval& b = intervals[j];
             const bool together = a.first <= b.last && b.first <= a.last;
-            const bool apart =
+            const bool disjoint =
                 plan.offsets[i] + a.bytes <= plan.offsets[j] || plan.offsets[j] + b.bytes <= plan.offsets[i];
-            if (together && !apart) {
+            if (together && !disjoint) {
                 return "intervals " + std::to_string(j) + " and " + std::to_string(i) + " overlap";
             }
         }
@@ -90,8 +90,8 @@ TEST_CASE("planner: what lives in the same step lies apart, what does not may sh
     const std::vector<Interval> together{{0, 3, 10}, {1, 1, 20}, {0, 1, 30}};
     CHECK(plan_arena(together, 1).bytes == 60);
     CHECK(peak_live_bytes(together, 1) == 60);
-    const std::vector<Interval> apart{{0, 0, 10}, {1, 1, 20}, {2, 2, 30}};
-    CHECK(plan_arena(apart, 1).bytes == 30);
+    const std::vector<Interval> in_turn{{0, 0, 10}, {1, 1, 20}, {2, 2, 30}};
+    CHECK(plan_arena(in_turn, 1).bytes == 30);
 }
 
 TEST_CASE("planner: random intervals never overlap, at every alignment") {

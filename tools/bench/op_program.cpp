@@ -84,7 +84,7 @@ vkf::Weights load(const vkf::Device& device, const OpCase& op, const OpData& dat
 }
 
 /// The numbers that linear's packed weight stands for, as an embedding reads them.
-std::vector<float> unpacked(const vkf::Device& device, const OpCase& op, const vkf::Weights& weights) {
+std::vector<float> numbers_of_packed(const vkf::Device& device, const OpCase& op, const vkf::Weights& weights) {
     vkf::Graph g;
     g.output("y", embedding(g.input("ids", {op.columns}, vkf::DType::i32), g.weight("weight", {op.columns, op.inner})));
     vkf::Program program = device.compile(g, weights);
@@ -131,7 +131,7 @@ OpProgram make_program(const vkf::Device& device, const OpCase& op, const OpData
     } else if (op.is_attention() && op.packed()) {
         pack_keys(device, op, g, options, kept);
     } else if (op.packed()) {
-        kept.weight = unpacked(device, op, weights);
+        kept.weight = numbers_of_packed(device, op, weights);
     }
     vkf::Program program = device.compile(g, weights, options);
     program.upload("x", data.x);
