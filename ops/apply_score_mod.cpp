@@ -19,7 +19,7 @@ struct ScoreModParams {
 
 constexpr uint kLocalSize = 64;
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& scores = operands[kScoreModBindingScores];
     ScoreModPush push{};
     push.count = static_cast<uint>(scores.elements());
@@ -41,7 +41,7 @@ void lower(Lowering& l) {
     const uint each = l.device().cpu() ? 16u : 4u;
     Dispatch& d = l.dispatch(
         {{shader.get(), {kLocalSize, {{kScoreModSpecEach, each}}}, "compiled with the caller's mod", shader}},
-        {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode, {each});
+        {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare, {each});
     d.in_place_input = kScoreModBindingScores;
     d.in_place_output = kScoreModBindingOut;
 }

@@ -15,7 +15,7 @@ constexpr const char* kName = "argmax";
 
 struct NoParams {};
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kArgmaxBindingX];
     ArgmaxPush push{};
     push.width = x.dim(0);
@@ -31,7 +31,7 @@ void lower(Lowering& l) {
     const ValueId x = l.input(0);
     const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
     l.dispatch({{&kShader, {group.local_size, {{kArgmaxSpecLanes, group.lanes}}}, why_rows(l.device(), group)}},
-               {{x, Access::read}, {l.output(0), Access::write}}, encode, {group.local_size, group.lanes});
+               {{x, Access::read}, {l.output(0), Access::write}}, prepare, {group.local_size, group.lanes});
 }
 
 constexpr OpType kArgmax{kName, lower};

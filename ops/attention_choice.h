@@ -45,18 +45,18 @@ inline constexpr shader::uint kMostSplits = 64;
 /// split.
 shader::uint split_keys(shader::uint wanted, shader::uint queries, shader::uint keys);
 
-/// Words of encode_attention(): columns of O that a group takes, keys that a split is to take, and
+/// Words of prepare_attention(): columns of O that a group takes, keys that a split is to take, and
 /// from the last on the rows of each kernel's tile.
 enum AttentionWord : std::size_t { kAttentionSliceColumns, kAttentionSplitKeys, kAttentionKernelRows };
 
 /// Operands: those of shaders/attention.h, of which plain kernels have the first four; then, for
 /// their sizes, the two views of a ring.
-void encode_attention(const Operands& operands, Command& command) noexcept;
+void prepare_attention(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_merge.h; then, for their sizes, the keys, the pages and the
 /// first view of a ring. Word: the keys that a split is to take.
-void encode_splits_merge(const Operands& operands, Command& command) noexcept;
+void prepare_splits_merge(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_mask.h.
-void encode_mask_bits(const Operands& operands, Command& command) noexcept;
+void prepare_mask_bits(const Operands& operands, Command& command) noexcept;
 
 // --- a program for f16: attention_coopmat.comp ---------------------------------------------------
 

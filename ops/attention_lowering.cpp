@@ -142,7 +142,7 @@ ValueId make_bits(Lowering& l, ValueId mask) {
         words *= i + 1 == shape.size() ? (size + 31) / 32 : size;
     }
     const ValueId bits = l.scratch(DType::i32, {words});
-    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, encode_mask_bits);
+    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, prepare_mask_bits);
     return bits;
 }
 
@@ -269,7 +269,7 @@ void lower(Lowering& l) {
         params.ring < 0 ? std::vector<ValueId>{} : std::vector<ValueId>{input(params.ring), input(params.ring + 1)};
     if (!full) {
         l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
-                   encode_attention, std::move(words))
+                   prepare_attention, std::move(words))
             .sizes_of = ring;
         return;
     }
@@ -294,12 +294,12 @@ void lower(Lowering& l) {
                 {pages, Access::read},
                 {lse, Access::write},
                 {partial, Access::write}},
-               encode_attention, std::move(words))
+               prepare_attention, std::move(words))
         .sizes_of = ring;
     if (may_split) {
         Dispatch& d = l.dispatch(
             {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},
-            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, encode_splits_merge, {wanted_split});
+            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge, {wanted_split});
         d.sizes_of = {k, pages, input(params.ring)};
     }
 }

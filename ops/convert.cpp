@@ -54,7 +54,7 @@ void describe(ConvertPush& push, const View& from, const View& to) noexcept {
     push.to_offset = to.offset;
 }
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& from = operands[kConvertBindingFrom];
     const View& to = operands[kConvertBindingTo];
     const std::uint64_t elements = to.elements();
@@ -88,7 +88,7 @@ void support::lower_conversion(Lowering& l, ValueId from, ValueId to) {
                    {kConvertSpecDense, dense(l.info(from)) && dense(target) ? 1u : 0u},
                    {kConvertSpecKeep, pairs && !whole ? 1u : 0u}}},
                  pairs ? "two numbers a word" : ""}},
-               {{from, Access::read}, {to, pairs && !whole ? Access::read_write : Access::write}}, encode,
+               {{from, Access::read}, {to, pairs && !whole ? Access::read_write : Access::write}}, prepare,
                {pairs ? 1u : 0u});
 }
 

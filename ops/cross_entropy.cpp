@@ -14,7 +14,7 @@ const Shader kShader{"cross_entropy", spirv::kCrossEntropySpirv};
 constexpr const char* kName = "cross_entropy";
 constexpr uint kLanes = 64;
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<CrossEntropyOptions>();
     const View& logits = operands[kCrossEntropyBindingLogits];
     CrossEntropyPush push{};
@@ -42,7 +42,7 @@ void lower(Lowering& l) {
                 {l.input(1), Access::read},
                 {l.input(2), Access::read},
                 {l.output(0), Access::write}},
-               encode);
+               prepare);
 }
 
 constexpr OpType kCrossEntropy{kName, lower};

@@ -33,7 +33,7 @@ struct ConcatParams {
 
 constexpr uint kLocalSize = 64;
 
-void encode_with(const ElementwiseParams& params, const Operands& operands, Command& command) noexcept {
+void prepare_with(const ElementwiseParams& params, const Operands& operands, Command& command) noexcept {
     const View& a = operands[kElementwiseBindingA];
     const View& b = operands[kElementwiseBindingB];
     const View& out = operands[kElementwiseBindingOut];
@@ -59,15 +59,16 @@ void encode_with(const ElementwiseParams& params, const Operands& operands, Comm
     command.cost(elements * 2, elements * (params.combine == kCombineNone || params.combine == kCombineCopy ? 8 : 12));
 }
 
-void encode(const Operands& operands, Command& command) noexcept {
-    encode_with(operands.params<ElementwiseParams>(), operands, command);
+void prepare(const Operands& operands, Command& command) noexcept {
+    prepare_with(operands.params<ElementwiseParams>(), operands, command);
 }
 
 constexpr ElementwiseParams kCopy{.combine = kCombineCopy};
 
-void encode_copy(const Operands& operands, Command& command) noexcept { encode_with(kCopy, operands, command); }
+void prepare_copy(const Operands& operands, Command& command) noexcept { prepare_with(kCopy, operands, command); }
 
-void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Encode how = encode) {
+void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out,
+                Prepare how = prepare) {
     if (size_of(l.dtype(a)) == 2 || size_of(l.dtype(out)) == 2) {  // copies alone
         lower_conversion(l, a, out);
         return;
@@ -109,7 +110,7 @@ void lower_concat(Lowering& l) {
     for (std::size_t i = 0; i < l.inputs(); ++i) {
         const Dim length = l.info(l.input(i)).shape[dim];
         const ValueId part = l.slice(l.output(0), dim, start, length);
-        lower_part(l, kCopy, l.input(i), l.input(i), part, encode_copy);
+        lower_part(l, kCopy, l.input(i), l.input(i), part, prepare_copy);
         start = start + length;
     }
 }
@@ -227,7 +228,7 @@ const OpType support::kAdd{.name = "add", .lower = lower, .rewrite = rewrite_add
 
 ValueId support::copied(Lowering& l, ValueId value) {
     const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);
-    lower_part(l, kCopy, value, value, copy, encode_copy);
+    lower_part(l, kCopy, value, value, copy, prepare_copy);
     return copy;
 }
 

@@ -18,7 +18,7 @@ struct EmbeddingParams {
     float scale;
 };
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& ids = operands[kEmbeddingBindingIds];
     const View& table = operands[kEmbeddingBindingTable];
     const View& out = operands[kEmbeddingBindingOut];
@@ -56,7 +56,7 @@ void lower(Lowering& l) {
                    " windows on a table beyond one binding";
         }
         l.dispatch({{&kShader, {kLocalSize, {{kEmbeddingSpecPacked, static_cast<uint>(type)}}}, std::move(why)}},
-                   {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, encode,
+                   {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, prepare,
                    {first, all_rows});
         first += static_cast<uint>(l.info(window).shape[0].constant());
     }

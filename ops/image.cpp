@@ -39,7 +39,7 @@ struct ImageParams {
     ImageOptions options;
 };
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& tensor = operands[kImageBindingTensor];
     ImagePush push{};
     push.height = tensor.dim(2);
@@ -60,7 +60,7 @@ void lower_input(Lowering& l) {
     const bool sampled = o.access == ImageAccess::sampled;
     const Shader& shader = kRead[sampled ? 0 : static_cast<std::size_t>(o.format)];
     l.dispatch({{&shader, {kLocalSize}, sampled ? "a sampled image" : "a storage image"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode);
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare);
 }
 
 void lower_output(Lowering& l) {
@@ -72,7 +72,7 @@ void lower_output(Lowering& l) {
             l.node().label);
     }
     l.dispatch({{&kWrite[static_cast<std::size_t>(o.format)], {kLocalSize}, "a storage image"}},
-               {{l.output(0), Access::write}, {l.input(0), Access::read}}, encode);
+               {{l.output(0), Access::write}, {l.input(0), Access::read}}, prepare);
 }
 
 constexpr OpType kImageInput{.name = kInput, .lower = lower_input, .can_read = can_read_any};

@@ -9,7 +9,7 @@ namespace vkf {
 /// Kernels from the one for fewest rows to the one for most, and the tile of each.
 struct Choice {
     std::vector<Kernel> kernels;
-    /// for encode_product(): of each kernel the most rows, and the rows and columns of its tile
+    /// for prepare_product(): of each kernel the most rows, and the rows and columns of its tile
     std::vector<shader::uint> words;
 
     void add(const Shader& shader, Constants constants, shader::uint most_rows, shader::uint rows, shader::uint columns,
@@ -33,11 +33,11 @@ Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);
 SharedTile shared_tile(const Capabilities& device, const Constants& form);
 
 /// Operands: those of shaders/matmul.h; words: Choice's.
-void encode_product(const Operands& operands, Command& command) noexcept;
+void prepare_product(const Operands& operands, Command& command) noexcept;
 /// The same where A has up to kMatvecMaxRows rows; else nothing is dispatched.
-void encode_few_rows(const Operands& operands, Command& command) noexcept;
+void prepare_few_rows(const Operands& operands, Command& command) noexcept;
 /// The same where it has more, and A and B are rows of codes.
-void encode_codes(const Operands& operands, Command& command) noexcept;
+void prepare_codes(const Operands& operands, Command& command) noexcept;
 
 // Whether VKFORMER_VARIANT asks for a kernel, for any number of rows and on processors too.
 bool coopmat_is_forced(const Capabilities& device);

@@ -275,14 +275,14 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
     return choice;
 }
 
-Dispatch& dispatch(Lowering& l, const Product& p, const MatmulParams& params, Choice choice, Encode encode) {
+Dispatch& dispatch(Lowering& l, const Product& p, const MatmulParams& params, Choice choice, Prepare prepare) {
     const Binding a{p.a, Access::read}, b{p.b, Access::read}, c{p.c, Access::read_write}, other{p.other, Access::read};
     if (params.other_beside_bias()) {
-        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, other}, encode,
+        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, other}, prepare,
                           std::move(choice.words));
     }
     const Binding bias_or_other = params.has_other() ? other : Binding{p.bias, Access::read};
-    return l.dispatch(std::move(choice.kernels), {a, b, bias_or_other, c}, encode, std::move(choice.words));
+    return l.dispatch(std::move(choice.kernels), {a, b, bias_or_other, c}, prepare, std::move(choice.words));
 }
 
 /// True when c has more rows than mat-vecs are for in every run.
@@ -331,12 +331,12 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         if (few) {
             Part rows = part;
             rows.most_rows = kMatvecMaxRows;
-            dispatch(l, rows.product, params, choose(l, rows, {}, params, note), encode_few_rows);
+            dispatch(l, rows.product, params, choose(l, rows, {}, params, note), prepare_few_rows);
         }
         Choice choice = choose(l, part, less, params, note);
         Product operands = part.product;
         operands.a = codes;
-        Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? encode_codes : encode_product);
+        Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? prepare_codes : prepare_product);
         const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.other).storage; };
         if (params.has_other() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
             // others read of a and b what one writes of c

@@ -65,7 +65,7 @@ bool in_row_groups(const ValueInfo& v) {
     return v.shape.back() == Dim(1) || v.strides.back() == Dim(1);
 }
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kNormBindingX];
     const View& weight = operands[kNormBindingWeight];
     const View& bias = operands[kNormBindingBias];
@@ -121,8 +121,8 @@ void lower(Lowering& l) {
     const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
     const std::vector<uint> words{group.local_size, group.lanes};
     if (params.added) {
-        Dispatch& d =
-            l.dispatch({kernel}, {from, w, b, to, {r, Access::read}, {l.output(0), Access::read_write}}, encode, words);
+        Dispatch& d = l.dispatch({kernel}, {from, w, b, to, {r, Access::read}, {l.output(0), Access::read_write}},
+                                 prepare, words);
         const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(r).storage; };
         if (elsewhere(x) && elsewhere(weight) && elsewhere(bias)) {
             d.in_place_input = kNormBindingResidual;
@@ -130,7 +130,7 @@ void lower(Lowering& l) {
         }
         return;
     }
-    Dispatch& d = l.dispatch({kernel}, {from, w, b, to}, encode, words);
+    Dispatch& d = l.dispatch({kernel}, {from, w, b, to}, prepare, words);
     d.in_place_input = kNormBindingX;
     d.in_place_output = kNormBindingY;
 }

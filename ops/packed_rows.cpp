@@ -45,7 +45,7 @@ void describe(PackedRowsPush& push, const View& numbers, const View& words) {
     push.words_offset = words.offset;
 }
 
-void encode_pack(const Operands& operands, Command& command) noexcept {
+void prepare_pack(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kPackedRowsBindingFrom];
     const View& words = operands[kPackedRowsBindingTo];
     PackedRowsPush push{};
@@ -56,7 +56,7 @@ void encode_pack(const Operands& operands, Command& command) noexcept {
                  4.0 * (static_cast<double>(x.elements()) + static_cast<double>(words.elements())));
 }
 
-void encode_unpack(const Operands& operands, Command& command) noexcept {
+void prepare_unpack(const Operands& operands, Command& command) noexcept {
     const View& words = operands[kPackedRowsBindingFrom];
     const View& y = operands[kPackedRowsBindingTo];
     PackedRowsPush push{};
@@ -70,17 +70,17 @@ void encode_unpack(const Operands& operands, Command& command) noexcept {
 void lower_pack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
     l.dispatch({{&kShader, rows_of_f32(type, 0, 1), "a row an invocation"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_pack);
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_pack);
 }
 
 void lower_unpack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
     l.dispatch({{&kShader, rows_of_f32(type, 1, 1), ""}}, {{l.input(0), Access::read}, {l.output(0), Access::write}},
-               encode_unpack);
+               prepare_unpack);
 }
 
 /// Few rows are multiplied as they are.
-void encode_codes_of(const Operands& operands, Command& command) noexcept {
+void prepare_codes_of(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kPackedRowsBindingFrom];
     PackedRowsPush push{};
     describe(push, x, operands[kPackedRowsBindingTo]);
@@ -96,7 +96,7 @@ ValueId make_codes(Lowering& l, ValueId a) {
     const ValueId codes = l.scratch(DType::i32, shape);
     const uint lanes = pack_lanes(l, columns);
     l.dispatch({{&kShader, rows_of_f32(kPackedInt8, 0, lanes), "rows of a as codes"}},
-               {{a, Access::read}, {codes, Access::write}}, encode_codes_of, {lanes});
+               {{a, Access::read}, {codes, Access::write}}, prepare_codes_of, {lanes});
     return codes;
 }
 

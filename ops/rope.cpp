@@ -21,7 +21,7 @@ struct RopeParams {
     bool positions;
 };
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kRopeBindingX];
     const View& y = operands[kRopeBindingY];
     const View& table = operands[kRopeBindingTable];
@@ -70,7 +70,7 @@ void lower(Lowering& l) {
                 {l.input(1), Access::read},
                 {l.input(params.positions ? 2 : 1), Access::read},
                 {l.output(0), Access::write}},
-               encode, {items});
+               prepare, {items});
 }
 
 /// The table is dense.

@@ -22,7 +22,7 @@ const Shader kMask{"sequence_mask", spirv::kSequenceMaskSpirv};
 const Shader kPages{"pages", spirv::kPagesSpirv};
 constexpr uint kLocalSize = 64;
 
-void encode_table(const Operands& operands, Command& command) noexcept {
+void prepare_table(const Operands& operands, Command& command) noexcept {
     const View& queries = operands[kSequencesBindingQueries];
     const View& keys = operands[kSequencesBindingKeys];
     const View& q = operands[3];
@@ -51,7 +51,7 @@ struct SequenceMaskParams {
     std::int64_t window;
 };
 
-void encode_mask(const Operands& operands, Command& command) noexcept {
+void prepare_mask(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<SequenceMaskParams>();
     const View& mask = operands[kSequenceMaskBindingMask];
     SequenceMaskPush push{};
@@ -79,7 +79,7 @@ void lower_mask(Lowering& l) {
     l.dispatch({{&kMask,
                  {kLocalSize, {{kSequenceMaskSpecPacked, params.packed ? 1u : 0u}, {kSequenceMaskSpecCausal, causal}}},
                  ""}},
-               {{table, Access::read}, {l.output(0), Access::write}}, encode_mask);
+               {{table, Access::read}, {l.output(0), Access::write}}, prepare_mask);
 }
 
 constexpr OpType kSequenceMask{.name = "sequence_mask", .lower = lower_mask, .can_read = can_read_any};
@@ -115,13 +115,13 @@ void finish(const PagesPush& push, Command& command) {
     command.cost(push.count, push.count * 8.0);
 }
 
-void encode_gather(const Operands& operands, Command& command) noexcept {
+void prepare_gather(const Operands& operands, Command& command) noexcept {
     PagesPush push{};
     describe(push, operands[kPagesBindingTo], operands[kPagesBindingFrom], operands[kPagesBindingTable]);
     finish(push, command);
 }
 
-void encode_scatter(const Operands& operands, Command& command) noexcept {
+void prepare_scatter(const Operands& operands, Command& command) noexcept {
     PagesPush push{};
     describe(push, operands[kPagesBindingFrom], operands[kPagesBindingTo], operands[kPagesBindingTable]);
     const View& ends = operands[kPagesBindingEnds];
@@ -136,7 +136,7 @@ void lower_gather(Lowering& l) {
                 {l.input(1), Access::read},
                 {l.input(0), Access::read},
                 {l.output(0), Access::write}},
-               encode_gather);
+               prepare_gather);
 }
 
 void lower_scatter(Lowering& l) {
@@ -145,7 +145,7 @@ void lower_scatter(Lowering& l) {
                 {l.input(2), Access::read},
                 {l.input(0), Access::read},
                 {l.output(0), Access::read_write}},
-               encode_scatter);
+               prepare_scatter);
 }
 
 constexpr OpType kGather{.name = "gather_pages", .lower = lower_gather, .can_read = can_read_any};
@@ -171,7 +171,7 @@ ValueId make_sequence_table(Lowering& l, const SequenceTable& t) {
                                  {kSequencesSpecRows, t.rows},
                                  {kSequencesSpecGroup, t.group}}},
                                "a table of sequences"}},
-                             {{t.queries, Access::read}, {t.keys, Access::read}, {table, Access::write}}, encode_table,
+                             {{t.queries, Access::read}, {t.keys, Access::read}, {table, Access::write}}, prepare_table,
                              {t.packed_queries ? 1u : 0u, t.paged ? 1u : 0u});
     d.sizes_of = {t.query, t.key, t.pages};
     return table;

@@ -36,7 +36,7 @@ void fill_strides(const View& view, uint (&strides)[5], uint& offset) noexcept {
     offset = view.offset;
 }
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<SoftmaxParams>();
     const View& scores = operands[kSoftmaxBindingScores];
     SoftmaxPush push{};
@@ -96,8 +96,8 @@ void lower(Lowering& l) {
             {kSoftmaxSpecOutput, params.output},
             {kSoftmaxSpecFours, fours}}},
           why_rows(l.device(), group, by_fours) + (wide ? ", 8 bytes a load" : "")}},
-        {{scores, Access::read}, {mask, Access::read}, {term, Access::read}, {l.output(0), Access::read_write}}, encode,
-        {group.local_size, group.lanes});
+        {{scores, Access::read}, {mask, Access::read}, {term, Access::read}, {l.output(0), Access::read_write}},
+        prepare, {group.local_size, group.lanes});
     if (params.output == kSoftmaxOutputWeights ||
         params.output == kSoftmaxOutputScores) {  // the others read scores again after writing
         d.in_place_input = kSoftmaxBindingScores;

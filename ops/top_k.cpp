@@ -18,7 +18,7 @@ struct TopKParams {
     uint k;
 };
 
-void encode(const Operands& operands, Command& command) noexcept {
+void prepare(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kTopKBindingX];
     TopKPush push{};
     push.width = x.dim(0);
@@ -36,7 +36,7 @@ void lower(Lowering& l) {
     const std::int64_t width = l.max_of(l.info(l.input(0)).shape.back());
     l.check_rounds(width / kTopKMost * kPasses, "a row of " + std::to_string(width) + " elements");
     l.dispatch({{&kShader, {}, "a group a row"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}, {l.output(1), Access::write}}, encode, {});
+               {{l.input(0), Access::read}, {l.output(0), Access::write}, {l.output(1), Access::write}}, prepare, {});
 }
 
 constexpr OpType kTopK{kName, lower};

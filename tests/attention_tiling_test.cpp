@@ -47,7 +47,7 @@ std::string attention_mismatch(const Capabilities& device, std::int64_t queries,
     const Value q = g.input("q", {1, heads, queries, 16}), k = g.input("k", {1, 1, 40, 16}),
                 v = g.input("v", {1, 1, 40, width});
     const Plan plan = plan_of(g, contiguous(scaled_dot_product_attention(q, k, v).y), fusing(device), arithmetic);
-    Encoded e = encode(plan, plan.dispatches.front().dispatch);
+    Prepared e = prepare(plan, plan.dispatches.front().dispatch);
     const auto p = e.push<AttentionPush>();
     const bool in_shared = contains(e.name(), "attention_shared");
     const bool in_matrices = contains(e.name(), "attention_coopmat");

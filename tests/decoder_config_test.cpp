@@ -47,7 +47,7 @@ std::string program_of(const nlohmann::json& config) {
             view.size.fill(1);
         }
         Command command;
-        d.dispatch.encode({views, plan.nodes[d.dispatch.node].params.get(), d.dispatch.words}, command);
+        d.dispatch.prepare({views, plan.nodes[d.dispatch.node].params.get(), d.dispatch.words}, command);
         append(command.push_bytes());
         all += "\n";
     }

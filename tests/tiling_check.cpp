@@ -21,7 +21,7 @@ View view_of(const Plan& plan, ValueId id) {
 
 }  // namespace
 
-Encoded encode(const Plan& plan, const Dispatch& d) {
+Prepared prepare(const Plan& plan, const Dispatch& d) {
     std::vector<View> views;
     for (const Binding& b : d.bindings) {
         views.push_back(view_of(plan, b.value));
@@ -29,8 +29,8 @@ Encoded encode(const Plan& plan, const Dispatch& d) {
     for (const ValueId v : d.sizes_of) {
         views.push_back(view_of(plan, v));
     }
-    Encoded e;
-    d.encode({views, plan.nodes[d.node].params.get(), d.words}, e.command);
+    Prepared e;
+    d.prepare({views, plan.nodes[d.node].params.get(), d.words}, e.command);
     e.kernel = &d.kernels[e.command.kernel()];
     return e;
 }

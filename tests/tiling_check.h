@@ -45,7 +45,7 @@ private:
 };
 
 /// A dispatch as it would be recorded, its sizes being constants.
-struct Encoded {
+struct Prepared {
     const Kernel* kernel = nullptr;
     Command command;
 
@@ -69,7 +69,7 @@ struct Encoded {
     shader::uint groups() const { return static_cast<shader::uint>(command.groups()); }
 };
 
-Encoded encode(const Plan& plan, const Dispatch& d);
+Prepared prepare(const Plan& plan, const Dispatch& d);
 
 /// One output's node, lowered for the device.
 Plan plan_of(Graph& g, const Value& y, const Capabilities& device, Arithmetic arithmetic = Arithmetic::f32);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles cover a result exactly once: what ops choose and encode for devices that are not there,
+// Tiles cover a result exactly once: what ops choose and prepare for devices that are not there,
 // counted by the functions of shaders/common/tiles.h, by which the kernels compute where they
 // stand.
 #include "shaders/common/tiles.h"
@@ -27,15 +27,15 @@ using namespace shader;
 // --- products ------------------------------------------------------------------------------------
 
 /// A group's invocations compute 4x4 outputs each.
-bool in_quads(const Encoded& e) {
+bool in_quads(const Prepared& e) {
     return e.name() == "matmul_shared" || e.name() == "matmul_dot" || e.name() == "matmul_half";
 }
 
 /// A group's subgroups compute a part each.
-bool in_parts(const Encoded& e) { return e.name() == "matmul_coopmat" || e.name() == "matmul_coopmat_int8"; }
+bool in_parts(const Prepared& e) { return e.name() == "matmul_coopmat" || e.name() == "matmul_coopmat_int8"; }
 
 /// What one group of a product's kernel computes of C, its tile's row and column being those.
-void cover_tile(const Encoded& e, uint tile_m, uint tile_n, Cover& cover) {
+void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
     const uint rows = e.constant(kMatmulSpecRows);
     const uint tile_rows = e.constant(kMatmulSpecTileRows), tile_columns = e.constant(kMatmulSpecTileColumns);
     for (uint i = 0; i < e.local_size(); ++i) {
@@ -69,7 +69,7 @@ void cover_tile(const Encoded& e, uint tile_m, uint tile_n, Cover& cover) {
     }
 }
 
-std::string product_mismatch(Encoded e, std::size_t rows, std::size_t columns) {
+std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns) {
     const auto p = e.push<MatmulPush>();
     const bool tiled = in_quads(e) || in_parts(e);
     const uint tile_rows = tiled ? e.constant(kMatmulSpecTileRows) : e.constant(kMatmulSpecRows);
@@ -93,7 +93,7 @@ std::string product_mismatch(const Capabilities& device, std::int64_t m, std::in
     Graph g;
     const Plan plan =
         plan_of(g, matmul(g.input("a", {m, 48}), g.input("b", {n, 48}), {.transpose_b = true}), device, arithmetic);
-    const Encoded e = encode(plan, plan.dispatches.front().dispatch);
+    const Prepared e = prepare(plan, plan.dispatches.front().dispatch);
     const std::string found = product_mismatch(e, static_cast<std::size_t>(m), static_cast<std::size_t>(n));
     return found.empty() ? found : e.name() + ": " + found;
 }
@@ -101,7 +101,7 @@ std::string product_mismatch(const Capabilities& device, std::int64_t m, std::in
 // --- rows and elements ---------------------------------------------------------------------------
 
 /// Rows that `lanes` invocations share, column by column.
-std::string rows_mismatch(const Encoded& e, uint lanes, std::size_t rows, std::size_t columns) {
+std::string rows_mismatch(const Prepared& e, uint lanes, std::size_t rows, std::size_t columns) {
     Cover cover(rows, columns);
     for (uint group = 0; group < e.groups(); ++group) {
         for (uint i = 0; i < e.local_size(); ++i) {
@@ -114,7 +114,7 @@ std::string rows_mismatch(const Encoded& e, uint lanes, std::size_t rows, std::s
 }
 
 /// `count` items, an invocation's behind each other or a group apart.
-std::string items_mismatch(const Encoded& e, uint each, bool a_group_apart, std::size_t count) {
+std::string items_mismatch(const Prepared& e, uint each, bool a_group_apart, std::size_t count) {
     Cover cover(1, count);
     for (uint group = 0; group < e.groups(); ++group) {
         for (uint i = 0; i < e.local_size(); ++i) {
@@ -179,7 +179,7 @@ TEST_SUITE("tiling") {
                     Graph g;
                     g.output("y", linear(g.input("a", {m, 48}), g.weight("w", {129, 48})));
                     const Plan plan = make_plan(g, device, weights.layout(), {.arithmetic = Arithmetic::int8});
-                    const Encoded e = encode(plan, plan.dispatches.back().dispatch);
+                    const Prepared e = prepare(plan, plan.dispatches.back().dispatch);
                     CHECK((e.name() == "matmul_dot" || e.name() == "matmul_coopmat_int8"));
                     CHECK(product_mismatch(e, static_cast<std::size_t>(m), 129) == "");
                 }
@@ -192,7 +192,7 @@ TEST_SUITE("tiling") {
             Graph g;
             const Value y = matmul(g.input("a", {2, 3, 9, 8}), g.input("b", {2, 3, 8, 37}));
             const Plan plan = plan_of(g, y, device);
-            Encoded e = encode(plan, plan.dispatches.front().dispatch);
+            Prepared e = prepare(plan, plan.dispatches.front().dispatch);
             const auto p = e.push<MatmulPush>();
             CHECK(e.groups() % 6 == 0);
             CHECK(p.batch1 * p.batch2 == 6);
@@ -250,11 +250,11 @@ TEST_SUITE("tiling") {
                     Graph g;
                     const Value x = g.input("x", {rows, columns});
                     const Plan soft = plan_of(g, softmax(x), device);
-                    const Encoded s = encode(soft, soft.dispatches.front().dispatch);
+                    const Prepared s = prepare(soft, soft.dispatches.front().dispatch);
                     CHECK(rows_mismatch(s, s.constant(kSoftmaxSpecLanes), r, c) == "");
                     Graph h;
                     const Plan norm = plan_of(h, layer_norm(h.input("x", {rows, columns}), {}, {}), device);
-                    const Encoded n = encode(norm, norm.dispatches.front().dispatch);
+                    const Prepared n = prepare(norm, norm.dispatches.front().dispatch);
                     CHECK(rows_mismatch(n, n.constant(kNormSpecLanes), r, c) == "");
                 }
             }
@@ -267,7 +267,7 @@ TEST_SUITE("tiling") {
                 CAPTURE(width);
                 Graph g;
                 const Plan plan = plan_of(g, scale(g.input("x", {3, width}), 2.0f), device);
-                const Encoded e = encode(plan, plan.dispatches.front().dispatch);
+                const Prepared e = prepare(plan, plan.dispatches.front().dispatch);
                 const uint fours = e.constant(kElementwiseSpecFours);
                 const auto count = static_cast<std::size_t>(3 * width);
                 CHECK(items_mismatch(e, fours != 0 ? fours : kElementwisePerInvocation, fours == 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dispatch as an op describes it: kernels, bindings, and a function that encodes push constants
+// One dispatch as an op describes it: kernels, bindings, and a function that prepares push constants
 // and group counts for given sizes.
 // For op authors: <vkformer/advanced/dispatch.h>. It may change between versions.
 #pragma once
@@ -50,7 +50,7 @@ struct View {
     }
 };
 
-/// One dispatch being encoded. Everything here is noexcept and allocates nothing.
+/// One dispatch being prepared. Everything here is noexcept and allocates nothing.
 class Command {
 public:
     static constexpr std::size_t kMaxPush = 128;
@@ -89,7 +89,7 @@ private:
     double bytes_ = 0;
 };
 
-/// What an encode function reads: the views in binding order, the node's parameters, and words
+/// What a prepare function reads: the views in binding order, the node's parameters, and words
 /// fixed at lowering.
 struct Operands {
     std::span<const View> views;
@@ -103,7 +103,7 @@ struct Operands {
     }
 };
 
-using Encode = void (*)(const Operands&, Command&) noexcept;
+using Prepare = void (*)(const Operands&, Command&) noexcept;
 
 enum class Access : std::uint8_t { read, write, read_write };
 
@@ -121,12 +121,12 @@ struct Dispatch {
     /// chosen among when recorded, by sizes; all have the same bindings
     std::vector<Kernel> kernels;
     std::vector<Binding> bindings;
-    Encode encode = nullptr;
+    Prepare prepare = nullptr;
     std::vector<std::uint32_t> words;
     /// binding whose storage the binding in_place_output may take over, -1: none
     int in_place_input = -1;
     int in_place_output = -1;
-    /// Values whose sizes `encode` looks at, though the kernel does not bind them: their views
+    /// Values whose sizes `prepare` looks at, though the kernel does not bind them: their views
     /// follow those of the bindings.
     std::vector<ValueId> sizes_of;
 };

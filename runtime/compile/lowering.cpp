@@ -141,7 +141,7 @@ void Lowering::refuse_packed(ValueId id) const {
                 node_->label);
 }
 
-Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
+Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Prepare prepare,
                              std::vector<std::uint32_t> words) {
     if (bindings.size() > kMaxOperands) {
         throw Error(
@@ -168,7 +168,7 @@ Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<
         k.bindings = static_cast<std::uint32_t>(bindings.size());
     }
     d.bindings = bindings;
-    d.encode = encode;
+    d.prepare = prepare;
     d.words = std::move(words);
     out_.push_back(std::move(d));
     return out_.back();

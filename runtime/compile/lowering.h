@@ -78,7 +78,7 @@ public:
     ValueId once(std::string_view how, ValueId from, const std::function<ValueId()>& make);
 
     /// Emits a dispatch; bindings in the order of the shader's binding numbers.
-    Dispatch& dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Encode encode,
+    Dispatch& dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Prepare prepare,
                        std::vector<std::uint32_t> words = {});
 
 private:

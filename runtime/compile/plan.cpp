@@ -205,7 +205,7 @@ int constant_kernel(const Plan& plan, const PlannedDispatch& planned) {
         std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) { return constant(b.value); }) &&
         std::all_of(d.sizes_of.begin(), d.sizes_of.end(), constant);
     Command command;
-    return all && plan.encode(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
+    return all && plan.prepare(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
 }
 
 StoredTensor as_declared(const StorageInfo& s) {

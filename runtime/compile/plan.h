@@ -84,9 +84,9 @@ struct Plan {
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
 
-    /// Asks a dispatch's encode function, for these values of the symbols. False where a size comes
+    /// Asks a dispatch's prepare function, for these values of the symbols. False where a size comes
     /// out negative; then nothing was asked.
-    bool encode(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
+    bool prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
     std::uint32_t step_of(const PlannedWork& entry) const noexcept {
         return entry.kind == WorkKind::copy ? copies[entry.index].step : dispatches[entry.index].step;
     }

@@ -27,7 +27,7 @@ struct PackWeightsParams {
     std::int64_t columns;
 };
 
-void encode_weights(const Operands& operands, Command& command) noexcept {
+void prepare_weights(const Operands& operands, Command& command) noexcept {
     const auto& o = operands.params<PackWeightsParams>();
     const View& words = operands[kPackedRowsBindingTo];
     PackedRowsPush push{};
@@ -57,7 +57,7 @@ void lower_weights(Lowering& l) {
                    {kPackedRowsSpecLanes, lanes},
                    {kPackedRowsSpecFrom, from}}},
                  lanes > 1 ? "a row a group" : "a row an invocation"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, encode_weights, {lanes});
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_weights, {lanes});
 }
 
 constexpr OpType kPackWeights{"pack_weights", lower_weights};

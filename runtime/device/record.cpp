@@ -247,7 +247,7 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
 Status ProgramCore::prepare(std::size_t dispatch, std::span<const std::int64_t> values,
                             Command& command) const noexcept {
     const PlannedDispatch& planned = plan.dispatches[dispatch];
-    if (!plan.encode(planned, values, command)) {
+    if (!plan.prepare(planned, values, command)) {
         return failure(-1, "%s: a size is negative at the sizes given",
                        plan.nodes[planned.dispatch.node].label.c_str());
     }

@@ -26,7 +26,7 @@ double flops_of(std::uint64_t invocations) {
     return 2.0 * kFmaChains * kFmaUnrolled * kSteps * static_cast<double>(invocations);
 }
 
-void encode(const vkf::Operands& operands, vkf::Command& command) noexcept {
+void prepare(const vkf::Operands& operands, vkf::Command& command) noexcept {
     vkf::shader::FmaPush push{};
     push.count = static_cast<std::uint32_t>(operands[kFmaBindingY].elements());
     push.steps = kSteps;
@@ -37,7 +37,7 @@ void encode(const vkf::Operands& operands, vkf::Command& command) noexcept {
 
 void lower(vkf::Lowering& l) {
     l.dispatch({{&kFma, {kLocalSize, {{kFmaSpecFused, l.params<std::uint32_t>()}}}, "asked for"}},
-               {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, encode);
+               {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, prepare);
 }
 
 constexpr vkf::OpType kOp{"fma", lower};

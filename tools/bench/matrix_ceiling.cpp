@@ -27,7 +27,7 @@ const vkf::Shader kShader{"matrix_rate", {}};
 /// Multiplications and additions of a group, which is a subgroup.
 double flops_of(const vkf::MatrixShape& s) { return 2.0 * s.m * s.n * s.k * kMatrixRateChains * kSteps; }
 
-void encode(const vkf::Operands& operands, vkf::Command& command) noexcept {
+void prepare(const vkf::Operands& operands, vkf::Command& command) noexcept {
     const auto& shape = operands.params<vkf::MatrixShape>();
     MatrixRatePush push{};
     push.steps = kSteps;
@@ -46,7 +46,7 @@ void lower(vkf::Lowering& l) {
          {{kMatrixRateSpecRows, shape.m}, {kMatrixRateSpecColumns, shape.n}, {kMatrixRateSpecDepth, shape.k}}},
         "asked for"};
     kernel.subgroup_size = subgroup;
-    l.dispatch({kernel}, {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, encode);
+    l.dispatch({kernel}, {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, prepare);
 }
 
 constexpr vkf::OpType kOp{"matrix_rate", lower};

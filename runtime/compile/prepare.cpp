@@ -33,8 +33,8 @@ bool evaluate(const ValueInfo& value, const Window& window, std::uint32_t elemen
 
 }  // namespace
 
-bool Plan::encode(const PlannedDispatch& planned, std::span<const std::int64_t> sizes,
-                  Command& command) const noexcept {
+bool Plan::prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes,
+                   Command& command) const noexcept {
     const Dispatch& d = planned.dispatch;
     std::array<View, kMaxOperands> views;
     const std::size_t bound = d.bindings.size();
@@ -47,7 +47,7 @@ bool Plan::encode(const PlannedDispatch& planned, std::span<const std::int64_t> 
             return false;
         }
     }
-    d.encode({{views.data(), count}, nodes[d.node].params.get(), d.words}, command);
+    d.prepare({{views.data(), count}, nodes[d.node].params.get(), d.words}, command);
     return true;
 }
 

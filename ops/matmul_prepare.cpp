@@ -72,8 +72,8 @@ std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     return sizes[0] * sizes[1] * sizes[2];
 }
 
-/// The whole of an encoding, once `push` describes the product.
-void encode(MatmulPush push, const Operands& operands, Command& command) noexcept {
+/// The whole of a preparation, once `push` describes the product.
+void prepare(MatmulPush push, const Operands& operands, Command& command) noexcept {
     const View& c = operands[kMatmulBindingC];
     const double outputs = static_cast<double>(c.elements());
     command.cost(2.0 * outputs * push.k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
@@ -102,18 +102,18 @@ void skip(MatmulPush push, Command& command) noexcept {
 
 }  // namespace
 
-void encode_product(const Operands& operands, Command& command) noexcept {
-    encode(describe(operands), operands, command);
+void prepare_product(const Operands& operands, Command& command) noexcept {
+    prepare(describe(operands), operands, command);
 }
 
-void encode_few_rows(const Operands& operands, Command& command) noexcept {
-    few_rows(operands[kMatmulBindingC]) ? encode_product(operands, command) : skip(describe(operands), command);
+void prepare_few_rows(const Operands& operands, Command& command) noexcept {
+    few_rows(operands[kMatmulBindingC]) ? prepare_product(operands, command) : skip(describe(operands), command);
 }
 
-void encode_codes(const Operands& operands, Command& command) noexcept {
+void prepare_codes(const Operands& operands, Command& command) noexcept {
     MatmulPush push = describe(operands);
     push.k = (push.k - kPackedInt8ScaleWords) * 4;  // from words of codes and scales to codes
-    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : encode(push, operands, command);
+    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : prepare(push, operands, command);
 }
 
 }  // namespace vkf

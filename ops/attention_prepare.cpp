@@ -27,7 +27,7 @@ uint split_keys(uint wanted, uint queries, uint keys) {
     return std::max(wanted, least);
 }
 
-void encode_attention(const Operands& operands, Command& command) noexcept {
+void prepare_attention(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionParams>();
     const View& q = operands[kAttentionBindingQuery];
     const View& k = operands[kAttentionBindingKey];
@@ -98,7 +98,7 @@ void encode_attention(const Operands& operands, Command& command) noexcept {
                         there * static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
 }
 
-void encode_splits_merge(const Operands& operands, Command& command) noexcept {
+void prepare_splits_merge(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionParams>();
     const View& y = operands[kMergeBindingOut];
     const View& k = operands[3];
@@ -122,7 +122,7 @@ void encode_splits_merge(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(push.count) * push.splits * 4, static_cast<double>(push.count) * push.splits * 8);
 }
 
-void encode_mask_bits(const Operands& operands, Command& command) noexcept {
+void prepare_mask_bits(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionParams>();
     const View& mask = operands[kPackMaskBindingMask];
     AttentionMaskPush push{};
