@@ -8,6 +8,7 @@
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
+#include "tests/reference.h"
 #include "tests/tensor.h"
 
 namespace vkf::test {
