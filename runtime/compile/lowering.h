@@ -72,9 +72,10 @@ public:
     void check_rounds(std::int64_t rounds, const std::string& what) const;
     /// A fresh tensor in the scratch arena.
     ValueId scratch(DType dtype, const Shape& shape);
-    /// Returns the tensor that `make` returns, and emits dispatches to fill. It is made of `from`,
-    /// in the way that `how` names. Where an earlier node made the same of the same view, returns
-    /// that tensor instead, except for views of states, which change from node to node.
+    /// Returns the tensor that `make` returns; `make` also emits the dispatches that fill it.
+    /// `from` is the view it is made of, and `how` names the way. Where an earlier node made the
+    /// same of the same view, returns that tensor instead, except for views of states, which change
+    /// from node to node.
     ValueId once(std::string_view how, ValueId from, const std::function<ValueId()>& make);
 
     /// Emits a dispatch; bindings in the order of the shader's binding numbers.

@@ -179,7 +179,7 @@ public:
     void as_image(const Value& value, ImageAccess image);
     /// For views: another window on the same storage.
     Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
-    /// Makes `value <= limit` a condition of every run; `what` says in the error what is not met.
+    /// Makes `value <= limit` a condition of every run; `what` names the condition in the error.
     void constrain(Dim value, Dim limit, std::string what);
     /// Checks the numbers of an i32 input whenever they are uploaded, and those of a constant now.
     /// Values that are computed, and inputs that a host binds, are not checked: kernels must
