@@ -33,7 +33,7 @@ struct Rewrite {
 struct RewriteLimits {
     /// Why several weights cannot be read as one that has the rows of them all; empty: they can.
     /// When not set: they can.
-    std::function<std::string(std::span<const StorageId> weights)> why_apart = {};
+    std::function<std::string(std::span<const StorageId> weights)> why_not_adjacent = {};
     /// Elements that a tensor may have.
     std::uint64_t elements = 0xffffffff;
 };
@@ -70,8 +70,8 @@ public:
     /// Empty where a node's output may become the columns of wider rows: the output has no name,
     /// and all nodes that read it can read rows that lie apart. Else the reason why not.
     std::string why_not_columns(NodeId node) const;
-    /// RewriteLimits::why_apart of these weights.
-    std::string why_apart(std::span<const StorageId> weights) const;
+    /// RewriteLimits::why_not_adjacent of these weights.
+    std::string why_not_adjacent(std::span<const StorageId> weights) const;
     /// True where a tensor of that shape has more elements than one may have.
     bool too_large(const Shape& shape) const;
 
