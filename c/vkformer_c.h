@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // vkformer for C (C99 and later), and for whatever calls C. The nouns are those of the C++
-// interface, whose headers hold the contracts in full: what is named beside a declaration here says
-// which.
+// interface, whose headers hold the full contracts. A comment beside a declaration here names the
+// C++ declaration.
 //
-// Results. A function that can fail returns a vkf_result; what went wrong is vkf_last_error()'s
-// text. No exception comes out. Outputs come through pointers, the last arguments; a handle that
+// Results. A function that can fail returns a vkf_result; vkf_last_error() returns the text of the
+// error. No exception comes out. Outputs come through pointers, the last arguments; a handle that
 // could not be made is null.
 //
 // Handles belong to the caller: each ..._create, ..._load, vkf_compile and so on has its
@@ -13,21 +13,22 @@
 //
 // Structs whose first member is struct_size grow: set it to sizeof the struct, also where the
 // struct is filled by a function and in every element of an array. Everything else may be 0, which
-// is the default that stands beside each member; a null pointer to options means all defaults. A
-// struct that is newer than the library is taken as long as what the library does not know is 0.
+// means the default that stands beside each member; a null pointer to options means all defaults.
+// The library accepts a struct that is newer than itself as long as the members it does not know
+// are 0.
 //
-// An output is written when all went well, and may be one of the inputs; where it is not, a handle
-// is null and everything else as it was. A device may be used by several threads at once, as
-// weights may; a graph belongs to one; state, requirements, shared buffers and programs to one at a
-// time, but for what vkf_program_record() says. Functions that a host gives (locks, memory,
-// choices, progress) do not throw; those of a device are called until the last object that was made
-// from it is gone.
+// A function writes its outputs when it succeeds; an output may be one of the inputs. When it
+// fails, a handle is null and everything else is as it was. A device may be used by several threads
+// at once, as weights may; a graph belongs to one; state, requirements, shared buffers and programs
+// to one at a time, but for what vkf_program_record() says. Functions that a host gives (locks,
+// memory, choices, progress) do not throw; the functions of a device may be called until the last
+// object that was made from it is gone.
 //
-// Texts are UTF-8, and looked at only during the call. Texts that are returned into memory of the
-// caller are cut to fit it and always end in a 0; `needed`, where it is not null, is given the
+// Texts are UTF-8, and are read only during the call. Texts that are returned in the caller's
+// memory are cut to fit it and always end in a 0. `needed`, where it is not null, receives the
 // whole length without that 0.
 //
-// Vulkan's header, where it is wanted, comes before this one; C11 does not mind the order.
+// Include Vulkan's header, where you need it, before this one; in C11 the order does not matter.
 #ifndef VKFORMER_C_H
 #define VKFORMER_C_H
 
@@ -46,12 +47,12 @@ extern "C" {
 /// interface.
 #define VKF_C_API_VERSION 1
 
-/// 0, or what went wrong. Of Vulkan's: its VkResult.
+/// 0, or an error. For errors of Vulkan it is the VkResult.
 typedef int32_t vkf_result;
 enum {
     VKF_OK = 0,
     VKF_ERROR_OUT_OF_HOST_MEMORY = -1,  ///< VK_ERROR_OUT_OF_HOST_MEMORY
-    /// wrong use, a file that is not what it should be: what Vulkan was not asked about
+    /// wrong use, or a file that is not what it should be: all errors that are not Vulkan's
     VKF_ERROR = -100,
 };
 
@@ -59,9 +60,10 @@ enum {
 VKF_API uint32_t vkf_c_api_version(void);
 /// "0.1.0"
 VKF_API const char* vkf_version(void);
-/// What the last call that failed on this thread has to say, at most 1023 bytes. Calls that succeed
-/// leave it as it is. Good until the next failure, and the thread's end. In a library opened at run
-/// time the first use on a thread may allocate the text's place: call this once.
+/// The error text of the last call that failed on this thread, at most 1023 bytes. Calls that
+/// succeed leave it as it is. The pointer is valid until the next failure on this thread, and until
+/// the thread ends. In a library opened at run time the first use on a thread may allocate memory
+/// for the text: call this once beforehand.
 VKF_API const char* vkf_last_error(void);
 
 typedef struct vkf_graph vkf_graph;
@@ -90,7 +92,7 @@ enum { VKF_WEIGHT_AS_GIVEN, VKF_WEIGHT_F32, VKF_WEIGHT_F16, VKF_WEIGHT_BF16, VKF
 
 #define VKF_MAX_RANK 5
 
-/// A size: constant + coefficient * symbol. Zero-initialized but for `constant` it is a number.
+/// A size: constant + coefficient * symbol. With all members 0 except `constant` it is a number.
 typedef struct vkf_dim {
     int64_t constant, coefficient;
     uint32_t symbol;
@@ -113,11 +115,12 @@ static inline vkf_value vkf_no_value(void) {
     return v;
 }
 
-/// Belongs to one thread. Not needed any more once it is compiled.
+/// A graph belongs to one thread. It may be destroyed once it is compiled.
 VKF_API vkf_result vkf_graph_create(vkf_graph** graph);
 VKF_API void vkf_graph_destroy(vkf_graph* graph);
 VKF_API vkf_result vkf_graph_symbol(vkf_graph* graph, const char* name, int64_t max, vkf_dim* symbol);
-/// VKF_F32, VKF_F16, VKF_BF16 or VKF_I32, as a state; weights and constants: VKF_F32 or VKF_I32.
+/// An input or a state is VKF_F32, VKF_F16, VKF_BF16 or VKF_I32; a weight or a constant is VKF_F32
+/// or VKF_I32.
 VKF_API vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                    const vkf_dim* shape, vkf_value* value);
 VKF_API vkf_result vkf_graph_weight(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
@@ -128,11 +131,11 @@ VKF_API vkf_result vkf_graph_state(vkf_graph* graph, const char* name, vkf_dtype
 VKF_API vkf_result vkf_graph_constant(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                       const int64_t* shape, const void* data, vkf_value* value);
 VKF_API vkf_result vkf_graph_output(const char* name, vkf_value value);
-/// Weights' names are prefixed "NAME." between the two.
+/// Names of weights that are added between the two calls are prefixed "NAME.".
 VKF_API vkf_result vkf_graph_push_scope(vkf_graph* graph, const char* name);
 VKF_API vkf_result vkf_graph_pop_scope(vkf_graph* graph);
 
-/// A choice whose default is not off everywhere: each member says its own.
+/// A choice whose default may be on: each member says its default.
 typedef uint32_t vkf_switch;
 enum { VKF_DEFAULT, VKF_ON, VKF_OFF };
 
@@ -183,7 +186,7 @@ enum { VKF_ATTEND, VKF_IGNORE };
 /// Mask
 typedef struct vkf_mask {
     uint32_t struct_size;
-    vkf_polarity polarity;  ///< what a 1 in `keys` means: may attend
+    vkf_polarity polarity;  ///< what a 1 in `keys` means; 0: may attend
     vkf_value keys;
     vkf_value bias;
     vkf_value alibi_slopes;
@@ -258,7 +261,7 @@ VKF_API vkf_result vkf_rope(vkf_value x, const vkf_rope_options* options, vkf_di
 VKF_API vkf_result vkf_rope_at(vkf_value x, vkf_value positions, const vkf_rope_options* options, vkf_value* y);
 /// `layout` must be named, as in vkf_rope_options.
 VKF_API vkf_result vkf_rope_by_table(vkf_value x, vkf_value table, vkf_rope_layout layout, vkf_dim start, vkf_value* y);
-/// The numbers of rope_table(): there must be room for all. `count` may be null.
+/// The numbers of rope_table(). `capacity` must have room for all. `count` may be null.
 VKF_API vkf_result vkf_rope_table(const vkf_rope_options* options, int64_t head_dim, float* numbers, uint64_t capacity,
                                   uint64_t* count);
 VKF_API vkf_result vkf_sinusoidal_positions(vkf_graph* graph, int64_t length, int64_t dim, vkf_value* y);
@@ -294,7 +297,7 @@ VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y
 
 // --- layers: the headers of layers/ --------------------------------------------------------------
 
-/// AttentionResult; what there is not is no tensor.
+/// AttentionResult; an output that does not exist is no tensor.
 typedef struct vkf_attention {
     uint32_t struct_size;
     vkf_value y, weights, log_sum_exp;
@@ -304,7 +307,7 @@ typedef struct vkf_attention {
 typedef struct vkf_kv_cache {
     uint32_t struct_size;
     vkf_value key, value;
-    vkf_dim start;         ///< not looked at where keys and values are all there are
+    vkf_dim start;         ///< ignored where key and value are all there are
     vkf_weight_type type;  ///< the same
     uint32_t reserved;
 } vkf_kv_cache;
@@ -458,7 +461,7 @@ VKF_API vkf_result vkf_attention_scores(vkf_value query, vkf_value key, const vk
 VKF_API vkf_result vkf_packed_attention(vkf_value query, vkf_value key, vkf_value value, vkf_value cumulative_queries,
                                         vkf_value cumulative_keys, const vkf_attention_options* options,
                                         vkf_attention* result);
-/// append() to a paged cache; `all` is the cache to read after that.
+/// append() to a paged cache; `all` is the cache as it is after the write.
 VKF_API vkf_result vkf_append_pages(const vkf_paged_kv_cache* cache, vkf_value key, vkf_value value,
                                     vkf_paged_kv_cache* all);
 VKF_API vkf_result vkf_paged_attention(vkf_value query, const vkf_paged_kv_cache* cache,
@@ -470,7 +473,7 @@ VKF_API vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_qu
 VKF_API vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_t batch, int64_t capacity,
                                       int64_t kv_heads, int64_t head_dim, vkf_dim start, vkf_weight_type type,
                                       vkf_kv_cache* cache);
-/// Behind what the cache holds; `all` is given all keys and values, heads first.
+/// append(): writes behind what the cache holds. `all` receives all keys and values, heads first.
 VKF_API vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_kv_cache* all);
 VKF_API vkf_result vkf_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name, bool bias,
                                     vkf_value* y);
@@ -502,15 +505,15 @@ VKF_API vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_trans
 
 // --- GLSL at run time: runtime/compile/glsl.h ----------------------------------------------------
 
-/// Where a compiler of the host's puts words of SPIR-V, or why there are none.
+/// Where a compiler of the host's puts the words of a SPIR-V module, or the error text.
 typedef struct vkf_module vkf_module;
 VKF_API vkf_result vkf_module_words(vkf_module* module, const uint32_t* words, uint64_t count);
 VKF_API vkf_result vkf_module_error(vkf_module* module, const char* what);
-/// From now on score mods are compiled by the host; null: not any more.
+/// Sets a compiler of the host's for score mods, which is used from now on; null removes it.
 VKF_API vkf_result vkf_use_glsl_compiler(void (*compile)(void* user, const char* source, const char* name,
                                                          vkf_module* module),
                                          void* user);
-/// Which compiler there is; empty: none.
+/// Says which compiler is used; empty: there is none.
 VKF_API vkf_result vkf_glsl_compiler(char* text, size_t capacity, size_t* needed);
 /// There must be room for all words. `count` may be null.
 VKF_API vkf_result vkf_compile_glsl(const char* source, const char* name, uint32_t* words, uint64_t capacity,
@@ -524,7 +527,7 @@ typedef void (*(*vkf_get_instance_proc_addr)(VkInstance, const char*))(void);
 typedef uint32_t vkf_device_type;
 enum { VKF_DEVICE_OTHER, VKF_DEVICE_INTEGRATED, VKF_DEVICE_DISCRETE, VKF_DEVICE_VIRTUAL, VKF_DEVICE_CPU };
 
-/// Capabilities, those a host asks for.
+/// The Capabilities that a host needs.
 typedef struct vkf_capabilities {
     uint32_t struct_size;
     vkf_device_type type;
@@ -546,7 +549,7 @@ typedef struct vkf_device_options {
     const char* select;        ///< null: VKFORMER_DEVICE, or the best there is
     const char* cache_folder;  ///< null: the user's
     uint64_t staging_bytes;    ///< 0: 16 MiB
-    double submit_budget;      ///< 0: what suits the device; below 0: no bound
+    double submit_budget;      ///< 0: what suits the device; below 0: no limit
     vkf_get_instance_proc_addr get_instance_proc_addr;
     const char* tuning;  ///< null: what vkformer-tune kept; "0": nothing
 } vkf_device_options;
@@ -610,8 +613,8 @@ VKF_API vkf_result vkf_requirements_extensions(const vkf_requirements* requireme
 /// For VkDeviceCreateInfo::pNext, ending in `next`; lives as long as the handle.
 VKF_API vkf_result vkf_requirements_features(vkf_requirements* requirements, const void* next, const void** chain);
 
-/// The devices there are: *count of them at most into `list`, where it is not null; *count becomes
-/// how many there are.
+/// Writes at most *count of the usable devices into `list`, where it is not null. *count becomes
+/// the number of usable devices.
 VKF_API vkf_result vkf_device_list(vkf_get_instance_proc_addr get_instance_proc_addr, vkf_capabilities* list,
                                    uint32_t* count);
 VKF_API vkf_result vkf_device_create(const vkf_device_options* options, vkf_device** device);
@@ -619,18 +622,20 @@ VKF_API vkf_result vkf_device_borrow(const vkf_borrowed_device* host, const vkf_
                                      vkf_device** device);
 VKF_API void vkf_device_destroy(vkf_device* device);
 VKF_API vkf_result vkf_device_capabilities(const vkf_device* device, vkf_capabilities* capabilities);
-/// Validation messages, a line each; those that were given whole are forgotten.
+/// Returns validation messages, a line each, and forgets those that it returned whole.
 VKF_API vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_device_save_pipeline_cache(vkf_device* device);
-/// Keeps choices, "name=number" with commas between, for later devices: save_tuning(). Empty:
-/// forgets them. `path` is given the file's name, as vkf_program_explain() gives texts.
+/// save_tuning(): keeps choices, "name=number" with commas between, for later devices. Empty
+/// choices remove them. `path` receives the file's name, as vkf_program_explain() returns texts.
 VKF_API vkf_result vkf_device_save_tuning(const vkf_device* device, const char* choices, char* path, size_t capacity,
                                           size_t* needed);
 /// The file's name; empty where there is no cache folder.
 VKF_API vkf_result vkf_device_tuning_file(const vkf_device* device, char* path, size_t capacity, size_t* needed);
-/// Name and meaning of what can be chosen; error beyond the last. They live as long as the library.
+/// Name and meaning of a number that can be chosen; an error beyond the last. The texts live as
+/// long as the library.
 VKF_API vkf_result vkf_tunable(uint32_t index, const char** name, const char** what);
-/// What the device can take for it, ascending: there must be room for all. `count` may be null.
+/// The values that the device can take for it, ascending. `capacity` must have room for all.
+/// `count` may be null.
 VKF_API vkf_result vkf_tunable_values(const vkf_device* device, uint32_t index, uint32_t* values, uint64_t capacity,
                                       uint64_t* count);
 
@@ -663,7 +668,7 @@ typedef struct vkf_tensor {
 typedef struct vkf_load_options {
     uint32_t struct_size;
     vkf_weight_type matrices;
-    /// Asked for each matrix, when set: VKF_WEIGHT_AS_GIVEN leaves it to `matrices`.
+    /// When set, called for each matrix; VKF_WEIGHT_AS_GIVEN leaves the choice to `matrices`.
     vkf_weight_type (*choose)(void* user, const vkf_tensor* matrix);
     /// Progress: called with the bytes uploaded and the bytes in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
@@ -681,18 +686,18 @@ VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, c
 VKF_API void vkf_weights_destroy(vkf_weights* weights);
 VKF_API vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes);
 
-/// What the loading of the same would give, before it: all that vkf_compile_layout() needs. Of the
-/// tensors, data and bytes are not looked at.
+/// The layout that loading these tensors will give, known in advance: all that vkf_compile_layout()
+/// needs. The members data and bytes of the tensors are not read.
 VKF_API vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                                             const vkf_load_options* options, vkf_weight_layout** layout);
-/// Of a safetensors file's tensors.
+/// The same for the tensors of a safetensors file.
 VKF_API vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path,
                                                  const vkf_load_options* options, vkf_weight_layout** layout);
 VKF_API void vkf_weight_layout_destroy(vkf_weight_layout* layout);
-/// Device memory that they will take.
+/// Bytes of device memory that the weights will take.
 VKF_API vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes);
 
-/// Zeroed, for every state that the graphs name.
+/// Makes zeroed memory for every state that the graphs name.
 VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs,
                                     vkf_state** state);
 VKF_API void vkf_state_destroy(vkf_state* state);
@@ -705,11 +710,13 @@ typedef struct vkf_state_part {
     int64_t length;  ///< -1: all
 } vkf_state_part;
 
-/// The bytes of a tensor, or of a part of it: there must be room for all. `count` may be null.
+/// Reads the bytes of a tensor, or of a part of it. `capacity` must have room for all. `count` may
+/// be null.
 VKF_API vkf_result vkf_state_read(const vkf_state* state, const vkf_state_part* part, void* bytes, uint64_t capacity,
                                   uint64_t* count);
 VKF_API vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part, const void* bytes, uint64_t count);
-/// To a safetensors file, of the tensors that `parts` names these parts, of the others all.
+/// Writes the states to a safetensors file: of tensors that `parts` names only these parts, and all
+/// others whole.
 VKF_API vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count,
                                   const vkf_state_part* parts);
 VKF_API vkf_result vkf_state_restore(vkf_state* state, const char* path);
@@ -782,8 +789,8 @@ typedef struct vkf_size_setting {
     int64_t value;
 } vkf_size_setting;
 
-/// So many buffers and images may be given beyond those a program has. They are ignored; a checked
-/// program refuses them.
+/// A recording may give this many buffers and images more than the program has. They are ignored; a
+/// checked program refuses them.
 #define VKF_MORE_THAN_NEEDED 32
 
 /// Recording
@@ -807,16 +814,16 @@ typedef struct vkf_segment {
 /// `weights` may be null.
 VKF_API vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
                                const vkf_compile_options* options, vkf_program** program);
-/// The same before the weights are there: vkf_program_set_weights() gives them, which may upload
-/// meanwhile on another thread.
+/// Compiles before the weights are loaded; they may upload meanwhile on another thread.
+/// vkf_program_set_weights() gives them later.
 VKF_API vkf_result vkf_compile_layout(vkf_device* device, const vkf_graph* graph, const vkf_weight_layout* layout,
                                       const vkf_compile_options* options, vkf_program** program);
-/// Before the program's memory is allocated. Weights that lie otherwise than in the layout are an
-/// error.
+/// Call it before the program's memory is allocated. Weights that lie differently from the layout
+/// are an error.
 VKF_API vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weights* weights);
 /// Waits for its own runs; recordings of a host must have finished. Where the program or its device
-/// is checked, the handle goes on to exist, empty, until vkf_device_destroy(): using the program
-/// after its end is then an error like others.
+/// is checked, an empty handle stays until vkf_device_destroy(), so that using the program after
+/// its end is an error like others.
 VKF_API void vkf_program_destroy(vkf_program* program);
 VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
 /// `scratch` null: memory of ours; else vkf_memory_sizes::scratch bytes of the host's.
@@ -830,16 +837,16 @@ VKF_API vkf_result vkf_program_upload_i32(vkf_program* program, const char* inpu
 VKF_API vkf_result vkf_program_upload_bits(vkf_program* program, const char* input, const uint16_t* data,
                                            uint64_t count);
 VKF_API vkf_result vkf_program_run(vkf_program* program);
-/// As Program::submit(): the run goes on while the host does other things.
+/// Program::submit(): the run goes on while the host does other things.
 VKF_API vkf_result vkf_program_submit(vkf_program* program, vkf_ticket** ticket);
 VKF_API void vkf_ticket_destroy(vkf_ticket* ticket);
-/// Waits for so many nanoseconds at most; `done` tells whether the run has finished. 0: does not
-/// wait.
+/// Waits at most this many nanoseconds; 0: does not wait. `done` receives whether the run has
+/// finished.
 VKF_API vkf_result vkf_ticket_wait(const vkf_ticket* ticket, uint64_t timeout, bool* done);
 /// A timeline semaphore that has this value when the run is done; null where the device has none.
 VKF_API vkf_result vkf_ticket_semaphore(const vkf_ticket* ticket, VkSemaphore* semaphore, uint64_t* value);
-/// `data` has room for `capacity` elements; `count`, where it is not null, is given how many there
-/// are, also when they do not fit, which is an error.
+/// `data` has room for `capacity` elements. `count`, where it is not null, receives the number of
+/// elements, even where they do not fit, which is an error.
 VKF_API vkf_result vkf_program_download(vkf_program* program, const char* output, float* data, uint64_t capacity,
                                         uint64_t* count);
 VKF_API vkf_result vkf_program_download_i32(vkf_program* program, const char* output, int32_t* data, uint64_t capacity,
@@ -849,7 +856,7 @@ VKF_API vkf_result vkf_program_download_bits(vkf_program* program, const char* o
 VKF_API vkf_result vkf_program_shape(const vkf_program* program, const char* name, int64_t shape[VKF_MAX_RANK],
                                      uint32_t* rank);
 
-/// Program::record(), begin() and record_segment(), whose contracts hold to the letter: these and
+/// Program::record(), begin() and record_segment(), with the same contracts: these and
 /// vkf_program_finished() allocate nothing and lock nothing, also when they fail (but see
 /// vkf_last_error()), and different slots may be recorded by different threads.
 VKF_API vkf_result vkf_program_record(vkf_program* program, VkCommandBuffer commands, const vkf_recording* recording);
@@ -902,7 +909,7 @@ typedef struct vkf_decoder_facts {
 } vkf_decoder_facts;
 
 /// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,
-/// load_decoder() and Decoder. Of `load`, `choose` and `graph` are not looked at.
+/// load_decoder() and Decoder. The members `choose` and `graph` of `load` are ignored.
 VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_decoder** decoder);
 VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);
@@ -945,13 +952,14 @@ VKF_API vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weig
                                               const vkf_encoder_decoder_config* config, int64_t max_batch,
                                               vkf_encoder_decoder** model);
 VKF_API void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model);
-/// EncoderDecoder::generate(); what it found is asked for by the next two.
+/// EncoderDecoder::generate(); the next two functions return what it found.
 VKF_API vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,
                                                 int32_t sos, int32_t eos, int32_t pad);
-/// The tokens found last for one source: there must be room for all. `count` may be null.
+/// The tokens that the last call found for one source. `capacity` must have room for all. `count`
+/// may be null.
 VKF_API vkf_result vkf_encoder_decoder_tokens(const vkf_encoder_decoder* model, uint64_t source, int32_t* ids,
                                               uint64_t capacity, uint64_t* count);
-/// And what its tokens looked at, (heads, tokens, source).
+/// The cross-attention weights of these tokens: (heads, tokens, source).
 VKF_API vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder* model, uint64_t source,
                                                        float* weights, uint64_t capacity, uint64_t* count);
 
@@ -967,7 +975,7 @@ typedef struct vkf_sampler_options {
 
 VKF_API vkf_result vkf_sampler_create(const vkf_sampler_options* options, vkf_sampler** sampler);
 VKF_API void vkf_sampler_destroy(vkf_sampler* sampler);
-/// Among a decoder's candidates of a sequence.
+/// Chooses among a decoder's candidates for a sequence.
 VKF_API vkf_result vkf_sampler_choose(vkf_sampler* sampler, const vkf_decoder* decoder, uint64_t sequence, int32_t* id);
 
 /// TextEncoderOptions
@@ -978,11 +986,13 @@ typedef struct vkf_text_encoder_options {
     int64_t max_tokens;   ///< 0: what the model was trained for
 } vkf_text_encoder_options;
 
-/// Loads a Hugging Face folder and compiles its encoder. Of `load`, only `matrices` is looked at.
+/// Loads a Hugging Face folder and compiles its encoder. Only the member `matrices` of `load` is
+/// used.
 VKF_API vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                            const vkf_text_encoder_options* options, vkf_text_encoder** encoder);
 VKF_API void vkf_text_encoder_destroy(vkf_text_encoder* encoder);
-/// A vector of hidden_size numbers for each text, of length 1, behind each other.
+/// Writes for each text a vector of hidden_size numbers, scaled to length 1; the vectors lie behind
+/// each other.
 VKF_API vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts,
                                           float* vectors, uint64_t capacity, uint64_t* numbers);
 

@@ -11,7 +11,7 @@ namespace vkf {
 /// Sequence i has the queries cumulative_queries[i] .. cumulative_queries[i+1]-1 and the keys that
 /// cumulative_keys says, both (N+1) i32 that grow from 0 to T and S. A query sees keys of its own
 /// sequence alone; causal, window and ALiBi count within it. y (T, H, dv), log_sum_exp (1, H, T),
-/// no weights. Queries beyond the last number are given 0. flash_attn_varlen_func;
+/// no weights. Queries that belong to no sequence give 0. flash_attn_varlen_func;
 /// torch.nn.attention.varlen. The mask may be causal, with a window, and ALiBi; other masks and
 /// biases are refused. ALiBi and score mods need a device with 12 storage buffers a stage.
 VKF_API AttentionResult packed_attention(Value query, Value key, Value value, Value cumulative_queries,
@@ -26,14 +26,14 @@ struct PagedKvCache {
     Value lengths;  ///< (B) i32: tokens of each sequence, those of this run included
 };
 
-/// Writes key and value (B, L, Hk, d) as the last L tokens of each sequence. Returns the cache to
-/// read after that.
+/// Writes key and value (B, L, Hk, d) as the last L tokens of each sequence. Returns the cache as
+/// it is after the write.
 VKF_API PagedKvCache append(const PagedKvCache& cache, Value key, Value value);
 
-/// query (B, H, L, d), the last L tokens of each sequence, against all of its tokens. y (B, H, L,
-/// dv). Causal is bottom-right where asked for, each sequence by its own length. A length or page
-/// that does not exist gives NaN or is not seen, and reads nothing. Masks broadcast to (B, H, L, W
-/// * page size). ALiBi needs a device with 12 storage buffers a stage.
+/// Attention of query (B, H, L, d), the last L tokens of each sequence, over all tokens of the
+/// sequence. y (B, H, L, dv). A causal mask is bottom-right, by each sequence's own length. A
+/// length or a page out of range reads nothing: its keys are NaN or are not seen. Masks broadcast
+/// to (B, H, L, W * page size). ALiBi needs a device with 12 storage buffers a stage.
 VKF_API AttentionResult paged_attention(Value query, const PagedKvCache& cache, const AttentionOptions& options = {});
 
 }  // namespace vkf

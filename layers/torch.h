@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's own modules, argument by argument: torch.nn.MultiheadAttention and
 // torch.nn.Transformer*. Parameter names are PyTorch's, so that a state_dict saved as safetensors
-// loads by name. Boolean masks are as PyTorch has them here: 1 = may NOT attend.
+// loads by name. Boolean masks here are as in PyTorch: 1 = may NOT attend.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,8 @@
 
 namespace vkf::torch {
 
-/// Keys and values already projected and split: (B, H, S, d).
+/// Keys and values already projected and split: (B, H, S, d). project_memory() returns (B, S, H,
+/// d); transpose(x, 1, 2) swaps these.
 using ProjectedKv = CachedKv;
 
 struct MultiheadAttentionOptions {
@@ -20,7 +21,7 @@ struct MultiheadAttentionOptions {
     bool bias = true;
     /// one more key and value, bias_k and bias_v (1, 1, E); never masked
     bool add_bias_kv = false;
-    /// one more key and value of zeros behind that; never masked
+    /// one more key and value of zeros, behind that one; never masked
     bool add_zero_attn = false;
     bool batch_first = true;  ///< false: query, key, value and y are (tokens, B, E)
     /// weights (B, L, S) averaged over heads, as PyTorch returns them by default
@@ -30,12 +31,13 @@ struct MultiheadAttentionOptions {
     Value attn_mask = {};
     Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
-    /// of the weights that are multiplied with the values, as in training
+    /// probability with which a weight is dropped before the product with the values, as in
+    /// training
     float dropout = 0.0f;
     std::uint32_t dropout_seed = 0;
     std::optional<KvCache> cache =
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
-    /// cross-attention to these; key and value are not looked at then
+    /// cross-attention to these keys and values; the arguments key and value are then ignored
     std::optional<ProjectedKv> memory = {};
 };
 
@@ -46,8 +48,8 @@ struct MultiheadAttentionOptions {
 VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
                                             const MultiheadAttentionOptions& options);
 
-/// What a multihead_attention of that name makes of `memory` (B, S, E) as keys and values: (B, S,
-/// H, d) each.
+/// Projects `memory` (B, S, E) to the keys and values that a multihead_attention of that name makes
+/// of it: (B, S, H, d) each, as append() takes them.
 VKF_API CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias = true);
 
 struct TransformerLayerOptions {
@@ -86,7 +88,7 @@ VKF_API DecoderResult transformer_decoder_layer(Value tgt, const TransformerLaye
                                                 const DecoderInputs& inputs);
 
 struct TransformerOptions {
-    TransformerLayerOptions layer = {};  ///< its name is not looked at
+    TransformerLayerOptions layer = {};  ///< its name is ignored
     std::string name = {};
     std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decoder-only Transformer as a Hugging Face config.json says it, of any family in
+// A decoder-only Transformer as a Hugging Face config.json describes it, of any family in
 // models/families.
 #pragma once
 
@@ -30,10 +30,10 @@ private:
 };
 
 /// Reads config.json, of today's generation (rope_parameters) or the one before (rope_theta,
-/// rope_scaling). Throws Error, its where() being `file`, for a model_type that no family has, and
-/// for a field that is not known or has a value that would change the numbers in a way that is not.
+/// rope_scaling). Throws Error, its where() being `file`, for a model_type that no family has, for
+/// an unknown field, and for a value that would change the numbers and is not supported.
 VKF_API DecoderModel read_decoder(std::string_view text, const std::string& file);
-/// The same of a checkpoint, whose generation_config.json, where there is one, says which ids end a
+/// The same for a checkpoint. Its generation_config.json, where there is one, says which ids end a
 /// text.
 VKF_API DecoderModel read_decoder(const Checkpoint& checkpoint);
 

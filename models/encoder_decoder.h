@@ -28,8 +28,8 @@ struct EncoderDecoderConfig {
     std::int64_t max_source = 0, max_target = 0;  ///< tokens
 };
 
-/// Embedding row * embedding_scale + sinusoidal position. tokens (B, L) i32; the first token has
-/// position `start`.
+/// Embedding row * embedding_scale + sinusoidal position: tokens (B, L) i32 -> (B, L, d_model).
+/// `table` names the weight. The first token has position `start`.
 VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary,
                            const EncoderDecoderConfig& config, std::int64_t max_positions, Dim start = 0);
 /// The layers of the configuration, for torch::transformer*.
@@ -43,7 +43,8 @@ VKF_API void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, 
 /// What greedy decoding found for one source.
 struct Decoded {
     std::vector<std::int32_t> tokens;  ///< without <sos>; with <eos> where it came
-    /// Of the last layer: (heads, tokens, source), source at its own length.
+    /// Cross-attention weights of the last layer: (heads, tokens, source), without the source's
+    /// padding.
     std::vector<float> cross_attention;
 };
 
@@ -55,16 +56,17 @@ public:
     /// not name.
     EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
                    std::int64_t max_batch = 1);
-    /// The same loads them itself, and compiles meanwhile.
+    /// Loads the weights itself, and compiles while they upload.
     EncoderDecoder(const Device& device, std::span<const HostTensor> tensors, const EncoderDecoderConfig& config,
                    std::int64_t max_batch = 1, const LoadOptions& options = {});
     EncoderDecoder(EncoderDecoder&&) noexcept;
     EncoderDecoder& operator=(EncoderDecoder&&) noexcept;
     ~EncoderDecoder();
 
-    /// From `sos`, the likeliest token each time, until `eos` or max_target tokens in all (sos and
-    /// eos included). Sources of a batch may differ in length and end on their own; answers do not
-    /// depend on what else is in the batch.
+    /// Decodes greedily: begins with `sos` and takes the likeliest token each time, until `eos` or
+    /// until there are max_target tokens, sos and eos included. Sources of a batch may differ in
+    /// length, and each answer ends on its own. An answer does not depend on what else is in the
+    /// batch. `pad` fills the rest of shorter sources.
     std::vector<Decoded> generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
                                   std::int32_t eos, std::int32_t pad);
 

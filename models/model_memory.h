@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model takes of a device, by kind.
+// The device memory that a model takes, by kind.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ struct ModelMemory {
     std::uint64_t transfers = 0;  ///< inputs, outputs and their mirrors on the host's side
 
     std::uint64_t total() const noexcept { return weights + cache + scratch + constants + transfers; }
-    /// Takes in what one program needs.
+    /// Adds what one program needs. Weights and caches are shared by the programs and count once.
     VKF_API void add(const MemorySizes& program) noexcept;
 };
 
-/// Throws Error in the name of `who`, with the numbers, where that is more than the device has.
+/// Throws Error, with `who` as its where(), where that is more than the device has; the text has
+/// the numbers.
 VKF_API void require_memory(const Device& device, const ModelMemory& memory, const char* who);
 
 }  // namespace vkf

@@ -10,19 +10,20 @@ namespace vkf {
 
 struct SamplerOptions {
     float temperature = 1.0f;  ///< 0: always the likeliest
-    std::int64_t top_k = 50;   ///< among so many of the candidates
-    /// Among the fewest whose probabilities, of those top_k, reach this sum.
+    std::int64_t top_k = 50;   ///< chooses among this many of the candidates
+    /// Chooses among the fewest of those top_k whose probabilities reach this sum.
     float top_p = 1.0f;
     std::uint64_t seed = 0;
 };
 
-/// Temperature, then top-k, then top-p (Holtzman et al. 2020), as Hugging Face's warpers follow
-/// each other. The same seed gives the same choices everywhere.
+/// Applies temperature, then top-k, then top-p (Holtzman et al. 2020), in the order of Hugging
+/// Face's warpers. The same seed gives the same choices everywhere.
 class VKF_API Sampler {
 public:
     /// Throws Error for options out of range.
     explicit Sampler(const SamplerOptions& options);
-    /// `candidates` are best first, at least top_k of them unless the vocabulary has fewer.
+    /// Chooses a token. `candidates` are best first; there must be at least top_k of them unless
+    /// the vocabulary has fewer.
     std::int32_t choose(const Candidates& candidates);
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoder-only Transformers (models/families/bert.cpp) that give texts as vectors.
+// Encoder-only Transformers (models/families/bert.cpp) that turn texts into vectors.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace vkf {
 
 class EncoderFamily;
 
-/// An encoder as its config.json says it. Cheap to copy; immutable.
+/// An encoder as its config.json describes it. Cheap to copy; immutable.
 class VKF_API TextEncoderModel {
 public:
     const EncoderFacts& facts() const noexcept { return facts_; }
@@ -41,13 +41,14 @@ struct TextEncoderOptions {
     Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
 };
 
-/// Inputs: tokens (batch, tokens) i32; keys (batch, tokens) i32, 0 where a text is padded; shares
-/// (batch, 1, tokens), 1 / its length where it is not. Outputs: hidden (batch, tokens, E);
-/// embedding (batch, E), the mean of a text's hidden states, of length 1.
+/// Describes an encoder in `graph`. Inputs: tokens (batch, tokens) i32; keys (batch, tokens) i32, 0
+/// where a text is padded and 1 elsewhere; shares (batch, 1, tokens) f32, 0 where a text is padded
+/// and 1 / its length elsewhere. Outputs: hidden (batch, tokens, E); embedding (batch, E), the mean
+/// of a text's hidden states, scaled to length 1.
 VKF_API void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options);
 
-/// What an encoder needs of a checkpoint, uploaded, for several encoders; matrices as this type
-/// (empty: as in the file). Heads of other tasks are left out.
+/// Uploads what an encoder needs of a checkpoint, for several encoders. Matrices are kept as
+/// `matrices` (empty: as in the file). Heads of other tasks are left out.
 VKF_API Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
                                   std::optional<WeightType> matrices = {});
 
@@ -55,17 +56,17 @@ VKF_API Weights load_text_encoder(const Device& device, const Checkpoint& checkp
 class VKF_API TextEncoder {
 public:
     /// Loads its weights as load_text_encoder() does, and compiles its program meanwhile. Throws
-    /// Error before it allocates anything where sizes do not fit the model, or its memory and the
-    /// weights' the device.
+    /// Error before it allocates anything where the sizes do not fit the model, or where weights
+    /// and program do not fit the device's memory.
     TextEncoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
                 const TextEncoderOptions& options = {}, std::optional<WeightType> matrices = {});
-    /// The same with weights that are there.
+    /// Uses weights that are loaded already.
     TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                 const TextEncoderOptions& options = {});
 
-    /// A vector of length 1 for each text, given as ids with the special tokens around them. What a
-    /// text gives does not depend on the others. Throws Error for an empty text, one that is too
-    /// long, or a token outside the vocabulary.
+    /// A vector of length 1 for each text, given as ids with the special tokens around them. A
+    /// text's vector does not depend on the other texts. Throws Error for an empty text, one that
+    /// is too long, or a token outside the vocabulary.
     std::vector<std::vector<float>> embed(std::span<const std::vector<std::int32_t>> texts);
 
     const TextEncoderModel& model() const noexcept { return model_; }

@@ -81,8 +81,8 @@ std::string why_not(const RewriteSite& site, std::vector<NodeInfo> nodes, NodeId
     std::string why = site.too_large(joined_shape(g, nodes)) ? "together they are more than one tensor may be" : "";
     why = why.empty() ? site.why_not_columns(later) : why;
     why = why.empty() ? site.why_not_sooner(later) : why;
-    why = why.empty() ? site.why_apart(storages(1)) : why;
-    return why.empty() && params_of(nodes.front()).bias ? site.why_apart(storages(2)) : why;
+    why = why.empty() ? site.why_not_adjacent(storages(1)) : why;
+    return why.empty() && params_of(nodes.front()).bias ? site.why_not_adjacent(storages(2)) : why;
 }
 
 }  // namespace

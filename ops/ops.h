@@ -29,8 +29,8 @@ enum class Activation : std::uint8_t {
 
 // --- masks ---------------------------------------------------------------------------------------
 
-/// One boolean mask from two, as wide as both broadcast: a key may be attended when both allow it.
-/// Polarity::attend.
+/// Combines two boolean masks into one of the shape that they broadcast to: a key may be attended
+/// when both allow it. The result has Polarity::attend.
 VKF_API Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity);
 
 // --- products ------------------------------------------------------------------------------------
@@ -40,20 +40,19 @@ struct MatmulOptions {
     Activation activation = Activation::none;
     float scale = 1.0f;        ///< result = activation(scale * a b + bias)
     bool transpose_b = false;  ///< b is (..., N, K), as torch.nn.Linear stores its weight
-    /// a holds attention weights from softmax(): where one is masked, b's row is not looked at,
-    /// whatever it holds.
+    /// `a` holds attention weights from softmax(). Where a weight is masked, the product skips b's
+    /// row, whatever the row holds.
     bool masked_weights = false;
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
 };
 
-/// (..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast. Accumulates in fp32.
-/// What is done to the result next, a bias, an activation, a product with a gate or the sum with a
-/// residual, costs no dispatch of its own where the epilogue has room for it: see
-/// Program::explain().
+/// (..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast. Accumulates in fp32. A
+/// bias, an activation, a product with a gate or a sum with a residual that follows costs no
+/// dispatch of its own where the epilogue has room for it: see Program::explain().
 VKF_API Value matmul(Value a, Value b, const MatmulOptions& options = {});
 /// y = activation(x W^T + b): x (..., in), weight (out, in), bias (out) or empty.
-/// torch.nn.functional.linear. Of one x with several weights it is one launch where these lie
+/// torch.nn.functional.linear. Several linear() of one x are one launch where their weights lie
 /// behind each other in memory: see Device::load().
 VKF_API Value linear(Value x, Value weight, Value bias = {}, Activation activation = Activation::none);
 
@@ -63,8 +62,8 @@ struct SoftmaxOptions {
     Mask mask = {};
     float scale = 1.0f;
     float softcap = 0.0f;  ///< c tanh(s / c) on the scaled score; 0: none
-    /// f32 (H): one more logit a row, not scaled, that takes its share of the sum and has no column
-    /// (attention sinks).
+    /// f32 (H), attention sinks: each row has one more logit, which is not scaled, takes its share
+    /// of the sum, and has no column.
     Value sinks = {};
 };
 
@@ -72,37 +71,41 @@ struct SoftmaxOptions {
 /// S) -> the same shape. A masked weight (fill -inf) is -0.0. Rows are stable for any finite
 /// logits; -inf logits count as masked.
 VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
-/// What softmax() makes of scores before it masks them: scale, softcap and biases. Mask and sinks
-/// are not looked at.
+/// Applies softmax()'s scale, softcap and biases to scores, and ignores its mask and sinks. The
+/// result has the shape of the scores.
 VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
-/// log(sum(exp)) of what softmax() would take the exponentials of, natural: (..., L, S) -> (...,
-/// L); -inf where no key is left.
+/// The natural logarithm of the sum of the exponentials of each row of scores, after softmax()'s
+/// scale, softcap, biases and mask; sinks count too. (..., L, S) -> (..., L); -inf where no key is
+/// left.
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
-/// Weight 1 at the largest score, the first of equals, and 0 elsewhere: softmax()'s limit for ever
-/// sharper scores.
+/// Weight 1 at the largest score, the first of equals, and 0 elsewhere. softmax() approaches this
+/// as the differences between scores grow.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 
-/// The mod on every score: (B, H, L, S), or fewer dimensions, of which the missing ones count as 0
-/// -> the same shape. An empty mod: `scores` itself.
+/// Applies the mod to every score: (B, H, L, S) -> the same shape. Where scores have fewer
+/// dimensions, the mod is given 0 for the missing ones. An empty mod returns `scores` itself.
 VKF_API Value score_mod(Value scores, const ScoreMod& mod);
 
 // --- attention -----------------------------------------------------------------------------------
 
-/// The boolean mask of sequences with lengths of their own, for attention by matmul() and
-/// softmax(): query (B, H, L, d) and key (B, Hk, S, d) give the sizes, and `keys` (B) i32 the
-/// length of each, or with `cumulative_queries` (N+1) the cumulative numbers of keys (N+1) of
-/// sequences packed in a batch of 1. Causal and window count within each sequence. (B, L, S) i32.
+/// Makes the boolean mask of sequences of different lengths, for attention by matmul() and
+/// softmax(). query (B, H, L, d) and key (B, Hk, S, d) give the sizes. `keys` (B) i32 holds the
+/// length of each sequence. With `cumulative_queries` (N+1), sequences are packed in a batch of 1,
+/// and `keys` (N+1) holds the cumulative numbers of keys. Causal and window count within each
+/// sequence. Returns (B, L, S) i32.
 VKF_API Value sequence_mask(Value query, Value key, Value cumulative_queries, Value keys, Causal causal = Causal::none,
                             std::int64_t window = 0);
-/// Rows out of a pool of pages, in order: pool (P, page size, H, d), table (B, W) i32 of pages ->
-/// (B, W * page size, H, d). What is of a page outside the pool is NaN.
+/// Collects rows from a pool of pages, in order: pool (P, page size, H, d), table (B, W) i32 of
+/// page numbers -> (B, W * page size, H, d). Rows of a page outside the pool are NaN.
 VKF_API Value gather_pages(Value pool, Value table);
-/// Writes x (B, L, H, d) into the pool, a state, as the last L of each sequence's `lengths` (B) i32
-/// rows. What is of a page outside the pool, or beyond the table, is not written. Returns the pool.
+/// Writes x (B, L, H, d) into the pool, which is a state. A sequence has as many rows as `lengths`
+/// (B) i32 says; x becomes the last L of them. Rows of a page outside the pool, or beyond the
+/// table, are not written. Returns the pool.
 VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 
-/// (..., N) -> (..., N); weight and bias (N), either may be empty. Variance biased, in two passes.
-/// Of a sum, a residual, it is one pass with the sum. torch.nn.LayerNorm.
+/// (..., N) -> (..., N). weight and bias have shape (N); either may be empty. The variance is the
+/// biased one, computed in two passes. Where x is a sum with a residual, sum and norm are one
+/// dispatch on devices with six storage buffers a stage. torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
 VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
@@ -115,17 +118,17 @@ struct TopK {
     Value values;   ///< (..., k), as they are in x
     Value indices;  ///< (..., k) i32
 };
-/// (..., N) -> (..., k), k from 1 to 128 and not above N, which is fixed. torch.topk.
+/// (..., N) -> (..., k). k is 1 to 128 and at most N; N is fixed. torch.topk.
 VKF_API TopK top_k(Value x, std::int64_t k);
 
 struct CrossEntropyOptions {
-    std::int64_t ignore_index = -100;  ///< rows with this label count for nothing
+    std::int64_t ignore_index = -100;  ///< rows with this label are ignored
     float label_smoothing = 0.0f;      ///< 0..1
 };
 
-/// Mean over the rows that count of -log softmax(logits)[label]: logits (..., V), labels (...) i32
-/// -> (1). NaN when no row counts. A label outside 0..V-1 that is not ignored gives NaN.
-/// torch.nn.functional.cross_entropy.
+/// The mean of -log softmax(logits)[label] over the rows that are not ignored: logits (..., V),
+/// labels (...) i32 -> (1). NaN when all rows are ignored. A label outside 0..V-1 that is not
+/// ignored gives NaN. torch.nn.functional.cross_entropy.
 VKF_API Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& options = {});
 
 struct BatchNormResult {
@@ -150,8 +153,8 @@ VKF_API Value activate(Value x, Activation activation);
 /// activation(gate) * up: SwiGLU's product with Activation::silu. Same shapes.
 VKF_API Value gated(Value gate, Value up, Activation activation);
 /// Each element is 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends on
-/// the seed and its place in row-major order alone (a counter-based generator): the same on every
-/// device. p = 0: x; p = 1: all 0.
+/// the seed and its place in row-major order alone (a counter-based generator), so it is the same
+/// on every device. p = 0 returns x; p = 1 gives all 0.
 VKF_API Value dropout(Value x, float p, std::uint32_t seed);
 inline Value relu(Value x) { return activate(x, Activation::relu); }
 inline Value gelu(Value x) { return activate(x, Activation::gelu); }
@@ -166,7 +169,7 @@ enum class RopeLayout : std::uint8_t {
     half,         ///< pairs (i, i + r/2): GPT-NeoX, Hugging Face
 };
 
-/// A member without a default: what leaves it out does not compile.
+/// A member without a default: code that leaves it out does not compile.
 template <class T>
 struct Required {
     constexpr Required(T value) noexcept : value(value) {}
@@ -182,7 +185,8 @@ struct RopeScaling {
     double beta_fast = 32.0, beta_slow = 1.0;              ///< yarn
     /// yarn: the ramp begins and ends at whole dimensions
     bool truncate = true;
-    /// yarn: cos and sin times this; 0: 0.1 ln(factor) + 1, 1 for factors below 1
+    /// yarn: cos and sin are multiplied by this; 0 means 0.1 ln(factor) + 1, or 1 for factors below
+    /// 1
     double attention_factor = 0.0;
     std::int64_t original_max_positions = 0;  ///< llama3, yarn
 };
@@ -205,14 +209,15 @@ struct Rope {
 /// cos/sin table comes from double precision on the host. start may be symbolic; start + L <=
 /// max_positions is checked at each run.
 VKF_API Value rope(Value x, const Rope& options, Dim start = 0);
-/// The same with a position for each row: positions (L) i32. A position outside the table gives NaN
+/// rope() with a position for each row: positions (L) i32. A position outside the table gives NaN
 /// and reads nothing.
 VKF_API Value rope_at(Value x, Value positions, const Rope& options);
-/// The (max_positions, r/2, 2) table of cos and sin, as floats rounded once from double.
+/// The (max_positions, r/2, 2) table of cos and sin, computed in double and rounded once to float.
+/// r is rotary_dim, or head_dim where that is 0.
 VKF_API std::vector<float> rope_table(const Rope& options, std::int64_t head_dim);
 
-/// The same with a caller's own table (positions, r/2, 2) of cos and sin; r and the pairing as
-/// given by its width and `layout`.
+/// rope() with a caller's own table (positions, r/2, 2) of cos and sin. Its width gives r, the
+/// number of leading dimensions that turn; `layout` says which of them turn together.
 VKF_API Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start = 0);
 
 /// Sinusoidal positions (Vaswani et al. 2017): (length, dim), y[p,2i] = sin(p 10000^(-2i/dim)),
@@ -227,30 +232,31 @@ VKF_API Value embedding(Value ids, Value table, float scale = 1.0f);
 /// (B, S, Hk, d) -> (B, S, Hk*n, d): each head n times in a row (torch.repeat_interleave on
 /// dimension 2).
 VKF_API Value repeat_kv(Value x, std::int64_t n);
-/// x as f32, f16 or bf16, of which it must be one itself: what f16 and bf16 inputs and states go
-/// through before other ops take them, and what becomes a 16-bit output. To the nearest, ties to
-/// even; f16 is infinite from 65520 on. torch.Tensor.to(dtype); of its own type x itself.
+/// Converts x, which is f32, f16 or bf16, to one of these types. Ops that compute take f32 only, so
+/// f16 and bf16 inputs and states go through this op first; it also makes 16-bit outputs. Rounds to
+/// the nearest, ties to even; f16 is infinite from 65520 on. Returns x itself where x has that
+/// type. torch.Tensor.to(dtype).
 VKF_API Value to(Value x, DType dtype);
 /// A dense copy of any view.
 VKF_API Value contiguous(Value x);
-/// Tensors of the same type one behind the other along a dimension; the other sizes equal.
-/// torch.cat.
+/// Joins tensors of one type along a dimension; all other sizes must be equal. torch.cat.
 VKF_API Value concat(const std::vector<Value>& parts, int dim);
-/// Writes x into a window of a state (a slice of a cache) and returns that window. Shapes equal,
-/// types too, but for f32, f16 and bf16, which are converted as by to(). torch.Tensor.copy_.
+/// Writes x into a window of a state (a slice of a cache) and returns that window. The shapes must
+/// be equal, and the types too, except that f32, f16 and bf16 are converted as by to().
+/// torch.Tensor.copy_.
 VKF_API Value copy_into(Value window, Value x);
-/// The same with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (...,
-/// packed_row_words(type, N)) i32. A row of int8 has the scale max|x| / 127; one that is not finite
-/// throughout reads as NaN. At most 4 dimensions.
+/// copy_into() with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (...,
+/// packed_row_words(type, N)) i32. A row of int8 has the scale max|x| / 127; a row that holds a
+/// number that is not finite reads as NaN throughout. At most 4 dimensions.
 VKF_API Value pack_into(Value window, Value x, WeightType type);
-/// Packed rows (..., words) i32 -> (..., columns).
+/// Unpacks rows: (..., words of a row) i32 -> (..., columns).
 VKF_API Value unpack_rows(Value words, WeightType type, std::int64_t columns);
 
 // --- images of a host ----------------------------------------------------------------------------
 
 enum class ImageFormat : std::uint8_t {
-    /// sampled inputs: whatever gives floats; outputs: where the device can
-    /// (Capabilities::storage_image_any_format)
+    /// Sampled inputs: any format that gives floats. Outputs: any format of the view, where the
+    /// device can write it (Capabilities::storage_image_any_format).
     any,
     rgba8,
     rgba16f,
@@ -263,13 +269,13 @@ struct ImageOptions {
     ImageFormat format = ImageFormat::any;      ///< of a storage image, as its view has it
 };
 
-/// A two-dimensional image that a host binds when it records (ImageView) -> (height, width,
-/// channels), channels 1 to 4: element (y, x, c) is component c of texel (x, y). Texels beyond the
-/// image are 0.
+/// Reads a two-dimensional image, which a host binds when it records (ImageView), as a tensor
+/// (height, width, channels) with 1 to 4 channels. Element (y, x, c) is component c of texel (x,
+/// y). Texels beyond the image are 0.
 VKF_API Value image_input(Graph& graph, const std::string& name, Dim height, Dim width, std::int64_t channels,
                           const ImageOptions& options = {});
-/// x (height, width, channels) into such an image. Components that x lacks are 0, alpha 1; the
-/// format rounds and clamps.
+/// Writes x (height, width, channels) into such an image. Components that x lacks are 0, and alpha
+/// is 1. Numbers are rounded and clamped to the format.
 VKF_API void image_output(const std::string& name, Value x, const ImageOptions& options);
 
 }  // namespace vkf

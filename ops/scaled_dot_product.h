@@ -12,8 +12,8 @@
 
 namespace vkf {
 
-/// Rows of a ring: `count` of them from row `first` on, of which `before_end` lie before the ring's
-/// end and the others from row 0 on.
+/// `count` rows of a ring, beginning at row `first`. The first `before_end` of them lie before the
+/// ring's end; the others go on from row 0.
 struct RingRows {
     Dim first, before_end, count;
 };
@@ -26,25 +26,26 @@ struct AttentionOptions {
     Value sinks = {};
     float dropout = 0.0f;  ///< probability with which a weight is dropped, see dropout()
     std::uint32_t dropout_seed = 0;
-    bool log_sum_exp = false;  ///< AttentionResult::log_sum_exp too
+    bool log_sum_exp = false;  ///< also compute AttentionResult::log_sum_exp
     ScoreMod score_mod = {};   ///< changes the biased scores before they are masked
     /// Copy each kv head for every query head that shares it, instead of sharing it by index. The
-    /// same numbers.
+    /// numbers stay the same.
     bool repeat_kv = false;
-    /// What key and value are kept as: f32, or f16, bf16 or int8, then both are (B, Hk, S, words of
-    /// a row) i32 as pack_into() writes them and append() to such a cache returns them, and not
-    /// pages.
+    /// What key and value are kept as: f32, f16, bf16 or int8. Where it is not f32, both are (B,
+    /// Hk, S, words of a row) i32, as pack_into() writes them and append() to such a cache returns
+    /// them. Pages cannot be packed.
     WeightType kv_type = WeightType::f32;
     std::int64_t value_dim = 0;  ///< dv, where values are packed; 0: d
-    /// Key and value are rings of S rows, and only these rows of them are there, oldest first: L
-    /// and S of what is said here are L and the ring's count. Not with sequences or pages.
+    /// Where set, key and value are rings of S rows, of which attention uses only these, oldest
+    /// first. Masks then count the ring's rows as their S keys. Refused with sequences and pages.
     std::optional<RingRows> ring = {};
-    /// (N+1) i32, growing from 0: sequences lie behind each other along L of a batch of 1, sequence
-    /// i's queries from the i-th number on. Masks and biases do not go with packed sequences.
+    /// (N+1) i32, growing from 0, for packed sequences. They lie behind each other along L in a
+    /// batch of 1; the queries of sequence i begin at the i-th number. Mask::keys and Mask::bias
+    /// are refused with packed sequences.
     Value cumulative_queries = {};
-    /// The same of keys, along S.
+    /// The same for keys, along S.
     Value cumulative_keys = {};
-    /// (B) i32: how many of the S keys each sequence has, the first ones.
+    /// (B) i32: the number of keys of each sequence; they are the first of the S keys.
     Value key_lengths = {};
     /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and
     /// row b names the pages of sequence b in order. A sequence that names a page outside the pool
@@ -54,9 +55,9 @@ struct AttentionOptions {
 
 struct AttentionResult {
     Value y;
-    /// As softmax() gives them: a masked one is -0.0. Empty for sequences of different lengths, and
-    /// where there would be 2^32 or more. Who asks for them gets attention that computes them: with
-    /// the matrix of scores.
+    /// The attention weights, as softmax() gives them: a masked one is -0.0. Empty for sequences of
+    /// different lengths, and where there would be 2^32 weights or more. Where a program uses them,
+    /// attention is composed of other ops, with the matrix of scores.
     Value weights;
     Value log_sum_exp = {};  ///< (B, H, L), where it was asked for
 
@@ -67,8 +68,8 @@ struct AttentionResult {
 /// multiple of Hk: query head h uses kv head h / (H/Hk). y (B, H, L, dv), stored so that
 /// merge_heads(y) is free; weights (B, H, L, S). torch.nn.functional.scaled_dot_product_attention.
 ///
-/// One op. Where a device can and gains by it, it is computed without the matrix of scores, and
-/// tiles of keys that no query of a tile may see are not looked at; elsewhere it is decomposed into
+/// This is one op. Where a device can and gains by it, one kernel computes it without the matrix of
+/// scores, and skips tiles of keys that no query of a tile may see. Elsewhere it is decomposed into
 /// matmul(), softmax() and matmul(). explain() says which, and why.
 VKF_API AttentionResult scaled_dot_product_attention(Value query, Value key, Value value,
                                                      const AttentionOptions& options = {});

@@ -21,16 +21,16 @@ public:
     ScoreMod() = default;
 
     /// `text` is GLSL 4.50 that defines `float score_mod(float score, uint batch, uint head, uint
-    /// query, uint key)`. It is given the score after scale, softcap and bias and before the mask;
-    /// `query` and `key` count from 0 within their sequence, as unsigned numbers: a distance is
-    /// int(query) - int(key). What it returns as -inf is masked, and a NaN that is not masked stays
-    /// one. The text may define functions and constants of its own, with names that begin with
-    /// mod_, and may use
+    /// query, uint key)`. The function is given the score after scale, softcap and bias and before
+    /// the mask, and returns the new score. `query` and `key` count from 0 within their sequence,
+    /// as unsigned numbers: a distance is int(query) - int(key). A result of -inf masks the key; a
+    /// NaN that is not masked stays NaN. The text may define functions and constants of its own,
+    /// with names that begin with mod_, and may use
     ///     parameter(i)           number i of `parameters` (finite, at most 16), fixed when the mod
     ///                            is compiled
     ///     negative_infinity(), safe_exp(x), safe_tanh(x), safe_erf(x), is_nan(x), is_finite(x)
-    /// which hold what the built-in functions of a device may not. Buffers and `shared` are not for
-    /// it.
+    /// which are exact where a device's built-in functions may not be. The text may use neither
+    /// buffers nor `shared`.
     ///
     /// Nothing is compiled here. Device::compile() throws vkf::Error with the compiler's text, in
     /// which `score_mod:3` is line 3 of `text`.
@@ -39,9 +39,9 @@ public:
     explicit operator bool() const noexcept { return state_ != nullptr; }
 
     /// For ops: the compute shader `source` (the text of a shader with a line `//! source`) with
-    /// this mod in it and with `defines` ("NAME" or "NAME=VALUE") beside SCORE_MOD. Compiled once
-    /// for as long as anybody keeps it: the same text gives the same shader, even to another
-    /// ScoreMod. `name` is the shader's.
+    /// this mod in it and with `defines` ("NAME" or "NAME=VALUE") beside SCORE_MOD. It is compiled
+    /// once and shared while anybody holds it: the same text gives the same shader, even to another
+    /// ScoreMod. `name` is the shader's name.
     std::shared_ptr<const Shader> shader(const std::string& name, std::string_view source,
                                          const std::vector<std::string>& defines = {}) const;
 

@@ -16,6 +16,7 @@ namespace vkf {
 
 struct Tunable {
     std::string_view name;  ///< as in "name=number"
+    /// what the number counts, for people
     std::string_view what;
     /// What the device can take, ascending; empty where it has no kernel that asks.
     std::vector<std::uint32_t> (*values)(const Capabilities&);

@@ -44,13 +44,21 @@ auto believing(bool gpu, const std::string& tuning) {
     };
 }
 
-std::string product_mismatch(std::int64_t m, std::int64_t n, std::int64_t k) {
-    OpCheck check;
-    const Tensor x = random_tensor({m, k}, 1), w = random_tensor({n, k}, 2);
-    const reference::MatmulOptions o{.transpose_b = true};
-    return difference(check.run(linear(check.input("x", x), check.input("w", w))), reference::matmul(x, w, o),
-                      {.rounding = reference::matmul_rounding(x, w, o)});
-}
+/// A product with its twin, which every choice is held to.
+struct Product {
+    Product(std::int64_t m, std::int64_t n, std::int64_t k)
+        : x(random_tensor({m, k}, 1)),
+          w(random_tensor({n, k}, 2)),
+          wanted(reference::matmul(x, w, {.transpose_b = true})),
+          rounding(reference::matmul_rounding(x, w, {.transpose_b = true})) {}
+
+    std::string mismatch() const {
+        OpCheck check;
+        return difference(check.run(linear(check.input("x", x), check.input("w", w))), wanted, {.rounding = rounding});
+    }
+
+    Tensor x, w, wanted, rounding;
+};
 
 std::string decoding_mismatch(std::int64_t keys) {
     OpCheck check;
@@ -70,6 +78,7 @@ std::string explained(const Device& device) {
 
 TEST_SUITE("tuning") {
     TEST_CASE("tuning: whatever is chosen, results are right") {
+        const Product products[] = {{150, 70, 40}, {2, 33, 260}, {530, 516, 516}};
         for (const bool gpu : {false, true}) {
             CAPTURE(gpu);
             const Believed kind(believing(gpu, ""));
@@ -83,9 +92,9 @@ TEST_SUITE("tuning") {
                         }
                         continue;
                     }
-                    CHECK(product_mismatch(150, 70, 40) == "");
-                    CHECK(product_mismatch(2, 33, 260) == "");
-                    CHECK(product_mismatch(530, 516, 516) == "");
+                    for (const Product& product : products) {
+                        CHECK(product.mismatch() == "");
+                    }
                 }
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question as a chat model was trained to see it: the common templates, recognised in the text
-// that comes with a checkpoint.
+// Puts a question as a chat model was trained to see it, by the common templates, which are
+// recognised in the text that comes with a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -12,20 +12,21 @@
 namespace vkf {
 
 /// ChatML (Qwen 1.5 to 3 and others), Llama 2, 3 and 3.1 and on, Mistral and Gemma, for one
-/// question of a user and a system message. Templates are programs in Jinja; this is no interpreter
-/// of them, but tells these by their marks, and refuses all others.
+/// question of a user and a system message. Templates are programs in Jinja. This class does not
+/// interpret them: it recognises these families by their marks and refuses all others.
 class VKF_API ChatTemplate {
 public:
     /// Reads a folder's chat_template.jinja, or "chat_template" of its tokenizer_config.json.
-    /// Throws Error naming the file where there is none, or what it does is not known.
+    /// Throws Error naming the file where there is no template, or where it is none of these.
     explicit ChatTemplate(const std::filesystem::path& folder);
     /// The same from text that is in memory; `bos` is the token that begins texts, `name` stands
     /// for the file in errors.
     static ChatTemplate parse(std::string_view jinja, const std::string& bos, const std::string& name);
 
-    /// What a model continues with its answer, special tokens included (encode it without further
-    /// ones). `system`: empty for none, and then the template's own is used where it has one.
-    /// Throws Error where the template takes no system message.
+    /// The text that a model continues with its answer. It includes the special tokens, so encode
+    /// it without further ones. `system` is the system message; where it is empty, the template's
+    /// own is used, if it has one. Throws Error where a system message is given and the template
+    /// takes none.
     std::string prompt(std::string_view user, std::string_view system = {}) const;
     /// "ChatML", "Llama 3", ...
     const std::string& family() const noexcept { return family_; }

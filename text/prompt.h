@@ -19,31 +19,32 @@ namespace vkf {
 enum class BeginOfText : std::uint8_t {
     put,
     leave_out,
-    as_tokenizer,  ///< what the post-processor of tokenizer.json does
+    as_tokenizer,  ///< left to the post-processor of tokenizer.json
 };
 
-/// What a checkpoint's folder asks for, as transformers has it: Llama's and Gemma's tokenizers obey
-/// add_bos_token of tokenizer_config.json, the others their post-processor. A folder without that
-/// file, or with a SentencePiece model and nothing said, is taken for what the model was trained
-/// with: `trained` (DecoderFacts::begins_texts). Throws Error where the file is no JSON object.
+/// Says what a checkpoint's folder asks for, as in transformers: Llama's and Gemma's tokenizers
+/// obey add_bos_token of tokenizer_config.json, the others their post-processor. Where a folder
+/// lacks that file, or has a SentencePiece model and says nothing, `trained` decides: whether the
+/// model was trained with the token (DecoderFacts::begins_texts). Throws Error where the file is no
+/// JSON object.
 VKF_API BeginOfText begin_of_text(const std::filesystem::path& folder, bool trained);
 
-/// The ids of a text with what the tokenizer puts around them, but for the token `begin`
-/// (DecoderFacts::begin), which stands before them once, not, or as the tokenizer has it. One that
-/// the text itself begins with stays.
+/// The ids of a text with the tokens that the tokenizer puts around it. `policy` decides whether
+/// the token `begin` (DecoderFacts::begin) stands before them: once, not at all, or as the
+/// tokenizer has it. If the text itself begins with that token, that one stays.
 VKF_API std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, BeginOfText policy,
                                                 std::optional<std::int32_t> begin);
 
-/// A text that comes in pieces, up to the first of some stops. A stop is not given out, and nothing
-/// that might begin one is before the next pieces tell.
+/// Cuts a text that comes in pieces at the first of some stops. It does not return the stop, and it
+/// holds back what might begin a stop until the next pieces decide.
 class VKF_API StopTexts {
 public:
     /// Empty stops are left out.
     explicit StopTexts(std::vector<std::string> stops);
 
-    /// What can be given out once this piece has come; nothing after a stop.
+    /// Takes a piece; returns what is certain to come before a stop. Empty after a stop.
     std::string push(std::string_view piece);
-    /// What was held back, where no stop came.
+    /// Returns what was held back, where no stop came.
     std::string finish();
     bool stopped() const noexcept { return stopped_; }
 

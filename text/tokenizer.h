@@ -31,18 +31,20 @@ public:
     Tokenizer& operator=(Tokenizer&&) noexcept;
     ~Tokenizer();
 
-    /// The ids of UTF-8 text. `special`: with what the post-processor puts around it. `truncate`:
-    /// cut to the file's `truncation`, where it has one (transformers, too, cuts only where it is
-    /// told to); padding is the caller's. Throws Error where the text is not UTF-8.
+    /// The ids of UTF-8 text. `special`: with the tokens that the post-processor puts around it.
+    /// `truncate`: cut to the file's `truncation`, where it has one (transformers, too, cuts only
+    /// when it is asked to). Padding is left to the caller. Throws Error where the text is not
+    /// UTF-8.
     std::vector<std::int32_t> encode(std::string_view text, bool special = true, bool truncate = false) const;
-    /// The text of ids; those that no token has are passed over. `skip_special`: special tokens
-    /// too.
+    /// The text of ids. Ids that no token has are skipped; with `skip_special` special tokens are
+    /// skipped too.
     std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
 
+    /// The id of a token; nothing when there is no such token.
     std::optional<std::int32_t> find(std::string_view token) const;
-    /// Empty when there is no such id.
+    /// The token of an id; empty when there is no such id.
     std::string token(std::int32_t id) const;
-    /// Ids are below this.
+    /// All ids are below this.
     std::int32_t size() const noexcept;
 
 private:
@@ -51,15 +53,15 @@ private:
     std::unique_ptr<const Parts> parts_;
 };
 
-/// Text as tokens come, in whole characters.
+/// Turns tokens into text as they come, in whole characters.
 class VKF_API TokenStream {
 public:
     /// The tokenizer must outlive it.
     explicit TokenStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-    /// What this id adds; may be empty until the next completes a character.
+    /// Returns the text that this id adds; it may be empty until a later id completes a character.
     std::string push(std::int32_t id);
-    /// What is left over at the end.
+    /// Returns the text that is left at the end.
     std::string finish();
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What whoever runs a decoder needs to know about it, whatever its family.
+// What a program that runs a decoder needs to know about it, for every family.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct DecoderFacts {
     std::vector<LayerCache> layers = {};
     std::vector<std::int32_t> end = {};      ///< ids that end a text
     std::optional<std::int32_t> begin = {};  ///< id that begins a text
-    bool begins_texts = false;               ///< it was trained with `begin` before every text
+    bool begins_texts = false;               ///< true: trained with `begin` before every text
 };
 
 /// What a program of a decoder does.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What whoever runs a text encoder needs to know about it, whatever its family.
+// What a program that runs a text encoder needs to know about it, for every family.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace vkf {
 struct EncoderFacts {
     std::string model_type = {};  ///< as config.json says
     std::int64_t vocab_size = 0, hidden_size = 0;
-    std::int64_t max_tokens = 0;  ///< of a text
+    std::int64_t max_tokens = 0;  ///< most tokens of a text
 };
 
 }  // namespace vkf

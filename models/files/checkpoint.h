@@ -16,7 +16,8 @@
 
 namespace vkf {
 
-/// LoadOptions::progress.
+/// Progress: called with what is done and what there is to do in all, in bytes
+/// (LoadOptions::progress) or tokens (DecoderOptions::progress).
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
 class VKF_API Checkpoint {
@@ -25,7 +26,8 @@ public:
     /// that the index promises and no shard holds.
     explicit Checkpoint(const std::filesystem::path& folder);
 
-    /// Null if no file holds it. Valid as long as this object or the one it is moved into.
+    /// The tensor of that name; null if no file holds it. The pointer is valid as long as this
+    /// object or the one it is moved into.
     const HostTensor* find(std::string_view name) const noexcept;
     std::vector<std::string> names() const;
     /// The text of config.json, and its name for errors.
@@ -42,7 +44,7 @@ private:
     std::map<std::string, const HostTensor*, std::less<>> tensors_;
 };
 
-/// The whole of a text file. Throws Error naming it.
+/// Reads a whole text file. Throws Error naming it.
 VKF_API std::string read_text(const std::filesystem::path& path);
 
 }  // namespace vkf

@@ -18,10 +18,10 @@
 
 namespace vkf {
 
-/// A checked safetensors file. Matrices that save_safetensors() wrote packed are what they were:
-/// HostTensor::type, and shape and dtype of their numbers. Nothing in the header is believed:
-/// whatever it claims is compared with the bytes that are there, and the tensors must fill the data
-/// without overlap or gap. Errors name the file and the tensor.
+/// A checked safetensors file. Matrices that save_safetensors() wrote packed come back packed:
+/// HostTensor::type says how, and shape and dtype are those of their numbers. Nothing in the header
+/// is trusted: every claim is compared with the bytes that are there, and the tensors must fill the
+/// data without overlap or gap. Errors name the file and the tensor.
 class VKF_API Safetensors {
 public:
     /// Maps the file. Tensors point into the mapping and live as long as this object or the one it
@@ -35,18 +35,19 @@ public:
     Safetensors(Safetensors&&) noexcept = default;
     Safetensors& operator=(Safetensors&&) noexcept = default;
 
-    /// In the order of the file's data. Their bytes may be unaligned: the format promises no
-    /// alignment.
+    /// All tensors, in the order of the file's data. Their bytes may be unaligned: the format
+    /// promises no alignment.
     std::span<const HostTensor> tensors() const noexcept { return tensors_; }
     operator std::span<const HostTensor>() const noexcept { return tensors_; }
 
-    /// Null if there is no such tensor.
+    /// The tensor of that name; null if there is none.
     const HostTensor* find(std::string_view name) const noexcept;
 
     /// Throws Error, naming file and tensor, if there is no such tensor.
     const HostTensor& at(std::string_view name) const;
 
-    /// The header's `__metadata__`, but for what tells of packed tensors; empty if it has none.
+    /// The header's `__metadata__` without the entries about packed tensors; empty if there are
+    /// none.
     const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
     const std::string& file() const noexcept { return file_; }
@@ -65,9 +66,9 @@ private:
 
 /// Writes a file that other readers accept: widest elements first, then by name, data starting at a
 /// multiple of 8 bytes, so every tensor is aligned to its element. Packed matrices are written as
-/// they are, as docs/decoding.md has it. The file appears whole or not at all: it is written beside
-/// `path` and renamed. Throws Error on a duplicate or reserved name or key, a size that does not
-/// fit the shape, text that is not UTF-8, or a failed write.
+/// they are; docs/decoding.md describes the format. The file appears whole or not at all: it is
+/// written beside `path` and renamed. Throws Error on a duplicate or reserved name or key, a size
+/// that does not fit the shape, text that is not UTF-8, or a failed write.
 VKF_API void save_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

@@ -11,15 +11,15 @@
 
 namespace vkf {
 
-/// Writes every state bit for bit, of those that `parts` names the part, so that the file is as
-/// large as what is in use. The file appears whole or not at all. Throws Error naming the file, or
-/// a state that is not there.
+/// Writes every state to a file, bit for bit. Of a state that `parts` names, only that part is
+/// written, so the file is only as large as what is in use. The file appears whole or not at all.
+/// Throws Error naming the file, or a state that is not there.
 VKF_API void save_state(const std::filesystem::path& path, const State& state,
                         const std::map<std::string, StatePart>& parts = {});
 
-/// Writes what a file of save_state() has back, from the beginning of each state; the rest stays as
-/// it is. Throws Error naming the file and the state, before anything is written, where one is
-/// missing on either side or has another type or another shape.
+/// Writes the contents of a file of save_state() back, each to the beginning of its state; the rest
+/// of the state stays as it is. Throws Error naming the file and the state, before anything is
+/// written, where one is missing on either side or has another type or another shape.
 VKF_API void restore_state(const std::filesystem::path& path, State& state);
 
 }  // namespace vkf

@@ -42,14 +42,15 @@ struct VKF_API Capabilities {
     std::uint64_t max_allocation = 1u << 30;   ///< of one vkAllocateMemory, bytes
     /// of the largest heap of device-local memory, bytes
     std::uint64_t device_memory = 0;
-    /// as reported; a hint only (some drivers run at another)
+    /// as the driver reports it; only a hint, since some drivers run at another size
     std::uint32_t subgroup_size = 0;
     /// the only size subgroups can have (smallest = largest); 0: they vary or it is not told
     std::uint32_t exact_subgroup_size = 0;
     bool subgroup_shuffle = false;     ///< in compute
     bool subgroup_arithmetic = false;  ///< in compute
     bool storage_16bit = false;        ///< float16_t in storage buffers
-    /// 64-bit integers in shaders; of processors, whose loads then take 8 bytes at a time
+    /// 64-bit integers in shaders; true only for processors, whose kernels then load 8 bytes at a
+    /// time
     bool int64 = false;
     /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8,
     /// VK_KHR_shader_float_controls.
@@ -58,18 +59,19 @@ struct VKF_API Capabilities {
     /// nearest, Vulkan's memory model, full subgroups of a required size. False too where this
     /// build's shader compiler could not compile such kernels.
     bool cooperative_matrix = false;
-    /// VK_NV_cooperative_matrix2's per-element operations, beside. Never of a host's device: their
-    /// kernels need an instance made for Vulkan 1.3, and a host's does not tell.
+    /// cooperative_matrix together with the per-element operations of VK_NV_cooperative_matrix2.
+    /// Never true for a host's device: their kernels need an instance made for Vulkan 1.3, and a
+    /// host's instance does not tell its version.
     bool matrix_elements = false;
-    std::vector<MatrixShape> matrix_shapes;  ///< of it, within a subgroup
-    bool cooperative_matrix_int8 = false;    ///< the same of int8
+    std::vector<MatrixShape> matrix_shapes;  ///< of cooperative_matrix, within a subgroup
+    bool cooperative_matrix_int8 = false;    ///< cooperative_matrix for int8
     std::vector<MatrixShape> int8_matrix_shapes;
-    std::uint32_t matrix_subgroup_size = 0;  ///< required of its pipelines
-    std::uint32_t max_subgroups = 0;         ///< in a work group of them
+    std::uint32_t matrix_subgroup_size = 0;  ///< the size that its pipelines require
+    std::uint32_t max_subgroups = 0;         ///< most in a work group of such pipelines
     bool integer_dot = false;                ///< VK_KHR_shader_integer_dot_product
-    /// it calls those of four signed 8-bit numbers a word accelerated
+    /// the device reports dot products of four signed 8-bit numbers a word as accelerated
     bool fast_integer_dot = false;
-    /// image_output() of other formats than the four every device writes
+    /// image_output() can write other formats than the four that every device writes
     bool storage_image_any_format = false;
     bool external_memory_fd = false;       ///< VK_KHR_external_memory_fd, for storage buffers
     bool external_memory_host = false;     ///< VK_EXT_external_memory_host, for storage buffers
@@ -80,24 +82,25 @@ struct VKF_API Capabilities {
     bool unified_memory = false;
     bool timeline_semaphore = false;  ///< VK_KHR_timeline_semaphore: Ticket::semaphore()
     float timestamp_period = 0;       ///< nanoseconds a tick; 0: no timestamps
-    /// of a timestamp that count; it begins again at 0 after that
+    /// valid bits of a timestamp; beyond them it begins again at 0
     std::uint32_t timestamp_bits = 0;
     bool minimum_profile = false;  ///< clamped by VKFORMER_PROFILE=minimum
-    /// kernel variants to be taken though others may be faster: VKFORMER_VARIANT
+    /// names of kernel variants that are forced, with commas between: VKFORMER_VARIANT
     std::string variants;
 
-    /// "name=number" with commas between: what ops choose by instead of what capabilities suggest
-    /// (ops/tuning.h).
+    /// "name=number" with commas between: numbers by which ops choose, instead of what capabilities
+    /// suggest (ops/tuning.h).
     std::string tuning;
-    std::string tuning_from;  ///< who said so, for explain()
-    /// by a variable or an option: what does not fit is an error. Of a file it is not used.
+    std::string tuning_from;  ///< where `tuning` comes from, for explain()
+    /// `tuning` comes from a variable or an option, so a number that does not fit is an error; a
+    /// number of a file that does not fit is not used
     bool tuning_is_asked = false;
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }
     /// True when `variants`, names with commas between, has this one.
     bool asks_for(std::string_view variant) const noexcept;
-    /// The number of this name in `tuning`.
+    /// The number of this name in `tuning`; nothing where there is none.
     std::optional<std::uint32_t> tuned(std::string_view name) const noexcept;
     /// Lowers everything to what Vulkan 1.1 guarantees.
     void clamp_to_minimum();

@@ -118,12 +118,12 @@ inline constexpr std::size_t kMaxOperands = 14;
 /// One dispatch as lowered.
 struct Dispatch {
     NodeId node = 0;
-    /// chosen among when recorded, by sizes; all have the same bindings
+    /// one of these is chosen at recording, by the sizes; all have the same bindings
     std::vector<Kernel> kernels;
     std::vector<Binding> bindings;
     Prepare prepare = nullptr;
     std::vector<std::uint32_t> words;
-    /// binding whose storage the binding in_place_output may take over, -1: none
+    /// index of the binding whose storage the binding in_place_output may take over; -1: none
     int in_place_input = -1;
     int in_place_output = -1;
     /// Values whose sizes `prepare` looks at, though the kernel does not bind them: their views

@@ -13,18 +13,19 @@
 
 namespace vkf {
 
-/// From a compute shader's text to a module for Vulkan 1.1. `name` stands for the text in messages.
-/// Throws vkf::Error with the compiler's text. Called by one thread at a time.
+/// Compiles a compute shader's text to a SPIR-V module for Vulkan 1.1. `name` stands for the text
+/// in messages. Throws vkf::Error with the compiler's text. Called by one thread at a time.
 using GlslCompiler = std::function<std::vector<std::uint32_t>(const std::string& source, const std::string& name)>;
 
-/// From now on a compiler of the host's is used; an empty one: it is not.
+/// Sets a compiler of the host's, which is used from now on; an empty one removes it.
 VKF_API void use_glsl_compiler(GlslCompiler compiler);
 
-/// Which compiler there is; empty: none.
+/// Says which compiler is used; empty: there is none.
 VKF_API std::string glsl_compiler();
 
-/// Throws vkf::Error with the compiler's text, or where there is no compiler, saying what to do
-/// about it. Threads may call it together and wait for each other.
+/// Compiles `source` with that compiler; `name` stands for it in messages. Throws vkf::Error with
+/// the compiler's text or, where there is no compiler, with what to do about it. Several threads
+/// may call it; they wait for each other.
 VKF_API std::vector<std::uint32_t> compile_glsl(const std::string& source, const std::string& name);
 
 }  // namespace vkf

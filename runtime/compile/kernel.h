@@ -27,14 +27,14 @@ class VKF_API Constants {
 public:
     using Named = std::pair<std::uint32_t, std::uint32_t>;  ///< id, value
 
-    /// All defaults, the local size too.
+    /// Every constant has the shader's default, the local size too.
     Constants() = default;
     Constants(std::uint32_t local_size, std::initializer_list<Named> named = {});
 
     void set(std::uint32_t id, std::uint32_t value);
     void set_local_size(std::uint32_t size) { set(0, size); }
 
-    /// By id.
+    /// The values, by id.
     const std::vector<std::uint32_t>& values() const noexcept { return values_; }
     bool operator==(const Constants&) const = default;
 
@@ -50,8 +50,8 @@ struct Kernel {
     /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can
     /// be found by its address.
     std::shared_ptr<const Shader> owner = {};
-    /// What it binds, where its constants, which decide it, leave it less than the shader declares:
-    /// the buffers behind are never touched. 0: all. Set by Lowering::dispatch.
+    /// The number of buffers that it binds, where its constants leave fewer than the shader
+    /// declares: the buffers behind these are never touched. 0: all. Lowering::dispatch sets it.
     std::uint32_t bindings = 0;
     /// Size that its subgroups must have, all of them full (Capabilities::matrix_subgroup_size); 0:
     /// whatever the device takes.

@@ -11,25 +11,25 @@
 
 namespace vkf {
 
-/// Which processor packs matrices.
+/// Who packs matrices.
 enum class PackOn : std::uint8_t {
-    /// the device where it is a discrete, integrated or virtual GPU with a queue of ours; else the
-    /// host
+    /// the device, where it is a discrete, integrated or virtual GPU and not borrowed without a
+    /// queue; else the host
     by_device,
     host,
-    device,  ///< Error where there is no queue of ours
+    device,  ///< an Error for a device borrowed without a queue
 };
 
-/// What Device::load() makes of tensors on their way, and make_weight_layout() tells before.
+/// What Device::load() turns tensors into. make_weight_layout() says the result in advance.
 struct LoadOptions {
-    /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16. Of
-    /// a matrix that comes packed another type than its own is an Error.
+    /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16.
+    /// For a matrix that is packed already, another type than its own is an Error.
     std::optional<WeightType> matrices = {};
-    /// Asked for each matrix that is not packed yet in turn, when set: `matrices` for those it
-    /// answers nothing for.
+    /// When set, called for each matrix that is not packed yet, in turn. Where it returns nothing,
+    /// `matrices` counts.
     std::function<std::optional<WeightType>(const HostTensor&)> choose = {};
-    /// Who packs them; the words are the same. What is packed already, or of that type in the file,
-    /// is copied by the host.
+    /// Who packs them; the words are the same either way. The host copies what is packed already or
+    /// has that type in the file.
     PackOn pack_on = PackOn::by_device;
     /// Progress: called with the bytes uploaded and the bytes in all, which are equal at the end.
     std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};

@@ -19,8 +19,8 @@
 
 namespace vkf {
 
-/// Handed to an op when a program is compiled: looks at the node, asks what the device can do,
-/// emits dispatches.
+/// Handed to an op when a program is compiled. The op looks at its node, asks what the device can
+/// do, and emits dispatches.
 class VKF_API Lowering {
 public:
     Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,
@@ -52,11 +52,11 @@ public:
     DType dtype(ValueId id) const { return storages_[values_[id].storage].dtype; }
     /// How the weight behind a value lies in memory; f32 for everything that is no weight.
     WeightType weight_type(ValueId id) const { return storages_[values_[id].storage].type; }
-    /// The 32-bit words of rows of a packed weight, (rows, words of a row), of a value that is some
-    /// of its rows, whole. Throws for any other view of it.
+    /// The 32-bit words of a value that is whole rows of a packed weight: (rows, words of a row).
+    /// Throws for any other view of such a weight.
     ValueId words(ValueId id);
-    /// Whole weights, matrices with rows of one length or vectors, as one that has the rows of them
-    /// all: a window on memory that they lie behind each other in (RewriteSite::why_apart).
+    /// Joins whole weights to one weight that has the rows of them all. They are matrices with rows
+    /// of one length, or vectors, and lie behind each other in memory (RewriteSite::why_not_adjacent).
     ValueId join(std::span<const ValueId> parts);
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
@@ -72,9 +72,10 @@ public:
     void check_rounds(std::int64_t rounds, const std::string& what) const;
     /// A fresh tensor in the scratch arena.
     ValueId scratch(DType dtype, const Shape& shape);
-    /// The tensor that `make` gives, and dispatches to fill, made of `from` in the way that `how`
-    /// names. Where an earlier node made the same of the same view, it is that one; but for views
-    /// of states, which change from node to node.
+    /// Returns the tensor that `make` returns; `make` also emits the dispatches that fill it.
+    /// `from` is the view it is made of, and `how` names the way. Where an earlier node made the
+    /// same of the same view, returns that tensor instead, except for views of states, which change
+    /// from node to node.
     ValueId once(std::string_view how, ValueId from, const std::function<ValueId()>& make);
 
     /// Emits a dispatch; bindings in the order of the shader's binding numbers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program takes of memory.
+// The memory that a program takes.
 #pragma once
 
 #include <cstdint>

@@ -271,8 +271,8 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     Plan plan;
     if (options.rewrite) {
         const WeightLayout layout = weights.tensors().empty() ? declared_layout(graph, device) : weights;
-        const auto apart = [&](std::span<const StorageId> parts) { return why_apart(*work, layout, parts); };
-        plan.notes = rewrite(*work, {.why_apart = apart, .elements = device.storage_range / sizeof(float)});
+        const auto adjacent = [&](std::span<const StorageId> parts) { return why_not_adjacent(*work, layout, parts); };
+        plan.notes = rewrite(*work, {.why_not_adjacent = adjacent, .elements = device.storage_range / sizeof(float)});
     }
     for (std::string& note : decompose_declined(*work, device)) {
         plan.notes.push_back(std::move(note));

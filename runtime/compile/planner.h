@@ -29,7 +29,7 @@ struct ArenaPlan {
 /// smallest arena wins. O(n^2 log n).
 VKF_API ArenaPlan plan_arena(std::span<const Interval> intervals, std::uint64_t alignment);
 
-/// No plan can be smaller: the largest sum of aligned sizes live in one step.
+/// The largest sum of aligned sizes that are live in one step. No plan can be smaller.
 VKF_API std::uint64_t peak_live_bytes(std::span<const Interval> intervals, std::uint64_t alignment);
 
 }  // namespace vkf

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of a SPIR-V module where it lies: in the library, in fewer bytes than its words have, or
-// in memory.
+// The code of a SPIR-V module where it lies: packed in the library, or as words in memory.
 // For op authors: <vkformer/advanced/spirv_code.h>. It may change between versions.
 #pragma once
 
@@ -12,8 +11,8 @@
 
 namespace vkf {
 
-/// SPIR-V as the library embeds it: its words, the lowest byte of each first, deflated (RFC 1951) to
-/// a third of their size. cmake/CompileShader.cmake writes it.
+/// SPIR-V as the library embeds it: its words, the lowest byte of each first, deflated (RFC 1951)
+/// to a third of their size. cmake/CompileShader.cmake writes it.
 struct PackedSpirv {
     std::uint32_t words;
     std::span<const std::uint8_t> bytes;
@@ -27,7 +26,7 @@ public:
     constexpr SpirvCode(std::span<const std::uint32_t> words) : plain_(words) {}
     SpirvCode(const std::vector<std::uint32_t>& words) : plain_(words) {}
 
-    /// The module's words. Throws Error where packed ones are damaged.
+    /// The module's words, unpacked. Throws Error where packed ones are damaged.
     std::vector<std::uint32_t> words() const;
 
 private:

@@ -22,12 +22,12 @@ class Graph;
 /// One tensor of a layout.
 struct StoredTensor {
     std::string name;
-    DType dtype = DType::f32;  ///< of its numbers to graphs
+    DType dtype = DType::f32;  ///< type of the numbers that graphs see
     std::vector<std::int64_t> shape;
     std::uint32_t block = 0;
     std::uint64_t offset = 0;  ///< in the block, bytes
     std::uint64_t bytes = 0;
-    /// of weights that are F32 to graphs: how they lie in memory
+    /// how the numbers lie in memory, where graphs see F32
     WeightType type = WeightType::f32;
 
     bool operator==(const StoredTensor&) const = default;
@@ -36,12 +36,13 @@ struct StoredTensor {
 /// Names, types, shapes and places of tensors that lie behind each other in few blocks of memory.
 class VKF_API WeightLayout {
 public:
-    /// Assigns blocks and offsets in the order given; of each tensor name, types, shape and bytes
-    /// are set. Offsets are multiples of `alignment`, and no block has more than `max_block` bytes
-    /// but for one larger tensor. Throws Error naming a tensor that comes twice.
+    /// Assigns blocks and offsets in the order given; the caller sets each tensor's name, types,
+    /// shape and bytes. Offsets are multiples of `alignment`. No block has more than `max_block`
+    /// bytes, except one that holds a single larger tensor. `what` names the kind of tensor in
+    /// errors. Throws Error naming a tensor that comes twice.
     WeightLayout(std::vector<StoredTensor> tensors, std::uint64_t alignment, std::uint64_t max_block,
                  const char* what = "weight");
-    /// Of no tensor.
+    /// A layout without tensors.
     static const WeightLayout& none();
 
     /// Null when there is no tensor of that name.
@@ -58,18 +59,18 @@ private:
     std::vector<std::uint64_t> blocks_;
 };
 
-/// What becomes of a tensor in device memory: name, types, shape and bytes; its place is left open.
-/// A matrix becomes `matrices`, or stays as it is given where that is empty. Of the tensor's data
-/// nothing is looked at. Throws Error naming a tensor whose bytes cannot be counted, or a matrix
-/// that is packed as another type.
+/// Says what a tensor becomes in device memory: name, types, shape and bytes, without its place. A
+/// matrix is kept as `matrices`, or as it is given where that is empty. The tensor's data is not
+/// read. Throws Error naming a tensor whose bytes cannot be counted, or a matrix that is packed as
+/// another type.
 VKF_API StoredTensor stored_as(const HostTensor& tensor, std::optional<WeightType> matrices);
 
-/// Where Device::load() puts these tensors, and as what: all that compiling needs of weights. Of
-/// the tensors' data nothing is looked at, it may still be missing. Throws Error as stored_as()
-/// does, and naming a tensor that comes twice.
+/// Says where Device::load() will put these tensors, and as what. This is all that compiling needs
+/// to know of weights. The tensors' data is not read and may still be missing. Throws Error as
+/// stored_as() does, and naming a tensor that comes twice.
 VKF_API WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Capabilities& device,
                                         const LoadOptions& options = {});
-/// The same as Device::load() has it with this graph.
+/// The same for Device::load() with this graph.
 VKF_API WeightLayout make_weight_layout(const Graph& graph, std::span<const HostTensor> tensors,
                                         const Capabilities& device, const LoadOptions& options = {});
 

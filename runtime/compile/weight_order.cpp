@@ -20,7 +20,7 @@ std::vector<StorageId> weight_order(const Graph& graph) {
         }
         return after == before;
     };
-    const auto why_apart = [&](std::span<const StorageId> weights) -> std::string {
+    const auto why_not_adjacent = [&](std::span<const StorageId> weights) -> std::string {
         for (std::size_t i = 1; i < weights.size(); ++i) {
             const StorageId before = weights[i - 1], after = weights[i];
             const auto found = behind.find(before);
@@ -33,7 +33,7 @@ std::vector<StorageId> weight_order(const Graph& graph) {
         }
         return {};
     };
-    rewrite(*work, {.why_apart = why_apart});
+    rewrite(*work, {.why_not_adjacent = why_not_adjacent});
     std::vector<StorageId> order;
     for (StorageId s = 0; s < graph.storages().size(); ++s) {
         if (graph.storages()[s].kind != StorageKind::weight || led.contains(s)) {
@@ -84,7 +84,7 @@ WeightLayout declared_layout(const Graph& graph, const Capabilities& device) {
     return WeightLayout(std::move(stored), device.storage_alignment, device.max_allocation);
 }
 
-std::string why_apart(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights) {
+std::string why_not_adjacent(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights) {
     const StoredTensor* before = nullptr;
     for (const StorageId s : weights) {
         const StoredTensor* t = layout.find(graph.storages()[s].name);

@@ -23,6 +23,6 @@ WeightLayout declared_layout(const Graph& graph, const Capabilities& device);
 
 /// Why these weights of a graph do not lie behind each other, in this order, as tensors of one
 /// type; empty: they do.
-std::string why_apart(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights);
+std::string why_not_adjacent(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights);
 
 }  // namespace vkf

@@ -14,9 +14,9 @@ struct MemoryRequest {
     std::uint64_t bytes = 0;
     std::uint64_t alignment = 1;
     std::uint32_t type_bits = 0;  ///< VkMemoryRequirements::memoryTypeBits
-    /// VkMemoryPropertyFlags it must have; HOST_VISIBLE: `mapped` is to be set
+    /// VkMemoryPropertyFlags that the memory must have; with HOST_VISIBLE, `mapped` must be set
     std::uint32_t need = 0;
-    std::uint32_t wish = 0;    ///< and those that are of use
+    std::uint32_t wish = 0;    ///< VkMemoryPropertyFlags that are of use
     const char* purpose = "";  ///< "weights", "layer scratch", ...
 };
 
@@ -24,7 +24,7 @@ struct MemoryPiece {
     VkDeviceMemory memory{};
     std::uint64_t offset = 0;
     void* mapped = nullptr;  ///< where the host sees the piece's first byte
-    void* tag = nullptr;     ///< the host's own
+    void* tag = nullptr;     ///< for the host's own use
 };
 
 /// Where a host wants device memory to come from, for example an allocator it has already.
@@ -45,29 +45,31 @@ struct BorrowedDevice {
     /// Our uploads and run() use this queue; null: queue 0 of the family. Give `lock` when the host
     /// submits to it as well.
     VkQueue queue = nullptr;
-    /// No queue is ours: load(), make_state(), State::clear() and Program::allocate() note what is
-    /// to be copied, and Device::record_upload() records it; run() throws.
+    /// True: vkformer uses no queue. load(), make_state(), State::clear() and Program::allocate()
+    /// note what is to be copied, and Device::record_upload() records the copies; run() throws.
     bool without_queue = false;
-    /// Called around each of our submissions to the borrowed queue, and while we wait for it to be
-    /// idle, when set: both or none.
+    /// When set, called around each of our submissions to the borrowed queue, and around waits for
+    /// it to be idle. Set both or none.
     void (*lock)(void* user) = nullptr;
     void (*unlock)(void* user) = nullptr;
     void* user = nullptr;
-    /// What the host gave vkCreateDevice: the extensions and features in it are used, no others.
-    /// Read by borrow() alone.
+    /// What the host gave vkCreateDevice: only the extensions and features in it are used; null:
+    /// nothing beyond Vulkan 1.1. Only borrow() reads it.
     const VkDeviceCreateInfo* created_with = nullptr;
+    /// The host's vkGetInstanceProcAddr; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
-    /// VK_EXT_debug_utils is enabled on the instance: what is recorded and made is labelled.
+    /// True where VK_EXT_debug_utils is enabled on the instance: objects and commands then get
+    /// labels.
     bool debug_utils = false;
-    /// The host's, not externally synchronized: pipelines are made with it, and none is read from
-    /// or written to disk.
+    /// A cache of the host's, which is not externally synchronized. Pipelines are made with it, and
+    /// no cache on disk is read or written.
     VkPipelineCache pipeline_cache{};
     MemoryHooks memory = {};
-    /// Held until the last call of a hook or lock: what they work on, where nothing else keeps it.
+    /// Keeps what the hooks and locks work on alive until the last of their calls.
     std::shared_ptr<const void> keep = {};
 };
 
-/// Mapped, or otherwise written, memory of a host from which uploads are copied.
+/// Memory of a host from which uploads are copied.
 struct StagingRange {
     VkBuffer buffer{};         ///< with VK_BUFFER_USAGE_TRANSFER_SRC_BIT
     std::uint64_t offset = 0;  ///< a multiple of 4

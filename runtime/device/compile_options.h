@@ -16,22 +16,23 @@ struct CompileOptions {
     State state = {};
     /// How many recordings may be in flight at once (record()); run() uses slot 0.
     std::uint32_t slots = 1;
-    /// What matrix products compute with. f16 is taken where it is faster, on devices with
-    /// cooperative matrices (tensor cores) or, with fewer digits, f16 arithmetic, by products of
-    /// more than four rows that have no masked weights, and on the former by fused attention; int8
-    /// by those of weights kept as int8, on devices with cooperative matrices of int8 or fast
-    /// integer dot products. explain() says where, and why not. docs/numerics.md, 12.
+    /// What matrix products may compute with. With f16, products of more than four rows without
+    /// masked weights use f16 on devices where that is faster: those with cooperative matrices
+    /// (tensor cores), where fused attention uses f16 too, and, with fewer digits, those with f16
+    /// arithmetic. With int8, products of weights kept as int8 use int8 on devices with cooperative
+    /// matrices of int8 or fast integer dot products. explain() says where, and why not.
+    /// docs/numerics.md, 12.
     Arithmetic arithmetic = Arithmetic::f32;
-    /// What is described is turned into what is fast: a bias, an activation, a gate or a residual
-    /// into the epilogue of a product, a residual before a norm into the norm. The numbers stay the
-    /// same, bit for bit. explain() names each match and near miss. False: each op by itself, for
-    /// comparing.
+    /// True: compilation turns what is described into what is fast. A bias, an activation, a gate
+    /// or a residual becomes part of a product's epilogue, and a residual before a norm part of the
+    /// norm. The numbers stay the same, bit for bit. explain() names each match and near miss.
+    /// False: each op runs by itself, for comparing.
     bool rewrite = true;
     /// Timestamps around every dispatch.
     bool profile = false;
-    /// Wrong use of record() that its arguments give away is refused: ranges beyond their buffer,
-    /// usage flags that lack STORAGE_BUFFER, another device's buffers, names that are unknown or
-    /// come twice, an output that overlaps another range or image, a slot recorded again before
+    /// True: record() refuses wrong use that its arguments show: ranges beyond their buffer, usage
+    /// flags that lack STORAGE_BUFFER, another device's buffers, names that are unknown or come
+    /// twice, an output that overlaps another range or image, a slot recorded again before
     /// finished(slot), or while segments of another are left. Costs a comparison when off.
     bool checked = false;
 };

@@ -38,7 +38,9 @@ public:
     /// Every usable device (Vulkan 1.1, a compute queue), in the loader's order. Throws when there
     /// is no Vulkan at all.
     static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr);
+    /// Makes a device of our own. Throws Error where none is usable or none has the name asked for.
     static Device create(const DeviceOptions& options = {});
+    /// Uses a host's device. Throws Error naming what it lacks.
     static Device borrow(const BorrowedDevice& host, const DeviceOptions& options = {});
     /// What a host that will lend this device should enable at vkCreateDevice. Throws when the
     /// device is not usable at all: no Vulkan 1.1, no compute queue.
@@ -49,8 +51,8 @@ public:
 
     /// Uploads tensors under their names. Throws when memory does not suffice, saying what was
     /// asked and what there was. Tensors of F16 and BF16 stand for fp32 numbers: graphs declare
-    /// them F32. Matrices of them stay as they are, or become what the options say; anything else
-    /// of them is widened to fp32. A packed matrix may be linear()'s weight and embedding()'s
+    /// them F32. Such matrices stay as they are, or become what the options say; other F16 and BF16
+    /// tensors are widened to fp32. A packed matrix may be linear()'s weight and embedding()'s
     /// table.
     Weights load(std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
     /// The same, for programs of this graph: weights that one launch reads together, such as those
@@ -65,40 +67,41 @@ public:
     /// Program::allocate(), upload() or run().
     Program compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const;
     Program compile(const Graph& graph, const Weights& weights = {}) const;
-    /// The same before a byte of weights is there: they are given by Program::set_weights().
+    /// Compiles before a byte of weights is read: Program::set_weights() gives them later.
     Program compile(const Graph& graph, const WeightLayout& weights, const CompileOptions& options) const;
-    /// Of a plan that make_plan() made for this device's capabilities, with which arithmetic and
-    /// rewrites are settled: `options` is not asked for them. Weights, where it names any, are
-    /// given by Program::set_weights().
+    /// Compiles a plan that make_plan() made for this device's capabilities. The plan settles
+    /// arithmetic and rewrites, so these members of `options` are ignored. Where the plan names
+    /// weights, Program::set_weights() gives them.
     Program compile(Plan plan, const CompileOptions& options) const;
 
-    /// For a device borrowed without a queue. Copies as much of what waits for upload as fits into
-    /// `staging` there and records the copies; `commands` is begun, outside a render pass, of the
-    /// device's queue family, and submitted before the recordings that need them. Until they have
-    /// been executed the staging range must not be written again, and Weights and States live.
-    /// Repeat until pending_uploads() is 0; record() of what still waits is refused. Zeros need no
-    /// staging.
+    /// For a device borrowed without a queue. Writes as much of what waits for upload as fits into
+    /// `staging`, and records the copies from there. `commands` must be begun, outside a render
+    /// pass, of the device's queue family, and submitted before the recordings that need the data.
+    /// Until the copies have been executed, the host must not write the staging range again, and
+    /// Weights and States must live. Repeat until pending_uploads() is 0: record() refuses a
+    /// program whose data still waits. Zeros need no staging.
     Status record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept;
     /// Bytes that wait for record_upload().
     std::uint64_t pending_uploads() const noexcept;
 
-    /// A buffer of its own allocation that other devices and processes can be given: export_fd().
-    /// Needs VK_KHR_external_memory_fd.
+    /// Makes a buffer with an allocation of its own, which SharedBuffer::export_fd() gives to other
+    /// devices and processes. Needs VK_KHR_external_memory_fd.
     SharedBuffer make_shared_buffer(std::uint64_t bytes) const;
-    /// A shared buffer of the same driver and size, by the descriptor its owner exported; the
-    /// descriptor is taken over when no error is thrown.
+    /// Imports a shared buffer by the file descriptor that its owner exported, with the same driver
+    /// and size. Takes ownership of the descriptor unless it throws.
     SharedBuffer import_fd(int descriptor, std::uint64_t bytes) const;
-    /// Host memory that the device is to see, aligned in place and size to shared_host_alignment();
-    /// it must outlive the buffer. Needs VK_EXT_external_memory_host.
+    /// Lets the device see host memory. Its address and size must be multiples of
+    /// shared_host_alignment(), and it must outlive the buffer. Needs VK_EXT_external_memory_host.
     SharedBuffer import_host(std::span<std::byte> memory) const;
     std::uint64_t shared_host_alignment() const;
-    /// Android's buffers of format BLOB. Needs VK_ANDROID_external_memory_android_hardware_buffer.
+    /// Imports an Android hardware buffer of format BLOB. Needs
+    /// VK_ANDROID_external_memory_android_hardware_buffer.
     SharedBuffer import_hardware_buffer(AHardwareBuffer* buffer) const;
 
-    /// Validation messages of warning or worse since the last call, and forgets them. Empty without
-    /// validation.
+    /// Returns the validation messages of warning or worse since the last call, and forgets them.
+    /// Empty without validation.
     std::vector<std::string> messages() const;
-    /// Pipelines made so far.
+    /// Number of pipelines made so far.
     std::size_t pipelines() const;
     /// Writes the pipeline cache now (it is also written when the device is destroyed). False when
     /// there is nowhere to write.

@@ -24,18 +24,18 @@ struct DeviceOptions {
     /// Where compiled pipelines are kept between runs; empty: the user's cache folder.
     /// VKFORMER_PIPELINE_CACHE=0 turns it off.
     std::filesystem::path cache_folder = {};
-    /// Largest staging memory; larger uploads are streamed through it. Bytes.
+    /// Most bytes of staging memory; larger uploads are streamed through it.
     std::uint64_t staging_bytes = 16u << 20;
-    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no bound.
-    /// Not given: none on processors, which have no watchdog; elsewhere what suits a GPU of 1
-    /// TFLOP/s under a 2 s watchdog with room.
+    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no limit.
+    /// Not given: no limit on processors, which have no watchdog; elsewhere a limit that a GPU of 1
+    /// TFLOP/s finishes well within a watchdog's 2 s.
     std::optional<double> submit_budget = {};
-    /// Wrong use of Program::record() is looked for as far as its arguments tell, see
-    /// CompileOptions::checked; every program of the device. VKFORMER_CHECKED=1 asks for it too.
+    /// Makes every program of the device a checked one, see CompileOptions::checked.
+    /// VKFORMER_CHECKED=1 asks for it too.
     bool checked = false;
-    /// "name=number" with commas between: kernels as measured, not as capabilities suggest
-    /// (tunables()). Empty: what save_tuning() kept in the cache folder; "0": as capabilities
-    /// suggest. VKFORMER_TUNING is stronger.
+    /// "name=number" with commas between: numbers for choosing kernels, instead of what
+    /// capabilities suggest (tunables()). Empty: what save_tuning() kept in the cache folder; "0":
+    /// what capabilities suggest. VKFORMER_TUNING is stronger.
     std::string tuning = {};
     /// The loader's entry point; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;

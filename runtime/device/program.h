@@ -23,8 +23,8 @@ namespace vkf {
 
 struct ProgramCore;
 
-/// Externally synchronised; different slots may be recorded by different threads at once. One that
-/// was moved from throws at any use but assignment and destruction.
+/// Externally synchronised, but different slots may be recorded by different threads at once. A
+/// moved-from Program throws at any use but assignment and destruction.
 class VKF_API Program {
 public:
     Program(Program&&) noexcept;
@@ -33,9 +33,9 @@ public:
 
     /// Bytes by kind at the largest sizes; known before anything is allocated.
     const MemorySizes& memory() const;
-    /// What it was compiled for by their layout alone: before memory is allocated. Throws naming a
-    /// weight that is missing, or lies there in another shape, type or order than it was compiled
-    /// for. allocate(), upload() and run() without them throw, naming one.
+    /// Gives weights to a program that was compiled for their layout alone. Call it before memory
+    /// is allocated. Throws naming a weight that is missing, or that has another shape, type or
+    /// order than the layout. Without weights allocate(), upload() and run() throw, naming one.
     void set_weights(const Weights& weights);
     /// Allocates scratch and constants (and state, where it has its own), which is all that
     /// record() needs; upload() and run() imply it, and add memory for inputs and outputs.
@@ -64,41 +64,45 @@ public:
     std::vector<std::int32_t> download_i32(std::string_view output);
     /// The bits of an f16 or bf16 output's elements.
     std::vector<std::uint16_t> download_bits(std::string_view output);
-    /// The same into memory of the caller's, of just that many elements: set(), upload(), run() and
-    /// this allocate nothing on the host once a first run has.
+    /// The same into the caller's memory, which must have exactly that many elements. After a first
+    /// run, set(), upload(), run() and this allocate nothing on the host.
     void download(std::string_view output, std::span<float> to);
     void download(std::string_view output, std::span<std::int32_t> to);
     void download(std::string_view output, std::span<std::uint16_t> to);
     /// Current sizes of an input or output.
     std::vector<std::int64_t> shape(std::string_view name) const;
 
-    /// The same with scratch of the host's: memory().scratch bytes at a multiple of
+    /// allocate() with scratch memory of the host's: memory().scratch bytes at a multiple of
     /// Capabilities::storage_alignment, in a buffer with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT that
-    /// outlives the program. Between recordings it holds nothing of value, and what the host did
-    /// there before needs a dependency to COMPUTE_SHADER; until one has finished, segments
-    /// included, nobody else writes there. `name` is not looked at.
+    /// outlives the program. Between recordings the scratch holds nothing of value, so the host may
+    /// use it; what the host did there needs a dependency to COMPUTE_SHADER. Until a recording has
+    /// finished, segments included, nobody else may write there. `name` is ignored.
     void allocate(const BufferRange& scratch);
 
     /// Records the whole program into the host's command buffer: begun, outside a render pass, of
     /// the device's queue family.
     ///
-    /// Nothing is submitted, waited for, allocated or locked, and nothing is thrown: allocate()
-    /// must have come before, and an error is told by the status. After an error the command buffer
-    /// may hold a part of the program. Before: what wrote the inputs is made available and visible
-    /// to COMPUTE_SHADER / SHADER_READ by the host, or by the
-    ///   acquire of BufferRange::acquire_from. An output that is still read by earlier commands
-    ///   needs an execution dependency
-    ///   to COMPUTE_SHADER. Earlier recordings of this program, or of others with the same State,
-    ///   in order on the same queue
-    ///   need nothing: a barrier of ours stands in front. No output overlaps another range.
-    /// After: outputs are written by COMPUTE_SHADER / SHADER_WRITE (images: the same); the host
-    /// makes them visible to its use. Clobbers: the bound compute pipeline, descriptor set 0 and
-    /// the push constants of the compute bind point. In flight: as many recordings as
-    /// CompileOptions::slots. A slot is free again when its last recording has finished, or
-    ///   was dropped with its command buffer; recording it again makes the last one invalid. All
-    ///   slots share scratch and
-    ///   state, so their recordings execute one after the other, in the order submitted, on one
-    ///   queue.
+    /// record() does not submit, wait, allocate, lock or throw. allocate() must have come before.
+    /// The status tells an error; after one the command buffer may hold a part of the program.
+    ///
+    /// Before: the host makes what wrote the inputs available and visible to COMPUTE_SHADER /
+    /// SHADER_READ, or leaves that to the acquire of BufferRange::acquire_from. An output that
+    /// earlier commands still read needs an execution dependency to COMPUTE_SHADER. Earlier
+    /// recordings of this program, or of others with the same State, need nothing if they are in
+    /// order on the same queue: a barrier of ours stands in front. No output may overlap another
+    /// range.
+    ///
+    /// After: COMPUTE_SHADER / SHADER_WRITE has written the outputs, images too; the host makes
+    /// them visible to its use.
+    ///
+    /// Clobbers: the bound compute pipeline, descriptor set 0 and the push constants of the compute
+    /// bind point.
+    ///
+    /// In flight: as many recordings as CompileOptions::slots. A slot is free again when its last
+    /// recording has finished, or was dropped with its command buffer; recording the slot again
+    /// makes the last recording invalid. All slots share scratch and state, so their recordings
+    /// execute one after the other, in the order submitted, on one queue.
+    ///
     /// Threads: different slots may be recorded by different threads at once; everything else is
     /// externally synchronised.
     Status record(VkCommandBuffer commands, const Recording& recording) noexcept;
@@ -107,16 +111,16 @@ public:
         return record(commands, {.buffers = buffers, .sizes = sizes, .slot = slot});
     }
 
-    /// The same in pieces, each into a command buffer of its own or of one frame: begin() binds a
-    /// slot, then record_segment() records from where the last one stopped until `budget`
-    /// (operations plus bytes, see cost()) is used up, and at least one work group. Command buffers
-    /// are submitted in order to one queue. The result is that of the whole, bit for bit. Until
-    /// `last` has finished, the bound ranges are in use; until it is recorded, no other slot of
-    /// this program, nor another program with its State or scratch, may be recorded between. A
-    /// begin() or record() of the slot gives up what is left.
+    /// Recording in segments, for example one a frame. begin() binds the arguments to a slot. Each
+    /// record_segment() goes on where the last one stopped, until `budget` (operations plus bytes,
+    /// see cost()) is used up; it records at least one work group. Submit the command buffers in
+    /// order to one queue. The result equals that of record(), bit for bit. The bound ranges are in
+    /// use until the segment with `last` has finished. Until it is recorded, do not record another
+    /// slot of this program, or another program with its State or scratch. A begin() or record() of
+    /// the slot gives up what is left.
     Status begin(const Recording& recording) noexcept;
     Status record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot = 0) noexcept;
-    /// Of the whole program at these sizes.
+    /// The cost of the whole program at these sizes.
     Cost cost(std::span<const SizeSetting> sizes = {}) const;
     /// Tells a checked program that the slot's last recording has finished or was dropped.
     void finished(std::uint32_t slot) noexcept;

@@ -23,17 +23,17 @@ struct BufferRange {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
 
-    /// Queue family that released the range, of just this offset and size, to the device's, with
-    /// the barrier Vulkan asks for: the matching acquire is recorded first. And the family it is
-    /// released to after the last access; the host records the acquire there, of the same offset
-    /// and size.
+    /// acquire_from: the queue family that released the range, with exactly this offset and size,
+    /// to the device's family. The host recorded the release; the matching acquire is recorded
+    /// first. release_to: the family to which the range is released after the last access; the host
+    /// records the acquire there, with the same offset and size.
     std::uint32_t acquire_from = kSameQueueFamily;
     std::uint32_t release_to = kSameQueueFamily;
 
     // What a checked program compares; 0 or null: not told.
     std::uint64_t buffer_bytes = 0;  ///< VkBufferCreateInfo::size
     std::uint32_t buffer_usage = 0;  ///< VkBufferCreateInfo::usage
-    VkDevice buffer_device{};        ///< whom it was made by
+    VkDevice buffer_device{};        ///< the device that made the buffer
 };
 
 /// A host's image for an image_input() or image_output(): two-dimensional, one level and layer of a
@@ -41,13 +41,14 @@ struct BufferRange {
 struct ImageView {
     std::string_view name;
     VkImageView view{};
-    /// VkImageLayout it is in, before and after: GENERAL, or for an input of ImageAccess::sampled
-    /// SHADER_READ_ONLY_OPTIMAL too.
+    /// VkImageLayout of the image, before and after: GENERAL; for an input of ImageAccess::sampled
+    /// also SHADER_READ_ONLY_OPTIMAL.
     std::uint32_t layout = 1;
-    /// texels; at least what the tensor has at the sizes given
+    /// in texels; at least the tensor's size at the sizes given
     std::uint32_t width = 0, height = 0;
 };
 
+/// The value of a symbol.
 struct SizeSetting {
     std::string_view name;
     std::int64_t value = 0;
@@ -57,13 +58,13 @@ struct SizeSetting {
 struct Recording {
     std::span<const BufferRange> buffers = {};
     std::span<const ImageView> images = {};
-    /// symbols that are not named have the value set() gave
+    /// values of symbols; symbols that are not named have the value that set() gave
     std::span<const SizeSetting> sizes = {};
     std::uint32_t slot = 0;
 };
 
-/// Work, for dividing it among frames: measure what a segment takes, and set the budget of the next
-/// by it.
+/// An amount of work, in arithmetic operations and bytes moved. To divide work among frames,
+/// measure how long a segment takes, and set the budget of the next by that.
 struct Cost {
     double flops = 0, bytes = 0;
     double total() const noexcept { return flops + bytes; }
@@ -72,7 +73,7 @@ struct Cost {
 /// One piece of a recording.
 struct Segment {
     Cost cost;          ///< of this piece
-    double done = 0;    ///< share of the whole recording that is recorded by now, by cost, 0 to 1
+    double done = 0;    ///< share of the whole recording's cost that is recorded by now, 0 to 1
     bool last = false;  ///< nothing is left
 };
 

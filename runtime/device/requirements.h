@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is enabled on a device: asked for when we make it, or when a host will.
+// What is to be enabled on a device, by us or by a host that makes it.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@ namespace vkf {
 /// One thing a device can do that a host must, or may, turn on before vkformer borrows it.
 struct DeviceRequirement {
     std::string name;  ///< an extension, or "Struct::member" of a feature
-    /// without it borrow() or what was asked of the device fails; else it is of use
+    /// true: without it borrow(), or what is asked of the device, fails; false: it is only of use
     bool required = false;
+    /// what it is good for, for people
     std::string buys;
     bool extension = false;  ///< else a feature
 };
@@ -24,8 +25,8 @@ struct DeviceRequirement {
 class VKF_API DeviceRequirements {
 public:
     const std::vector<DeviceRequirement>& list() const noexcept { return list_; }
-    /// Names for ppEnabledExtensionNames, as long as this object lives; without the wished for ones
-    /// when `wished` is false.
+    /// Names for ppEnabledExtensionNames, valid as long as this object lives. With `wished` false,
+    /// only those that are required.
     std::vector<const char*> extensions(bool wished = true) const;
     /// Feature structs to chain in VkDeviceCreateInfo::pNext, ending in `next`; they live in this
     /// object. The first is a VkPhysicalDeviceFeatures2, so pEnabledFeatures stays null. A host

@@ -16,8 +16,8 @@ namespace vkf {
 
 struct TensorStore;
 
-/// Part of a state: of dimension `dim` the first `length` elements, of all others all; -1: the
-/// whole of it.
+/// A part of a state: the first `length` elements along dimension `dim`, and all elements along the
+/// others. A length of -1 means the whole state.
 struct StatePart {
     std::size_t dim = 0;
     std::int64_t length = -1;
@@ -37,9 +37,10 @@ public:
     /// bit. Waits for the queue. Throws Error naming a state that is not there, a part that does
     /// not fit, or a device without a queue of ours.
     std::vector<std::byte> read(std::string_view name, StatePart part = {}) const;
-    /// The other way round; what lies outside the part stays as it is. Waits until it is done, or
-    /// on a device without a queue notes it for record_upload(). Throws Error too for another
-    /// number of bytes.
+    /// Writes the elements of a state or of a part of it; what lies outside the part stays as it
+    /// is. Waits until that is done, or on a device without a queue notes it for record_upload().
+    /// Throws Error naming a state that is not there, a part that does not fit, or a number of
+    /// bytes that is not the part's.
     void write(std::string_view name, std::span<const std::byte> bytes, StatePart part = {});
     std::uint64_t bytes() const;
     /// Sets every byte to zero; waits until it is done, or on a device without a queue notes it for

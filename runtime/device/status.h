@@ -6,12 +6,12 @@
 
 namespace vkf {
 
-/// What a call that neither throws nor allocates says.
+/// The result of a call that neither throws nor allocates.
 struct Status {
     int result = 0;  ///< 0: done; otherwise a VkResult, or -1 for wrong use
     std::array<char, 240> message{};
     explicit operator bool() const noexcept { return result == 0; }
-    /// As Error::result() has it: 0 where it was not Vulkan.
+    /// The result as Error::result() gives it: the VkResult, or 0 where the error is not Vulkan's.
     int error_result() const noexcept { return result == -1 ? 0 : result; }
 };
 

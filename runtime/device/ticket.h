@@ -13,18 +13,19 @@ namespace vkf {
 
 struct SubmittedRuns;
 
-/// What Program::submit() gives; copies are of the same run. May outlive its program, which waits
-/// for its runs when it goes. Externally synchronised together with its program.
+/// A run that Program::submit() submitted; copies stand for the same run. A ticket may outlive its
+/// program, which waits for its runs when it is destroyed. Externally synchronised together with
+/// its program.
 class VKF_API Ticket {
 public:
-    /// Of no run: done.
+    /// A ticket of no run, which is done.
     Ticket() = default;
 
     /// True once the run has finished. Does not wait. Throws Error where the device was lost.
     bool done() const;
     /// Waits until the run has finished. Throws Error where the device was lost.
     void wait() const;
-    /// The same for so long at most; false when the time is over first.
+    /// Waits at most `timeout`; returns false when the time is over first.
     bool wait(std::chrono::nanoseconds timeout) const;
 
     /// A timeline semaphore, and the value it reaches when the run has finished: for

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices that were measured on a device, kept beside its pipeline cache. What can be chosen is the
-// ops' affair: ops/tuning.h.
+// Choices that were measured on a device, kept beside its pipeline cache. ops/tuning.h says what
+// can be chosen.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 
 namespace vkf {
 
-/// Where save_tuning() keeps what is for this device and its driver; empty where there is no cache
-/// folder.
+/// The file in which save_tuning() keeps the choices for this device and its driver; empty where
+/// there is no cache folder.
 VKF_API std::filesystem::path tuning_file(const Device& device);
 
-/// Keeps choices, "name=number" with commas between, for the Devices that later are made of this
-/// device with the same cache folder; empty: forgets them. Returns the file. Throws Error naming
-/// the file where it cannot be written, and what is no such list.
+/// Keeps choices, "name=number" with commas between, for every Device that is made of this device
+/// later, with the same cache folder. Empty choices remove the file. Returns the file's path.
+/// Throws Error naming the file where it cannot be written, and for a text that is no such list.
 VKF_API std::filesystem::path save_tuning(const Device& device, const std::string& choices);
 
 }  // namespace vkf

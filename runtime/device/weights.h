@@ -30,9 +30,9 @@ public:
     std::vector<std::string> names() const;
     /// Device memory held, bytes.
     std::uint64_t bytes() const;
-    /// Of that, what floating tensors kept as this type take.
+    /// The part of these bytes that floating tensors kept as this type take.
     std::uint64_t bytes(WeightType type) const;
-    /// And what the device itself packed.
+    /// The part of these bytes that the device itself packed.
     std::uint64_t bytes_packed_on_device() const;
 
 private:

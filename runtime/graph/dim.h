@@ -29,9 +29,9 @@ public:
     std::int64_t constant() const noexcept { return constant_; }
     /// The value with symbol i standing for values[i]. Never allocates.
     std::int64_t eval(std::span<const std::int64_t> values) const noexcept;
-    /// No choice of the symbols, symbol i in 0..maxima[i], gives more or less. Exact unless terms
-    /// of different signs share a symbol. Note that `8 - tokens` is largest where tokens is
-    /// smallest.
+    /// Bounds of the value for all choices of the symbols, symbol i in 0..maxima[i]. They are exact
+    /// unless terms of different signs share a symbol. Note that `8 - tokens` is largest where
+    /// tokens is smallest.
     std::int64_t upper_bound(std::span<const std::int64_t> maxima) const noexcept;
     std::int64_t lower_bound(std::span<const std::int64_t> maxima) const noexcept;
     /// For printing: names[i] is the name of symbol i.
@@ -43,8 +43,8 @@ public:
     friend VKF_API Dim operator*(const Dim& a, const Dim& b);
     friend VKF_API bool operator==(const Dim& a, const Dim& b) noexcept;
 
-    /// True and the quotient in `out` when `divisor` divides every coefficient (constant divisor)
-    /// or equals a common factor of every term (symbolic divisor with one term).
+    /// Returns true, and the quotient in `out`, when `divisor` divides every coefficient (constant
+    /// divisor) or equals a common factor of every term (symbolic divisor with one term).
     bool divided_by(const Dim& divisor, Dim& out) const;
 
 private:

@@ -71,10 +71,11 @@ struct StorageInfo {
     Shape shape;                                              ///< as stored, row-major
     std::shared_ptr<const std::vector<std::byte>> data = {};  ///< constants only
     ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
-    /// Weights in a plan only: where it is packed, the shape is (rows, words of a row).
+    /// For weights in a plan: how the weight is packed. Where it is, the shape is (rows, words of a
+    /// row).
     WeightType type = WeightType::f32;
-    /// Weights in a plan only: those, behind each other in memory, whose rows are this one's. It
-    /// has no bytes of its own.
+    /// For weights in a plan: the weights, behind each other in memory, whose rows together are the
+    /// rows of this one, which has no bytes of its own.
     std::vector<StorageId> parts = {};
 };
 
@@ -90,8 +91,9 @@ struct ValueInfo {
 
     /// True for a dense tensor from its storage's first element on, of rows of a fixed width.
     bool is_rows() const;
-    /// A view on such a tensor of rows of `width` elements as what it is on the columns from
-    /// `first` on of rows of `pitch` elements. Nothing where it runs from one row into the next.
+    /// Moves this view, which is on such a tensor with rows of `width` elements, into wider rows of
+    /// `pitch` elements: its rows become their columns from `first` on. Nothing where the view runs
+    /// from one row into the next.
     std::optional<ValueInfo> in_columns(std::int64_t width, std::int64_t pitch, std::int64_t first) const;
 };
 
@@ -101,8 +103,8 @@ struct NodeInfo {
     std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;
     std::shared_ptr<const void> params;  ///< the op's own struct; it names no values
-    /// Those of the outputs that are windows of states, which the node writes: an effect, in the
-    /// order of the nodes. Whatever reads the state in a later node sees it.
+    /// The outputs that are windows of states, which the node writes. Writes happen in the order of
+    /// the nodes: a later node that reads the state sees them.
     std::vector<ValueId> writes = {};
 };
 
@@ -118,12 +120,12 @@ struct Constraint {
     std::string what;
 };
 
-/// What the numbers of an input must be like, checked wherever they come from the host.
+/// A condition on the numbers of an input, checked wherever they come from the host.
 struct ContentCheck {
     StorageId storage = 0;
     std::string what;  ///< the argument it is given for
     Dim limit;
-    /// Empty, or what is wrong with the numbers.
+    /// Says what is wrong with the numbers; empty: nothing.
     std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit) = nullptr;
 };
 
@@ -143,7 +145,7 @@ class VKF_API Graph {
 public:
     Graph();
     ~Graph();
-    /// Graphs that this process made so far, clones aside.
+    /// Number of graphs that this process made so far, not counting clones.
     static std::uint64_t made() noexcept;
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
@@ -151,17 +153,18 @@ public:
     /// A size that can be set before each run, from 0 to `max`.
     Dim symbol(const std::string& name, std::int64_t max);
 
-    /// A tensor the caller gives before each run: f32, f16, bf16 or i32, as a state. A graph
-    /// computes in f32: f16 and bf16 are read through to(x, DType::f32). In memory they take 2
-    /// bytes an element, and the whole a multiple of 4.
+    /// A tensor that the caller gives before each run: f32, f16, bf16 or i32, like a state. A graph
+    /// computes in f32: to(x, DType::f32) reads f16 and bf16. In memory these take 2 bytes an
+    /// element, and the whole tensor a multiple of 4 bytes.
     Value input(const std::string& name, Shape shape, DType dtype = DType::f32);
     /// A trained parameter, found by name in the Weights the graph is compiled with. The same name
-    /// gives the same value. f32 or i32: what keeps it is the affair of Device::load().
+    /// gives the same value. Its type is f32 or i32; Device::load() decides how memory keeps the
+    /// numbers.
     Value weight(const std::string& name, Shape shape, DType dtype = DType::f32);
     /// A tensor that outlives a run (a KV cache); zero at first. The same name gives the same
     /// value.
     Value state(const std::string& name, Shape shape, DType dtype = DType::f32);
-    /// A tensor known now, kept with the program.
+    /// A tensor whose numbers are known now; they are kept with the program.
     Value constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> data);
     Value constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const std::int32_t> data);
     /// Gives a computed value a name under which it can be bound or downloaded. It must be
@@ -176,22 +179,23 @@ public:
     void as_image(const Value& value, ImageAccess image);
     /// For views: another window on the same storage.
     Value add_view(const Value& base, Shape shape, Shape strides, Dim offset);
+    /// Makes `value <= limit` a condition of every run; `what` names the condition in the error.
     void constrain(Dim value, Dim limit, std::string what);
-    /// Has the numbers of an i32 input looked at whenever they are uploaded, and those of a
-    /// constant now. Values that are computed, and inputs bound by a host, are not seen: kernels
-    /// must bear with anything.
+    /// Checks the numbers of an i32 input whenever they are uploaded, and those of a constant now.
+    /// Values that are computed, and inputs that a host binds, are not checked: kernels must
+    /// tolerate any number.
     void check_content(const Value& value, std::string what, Dim limit,
                        std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
     /// Makes a copy that compilation may change. Values keep their ids.
     std::unique_ptr<Graph> clone() const;
-    /// What replace() asks for new nodes: given the graph and the old nodes, adds nodes and returns
-    /// what each of the old ones' outputs becomes, in their order: a value of the same shape and
-    /// layout, or columns of wider rows, that the new nodes compute whole; or an empty one where
-    /// nothing reads the output.
+    /// Adds the new nodes of replace(). It is given the graph and the old nodes, and returns, in
+    /// order, what each output of the old nodes becomes: a value of the same shape and layout, or
+    /// columns of wider rows, which the new nodes compute whole; or an empty value where nothing
+    /// reads the output.
     using Make = std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)>;
-    /// Puts the nodes that `make` adds in the place of `at`, one of these nodes, which are in their
-    /// order, and takes all of these out. Whoever read the old outputs reads the new ones from then
-    /// on. New labels have the scope of the first.
+    /// Replaces `nodes`, which are in graph order, by the nodes that `make` adds. The new nodes
+    /// stand at the place of `at`, which is one of `nodes`. Nodes that read the old outputs read
+    /// the new ones from then on. New labels have the scope of the first old node.
     void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.

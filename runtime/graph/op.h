@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op is to the runtime: a name, and functions that it is asked by. The runtime knows no op
-// by name.
+// What an op is to the runtime: a name, and the functions that the runtime calls. The runtime knows
+// no op by name.
 // For op authors: <vkformer/advanced/op.h>. It may change between versions.
 #pragma once
 
@@ -27,19 +27,21 @@ struct OpType {
     const char* name;
     /// Emits the node's dispatches.
     void (*lower)(Lowering&);
-    /// Empty when the device should run the node as one, else why not. Null: every device should.
+    /// Returns an empty text when the device should run the node as one op, else the reason why
+    /// not. Null: every device should.
     std::string (*declined)(const Capabilities& device, const NodeInfo& node, WantedOutputs wanted) = nullptr;
     /// What the node is made of, where a device declines it: adds nodes to the graph and returns a
     /// value for each output, as Graph::replace() asks for them.
     std::vector<Value> (*decompose)(Graph& graph, const NodeInfo& node, WantedOutputs wanted) = nullptr;
-    /// What the node becomes together with those around it (rewrite.h), the same numbers sooner.
-    /// Null: nothing.
+    /// What the node becomes together with those around it (rewrite.h): the same numbers, computed
+    /// faster. Null: nothing.
     Rewrite (*rewrite)(const RewriteSite& site) = nullptr;
     /// What the node becomes together with later ones like it, once nothing else is left to
     /// rewrite. Null: nothing.
     Rewrite (*join)(const RewriteSite& site) = nullptr;
-    /// Whether the node can read such a view as its input `i`. A rewrite asks before it lays out
-    /// anew what others read. Null: only those whose elements lie densely.
+    /// Whether the node can read such a view as its input `i`. A rewrite asks this before it
+    /// changes the layout of what other nodes read. Null: it reads only views whose elements lie
+    /// densely.
     bool (*can_read)(const NodeInfo& node, std::size_t i, const ValueInfo& view) = nullptr;
     /// Whether its one output can be written through any view, such as a window of a state.
     bool writes_views = false;

@@ -13,31 +13,31 @@
 
 namespace vkf {
 
-/// 32-bit words of a row of so many columns; a multiple of 4. Not for f32.
+/// Number of 32-bit words of a row of `columns` numbers; a multiple of 4. Not for f32.
 VKF_API std::uint64_t packed_row_words(WeightType type, std::uint64_t columns);
 
 /// Bytes that the tensor's shape and types call for; nothing if a size is negative, the bytes pass
 /// what 64 signed bits count, or it is packed and no matrix of F32.
 VKF_API std::optional<std::uint64_t> byte_size(const HostTensor& tensor);
 
-/// A matrix that can lie in another type than its own: of rank 2, floating, not empty, not packed
-/// yet.
+/// True for a matrix that can be kept as another type than its own: of rank 2, floating, not empty,
+/// not packed yet.
 VKF_API bool packable(const HostTensor& tensor);
 
-/// Rows first..first + words.size() / packed_row_words() - 1 of a packable tensor, as
+/// Packs rows first..first + words.size() / packed_row_words() - 1 of a packable tensor, as
 /// shaders/common/packed.h lays them out. Throws Error, naming the tensor, for a number that `type`
 /// cannot hold: in int8 and int4 one that is not finite, or of magnitude 2^127 or more; in f16 and
 /// bf16 a finite one that would become infinite.
 VKF_API void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, std::span<std::uint32_t> words);
 
-/// Throws as pack_rows() does of so many rows, without packing them.
+/// Throws as pack_rows() does for these rows, without packing them.
 VKF_API void require_packable(const HostTensor& tensor, WeightType type, std::int64_t first, std::uint64_t rows);
 
 /// True where the file's numbers are those of the type, and nothing is converted.
 VKF_API bool same_format(DType from, WeightType to);
 
-/// Elements first..first + numbers.size() - 1 of a tensor of f32, f16 or bf16 that is not packed,
-/// exactly.
+/// Converts elements first..first + numbers.size() - 1 of a tensor of f32, f16 or bf16 that is not
+/// packed to fp32, exactly.
 VKF_API void widen(const HostTensor& tensor, std::int64_t first, std::span<float> numbers);
 
 }  // namespace vkf

@@ -161,8 +161,8 @@ std::string RewriteSite::why_not_columns(NodeId node) const {
     return {};
 }
 
-std::string RewriteSite::why_apart(std::span<const StorageId> weights) const {
-    return limits_.why_apart ? limits_.why_apart(weights) : std::string();
+std::string RewriteSite::why_not_adjacent(std::span<const StorageId> weights) const {
+    return limits_.why_not_adjacent ? limits_.why_not_adjacent(weights) : std::string();
 }
 
 bool RewriteSite::too_large(const Shape& shape) const {

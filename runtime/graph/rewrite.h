@@ -18,12 +18,13 @@
 
 namespace vkf {
 
-/// What stands in for a node, and for others whose work it takes over.
+/// What replaces a node, and others whose work it takes over.
 struct Rewrite {
-    /// The nodes that go, in their order, with the one that was asked: OpType::rewrite has it last,
-    /// OpType::join first. The new ones take its place. Empty: nothing is rewritten.
+    /// The nodes that are replaced, in graph order. The node that was asked is one of them: the
+    /// last for OpType::rewrite, the first for OpType::join. The new nodes take its place. Empty:
+    /// nothing is rewritten.
     std::vector<NodeId> nodes = {};
-    /// As Graph::replace() has it.
+    /// Makes the new nodes, see Graph::Make.
     std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)> make = {};
     std::string what = {};  ///< for explain()
 };
@@ -32,12 +33,12 @@ struct Rewrite {
 struct RewriteLimits {
     /// Why several weights cannot be read as one that has the rows of them all; empty: they can.
     /// When not set: they can.
-    std::function<std::string(std::span<const StorageId> weights)> why_apart = {};
+    std::function<std::string(std::span<const StorageId> weights)> why_not_adjacent = {};
     /// Elements that a tensor may have.
     std::uint64_t elements = 0xffffffff;
 };
 
-/// A node, and what a rule may ask about those around it.
+/// A node, and what a rule may ask about the nodes around it.
 class VKF_API RewriteSite {
 public:
     RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const RewriteLimits& limits);
@@ -52,24 +53,25 @@ public:
     NodeId maker(std::size_t i, const OpType& op) const;
     /// The node that computes what input `i` is a view on; `kNone` where there is none.
     NodeId writer(std::size_t i) const;
-    /// Empty where the maker's work can be left to this node: nothing else reads what it gives,
-    /// that has no name, and nothing in between writes what it reads. Else why not.
+    /// Empty where this node can do the maker's work: nothing else reads the maker's output, the
+    /// output has no name, and nothing in between writes what the maker reads. Else the reason why
+    /// not.
     std::string why_not_later(NodeId maker) const;
     /// Empty where an earlier node may be computed as late as this one: nothing in between reads
-    /// what it gives, or writes what it reads. Else why not.
+    /// its outputs or writes what it reads. Else the reason why not.
     std::string why_not_moved(NodeId earlier) const;
 
-    /// The later nodes of this one's op that read the same view as their first input, up to where
-    /// what two of them gave meets: from there on it is no longer the same part of a model.
+    /// The later nodes of the same op that read the same view as their first input. The search ends
+    /// where the outputs of two of them meet: from there on it is another part of the model.
     std::vector<NodeId> siblings() const;
     /// Empty where a later node that reads nothing computed in between may be computed as early as
-    /// this one: nothing in between writes what it reads. Else why not.
+    /// this one: nothing in between writes what it reads. Else the reason why not.
     std::string why_not_sooner(NodeId later) const;
-    /// Empty where what a node gives may become the columns of wider rows: it has no name, and all
-    /// who read it can read rows that lie apart. Else why not.
+    /// Empty where a node's output may become the columns of wider rows: the output has no name,
+    /// and all nodes that read it can read rows that lie apart. Else the reason why not.
     std::string why_not_columns(NodeId node) const;
-    /// As RewriteLimits has it.
-    std::string why_apart(std::span<const StorageId> weights) const;
+    /// RewriteLimits::why_not_adjacent of these weights.
+    std::string why_not_adjacent(std::span<const StorageId> weights) const;
     /// True where a tensor of that shape has more elements than one may have.
     bool too_large(const Shape& shape) const;
 
@@ -84,8 +86,8 @@ private:
     const RewriteLimits& limits_;
 };
 
-/// Asks every node that is run, in order, until nothing changes, and then once what it joins.
-/// Returns a line for explain() for each match, and for each near miss with its reason.
+/// Asks every node that is run for a rewrite, in order, until nothing changes; then asks each once
+/// for a join. Returns a line for explain() for each match, and for each near miss with its reason.
 VKF_API std::vector<std::string> rewrite(Graph& graph, const RewriteLimits& limits = {});
 
 }  // namespace vkf
