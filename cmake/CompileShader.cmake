@@ -20,7 +20,8 @@ shader_constant_name("${NAME}" constant)
 file(SIZE "${SPIRV}" count)
 math(EXPR count "${count} / 4")
 # A gzip file (RFC 1952) has a header of 10 bytes, of which the fourth tells whether the name of the
-# file follows; then what was deflated; then 8 bytes of checksum and length.
+# file follows; then what was deflated; then 8 bytes of checksum and length. These stay: the decoder
+# reads ahead, and stb_image 2.27 takes an end within its last 16 bits for damage.
 file(ARCHIVE_CREATE OUTPUT "${SPIRV}.gz" PATHS "${SPIRV}" FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
 file(READ "${SPIRV}.gz" code HEX)
 string(SUBSTRING "${code}" 6 2 flags)
@@ -34,9 +35,7 @@ if(flags STREQUAL "08")
 elseif(NOT flags STREQUAL "00")
     message(FATAL_ERROR "${NAME}: the header of ${SPIRV}.gz has the flags ${flags}, which are not known here")
 endif()
-string(LENGTH "${code}" length)
-math(EXPR length "${length} - ${start} - 16")
-string(SUBSTRING "${code}" ${start} ${length} code)
+string(SUBSTRING "${code}" ${start} -1 code)
 string(REGEX REPLACE "(................................)" "\\1\n" code "${code}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," code "${code}")
 file(WRITE "${SPIRV}.h" "#pragma once
