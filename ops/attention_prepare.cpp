@@ -78,7 +78,8 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     push.seed = params.dropout_seed;
 
     const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
-    std::size_t kernel = kAttentionKernelRows;  // the first whose tile holds all rows, else the largest
+    // the first whose tile holds all rows, else the largest
+    std::size_t kernel = kAttentionKernelRows;
     while (kernel + 1 < operands.words.size() && rows > operands.words[kernel]) {
         ++kernel;
     }

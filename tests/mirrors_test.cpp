@@ -61,7 +61,8 @@ TEST_SUITE("mirrors") {
             const std::uint32_t before = apart.step_of(apart.work[i - 1]);
             const std::uint32_t step = apart.step_of(apart.work[i]);
             CHECK(step >= before);
-            CHECK((step > before || apart.work[i].kind == apart.work[i - 1].kind));  // one kind a step
+            // one kind a step
+            CHECK((step > before || apart.work[i].kind == apart.work[i - 1].kind));
         }
         CHECK(apart.step_of(apart.work.front()) == 0);
         CHECK(apart.step_of(apart.work.back()) == apart.steps - 1);

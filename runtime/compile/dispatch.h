@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dispatch as an op describes it: kernels, bindings, and a function that prepares push constants
-// and group counts for given sizes.
+// One dispatch as an op describes it: kernels, bindings, and a function that prepares push
+// constants and group counts for given sizes.
 // For op authors: <vkformer/advanced/dispatch.h>. It may change between versions.
 #pragma once
 

@@ -84,8 +84,8 @@ struct Plan {
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
 
-    /// Asks a dispatch's prepare function, for these values of the symbols. False where a size comes
-    /// out negative; then nothing was asked.
+    /// Asks a dispatch's prepare function, for these values of the symbols. False where a size
+    /// comes out negative; then nothing was asked.
     bool prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
     std::uint32_t step_of(const PlannedWork& entry) const noexcept {
         return entry.kind == WorkKind::copy ? copies[entry.index].step : dispatches[entry.index].step;
