@@ -9,15 +9,27 @@ namespace {
 using namespace vkf;
 using namespace vkf::c;
 
-/// x's graph knows the symbols of `start`.
+std::optional<RingRows> ring_of(const vkf_ring_rows* rows, const Graph& graph) {
+    if (!rows) {
+        return std::nullopt;
+    }
+    const vkf_ring_rows r = read(rows);
+    return RingRows{dim_of(r.first, graph), dim_of(r.before_end, graph), dim_of(r.count, graph)};
+}
+
 std::optional<KvCache> cache_of(const vkf_kv_cache* cache) {
     if (!cache) {
         return std::nullopt;
     }
     const vkf_kv_cache c = read(cache);
     const Value key = value_of(c.key, "the cache's key");
-    return KvCache{key, value_of(c.value, "the cache's value"), dim_of(c.start, key.graph()),
-                   weight_type_of(c.type).value_or(WeightType::f32)};
+    const Graph& graph = key.graph();
+    return KvCache{key,
+                   value_of(c.value, "the cache's value"),
+                   dim_of(c.start, graph),
+                   weight_type_of(c.type).value_or(WeightType::f32),
+                   ring_of(c.written, graph),
+                   ring_of(c.seen, graph)};
 }
 
 std::optional<CachedKv> projected_of(const vkf_kv_cache* memory) {
@@ -42,14 +54,14 @@ vkf_result give_keys_values(const char* function, vkf_kv_cache* out, Body&& body
     return guard(function, [&] {
         vkf_kv_cache& result = need_struct(out, "the output");
         const CachedKv kv = body();
-        fill(result, {0, to_c(kv.key), to_c(kv.value), {}, 0, 0});
+        fill(result, {0, to_c(kv.key), to_c(kv.value), {}, 0, 0, nullptr, nullptr});
     });
 }
 
 /// 0: 1 / sqrt(d).
 std::optional<float> scale_of(float scale) { return scale != 0.0f ? std::optional(scale) : std::nullopt; }
 
-AttentionOptions attention_of(const vkf_attention_options* options) {
+AttentionOptions attention_of(const vkf_attention_options* options, const Graph& graph) {
     const vkf_attention_options o = read(options);
     AttentionOptions out;
     out.mask = mask_of(o.mask);
@@ -62,6 +74,7 @@ AttentionOptions attention_of(const vkf_attention_options* options) {
     out.repeat_kv = o.repeat_kv;
     out.kv_type = weight_type_of(o.kv_type).value_or(WeightType::f32);
     out.value_dim = o.value_dim;
+    out.ring = ring_of(o.ring, graph);
     if (o.score_mod) {
         out.score_mod = score_mod_of(o.score_mod, o.score_mod_parameters, o.score_mod_parameter_count);
     }
@@ -123,8 +136,9 @@ vkf_result vkf_layer_norm_layer(vkf_value x, const char* name, float eps, bool b
 vkf_result vkf_scaled_dot_product_attention(vkf_value query, vkf_value key, vkf_value value,
                                             const vkf_attention_options* options, vkf_attention* result) {
     return give_attention(__func__, result, [&] {
-        return scaled_dot_product_attention(value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
-                                            attention_of(options));
+        const Value q = value_of(query, "query");
+        return scaled_dot_product_attention(q, value_of(key, "key"), value_of(value, "value"),
+                                            attention_of(options, q.graph()));
     });
 }
 
@@ -192,9 +206,10 @@ vkf_result vkf_packed_attention(vkf_value query, vkf_value key, vkf_value value,
                                 vkf_value cumulative_keys, const vkf_attention_options* options,
                                 vkf_attention* result) {
     return give_attention(__func__, result, [&] {
-        return packed_attention(value_of(query, "query"), value_of(key, "key"), value_of(value, "value"),
+        const Value q = value_of(query, "query");
+        return packed_attention(q, value_of(key, "key"), value_of(value, "value"),
                                 value_of(cumulative_queries, "cumulative_queries"),
-                                value_of(cumulative_keys, "cumulative_keys"), attention_of(options));
+                                value_of(cumulative_keys, "cumulative_keys"), attention_of(options, q.graph()));
     });
 }
 
@@ -209,7 +224,8 @@ vkf_result vkf_append_pages(const vkf_paged_kv_cache* cache, vkf_value key, vkf_
 vkf_result vkf_paged_attention(vkf_value query, const vkf_paged_kv_cache* cache, const vkf_attention_options* options,
                                vkf_attention* result) {
     return give_attention(__func__, result, [&] {
-        return paged_attention(value_of(query, "query"), paged_of(cache), attention_of(options));
+        const Value q = value_of(query, "query");
+        return paged_attention(q, paged_of(cache), attention_of(options, q.graph()));
     });
 }
 
@@ -235,6 +251,11 @@ vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_atte
         out.sinks = value_or_none(o.sinks);
         out.repeat_kv = o.repeat_kv;
         out.cache = cache_of(o.cache);
+        out.rope_table = value_or_none(o.rope_table);
+        if (o.qk_norm_eps != 0.0f) {
+            out.qk_norm_eps = o.qk_norm_eps;
+        }
+        out.fused_qkv = o.fused_qkv;
         for (std::size_t i = 0; i < std::size(o.names); ++i) {
             out.names[i] = o.names[i] ? o.names[i] : out.names[i];
         }
@@ -249,7 +270,7 @@ vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_t batch,
         vkf_graph& g = need(graph, "graph");
         const KvCache made = kv_cache(g, text(name, "name"), batch, capacity, kv_heads, head_dim, dim_of(start, g),
                                       weight_type_of(type).value_or(WeightType::f32));
-        fill(result, {0, to_c(made.key), to_c(made.value), start, type, 0});
+        fill(result, {0, to_c(made.key), to_c(made.value), start, type, 0, nullptr, nullptr});
     });
 }
 

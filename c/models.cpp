@@ -93,7 +93,7 @@ vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_
         const LoadOptions how = load_of(load);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
         const DecoderPlan plan(on, checkpoint, read_decoder(checkpoint), decoder_options_of(options), how.matrices);
-        return new vkf_decoder{Decoder(on, checkpoint, plan, how.progress)};
+        return new vkf_decoder{Decoder(on, checkpoint, plan, how.progress, how.pack_on)};
     });
 }
 
@@ -115,6 +115,7 @@ vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts)
         out.begins_texts = f.begins_texts;
         out.vocab_size = f.vocab_size;
         out.max_positions = f.max_positions;
+        out.model_type = f.model_type.c_str();
         fill(need(facts, "facts"), out);
     });
 }

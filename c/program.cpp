@@ -154,6 +154,7 @@ CompileOptions options_of(const vkf_compile_options* options) {
     out.profile = o.profile;
     out.checked = o.checked;
     out.arithmetic = arithmetic_of(o.arithmetic);
+    out.rewrite = on_or_default(o.rewrite, out.rewrite);
     return out;
 }
 

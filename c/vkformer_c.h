@@ -303,13 +303,21 @@ typedef struct vkf_attention {
     vkf_value y, weights, log_sum_exp;
 } vkf_attention;
 
+/// RingRows
+typedef struct vkf_ring_rows {
+    uint32_t struct_size;
+    vkf_dim first, before_end, count;
+} vkf_ring_rows;
+
 /// KvCache, CachedKv
 typedef struct vkf_kv_cache {
     uint32_t struct_size;
     vkf_value key, value;
-    vkf_dim start;         ///< ignored where key and value are all there are
-    vkf_weight_type type;  ///< the same
+    vkf_dim start;  ///< ignored where key and value are all there are, as the rest is
+    vkf_weight_type type;
     uint32_t reserved;
+    const vkf_ring_rows* written;  ///< null: token i lies in row i
+    const vkf_ring_rows* seen;     ///< the same
 } vkf_kv_cache;
 
 /// AttentionOptions
@@ -325,8 +333,9 @@ typedef struct vkf_attention_options {
     const char* score_mod;  ///< GLSL, see ops/score_mod.h; null: none
     const float* score_mod_parameters;
     uint32_t score_mod_parameter_count;
-    vkf_weight_type kv_type;  ///< of key and value; packed as vkf_append() gives them
-    int64_t value_dim;        ///< of packed values; 0: d
+    vkf_weight_type kv_type;    ///< of key and value; packed as vkf_append() gives them
+    int64_t value_dim;          ///< of packed values; 0: d
+    const vkf_ring_rows* ring;  ///< null: keys and values lie in order
 } vkf_attention_options;
 
 /// MultiHeadAttentionOptions
@@ -386,6 +395,10 @@ typedef struct vkf_grouped_query_attention_options {
     const vkf_rope_options* rope;  ///< null: none
     const vkf_kv_cache* cache;     ///< null: none
     const char* names[4];          ///< null: q_proj, k_proj, v_proj, o_proj
+    vkf_value rope_table;
+    float qk_norm_eps;  ///< 0: queries and keys are not normalized
+    bool fused_qkv;
+    uint8_t reserved[3];
 } vkf_grouped_query_attention_options;
 
 /// torch::MultiheadAttentionOptions
@@ -662,7 +675,14 @@ typedef struct vkf_tensor {
     const int64_t* shape;
     uint32_t rank;
     vkf_dtype dtype;
+    /// Where packed: `data` holds rows of 32-bit words, and `dtype` and `shape` describe the numbers
+    /// that they stand for. VKF_WEIGHT_AS_GIVEN: not packed.
+    vkf_weight_type type;
+    uint32_t reserved;
 } vkf_tensor;
+
+/// PackOn
+enum { VKF_PACK_BY_DEVICE, VKF_PACK_ON_HOST, VKF_PACK_ON_DEVICE };
 
 /// LoadOptions
 typedef struct vkf_load_options {
@@ -675,6 +695,8 @@ typedef struct vkf_load_options {
     void* user;
     /// When set: weights that one launch of this graph reads together lie behind each other.
     const vkf_graph* graph;
+    uint32_t pack_on;  ///< VKF_PACK_...
+    uint32_t reserved;
 } vkf_load_options;
 
 /// The tensors' data is copied before it returns.
@@ -752,7 +774,8 @@ typedef struct vkf_compile_options {
     const vkf_state* state;  ///< null: one of its own
     bool profile, checked;
     uint8_t arithmetic;  ///< VKF_ARITHMETIC_...
-    uint8_t reserved[5];
+    uint8_t reserved;
+    vkf_switch rewrite;  ///< default: on
 } vkf_compile_options;
 
 /// MemorySizes
@@ -906,6 +929,7 @@ typedef struct vkf_decoder_facts {
     int32_t begin;
     uint32_t reserved2;
     int64_t vocab_size, max_positions;
+    const char* model_type;  ///< as config.json says; lives as long as the decoder
 } vkf_decoder_facts;
 
 /// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,

@@ -8,9 +8,12 @@ namespace {
 using namespace vkf;
 using namespace vkf::c;
 
+constexpr std::array kPackOn = {PackOn::by_device, PackOn::host, PackOn::device};
+
 /// Without its data.
 HostTensor header_of(const vkf_tensor& t) {
     HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
+    out.type = weight_type_of(t.type).value_or(WeightType::f32);
     if (t.rank != 0) {
         out.shape.assign(&need(t.shape, "a tensor's shape"), t.shape + t.rank);
     }
@@ -61,10 +64,13 @@ vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
                                     t.data.size(),
                                     t.shape.data(),
                                     static_cast<std::uint32_t>(t.shape.size()),
-                                    dtype_to_c(t.dtype)};
+                                    dtype_to_c(t.dtype),
+                                    VKF_WEIGHT_AS_GIVEN,
+                                    0};
             return weight_type_of(o.choose(o.user, &matrix));
         };
     }
+    out.pack_on = pick(kPackOn, o.pack_on, "place to pack");
     if (o.progress) {
         out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
     }

@@ -35,6 +35,7 @@ TEST_CASE("c functions: decoders and samplers") {
     OK(vkf_decoder_get(decoder, &facts));
     CHECK(facts.vocab_size == plan.model().facts().vocab_size);
     CHECK(facts.max_positions == plan.model().facts().max_positions);
+    CHECK(facts.model_type == plan.model().facts().model_type);
     std::vector<std::int32_t> ends(8);
     std::uint64_t count = 0;
     OK(vkf_decoder_end_tokens(decoder, ends.data(), ends.size(), &count));

@@ -235,6 +235,27 @@ TEST_CASE("c functions: layers are those of C++") {
            grouped_query_attention(
                x, {.name = "grouped", .heads = 4, .kv_heads = 2, .mask = {.causal = Causal::top_left, .window = 2}}));
 
+    vkf_rope_options turning = sized<vkf_rope_options>();
+    turning.layout = VKF_ROPE_HALF;
+    const Value angles = b.input("angles", random_tensor({5, 1, 2}, 7));
+    grouped.name = "normed";
+    grouped.rope = &turning;
+    grouped.rope_table = b.c(angles);
+    grouped.qk_norm_eps = 1e-6f;
+    grouped.fused_qkv = true;
+    grouped.names[0] = "qkv";
+    OK(vkf_grouped_query_attention(b.c(x), &grouped, &a));
+    b.same("grouped_query_attention, fused and normed", a.y,
+           grouped_query_attention(x, {.name = "normed",
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .rope = Rope{.layout = RopeLayout::half},
+                                       .rope_table = angles,
+                                       .mask = {.causal = Causal::top_left, .window = 2},
+                                       .qk_norm_eps = 1e-6f,
+                                       .fused_qkv = true,
+                                       .names = {"qkv", "k_proj", "v_proj", "o_proj"}}));
+
     const Value one = b.input("one", random_tensor({2, 8}, 3)), context = b.input("context", random_tensor({2, 8}, 4));
     const Value old_keys = b.input("old keys", random_tensor({2, 1, 3, 4}, 5)),
                 old_values = b.input("old values", random_tensor({2, 1, 3, 4}, 6));
@@ -276,6 +297,42 @@ TEST_CASE("c functions: layers are those of C++") {
     OK(vkf_paged_attention(b.c(query), &pages, nullptr, &a));
     const PagedKvCache cache{g.state("keys", {3, 2, 2, 4}), g.state("values", {3, 2, 2, 4}), table, lengths};
     b.same("paged_attention", a.y, paged_attention(query, append(cache, news, news)).y);
+
+    // rows 4 and 5, then 0 to 2, of rings of 6, where the last two were written just now
+    vkf_ring_rows seen = sized<vkf_ring_rows>(), written = sized<vkf_ring_rows>();
+    seen.first = vkf_size(4);
+    seen.before_end = vkf_size(2);
+    seen.count = vkf_size(5);
+    written.first = vkf_size(1);
+    written.before_end = vkf_size(2);
+    written.count = vkf_size(2);
+    const RingRows seen_rows{4, 2, 5}, written_rows{1, 2, 2};
+    const Value two = b.input("two", random_tensor({2, 2, 2, 4}, 8)),
+                asks = b.input("asks", random_tensor({2, 4, 2, 4}, 9));
+    vkf_kv_cache ring = sized<vkf_kv_cache>(), all = sized<vkf_kv_cache>();
+    ring.key = b.c(g.state("c ring keys", {2, 6, 2, 4}));
+    ring.value = b.c(g.state("c ring values", {2, 6, 2, 4}));
+    ring.start = vkf_size(7);
+    ring.written = &written;
+    ring.seen = &seen;
+    OK(vkf_append(&ring, b.c(two), b.c(two), &all));
+    vkf_attention_options in_ring = sized<vkf_attention_options>();
+    vkf_mask back = sized<vkf_mask>();
+    back.causal = VKF_CAUSAL_BOTTOM_RIGHT;
+    back.window = 4;
+    in_ring.mask = &back;
+    in_ring.ring = &seen;
+    OK(vkf_scaled_dot_product_attention(b.c(asks), all.key, all.value, &in_ring, &a));
+    const CachedKv rows = append({.key = g.state("ring keys", {2, 6, 2, 4}),
+                                  .value = g.state("ring values", {2, 6, 2, 4}),
+                                  .start = 7,
+                                  .written = written_rows,
+                                  .seen = seen_rows},
+                                 two, two);
+    b.same("attention in a ring", a.y,
+           scaled_dot_product_attention(asks, rows.key, rows.value,
+                                        {.mask = {.causal = Causal::bottom_right, .window = 4}, .ring = seen_rows})
+               .y);
 
     vkf_torch_attention_options torch_options = sized<vkf_torch_attention_options>();
     torch_options.name = "torch";

@@ -6,6 +6,7 @@
 #include "c/border.h"
 #include "models/files/safetensors.h"
 #include "ops/tuning.h"
+#include "runtime/graph/packed.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -64,6 +65,25 @@ TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
     vkf_graph_destroy(graph);
 }
 
+TEST_CASE("c functions: a program compiled as it is written") {
+    const DeviceOfC on;
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    graph->output("y", gelu(linear(graph->input("x", {2, 16}), graph->input("w", {24, 16}))));
+    vkf_compile_options options = sized<vkf_compile_options>();
+    for (const auto& [rewrite, dispatches] : {std::pair(VKF_DEFAULT, "1 dispatches"), std::pair(VKF_ON, "1 dispatches"),
+                                              std::pair(VKF_OFF, "2 dispatches")}) {
+        options.rewrite = static_cast<vkf_switch>(rewrite);
+        vkf_program* program = nullptr;
+        OK(vkf_compile(on.device, graph, nullptr, &options, &program));
+        std::vector<char> said(10000);
+        OK(vkf_program_explain(program, said.data(), said.size(), nullptr));
+        CHECK(contains(said.data(), dispatches));
+        vkf_program_destroy(program);
+    }
+    vkf_graph_destroy(graph);
+}
+
 TEST_CASE("c functions: a program compiled before its weights are there") {
     const DeviceOfC on;
     vkf_graph* graph = nullptr;
@@ -110,6 +130,32 @@ TEST_CASE("c functions: a program compiled before its weights are there") {
     }
     CHECK(y == want);
     vkf_weights_destroy(weights);
+
+    // packed by whom it may be, and packed already
+    std::vector<std::uint32_t> words(24 * packed_row_words(WeightType::int8, 16));
+    pack_rows({"w", DType::f32, {24, 16}, std::as_bytes(std::span(numbers))}, WeightType::int8, 0, words);
+    vkf_tensor packed = tensor;
+    packed.data = words.data();
+    packed.bytes = words.size() * sizeof(std::uint32_t);
+    packed.type = VKF_WEIGHT_INT8;
+    vkf_load_options as_it_is = sized<vkf_load_options>();
+    vkf_load_options by_host = load, by_device = load;
+    by_host.pack_on = VKF_PACK_ON_HOST;
+    by_device.pack_on = VKF_PACK_ON_DEVICE;
+    for (const auto& [given, how] :
+         {std::pair(&tensor, &by_host), std::pair(&tensor, &by_device), std::pair(&packed, &as_it_is)}) {
+        OK(vkf_weights_load(on.device, 1, given, how, &weights));
+        OK(vkf_compile(on.device, graph, weights, nullptr, &same));
+        OK(vkf_program_upload(same, "x", x.data(), x.size()));
+        OK(vkf_program_run(same));
+        OK(vkf_program_download(same, "y", y.data(), y.size(), nullptr));
+        CHECK(y == want);
+        vkf_program_destroy(same);
+        vkf_weights_destroy(weights);
+    }
+    by_host.pack_on = 9;
+    CHECK(vkf_weights_load(on.device, 1, &tensor, &by_host, &weights) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "place to pack"));
     vkf_graph_destroy(graph);
 
     const std::string file = source("samples/dates") + "/model.safetensors";
@@ -175,7 +221,8 @@ TEST_CASE("c functions: tickets, states in files, safetensors") {
 
     const std::string tensors = (folder.path() / "tensors.safetensors").string();
     const std::int64_t sizes[] = {2, 3};
-    const vkf_tensor tensor{"t", numbers.data(), numbers.size() * sizeof(float), sizes, 2, VKF_F32};
+    const vkf_tensor tensor{"t", numbers.data(), numbers.size() * sizeof(float), sizes, 2, VKF_F32, VKF_WEIGHT_AS_GIVEN,
+                            0};
     OK(vkf_save_safetensors(tensors.c_str(), 1, &tensor));
     const Safetensors file(tensors);
     CHECK(file.at("t").shape == std::vector<std::int64_t>{2, 3});

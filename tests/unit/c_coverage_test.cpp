@@ -10,6 +10,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,47 @@ std::set<std::string> names_of_c() {
     const std::regex function(R"(\bvkf_(\w+)\()");
     for (std::sregex_iterator i(text.begin(), text.end(), function), end; i != end; ++i) {
         out.insert((*i)[1].str());
+    }
+    return out;
+}
+
+/// The members of structs that are nothing but members: "MatmulOptions" -> "scale", "bias", ...
+std::map<std::string, std::set<std::string>> members_of_cpp() {
+    std::map<std::string, std::set<std::string>> out;
+    const std::regex type(R"(struct (\w+) \{\n([\s\S]*?)\n\};)"), initializer(R"(\{[^{}]*\}|= [^,;]*)");
+    const std::regex arguments("<[^<>]*>"), member(R"(\b(\w+)(?:\[\d+\])?\s*([,;]))");
+    for (const fs::path& header : public_headers()) {
+        const std::string text = without_comments(whole(header));
+        for (std::sregex_iterator i(text.begin(), text.end(), type), end; i != end; ++i) {
+            std::string body = std::regex_replace((*i)[2].str() + "\n", initializer, "");
+            while (std::regex_search(body, arguments)) {  // templates in templates
+                body = std::regex_replace(body, arguments, "");
+            }
+            std::istringstream lines(body);
+            for (std::string line; std::getline(lines, line);) {
+                if (line.find('(') != std::string::npos) {  // a function
+                    continue;
+                }
+                for (std::sregex_iterator m(line.begin(), line.end(), member); m != end; ++m) {
+                    out[(*i)[1]].insert((*m)[1]);
+                }
+            }
+        }
+    }
+    return out;
+}
+
+/// The members of C's structs, by the name of the C++ struct that stands above each.
+std::map<std::string, std::set<std::string>> members_of_c() {
+    std::map<std::string, std::set<std::string>> out;
+    const std::string text = std::regex_replace(whole(root() / "c/vkformer_c.h"), std::regex("///<[^\n]*"), "");
+    const std::regex type(R"(\n/// (?:\w+::)?(\w+)[^\n]*\n(?:///[^\n]*\n)*typedef struct \w+ \{([\s\S]*?)\n\})");
+    const std::regex member(R"(\b(\w+)(?:\[\d+\])?\s*[,;]|\(\*(\w+)\))");
+    for (std::sregex_iterator i(text.begin(), text.end(), type), end; i != end; ++i) {
+        const std::string body = (*i)[2];
+        for (std::sregex_iterator m(body.begin(), body.end(), member); m != end; ++m) {
+            out[(*i)[1]].insert((*m)[(*m)[1].matched ? 1 : 2]);
+        }
     }
     return out;
 }
@@ -179,9 +221,46 @@ const std::map<std::string, std::string> kNotInC{
     {"utf8_name", "C's texts are UTF-8"},
 };
 
+/// Members that C has elsewhere, or has no use for.
+const std::map<std::string, std::string> kMembersNotInC{
+    {"AttentionOptions::cumulative_keys", "an argument of vkf_packed_attention()"},
+    {"AttentionOptions::cumulative_queries", "an argument of vkf_packed_attention()"},
+    {"AttentionOptions::key_lengths", "a member of vkf_paged_kv_cache"},
+    {"AttentionOptions::pages", "a member of vkf_paged_kv_cache"},
+    {"BorrowedDevice::keep", "C keeps what it lends"},
+    {"BorrowedDevice::memory", "its members stand by themselves"},
+    {"DecoderFacts::end", "vkf_decoder_end_tokens()"},
+    {"DecoderFacts::layers", "for whoever plans a decoder's memory"},
+};
+
 }  // namespace
 
 TEST_SUITE("c coverage") {
+    TEST_CASE("c coverage: C's structs have the members that C++'s have") {
+        const auto cpp = members_of_cpp(), c = members_of_c();
+        std::size_t both = 0;
+        for (const auto& entry : c) {
+            const auto found = cpp.find(entry.first);
+            if (found == cpp.end()) {
+                continue;
+            }
+            ++both;
+            for (const std::string& member : found->second) {
+                const bool there = entry.second.count(member) != 0;
+                const std::string name = entry.first + "::" + member;
+                CHECK_MESSAGE(there != (kMembersNotInC.count(name) != 0),
+                              name << (there ? " is in vkformer_c.h after all" : " is not in vkformer_c.h"));
+            }
+        }
+        CHECK(both > 30);
+        for (const auto& entry : kMembersNotInC) {
+            const std::string name = entry.first;
+            const auto found = cpp.find(name.substr(0, name.find(':')));
+            const bool there = found != cpp.end() && found->second.count(name.substr(name.rfind(':') + 1)) != 0;
+            CHECK_MESSAGE(there, name << " is not in C++ any more");
+        }
+    }
+
     TEST_CASE("c coverage: C has what C++ has") {
         const std::set<std::string> cpp = names_of_cpp(), c = names_of_c();
         CHECK(cpp.size() > 150);
