@@ -675,8 +675,8 @@ typedef struct vkf_tensor {
     const int64_t* shape;
     uint32_t rank;
     vkf_dtype dtype;
-    /// Where packed: `data` holds rows of 32-bit words, and `dtype` and `shape` describe the numbers
-    /// that they stand for. VKF_WEIGHT_AS_GIVEN: not packed.
+    /// Where packed: `data` holds rows of 32-bit words, and `dtype` and `shape` describe the
+    /// numbers that they stand for. VKF_WEIGHT_AS_GIVEN: not packed.
     vkf_weight_type type;
     uint32_t reserved;
 } vkf_tensor;

@@ -56,7 +56,8 @@ public:
     /// Throws for any other view of such a weight.
     ValueId words(ValueId id);
     /// Joins whole weights to one weight that has the rows of them all. They are matrices with rows
-    /// of one length, or vectors, and lie behind each other in memory (RewriteSite::why_not_adjacent).
+    /// of one length, or vectors, and lie behind each other in memory
+    /// (RewriteSite::why_not_adjacent).
     ValueId join(std::span<const ValueId> parts);
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
