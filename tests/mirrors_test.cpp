@@ -46,26 +46,26 @@ TEST_SUITE("mirrors") {
         Graph g;
         describe(g);
         const Plan unified = make_plan(g, with_memory(true));
-        const Plan apart = make_plan(g, with_memory(false));
+        const Plan mirrored = make_plan(g, with_memory(false));
         CHECK(unified.copies.empty());
         CHECK(unified.work.size() == unified.dispatches.size());
-        CHECK(names(apart, CopyDirection::to_device) == std::vector<std::string>{"a", "b"});
-        CHECK(names(apart, CopyDirection::to_host) == std::vector<std::string>{"y", "z"});
-        CHECK(apart.steps == unified.steps + 2);
-        REQUIRE(apart.dispatches.size() == unified.dispatches.size());
-        for (std::size_t d = 0; d < apart.dispatches.size(); ++d) {
-            CHECK(apart.dispatches[d].step == unified.dispatches[d].step + 1);
+        CHECK(names(mirrored, CopyDirection::to_device) == std::vector<std::string>{"a", "b"});
+        CHECK(names(mirrored, CopyDirection::to_host) == std::vector<std::string>{"y", "z"});
+        CHECK(mirrored.steps == unified.steps + 2);
+        REQUIRE(mirrored.dispatches.size() == unified.dispatches.size());
+        for (std::size_t d = 0; d < mirrored.dispatches.size(); ++d) {
+            CHECK(mirrored.dispatches[d].step == unified.dispatches[d].step + 1);
         }
-        REQUIRE(apart.work.size() == apart.dispatches.size() + apart.copies.size());
-        for (std::size_t i = 1; i < apart.work.size(); ++i) {
-            const std::uint32_t before = apart.step_of(apart.work[i - 1]);
-            const std::uint32_t step = apart.step_of(apart.work[i]);
+        REQUIRE(mirrored.work.size() == mirrored.dispatches.size() + mirrored.copies.size());
+        for (std::size_t i = 1; i < mirrored.work.size(); ++i) {
+            const std::uint32_t before = mirrored.step_of(mirrored.work[i - 1]);
+            const std::uint32_t step = mirrored.step_of(mirrored.work[i]);
             CHECK(step >= before);
             // one kind a step
-            CHECK((step > before || apart.work[i].kind == apart.work[i - 1].kind));
+            CHECK((step > before || mirrored.work[i].kind == mirrored.work[i - 1].kind));
         }
-        CHECK(apart.step_of(apart.work.front()) == 0);
-        CHECK(apart.step_of(apart.work.back()) == apart.steps - 1);
+        CHECK(mirrored.step_of(mirrored.work.front()) == 0);
+        CHECK(mirrored.step_of(mirrored.work.back()) == mirrored.steps - 1);
     }
 
     TEST_CASE("mirrors: a graph of no input has no step of copies to the device, an image no copy") {
