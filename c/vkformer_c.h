@@ -317,7 +317,8 @@ typedef struct vkf_kv_cache {
     vkf_weight_type type;
     uint32_t reserved;
     const vkf_ring_rows* written;  ///< null: token i lies in row i
-    const vkf_ring_rows* seen;     ///< the same
+    /// The same. What vkf_append() returns of a ring wants it as vkf_attention_options::ring.
+    const vkf_ring_rows* seen;
 } vkf_kv_cache;
 
 /// AttentionOptions
@@ -412,7 +413,7 @@ typedef struct vkf_torch_attention_options {
     float dropout;
     uint32_t dropout_seed;
     const vkf_kv_cache* cache;   ///< null: none
-    const vkf_kv_cache* memory;  ///< null: none; then key and value are not looked at
+    const vkf_kv_cache* memory;  ///< null: none; else key and value are ignored
 } vkf_torch_attention_options;
 
 /// torch::TransformerLayerOptions

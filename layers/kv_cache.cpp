@@ -18,6 +18,9 @@ KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std:
 }
 
 CachedKv append(const KvCache& cache, Value key, Value value) {
+    if (cache.written.has_value() != cache.seen.has_value()) {
+        throw Error("a ring has both the rows that are written and those that are seen", "append");
+    }
     const auto into = [&](Value state, Value x) {
         if (state.rank() != 4 || x.rank() != 4) {
             throw Error("cache " + state.str() + " and " + x.str() + " must be (batch, tokens, heads, head_dim)",

@@ -157,6 +157,9 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
                             " is for grouped_query_attention; here it is f32",
                         kName);
         }
+        if (options.cache->written) {
+            throw Error("a cache that is a ring is for grouped_query_attention", kName);
+        }
         const CachedKv all = append(*options.cache, transpose(k, 1, 2), transpose(v, 1, 2));
         k = all.key;
         v = all.value;

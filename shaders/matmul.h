@@ -86,7 +86,7 @@ VKF_CONSTANT(kMatmulBPacked, 2)
 // There is no other operand.
 VKF_CONSTANT(kMatmulOtherNone, 0)
 // It is added to, or multiplied with, what the activation gives; its strides are C's. It takes the
-// place of the bias: bias_stride is 0.
+// place of the bias: has_bias is 0.
 VKF_CONSTANT(kMatmulOtherResidual, 1)
 VKF_CONSTANT(kMatmulOtherGate, 2)
 // The same at a binding of its own.

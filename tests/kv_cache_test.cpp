@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "layers/torch.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/graph/packed.h"
@@ -234,6 +235,19 @@ TEST_CASE("kv cache: attention over keys in a ring is attention over them in ord
             CHECK(ring_mismatch({1, 2, 1, 150, 250, 32, 32}, 300, 120, 101, type, masked) == "");
         }
     }
+}
+
+TEST_CASE("kv cache: half a ring is refused, and a ring where its rows would be taken as they lie") {
+    Graph g;
+    const Value x = g.input("x", {1, 2, 8});
+    KvCache cache = kv_cache(g, "cache", 1, 6, 2, 4, 0);
+    cache.written = RingRows{0, 2, 2};
+    CHECK(contains(error_of([&] { append(cache, split_heads(x, 2), split_heads(x, 2)); }),
+                   "append: a ring has both the rows that are written and those that are seen"));
+    cache.seen = RingRows{0, 2, 2};
+    CHECK(
+        contains(error_of([&] { torch::multihead_attention(x, x, x, {.name = "a", .num_heads = 2, .cache = cache}); }),
+                 "a cache that is a ring is for grouped_query_attention"));
 }
 
 TEST_CASE("kv cache: grouped_query_attention over a cache of each type") {

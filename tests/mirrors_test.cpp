@@ -8,6 +8,7 @@
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
+#include "tests/device.h"
 #include "tests/reference.h"
 #include "tests/tensor.h"
 
@@ -124,6 +125,48 @@ TEST_SUITE("mirrors") {
         CHECK(host.messages().empty());
     }
 
+    TEST_CASE("mirrors: an output is waited for, whatever launches nothing behind its last write") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::borrow(through(host, vulkan));
+            Insides::core(device).capabilities.unified_memory = false;
+            Graph g;
+            const Dim few = g.symbol("few", 4);
+            const Value y = softmax(g.input("x", {4, 8}));
+            g.output("y", y);
+            g.output("z", softmax(slice(y, 0, 0, few)));
+            Program program = device.compile(g, {}, {.name = "few"});
+            REQUIRE(plan_of(program).dispatches.size() == 2);
+            REQUIRE(plan_of(program).dispatches[0].step < plan_of(program).dispatches[1].step);
+            // the last barrier that copies wait at, and the dispatches before it
+            VkPipelineStageFlags from = 0;
+            std::uint64_t dispatches = 0;
+            vulkan.vkCmdPipelineBarrier.instead =
+                [&](VkCommandBuffer c, VkPipelineStageFlags source, VkPipelineStageFlags target, VkDependencyFlags f,
+                    std::uint32_t m, const VkMemoryBarrier* mb, std::uint32_t, const VkBufferMemoryBarrier*,
+                    std::uint32_t i, const VkImageMemoryBarrier* ib) {
+                    if (target == VK_PIPELINE_STAGE_TRANSFER_BIT) {
+                        from = source;
+                        dispatches = vulkan.vkCmdDispatch.calls;
+                    }
+                    vulkan.vkCmdPipelineBarrier.real(c, source, target, f, m, mb, 0, nullptr, i, ib);
+                };
+            const Tensor x = random_tensor({4, 8}, 1);
+            for (const std::int64_t rows : {4, 0, 2}) {
+                CAPTURE(rows);
+                from = 0;
+                program.set("few", rows);
+                upload(program, "x", x);
+                program.run();
+                CHECK(from == VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+                CHECK(dispatches == vulkan.vkCmdDispatch.calls);
+                CHECK(difference(download(program, "y"), reference::softmax(x)) == "");
+            }
+        }
+        CHECK(host.messages().empty());
+    }
+
     TEST_CASE("mirrors: a plan without them is refused where the device's memory needs them") {
         const Device device = Device::create();
         Insides::core(device).capabilities.unified_memory = false;
@@ -131,7 +174,7 @@ TEST_SUITE("mirrors") {
         describe(g);
         CHECK(contains(
             message_of([&] { device.compile(make_plan(g, with_memory(true)), CompileOptions{.name = "sum"}); }),
-            "sum: was planned for a device whose memory the host sees"));
+            "sum: was planned for a device whose memory the host sees, unlike this one's"));
     }
 }
 

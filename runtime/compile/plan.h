@@ -42,8 +42,9 @@ struct PlannedDispatch {
 
 enum class CopyDirection : std::uint8_t { to_device, to_host };
 
-/// A copy of a whole input from its mirror, memory that the host writes, or of a whole output to
-/// its mirror, memory that the host reads. Program::run() and submit() make it; a host that records
+/// A copy of an input from its mirror, memory that the host writes, or of an output to its mirror,
+/// memory that the host reads: as much as there is at the sizes set, and of inputs those that were
+/// uploaded since the last run. Program::run() and submit() make it; a host that records
 /// binds buffers of its own, for which copies are left out.
 struct PlannedCopy {
     StorageId storage = 0;

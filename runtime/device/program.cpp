@@ -127,8 +127,10 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
     if (options.state && Insides::store(options.state)->core != core_) {
         throw Error("weights or state of another device", options.name);
     }
-    if (!core_->capabilities.unified_memory && plan.memory.mirrors != plan.memory.inputs + plan.memory.outputs) {
-        throw Error("was planned for a device whose memory the host sees; this device's memory it does not see",
+    const bool unified = core_->capabilities.unified_memory;
+    if (plan.memory.mirrors != (unified ? 0 : plan.memory.inputs + plan.memory.outputs)) {
+        throw Error(std::string("was planned for a device whose memory the host ") +
+                        (unified ? "does not see" : "sees") + ", unlike this one's",
                     options.name);
     }
     core->plan = std::move(plan);

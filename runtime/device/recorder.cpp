@@ -67,7 +67,9 @@ public:
         if (Status wrong = core_.prepare(d, values_, command); !wrong) {
             return wrong;
         }
-        enter(planned.step, kCompute, kShaderAccess);
+        if (command.groups() != 0) {  // else what later entries need stays to be waited for
+            enter(planned.step, kCompute, kShaderAccess);
+        }
         timestamp(2 * d);
         const Cost whole{command.flops(), command.bytes()};
         std::uint64_t most = command.groups();  // groups in one vkCmdDispatch
@@ -112,7 +114,6 @@ public:
         if (!sink_.mirrors) {
             return;
         }
-        enter(planned.step, kTransfer, kTransferAccess);
         const StorageId id = planned.storage;
         const std::uint64_t at = core_.io_offset[id];
         VkBufferCopy region{at, at, core_.elements_of(id, values_) * size_of(core_.plan.storages[id].dtype)};
@@ -124,6 +125,7 @@ public:
             region.dstOffset = at - core_.outputs_at;
         }
         if (region.size != 0 && (planned.direction == CopyDirection::to_host || core_.is_dirty(id))) {
+            enter(planned.step, kTransfer, kTransferAccess);
             vk_.vkCmdCopyBuffer(sink_.commands, from, to, 1, &region);
             sink_.written = kTransfer;
         }
