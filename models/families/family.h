@@ -64,7 +64,7 @@ const std::vector<Family>& all_families();
 /// The family of the config.json's model_type that has this kind of model (&Family::decoder or
 /// &Family::encoder). Throws Error naming those there are; `kind` says there what was looked for.
 template <class Make>
-const Family& find_family(ConfigReader& reader, Make Family::*make, const std::string& kind) {
+const Family& find_family(ConfigReader& reader, Make Family::*make, const char* kind) {
     const std::string model_type = reader.text("model_type", "");
     std::string known;
     for (const Family& family : all_families()) {
@@ -78,7 +78,7 @@ const Family& find_family(ConfigReader& reader, Make Family::*make, const std::s
             known += (known.empty() ? "" : ", ") + std::string(type);
         }
     }
-    reader.fail("model_type", "is not " + kind + " that is known (" + known + ")");
+    reader.fail("model_type", std::string("is not ") + kind + " that is known (" + known + ")");
 }
 
 /// As most decoders keep them: everything but lm_head below "model.". Older files have tables of
