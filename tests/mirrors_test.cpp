@@ -40,6 +40,10 @@ std::vector<std::string> names(const Plan& plan, CopyDirection direction) {
     return out;
 }
 
+std::uint32_t step_of(const Plan& plan, const PlannedWork& entry) {
+    return entry.kind == WorkKind::copy ? plan.copies[entry.index].step : plan.dispatches[entry.index].step;
+}
+
 }  // namespace
 
 TEST_SUITE("mirrors") {
@@ -59,14 +63,14 @@ TEST_SUITE("mirrors") {
         }
         REQUIRE(mirrored.work.size() == mirrored.dispatches.size() + mirrored.copies.size());
         for (std::size_t i = 1; i < mirrored.work.size(); ++i) {
-            const std::uint32_t before = mirrored.step_of(mirrored.work[i - 1]);
-            const std::uint32_t step = mirrored.step_of(mirrored.work[i]);
+            const std::uint32_t before = step_of(mirrored, mirrored.work[i - 1]);
+            const std::uint32_t step = step_of(mirrored, mirrored.work[i]);
             CHECK(step >= before);
             // one kind a step
             CHECK((step > before || mirrored.work[i].kind == mirrored.work[i - 1].kind));
         }
-        CHECK(mirrored.step_of(mirrored.work.front()) == 0);
-        CHECK(mirrored.step_of(mirrored.work.back()) == mirrored.steps - 1);
+        CHECK(step_of(mirrored, mirrored.work.front()) == 0);
+        CHECK(step_of(mirrored, mirrored.work.back()) == mirrored.steps - 1);
     }
 
     TEST_CASE("mirrors: a graph of no input has no step of copies to the device, an image no copy") {

@@ -88,9 +88,6 @@ struct Plan {
     /// Asks a dispatch's prepare function, for these values of the symbols. False where a size
     /// comes out negative; then nothing was asked.
     bool prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
-    std::uint32_t step_of(const PlannedWork& entry) const noexcept {
-        return entry.kind == WorkKind::copy ? copies[entry.index].step : dispatches[entry.index].step;
-    }
     /// The symbol's index. Throws naming the known ones.
     std::size_t symbol(std::string_view name) const;
     /// The storage of that name and kind. Throws naming the known ones.

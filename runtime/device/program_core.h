@@ -43,8 +43,6 @@ struct Sink {
     bool pause = false;                    ///< stop once `budget` is used up
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
     bool mirrors = false;                  ///< the plan's copies are recorded, too
-    /// stages that wrote since the last barrier
-    VkPipelineStageFlags written = 0;
 };
 
 struct InputState {

@@ -90,7 +90,7 @@ public:
                     return wrong;
                 }
             }
-            if (group > 0 && sink_.written != 0) {
+            if (group > 0 && written_ != 0) {
                 // parts write apart from each other but in one window, which synchronization
                 // validation takes for one place
                 compute_barrier(vk_, sink_.commands);
@@ -100,7 +100,7 @@ public:
             spent_.bytes += whole.bytes * part;
             launch(d, command, group, grid);
             group += grid.covered;
-            sink_.written = kCompute;
+            written_ = kCompute;
         }
         if (timestamp(2 * d + 1)) {
             core_.times[d].flops = whole.flops;
@@ -127,7 +127,7 @@ public:
         if (region.size != 0 && (planned.direction == CopyDirection::to_host || core_.is_dirty(id))) {
             enter(planned.step, kTransfer, kTransferAccess);
             vk_.vkCmdCopyBuffer(sink_.commands, from, to, 1, &region);
-            sink_.written = kTransfer;
+            written_ = kTransfer;
         }
     }
 
@@ -137,11 +137,11 @@ public:
 private:
     /// A barrier, where a new step begins: what the step before wrote is there for this one.
     void enter(std::uint32_t step, VkPipelineStageFlags stage, VkAccessFlags access) noexcept {
-        if (step != step_ && sink_.written != 0) {
-            const bool copied = sink_.written == kTransfer;
-            barrier(vk_, sink_.commands, sink_.written,
-                    copied ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, stage, access);
-            sink_.written = 0;
+        if (step != step_ && written_ != 0) {
+            const bool copied = written_ == kTransfer;
+            barrier(vk_, sink_.commands, written_, copied ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT,
+                    stage, access);
+            written_ = 0;
         }
         step_ = step;
     }
@@ -163,7 +163,7 @@ private:
         }
         // submissions overlap unless told otherwise
         compute_barrier(vk_, sink_.commands);
-        sink_.written = 0;
+        written_ = 0;
         bound_ = nullptr;
         in_submission_ = 0;
         return {};
@@ -198,7 +198,8 @@ private:
     Cost& spent_;
     const Pipeline* bound_ = nullptr;
     std::uint32_t step_ = 0;
-    double in_submission_ = 0;  ///< spent since the last submission, or in this segment
+    VkPipelineStageFlags written_ = 0;  ///< the stage that wrote since the last barrier
+    double in_submission_ = 0;          ///< spent since the last submission, or in this segment
     bool paused_ = false;
 };
 
