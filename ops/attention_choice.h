@@ -34,6 +34,17 @@ inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int
     return static_cast<std::int64_t>(tiles * (1 + support::divide_up(static_cast<std::uint64_t>(head_dim), 4) + lanes));
 }
 
+/// The same of attention_shared.comp with its loops kept, the rare one for values that are not
+/// finite among them.
+inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::int64_t keys, std::int64_t head_dim) {
+    const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), tile);
+    const auto parts = support::divide_up(static_cast<std::uint64_t>(head_dim), tile);
+    const std::uint64_t mask = tile, lanes = 8, loads = 2, rows = 2;
+    const std::uint64_t scores = parts * (1 + loads + lanes) + rows + rows * (1 + lanes + blocks);
+    const std::uint64_t values = blocks * (1 + loads + lanes + rows * tile);
+    return static_cast<std::int64_t>(tiles * (1 + mask + scores + values));
+}
+
 // --- at record time ------------------------------------------------------------------------------
 
 /// A few queries against many keys leave most of a device idle: then the keys are split, for up to

@@ -260,6 +260,9 @@ void lower(Lowering& l) {
                                (may_split ? keys_a_group.note : ""),
                            modded});
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
+        kernels.back().keep_loops =
+            l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() &&
+            shared_rounds(tiling.tile, blocks, params.most_keys, params.head_dim) <= kMostRounds;
         words.push_back(rows);
     }
     kernels.back().why += tiling.why_not;

@@ -162,6 +162,21 @@ TEST_SUITE("prune") {
         CHECK(prune(cut) == cut);
     }
 
+    TEST_CASE("prune: loops are kept where nothing asks to unroll them") {
+        const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
+        const std::uint32_t merge = op(4, 246), unroll = 1, dont_unroll = 2;
+        Words module = {0x07230203, 0x00010600, 0,      300,        0, merge, 7,     8, 0, merge,
+                        7,          8,          unroll, op(3, 247), 7, 0,     merge, 7, 8, 0};
+        Words kept = module;
+        kept[8] = kept[19] = dont_unroll;
+        keep_loops(module);
+        CHECK(module == kept);
+        Words cut = {0x07230203, 0x00010600, 0, 300, 0, merge, 7, 8};
+        const Words whole = cut;
+        keep_loops(cut);
+        CHECK(cut == whole);
+    }
+
     TEST_CASE("prune: loops, switches and early returns under constants do what they did") {
         if (!can_compile_glsl()) {
             return;

@@ -56,8 +56,11 @@ struct Kernel {
     /// Size that its subgroups must have, all of them full (Capabilities::matrix_subgroup_size); 0:
     /// whatever the device takes.
     std::uint32_t subgroup_size = 0;
+    bool keep_loops = false;  ///< see keep_loops() in prune.h
 
-    bool operator==(const Kernel& other) const { return shader == other.shader && constants == other.constants; }
+    bool operator==(const Kernel& other) const {
+        return shader == other.shader && constants == other.constants && keep_loops == other.keep_loops;
+    }
 };
 
 }  // namespace vkf

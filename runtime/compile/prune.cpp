@@ -13,6 +13,9 @@ namespace {
 
 using Words = std::span<const std::uint32_t>;
 
+constexpr std::size_t kHeaderWords = 5;
+constexpr std::uint32_t kLoopControlNone = 0, kLoopControlDontUnroll = 2;
+
 enum : std::uint32_t {
     kOpNop = 0,
     kOpName = 5,
@@ -313,7 +316,6 @@ bool is_about(std::uint32_t op) {
 }  // namespace
 
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
-    constexpr std::size_t kHeaderWords = 5;
     if (code.size() < kHeaderWords) {
         return code;
     }
@@ -367,6 +369,19 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
     }
     out.insert(out.end(), bodies.begin(), bodies.end());
     return out;
+}
+
+void keep_loops(std::vector<std::uint32_t>& code) {
+    std::size_t words = 0;
+    for (std::size_t at = kHeaderWords; at < code.size(); at += words) {
+        words = code[at] >> 16;
+        if (words == 0 || at + words > code.size()) {
+            return;
+        }
+        if (op_of(Words(code).subspan(at, words)) == kOpLoopMerge && words > 3 && code[at + 3] == kLoopControlNone) {
+            code[at + 3] = kLoopControlDontUnroll;
+        }
+    }
 }
 
 }  // namespace vkf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking out of a SPIR-V module what can never run, ahead of the driver.
+// Taking out of a SPIR-V module what can never run, ahead of the driver, and keeping loops.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,9 @@ namespace vkf {
 /// but late: before that they inline it and walk over it many times. The attention kernels compile
 /// in half the time without.
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code);
+
+/// Asks the driver, in each loop of a module that asks for nothing, not to unroll it. lavapipe
+/// takes two to three times as long to compile attention_shared unrolled, and runs it no faster.
+void keep_loops(std::vector<std::uint32_t>& code);
 
 }  // namespace vkf

@@ -204,7 +204,10 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    const std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values()));
+    std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values()));
+    if (kernel.keep_loops) {
+        keep_loops(code);
+    }
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
     if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
         throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +
@@ -261,7 +264,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     {
         const std::scoped_lock lock(mutex_);
         for (const Kernel* k : kernels) {
-            bool known = pipelines_.contains({k->shader, k->constants.values()});
+            bool known = pipelines_.contains(key_of(*k));
             for (const Kernel* m : missing) {
                 known = known || *m == *k;
             }
@@ -304,7 +307,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
             if (errors[i]) {
                 std::rethrow_exception(errors[i]);
             }
-            if (pipelines_.emplace(Key{missing[i]->shader, missing[i]->constants.values()}, built[i]).second) {
+            if (pipelines_.emplace(key_of(*missing[i]), built[i]).second) {
                 dirty_ = true;
                 continue;
             }
@@ -319,7 +322,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     }
     std::vector<const Pipeline*> out;
     for (const Kernel* k : kernels) {
-        out.push_back(&pipelines_.at({k->shader, k->constants.values()}));
+        out.push_back(&pipelines_.at(key_of(*k)));
     }
     return out;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "runtime/compile/capabilities.h"
@@ -51,7 +52,7 @@ private:
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
     };
-    using Key = std::pair<const Shader*, std::vector<std::uint32_t>>;
+    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, bool>;
 
     Layout& layout(std::uint32_t bindings, ImageAccess image);  // mutex held
     Pipeline build(const Kernel& kernel);
@@ -62,6 +63,8 @@ private:
     bool own_cache_ = true;  ///< not the host's
     mutable std::mutex mutex_;
     std::map<std::pair<std::uint32_t, ImageAccess>, Layout> layouts_;
+    static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.keep_loops}; }
+
     std::map<Key, Pipeline> pipelines_;  // node-based: addresses stay
     bool dirty_ = false;
 };
