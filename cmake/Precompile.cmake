@@ -32,3 +32,12 @@ function(vkformer_precompile_program target)
     endif()
     target_precompile_headers(${target} REUSE_FROM program_headers)
 endfunction()
+
+# vkformer_compile_once_run(source): code that runs once, as reading options does, is optimised
+# little. Templates of options and JSON take most of the compiler's time otherwise.
+function(vkformer_compile_once_run source)
+    if(NOT MSVC)
+        set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Og>"
+            SKIP_PRECOMPILE_HEADERS ON)  # which are compiled with other options
+    endif()
+endfunction()
