@@ -215,6 +215,7 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     if (o.pages) {
         p.pages = add(o.pages);
     }
+    p.most_heads = g.max_of(scores[0]) * g.max_of(scores[1]);
     p.most_queries = g.max_of(scores[2]);
     p.most_keys = g.max_of(scores[3]);
     p.full = inputs.size() > 3 || o.log_sum_exp;

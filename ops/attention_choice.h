@@ -28,21 +28,27 @@ struct AttentionTiling {
     std::string why_not = {};
 };
 
-/// Rounds of the loops of attention_lanes.comp for so many keys: head dimension and values.
+/// Rounds of the loops of attention_lanes.comp for so many keys: tiles, head dimension and values.
+/// The round in which a loop finds that it has ended counts too, as llvmpipe counts it.
 inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int64_t head_dim) {
     const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
-    return static_cast<std::int64_t>(tiles * (1 + support::divide_up(static_cast<std::uint64_t>(head_dim), 4) + lanes));
+    const std::uint64_t fours = support::divide_up(static_cast<std::uint64_t>(head_dim), 4);
+    return static_cast<std::int64_t>(tiles * (1 + (fours + 1) + (lanes + 1)));
 }
 
-/// The same of attention_shared.comp with its loops kept, the rare one for values that are not
-/// finite among them.
+/// The same of attention_shared.comp, no loop unrolled: with a mask, and the rare loop for values
+/// that are not finite in every tile.
 inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::int64_t keys, std::int64_t head_dim) {
     const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), tile);
     const auto parts = support::divide_up(static_cast<std::uint64_t>(head_dim), tile);
-    const std::uint64_t mask = tile, lanes = 8, loads = 2, rows = 2;
-    const std::uint64_t scores = parts * (1 + loads + lanes) + rows + rows * (1 + lanes + blocks);
-    const std::uint64_t values = blocks * (1 + loads + lanes + rows * tile);
-    return static_cast<std::int64_t>(tiles * (1 + mask + scores + values));
+    const auto loop = [](std::uint64_t times, std::uint64_t rounds_within = 0) {
+        return times * (1 + rounds_within) + 1;
+    };
+    const std::uint64_t lanes = 8, loads = 2, rows = 2;
+    const std::uint64_t scores = loop(parts, loop(loads) + loop(lanes)) + loop(rows);
+    const std::uint64_t weights = loop(rows, loop(lanes) + loop(blocks));
+    const std::uint64_t values = loop(blocks, loop(loads) + loop(lanes) + loop(rows * tile));
+    return static_cast<std::int64_t>(tiles * (1 + loop(tile) + scores + weights + values));
 }
 
 // --- at record time ------------------------------------------------------------------------------

@@ -168,6 +168,37 @@ ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
     return make_sequence_table(l, t);
 }
 
+/// How keys are split among groups.
+struct KeySplits {
+    Tuned keys_a_group = {};
+    bool may = false;            ///< where there are few enough queries
+    std::int64_t rows = 0;       ///< that have parts of results
+    std::int64_t most = 1;       ///< splits of a row
+    std::int64_t most_keys = 0;  ///< that one group walks over
+};
+
+KeySplits key_splits(const Capabilities& device, const AttentionParams& params, bool full) {
+    KeySplits s;
+    s.most_keys = params.most_keys;
+    if (!full || params.queries >= 0) {
+        return s;
+    }
+    s.keys_a_group = tuned(device, "attention_split", device.cpu() ? kCpuSplit : kGpuSplit);
+    const uint wanted = s.keys_a_group.value;
+    if (wanted == 0) {
+        return s;
+    }
+    s.most = std::min<std::int64_t>(kMostSplits, divide_up(params.most_keys, std::int64_t{wanted}));
+    s.rows = params.most_heads * std::min<std::int64_t>(params.most_queries, kSplitQueries);
+    const bool busy = params.most_heads / params.group >= kBusyHeads;
+    const auto bytes = static_cast<std::uint64_t>(s.rows * s.most * (params.value_dim + 2)) * sizeof(float);
+    s.may = s.most > 1 && !busy && bytes <= device.storage_range;
+    if (s.may && params.most_queries <= kSplitQueries) {
+        s.most_keys = std::max(split_keys(wanted, 1, static_cast<uint>(params.most_keys)), wanted);
+    }
+    return s;
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<AttentionParams>();
     const ValueId q = with_rows(l, l.input(0));
@@ -192,33 +223,16 @@ void lower(Lowering& l) {
     const bool packed_kv = params.kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
-    const bool splits = full && params.queries < 0;
-    const Tuned keys_a_group =
-        splits ? tuned(l.device(), "attention_split", l.device().cpu() ? kCpuSplit : kGpuSplit) : Tuned{};
-    const uint wanted_split = keys_a_group.value;
-    const uint most_splits = std::min<uint>(
-        kMostSplits, wanted_split == 0
-                         ? 1
-                         : static_cast<uint>(divide_up(static_cast<std::uint64_t>(params.most_keys), wanted_split)));
-    const auto at_most = [&](std::size_t dim) { return static_cast<std::uint64_t>(l.max_of(l.info(q).shape[dim])); };
-    const std::uint64_t partial_rows =
-        at_most(0) * at_most(1) *
-        static_cast<std::uint64_t>(std::min<std::int64_t>(params.most_queries, kSplitQueries));
-    const bool busy = at_most(0) * at_most(1) / params.group >= kBusyHeads;
-    const bool may_split = full && most_splits > 1 && !busy &&
-                           partial_rows * most_splits * (value_dim + 2) * sizeof(float) <= l.device().storage_range;
-    if (tiling.lanes != 0 || !tiling.matrices.empty()) {
-        const auto keys = static_cast<uint>(params.most_keys);
-        const bool split = may_split && params.most_queries <= kSplitQueries;
-        const uint each = split ? std::max(split_keys(wanted_split, 1, keys), wanted_split) : keys;
-        l.check_rounds(tiling.lanes != 0 ? lanes_rounds(tiling.lanes, each, params.head_dim)
-                                         : coopmat_rounds(tiling.matrices.back(), each, params.head_dim),
-                       std::to_string(params.most_keys) + " keys");
-    }
+    const KeySplits splits = key_splits(l.device(), params, full);
+    l.check_rounds(tiling.lanes != 0 ? lanes_rounds(tiling.lanes, splits.most_keys, params.head_dim)
+                   : !tiling.matrices.empty()
+                       ? coopmat_rounds(tiling.matrices.back(), splits.most_keys, params.head_dim)
+                       : shared_rounds(tiling.tile, blocks, splits.most_keys, params.head_dim),
+                   std::to_string(params.most_keys) + " keys");
     const Causal causal = params.causal;
 
     std::vector<Kernel> kernels;
-    std::vector<uint> words{blocks * tiling.tile, may_split ? wanted_split : 0};
+    std::vector<uint> words{blocks * tiling.tile, splits.may ? splits.keys_a_group.value : 0};
     for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
         const uint rows = tiling.rows[i];
         const uint aligned = causal == Causal::none ? 0u : causal == Causal::top_left ? 1u : 2u;
@@ -245,7 +259,7 @@ void lower(Lowering& l) {
             constants.set(kAttentionSpecPageSize, page);
             constants.set(kAttentionSpecLse, params.log_sum_exp >= 0 ? 1u : 0u);
             constants.set(kAttentionSpecBiasFours, bias_fours ? 1u : 0u);
-            constants.set(kAttentionSpecSplit, may_split ? 1u : 0u);
+            constants.set(kAttentionSpecSplit, splits.may ? 1u : 0u);
         }
         if (params.ring >= 0) {
             constants.set(kAttentionSpecRing, 1);
@@ -257,12 +271,11 @@ void lower(Lowering& l) {
                            tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
                                " keys" + (fours ? ", by fours" : "") +
                                (packed_kv ? ", keys and values " + std::string(name_of(params.kv_type)) : "") +
-                               (may_split ? keys_a_group.note : ""),
+                               (splits.may ? splits.keys_a_group.note : ""),
                            modded});
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
-        kernels.back().keep_loops =
-            l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() &&
-            shared_rounds(tiling.tile, blocks, params.most_keys, params.head_dim) <= kMostRounds;
+        // a mod's own loops are not counted, and a driver may unroll them
+        kernels.back().keep_loops = l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() && !modded;
         words.push_back(rows);
     }
     kernels.back().why += tiling.why_not;
@@ -281,8 +294,8 @@ void lower(Lowering& l) {
     const ValueId lse = params.log_sum_exp >= 0 ? l.output(static_cast<std::size_t>(params.log_sum_exp)) : y;
     const ValueId pages = dense_input(params.pages);
     ValueId partial = y;
-    if (may_split) {
-        partial = l.scratch(DType::f32, {static_cast<std::int64_t>(partial_rows), most_splits, value_dim + 2});
+    if (splits.may) {
+        partial = l.scratch(DType::f32, {splits.rows, splits.most, value_dim + 2});
     }
     l.dispatch(std::move(kernels),
                {{q, Access::read},
@@ -299,10 +312,11 @@ void lower(Lowering& l) {
                 {partial, Access::write}},
                prepare_attention, std::move(words))
         .sizes_of = ring;
-    if (may_split) {
+    if (splits.may) {
         Dispatch& d = l.dispatch(
             {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},
-            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge, {wanted_split});
+            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge,
+            {splits.keys_a_group.value});
         d.sizes_of = {k, pages, input(params.ring)};
     }
 }
@@ -335,8 +349,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     if (exact_lanes(device) == 0) {
         return "a processor whose subgroups' size is not certain gains nothing by fusing";
     }
-    if (params.most_queries > kSplitQueries &&
-        lanes_rounds(exact_lanes(device), params.most_keys, params.head_dim) > kMostRounds) {
+    if (lanes_rounds(exact_lanes(device), key_splits(device, params, true).most_keys, params.head_dim) > kMostRounds) {
         return "so many keys would take more rounds of a loop than a processor's driver may allow";
     }
     if (params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing) {

@@ -37,6 +37,7 @@ struct AttentionParams {
     bool full = false;  ///< something is asked for that takes more than four buffers
     std::uint32_t mask_present = 0, bias_present = 0, slopes_present = 0, sinks_present = 0;
     std::uint32_t group = 1;
+    std::int64_t most_heads = 0;  ///< of queries, in all batches
     std::int64_t most_queries = 0, most_keys = 0, head_dim = 0;
 };
 

@@ -200,11 +200,16 @@ void redo(uint row, uint column0) {
     }
 }
 
+const uint kRoundsToStore = 40u;
+
 bool redo_allowed() {
     uint tiles = (work.end - work.begin + kTile - 1u) / kTile;
     uint rows = work.last_row - work.first_row + 1u;
     uint fours = (head_dim() + 3u) / 4u;
-    return tiles * (1u + fours + LANES + rows * (1u + fours + kBlocks * LANES)) < kMostRounds;
+    // rounds that only find a loop's end count too
+    uint once = 3u + fours + LANES;
+    uint again = 3u + fours + kBlocks * LANES;
+    return tiles * (once + rows * again) + rows * kRoundsToStore < kMostRounds;
 }
 
 // NaN, which shows, rather than a row without some of its keys.
