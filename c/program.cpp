@@ -351,8 +351,11 @@ vkf_result vkf_program_record_segment(vkf_program* program, VkCommandBuffer comm
     if (const vkf_result wrong = check_alive(__func__, program); wrong != VKF_OK) {
         return wrong;
     }
-    if (!commands || !segment || segment->struct_size < sizeof(uint32_t)) {
-        return fail(VKF_ERROR, "%s: commands or segment is null, or its struct_size is not set", __func__);
+    if (!commands || !segment) {
+        return fail(VKF_ERROR, "%s: commands or segment is null", __func__);
+    }
+    if (const char* wrong = check_size<vkf_segment>(segment->struct_size)) {
+        return fail(VKF_ERROR, "%s: of segment, %s", __func__, wrong);
     }
     Segment s;
     const vkf_result result = result_of(program->program->record_segment(commands, budget, s, slot));

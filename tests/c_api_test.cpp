@@ -68,6 +68,11 @@ TEST_SUITE("c") {
                 while (segments == VKF_OK && !segment.last) {
                     segments = vkf_program_record_segment(program, commands, 1e12, 1, &segment);
                 }
+                CHECK(segment.last);
+                for (const std::uint32_t wrong : {0u, 2u, 6u, 8192u}) {
+                    segment.struct_size = wrong;
+                    CHECK(vkf_program_record_segment(program, commands, 1e12, 1, &segment) == VKF_ERROR);
+                }
                 size.name = "tokns";
                 unknown_size = vkf_program_record(program, commands, &recording);
                 size.name = "tokens";

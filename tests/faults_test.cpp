@@ -193,6 +193,42 @@ TEST_SUITE("faults") {
         }
     }
 
+    TEST_CASE("faults: a run that a ticket saw lost has no results") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            SmallModel::describe(g, 4);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 4) == "");
+            Ticket ticket = program.submit();
+            vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST);
+            CHECK(contains(message_of([&] { ticket.wait(); }), "VK_ERROR_DEVICE_LOST"));
+            CHECK(contains(message_of([&] { program.download("y"); }), "was lost; make a new Device"));
+            CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished"));
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("faults: a fence that cannot be reset leaves nothing pending") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::create({.submit_budget = 1, .get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            SmallModel::describe(g, 8);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 8) == "");
+            vulkan.vkResetFences.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
+            const std::uint64_t waits = vulkan.vkQueueWaitIdle.calls;
+            CHECK(contains(message_of([&] { program.run(); }), "vkResetFences gave VK_ERROR_OUT_OF_DEVICE_MEMORY"));
+            CHECK(vulkan.vkQueueWaitIdle.calls == waits + 1);
+            CHECK(SmallModel::check(program, 8) == "");
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
     TEST_CASE("faults: a submission that fails half-way leaves nothing pending") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         fake::Vulkan vulkan;

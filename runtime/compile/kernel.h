@@ -59,7 +59,8 @@ struct Kernel {
     bool keep_loops = false;  ///< see keep_loops() in prune.h
 
     bool operator==(const Kernel& other) const {
-        return shader == other.shader && constants == other.constants && keep_loops == other.keep_loops;
+        return shader == other.shader && constants == other.constants && subgroup_size == other.subgroup_size &&
+               keep_loops == other.keep_loops;
     }
 };
 

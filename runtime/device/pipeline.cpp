@@ -180,7 +180,13 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
         core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
         check(result, "vkCreatePipelineLayout");
     }
-    return layouts_.emplace(std::pair{bindings, image}, l).first->second;
+    try {
+        return layouts_.emplace(std::pair{bindings, image}, l).first->second;
+    } catch (...) {
+        core_.api.vkDestroyPipelineLayout(core_.handle, l.pipeline, nullptr);
+        core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
+        throw;
+    }
 }
 
 VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings, ImageAccess image) {
@@ -275,7 +281,6 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     }
     std::vector<Pipeline> built(missing.size());
     std::vector<std::exception_ptr> errors(missing.size());
-    std::vector<std::jthread> threads;
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         for (std::size_t i = next++; i < missing.size(); i = next++) {
@@ -286,15 +291,16 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
             }
         }
     };
+    std::vector<std::jthread> threads;  // they end before what they use
     if (missing.size() > kSerialPipelines) {
         const std::size_t count =
             std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
-        threads.reserve(count);
         try {
+            threads.reserve(count);
             for (std::size_t t = 1; t < count; ++t) {
                 threads.emplace_back(work);
             }
-        } catch (const std::system_error&) {  // no more threads to be had: those there are do it
+        } catch (const std::exception&) {  // no more threads to be had: those there are do it
         }
     }
     work();

@@ -52,7 +52,7 @@ private:
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
     };
-    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, bool>;
+    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, std::uint32_t, bool>;
 
     Layout& layout(std::uint32_t bindings, ImageAccess image);  // mutex held
     Pipeline build(const Kernel& kernel);
@@ -63,7 +63,7 @@ private:
     bool own_cache_ = true;  ///< not the host's
     mutable std::mutex mutex_;
     std::map<std::pair<std::uint32_t, ImageAccess>, Layout> layouts_;
-    static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.keep_loops}; }
+    static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.subgroup_size, k.keep_loops}; }
 
     std::map<Key, Pipeline> pipelines_;  // node-based: addresses stay
     bool dirty_ = false;

@@ -171,7 +171,11 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
     }
     core->times.resize(core->plan.dispatches.size());
     for (std::size_t d = 0; d < core->times.size(); ++d) {
-        core->times[d].label = core->plan.nodes[core->plan.dispatches[d].dispatch.node].label;
+        const Dispatch& dispatch = core->plan.dispatches[d].dispatch;
+        core->times[d].label = core->plan.nodes[dispatch.node].label;
+        for (const Kernel& k : dispatch.kernels) {  // a run writes a name and must not allocate
+            core->times[d].kernel.reserve(std::string_view(k.shader->name).size());
+        }
     }
     return Program(std::move(core));
 }

@@ -64,6 +64,7 @@ void ProgramCore::finish_run() {
     }
     run_unread = false;
     runs->wait();
+    device->check_alive();  // a ticket may have been told first that the device was lost
     ran = true;
     if (options.profile && queries) {
         read_times();
@@ -165,9 +166,10 @@ Ticket ProgramCore::submit(bool ticket) {
     barrier(vk, sink.commands, sink.mirrors ? kTransfer : kCompute,
             sink.mirrors ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_HOST_READ_BIT);
-    runs->reset();
+    run_sizes.reserve(sizes.size());  // no exception may come after the submission
     try {
         submissions_of_run.end(sink.commands);
+        runs->reset();
         runs->submit(sink.commands);
     } catch (...) {
         device->wait_idle();  // for the submissions before this one
