@@ -8,6 +8,7 @@
 #include "models/decoder_batch.h"
 #include "models/load_beside.h"
 #include "runtime/compile/plan.h"
+#include "runtime/device/insides.h"
 
 namespace vkf {
 
@@ -68,7 +69,7 @@ struct Decoder::Parts {
         compile.state = device.make_state({&plan.graph(DecoderTask::prompt)});
         for (const DecoderTask task : plan.tasks()) {
             compile.name = std::string("decoder ") + name_of(task);
-            programs[static_cast<std::size_t>(task)] = device.compile(plan.plan(task), compile);
+            programs[static_cast<std::size_t>(task)] = device.compile(Insides::plan(plan, task), compile);
         }
     }
 

@@ -68,14 +68,15 @@ public:
     /// window there are sizes windowN_kept and others, which Decoder sets.
     const Graph& graph(DecoderTask task) const;
 
-    /// The plan of that graph for the device.
-    const Plan& plan(DecoderTask task) const;
     /// The device memory that the programs and weights will take, exact to the byte.
     const ModelMemory& memory() const noexcept;
 
     struct Parts;  // the library's own
 
 private:
+    friend struct Insides;
+    const Plan& plan(DecoderTask task) const;  // of that graph, for the device
+
     std::shared_ptr<const Parts> parts_;
 };
 

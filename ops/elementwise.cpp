@@ -115,14 +115,17 @@ void lower_concat(Lowering& l) {
     }
 }
 
-/// The first of two wishes that a product has room for; else why the first has not.
+/// The first of two wishes that a product has room for; else why neither has.
 Rewrite either(const RewriteSite& site, const EpilogueWish& first, const EpilogueWish& second) {
     Rewrite one = into_epilogue(site, first);
     if (!one.nodes.empty()) {
         return one;
     }
     Rewrite other = into_epilogue(site, second);
-    return !other.nodes.empty() || one.what.empty() ? other : one;
+    if (other.nodes.empty() && !one.what.empty()) {
+        other.what = one.what + (other.what.empty() || other.what == one.what ? "" : "; " + other.what);
+    }
+    return other;
 }
 
 /// Of two products the one that is computed last takes the other in.

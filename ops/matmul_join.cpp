@@ -103,7 +103,7 @@ Rewrite join_projections(const RewriteSite& site) {
         std::string why = ids.size() == 1 ? site.why_not_columns(site.id()) : std::string();
         why = why.empty() ? why_not(site, nodes, n) : why;
         if (!why.empty()) {
-            miss = miss.empty() ? "not one launch with " + later.label + ": " + why : miss;
+            miss += (miss.empty() ? "not one launch with " : "; not one with ") + later.label + ": " + why;
             continue;
         }
         ids.push_back(n);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/compile/plan.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 
@@ -29,7 +30,7 @@ DecoderModel read(const nlohmann::json& config) { return read_decoder(config.dum
 /// Everything that a program of the model is made of: kernels, their constants and numbers, tables.
 std::string program_of(const nlohmann::json& config) {
     const DecoderPlan described(device(), WeightLayout::none(), read(config), {.max_tokens = 64, .chunk = 8});
-    const Plan& plan = described.plan(DecoderTask::prompt);
+    const Plan& plan = Insides::plan(described, DecoderTask::prompt);
     std::string all;
     const auto append = [&](const auto& numbers) {
         for (const auto number : numbers) {

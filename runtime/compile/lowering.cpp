@@ -7,16 +7,7 @@
 
 namespace vkf {
 
-std::int64_t Lowering::max_of(const Dim& dim) const {
-    if (dim.is_constant()) {
-        return dim.constant();
-    }
-    std::vector<std::int64_t> maxima;
-    for (const SymbolInfo& s : symbols_) {
-        maxima.push_back(s.max);
-    }
-    return dim.upper_bound(maxima);
-}
+std::int64_t Lowering::max_of(const Dim& dim) const { return vkf::max_of(dim, symbols_); }
 
 std::uint64_t Lowering::bytes_of(ValueId id) const {
     const ValueInfo& v = values_[id];

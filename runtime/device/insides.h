@@ -19,6 +19,11 @@ struct Insides {
     static const auto& store(const T& object) noexcept {
         return object.store_;
     }
+    /// The Plan of a DecoderPlan for one of its tasks.
+    template <class T, class Task>
+    static const auto& plan(const T& object, Task task) {
+        return object.plan(task);
+    }
     /// Weights or a State on this store.
     template <class T, class Store>
     static T make(Store store) {

@@ -91,16 +91,18 @@ Dim Graph::symbol(const std::string& name, std::int64_t max) {
     return Dim::symbol(static_cast<std::uint16_t>(symbols_.size() - 1));
 }
 
-std::int64_t Graph::max_of(const Dim& dim) const {
+std::int64_t max_of(const Dim& dim, std::span<const SymbolInfo> symbols) {
     if (dim.is_constant()) {
         return dim.constant();
     }
     std::vector<std::int64_t> maxima;
-    for (const SymbolInfo& s : symbols_) {
+    for (const SymbolInfo& s : symbols) {
         maxima.push_back(s.max);
     }
     return dim.upper_bound(maxima);
 }
+
+std::int64_t Graph::max_of(const Dim& dim) const { return vkf::max_of(dim, symbols_); }
 
 std::vector<std::string> Graph::symbol_names() const {
     std::vector<std::string> names;

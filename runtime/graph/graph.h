@@ -114,6 +114,9 @@ struct SymbolInfo {
     std::int64_t max = 0;
 };
 
+/// The largest value that the dim can have.
+std::int64_t max_of(const Dim& dim, std::span<const SymbolInfo> symbols);
+
 /// `value <= limit` must hold whenever the program runs (a slice whose ends are symbolic).
 struct Constraint {
     Dim value, limit;

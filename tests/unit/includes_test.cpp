@@ -36,7 +36,10 @@ const std::vector<Room>& rooms() {
         const auto graph = with(base, {"shaders", "runtime/graph"});
         const auto compile = with(graph, {"runtime/compile"});
         const auto layers = with(graph, {"ops", "layers"});
-        const auto models = with(with(compile, {"runtime/device"}), {"ops", "layers", "models"});
+        const auto files = with(with(compile, {"runtime/device"}), {"ops", "models/files"});
+        const auto blocks = with(files, {"layers", "models/blocks"});
+        const auto families = with(blocks, {"models/families"});
+        const auto models = with(families, {"models"});
         return std::vector<Room>{{"shaders", {}},
                                  {"runtime/base", {}},
                                  {"runtime/graph", with(base, {"shaders"})},
@@ -44,6 +47,9 @@ const std::vector<Room>& rooms() {
                                  {"runtime/device", compile},
                                  {"ops", compile},
                                  {"layers", layers},
+                                 {"models/files", files},
+                                 {"models/blocks", blocks},
+                                 {"models/families", families},
                                  {"models", models},
                                  {"c", models},
                                  {"text", base}};
