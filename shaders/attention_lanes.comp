@@ -200,6 +200,7 @@ void redo(uint row, uint column0) {
     }
 }
 
+// At most, of the loops that write a row out: four columns in each of four blocks, and ends.
 const uint kRoundsToStore = 40u;
 
 bool redo_allowed() {
