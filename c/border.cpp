@@ -63,6 +63,7 @@ VKF_ENDS_WITH(vkf_recording, sizes);
 VKF_ENDS_WITH(vkf_segment, done);
 VKF_ENDS_WITH(vkf_decoder_options, user);
 VKF_ENDS_WITH(vkf_decoder_facts, model_type);
+VKF_ENDS_WITH(vkf_model_memory, total);
 VKF_ENDS_WITH(vkf_encoder_decoder_config, dim_feedforward);
 VKF_ENDS_WITH(vkf_sampler_options, seed);
 VKF_ENDS_WITH(vkf_text_encoder_options, max_tokens);

@@ -62,7 +62,7 @@ BorrowedDevice borrowed_of(const vkf_borrowed_device& h) {
     out.device = h.device;
     out.queue_family = h.queue_family;
     out.queue = h.queue;
-    out.without_queue = h.without_queue;
+    out.host_submits = h.host_submits;
     out.debug_utils = h.debug_utils;
     out.lock = h.lock;
     out.unlock = h.unlock;

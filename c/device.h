@@ -23,6 +23,8 @@ struct Graveyard {
 
 std::filesystem::path path_of(const std::string& utf8);
 LoadOptions load_of(const vkf_load_options* options);
+/// They read the caller's data.
+std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors);
 Arithmetic arithmetic_of(std::uint32_t arithmetic);
 
 }  // namespace vkf::c

@@ -2,6 +2,7 @@
 #include "c/device.h"
 #include "models/decoder.h"
 #include "models/encoder_decoder.h"
+#include "models/files/safetensors.h"
 #include "models/sampler.h"
 #include "models/text_encoder.h"
 
@@ -58,6 +59,11 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
     return out;
 }
 
+DecoderPlan plan_of(const Device& device, const Checkpoint& checkpoint, const LoadOptions& load,
+                    const vkf_decoder_options* options) {
+    return DecoderPlan(device, checkpoint, read_decoder(checkpoint), decoder_options_of(options), load.matrices);
+}
+
 EncoderDecoderConfig config_of(const vkf_encoder_decoder_config& c) {
     EncoderDecoderConfig out;
     out.source_vocabulary = c.source_vocabulary;
@@ -76,6 +82,14 @@ EncoderDecoderConfig config_of(const vkf_encoder_decoder_config& c) {
     return out;
 }
 
+vkf_encoder_decoder* load_encoder_decoder(const vkf_device* device, std::span<const HostTensor> tensors,
+                                          const vkf_load_options* load, const vkf_encoder_decoder_config* config,
+                                          std::int64_t max_batch) {
+    return new vkf_encoder_decoder{EncoderDecoder(need(device, "device").device, tensors,
+                                                  config_of(read_needed(config, "config")),
+                                                  or_default<std::int64_t>(max_batch, 1), load_of(load))};
+}
+
 const Decoded& found_by(const vkf_encoder_decoder* model, std::uint64_t source) {
     const std::vector<Decoded>& found = need(model, "model").found;
     if (source >= found.size()) {
@@ -92,8 +106,19 @@ vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_
         const Device& on = need(device, "device").device;
         const LoadOptions how = load_of(load);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
-        const DecoderPlan plan(on, checkpoint, read_decoder(checkpoint), decoder_options_of(options), how.matrices);
-        return new vkf_decoder{Decoder(on, checkpoint, plan, how.progress, how.pack_on)};
+        return new vkf_decoder{
+            Decoder(on, checkpoint, plan_of(on, checkpoint, how, options), how.progress, how.pack_on)};
+    });
+}
+
+vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, const vkf_load_options* load,
+                              const vkf_decoder_options* options, vkf_model_memory* memory) {
+    return guard(__func__, [&] {
+        vkf_model_memory& out = need(memory, "memory");
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        const DecoderPlan plan = plan_of(need(device, "device").device, checkpoint, load_of(load), options);
+        const ModelMemory& m = plan.memory();
+        fill(out, {0, 0, m.weights, m.cache, m.scratch, m.constants, m.transfers, m.total()});
     });
 }
 
@@ -173,6 +198,21 @@ vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weights* wei
         return new vkf_encoder_decoder{EncoderDecoder(need(device, "device").device, need(weights, "weights"),
                                                       config_of(read_needed(config, "config")),
                                                       or_default<std::int64_t>(max_batch, 1))};
+    });
+}
+
+vkf_result vkf_encoder_decoder_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                    const vkf_load_options* load, const vkf_encoder_decoder_config* config,
+                                    int64_t max_batch, vkf_encoder_decoder** model) {
+    return make(__func__, model,
+                [&] { return load_encoder_decoder(device, tensors_of(count, tensors), load, config, max_batch); });
+}
+
+vkf_result vkf_encoder_decoder_load_file(vkf_device* device, const char* path, const vkf_load_options* load,
+                                         const vkf_encoder_decoder_config* config, int64_t max_batch,
+                                         vkf_encoder_decoder** model) {
+    return make(__func__, model, [&] {
+        return load_encoder_decoder(device, Safetensors(path_of(text(path, "path"))), load, config, max_batch);
     });
 }
 

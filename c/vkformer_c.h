@@ -590,9 +590,9 @@ typedef struct vkf_borrowed_device {
     VkInstance instance;
     VkPhysicalDevice physical;
     VkDevice device;
-    VkQueue queue;  ///< null: queue 0 of the family
-    bool without_queue;
-    bool debug_utils;  ///< VK_EXT_debug_utils is enabled
+    VkQueue queue;      ///< null: queue 0 of the family
+    bool host_submits;  ///< true: vkformer uses no queue
+    bool debug_utils;   ///< VK_EXT_debug_utils is enabled
     void (*lock)(void* user);
     void (*unlock)(void* user);
     void* user;  ///< of lock and unlock
@@ -933,6 +933,19 @@ typedef struct vkf_decoder_facts {
     const char* model_type;  ///< as config.json says; lives as long as the decoder
 } vkf_decoder_facts;
 
+/// ModelMemory
+typedef struct vkf_model_memory {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t weights, cache, scratch, constants, transfers;
+    uint64_t total;
+} vkf_model_memory;
+
+/// DecoderPlan::memory(): the bytes that a decoder of vkf_decoder_create() with the same arguments
+/// holds once it is made, exact; loading takes some more for a while. Reads what the files say of
+/// their tensors, and no weight.
+VKF_API vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, const vkf_load_options* load,
+                                      const vkf_decoder_options* options, vkf_model_memory* memory);
 /// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,
 /// load_decoder() and Decoder. The members `choose` and `graph` of `load` are ignored.
 VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
@@ -976,6 +989,15 @@ typedef struct vkf_encoder_decoder_config {
 VKF_API vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weights* weights,
                                               const vkf_encoder_decoder_config* config, int64_t max_batch,
                                               vkf_encoder_decoder** model);
+/// Loads the weights itself, and compiles while they upload. The member `graph` of `load` is
+/// ignored.
+VKF_API vkf_result vkf_encoder_decoder_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                            const vkf_load_options* load, const vkf_encoder_decoder_config* config,
+                                            int64_t max_batch, vkf_encoder_decoder** model);
+/// The same with the tensors of a safetensors file.
+VKF_API vkf_result vkf_encoder_decoder_load_file(vkf_device* device, const char* path, const vkf_load_options* load,
+                                                 const vkf_encoder_decoder_config* config, int64_t max_batch,
+                                                 vkf_encoder_decoder** model);
 VKF_API void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model);
 /// EncoderDecoder::generate(); the next two functions return what it found.
 VKF_API vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,

@@ -28,8 +28,7 @@ HostTensor tensor_of(const vkf_tensor& t) {
     return out;
 }
 
-std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors,
-                                   HostTensor (*one)(const vkf_tensor&) = tensor_of) {
+std::vector<HostTensor> list_of(std::uint32_t count, const vkf_tensor* tensors, HostTensor (*one)(const vkf_tensor&)) {
     std::vector<HostTensor> list;
     for (std::uint32_t i = 0; i < count; ++i) {
         list.push_back(one((&need(tensors, "tensors"))[i]));
@@ -52,6 +51,10 @@ Weights load(const vkf_device* device, std::span<const HostTensor> tensors, cons
 }
 
 }  // namespace
+
+std::vector<vkf::HostTensor> vkf::c::tensors_of(std::uint32_t count, const vkf_tensor* tensors) {
+    return list_of(count, tensors, tensor_of);
+}
 
 vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
     const vkf_load_options o = read(options);
@@ -98,7 +101,7 @@ vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes) {
 
 vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                                     const vkf_load_options* options, vkf_weight_layout** layout) {
-    return make(__func__, layout, [&] { return layout_of(device, tensors_of(count, tensors, header_of), options); });
+    return make(__func__, layout, [&] { return layout_of(device, list_of(count, tensors, header_of), options); });
 }
 
 vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path, const vkf_load_options* options,

@@ -6,7 +6,8 @@
 
 #include <string>
 
-#include "c/vkformer_c.h"
+#include "c/device.h"
+#include "tests/device.h"
 
 namespace vkf::test {
 
@@ -23,12 +24,14 @@ T sized() {
     return out;
 }
 
+/// The device of all tests as C sees it: C and C++ then run the same pipelines, which are made
+/// once. tests/c makes devices through C.
 struct DeviceOfC {
-    DeviceOfC() { OK(vkf_device_create(nullptr, &device)); }
+    DeviceOfC() = default;
     ~DeviceOfC() { vkf_device_destroy(device); }
     DeviceOfC(const DeviceOfC&) = delete;
     DeviceOfC& operator=(const DeviceOfC&) = delete;
-    vkf_device* device = nullptr;
+    vkf_device* device = new vkf_device{test::device()};
 };
 
 inline std::string source(const char* path) { return std::string(VKFORMER_SOURCE_DIR) + "/" + path; }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // C's models beside those of C++: the same files, the same bits.
+#include <algorithm>
+#include <limits>
+#include <map>
+
 #include "c/border.h"
 #include "models/decoder.h"
 #include "models/files/safetensors.h"
@@ -30,6 +34,17 @@ TEST_CASE("c functions: decoders and samplers") {
     const DecoderPlan plan(device(), checkpoint, read_decoder(checkpoint),
                            {.max_tokens = 64, .chunk = 16, .candidates = 4, .score = true});
     Decoder same(device(), load_decoder(device(), checkpoint, plan), plan);
+
+    vkf_model_memory memory = sized<vkf_model_memory>();
+    OK(vkf_decoder_memory(on.device, folder.c_str(), nullptr, &options, &memory));
+    CHECK(memory.weights == plan.memory().weights);
+    CHECK(memory.cache == plan.memory().cache);
+    CHECK(memory.scratch == plan.memory().scratch);
+    CHECK(memory.constants == plan.memory().constants);
+    CHECK(memory.transfers == plan.memory().transfers);
+    CHECK(memory.total == same.memory().total());
+    CHECK(vkf_decoder_memory(on.device, "nowhere", nullptr, nullptr, &memory) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "nowhere"));
 
     vkf_decoder_facts facts = sized<vkf_decoder_facts>();
     OK(vkf_decoder_get(decoder, &facts));
@@ -69,6 +84,12 @@ TEST_CASE("c functions: decoders and samplers") {
         const vkf_tokens step{&chosen, 1};
         OK(vkf_decoder_step(decoder, &step));
         same.step(std::span(&want, 1));
+    }
+    std::int32_t none = -1;
+    float no_logit = 0;
+    for (const std::uint64_t sequence : {std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max()}) {
+        CHECK(vkf_decoder_candidates(decoder, sequence, &none, &no_logit, 1, nullptr) == VKF_ERROR);
+        CHECK(vkf_sampler_choose(sampler, decoder, sequence, &none) == VKF_ERROR);
     }
     std::int64_t room = -1;
     OK(vkf_decoder_room(decoder, &room));
@@ -114,33 +135,64 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
     const std::string file = source("samples/dates/model.safetensors");
     vkf_weights* weights = nullptr;
     OK(vkf_weights_load_file(on.device, file.c_str(), nullptr, &weights));
-    vkf_encoder_decoder_config c = sized<vkf_encoder_decoder_config>();
-    c.source_vocabulary = c.target_vocabulary = 62;
-    c.d_model = 64;
-    c.nhead = 4;
-    c.num_encoder_layers = c.num_decoder_layers = 2;
-    c.dim_feedforward = 256;
-    c.embedding_scale = 8;
-    c.max_source = 40;
-    c.max_target = 12;
-    vkf_encoder_decoder* dates = nullptr;
-    OK(vkf_encoder_decoder_create(on.device, weights, &c, 2, &dates));
+    vkf_encoder_decoder_config config = sized<vkf_encoder_decoder_config>();
+    config.source_vocabulary = config.target_vocabulary = 62;
+    config.d_model = 64;
+    config.nhead = 4;
+    config.num_encoder_layers = config.num_decoder_layers = 2;
+    config.dim_feedforward = 256;
+    config.embedding_scale = 8;
+    config.max_source = 40;
+    config.max_target = 12;
     EncoderDecoder same_dates(device(), device().load(Safetensors(file)), dates_config(), 2);
     const std::vector<std::vector<std::int32_t>> sources{{4, 5, 6, 7, 8}, {9, 10, 11}};
-    const vkf_tokens source_ids[] = {{sources[0].data(), sources[0].size()}, {sources[1].data(), sources[1].size()}};
-    OK(vkf_encoder_decoder_generate(dates, 2, source_ids, 1, 2, 0));
     const std::vector<Decoded> found = same_dates.generate(sources, 1, 2, 0);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        std::vector<std::int32_t> tokens(16);
-        OK(vkf_encoder_decoder_tokens(dates, i, tokens.data(), tokens.size(), &count));
-        tokens.resize(count);
-        CHECK(tokens == found[i].tokens);
-        std::vector<float> looked(found[i].cross_attention.size());
-        OK(vkf_encoder_decoder_cross_attention(dates, i, looked.data(), looked.size(), &count));
-        CHECK(looked == found[i].cross_attention);
+    const vkf_tokens source_ids[] = {{sources[0].data(), sources[0].size()}, {sources[1].data(), sources[1].size()}};
+    const Safetensors read(file);
+    std::vector<vkf_tensor> tensors_of_c;
+    for (const HostTensor& t : read.tensors()) {
+        tensors_of_c.push_back({t.name.c_str(), t.data.data(), t.data.size(), t.shape.data(),
+                                static_cast<std::uint32_t>(t.shape.size()), c::dtype_to_c(t.dtype), VKF_WEIGHT_AS_GIVEN,
+                                0});
     }
-    CHECK(vkf_encoder_decoder_tokens(dates, 2, nullptr, 0, &count) == VKF_ERROR);
+    for (const char* way : {"weights", "tensors", "a file"}) {
+        CAPTURE(way);
+        vkf_encoder_decoder* dates = nullptr;
+        if (way == std::string_view("weights")) {
+            OK(vkf_encoder_decoder_create(on.device, weights, &config, 2, &dates));
+        } else if (way == std::string_view("tensors")) {
+            OK(vkf_encoder_decoder_load(on.device, static_cast<std::uint32_t>(tensors_of_c.size()), tensors_of_c.data(),
+                                        nullptr, &config, 2, &dates));
+        } else {
+            OK(vkf_encoder_decoder_load_file(on.device, file.c_str(), nullptr, &config, 2, &dates));
+        }
+        OK(vkf_encoder_decoder_generate(dates, 2, source_ids, 1, 2, 0));
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            std::vector<std::int32_t> tokens(16);
+            OK(vkf_encoder_decoder_tokens(dates, i, tokens.data(), tokens.size(), &count));
+            tokens.resize(count);
+            CHECK(tokens == found[i].tokens);
+            std::vector<float> looked(found[i].cross_attention.size());
+            OK(vkf_encoder_decoder_cross_attention(dates, i, looked.data(), looked.size(), &count));
+            CHECK(looked == found[i].cross_attention);
+        }
+        CHECK(vkf_encoder_decoder_tokens(dates, 2, nullptr, 0, &count) == VKF_ERROR);
+        vkf_encoder_decoder_destroy(dates);
+    }
+    vkf_encoder_decoder* dates = nullptr;
+    std::map<std::string, int> asked;
+    vkf_load_options choosing = sized<vkf_load_options>();
+    choosing.user = &asked;
+    choosing.choose = [](void* user, const vkf_tensor* matrix) -> vkf_weight_type {
+        return ++(*static_cast<std::map<std::string, int>*>(user))[matrix->name] == 1 ? VKF_WEIGHT_F16 : VKF_WEIGHT_F32;
+    };
+    OK(vkf_encoder_decoder_load_file(on.device, file.c_str(), &choosing, &config, 2, &dates));
+    CHECK(asked.size() > 10);
+    CHECK(std::all_of(asked.begin(), asked.end(), [](const auto& one) { return one.second == 1; }));
     vkf_encoder_decoder_destroy(dates);
+    CHECK(vkf_encoder_decoder_load_file(on.device, "nowhere", nullptr, &config, 2, &dates) == VKF_ERROR);
+    CHECK(dates == nullptr);
+    CHECK(contains(vkf_last_error(), "nowhere"));
     vkf_weights_destroy(weights);
 }
 

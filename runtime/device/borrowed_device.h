@@ -45,9 +45,10 @@ struct BorrowedDevice {
     /// Our uploads and run() use this queue; null: queue 0 of the family. Give `lock` when the host
     /// submits to it as well.
     VkQueue queue = nullptr;
-    /// True: vkformer uses no queue. load(), make_state(), State::clear() and Program::allocate()
-    /// note what is to be copied, and Device::record_upload() records the copies; run() throws.
-    bool without_queue = false;
+    /// True: all work reaches a queue through the host, and vkformer uses none. load(),
+    /// make_state(), State::clear() and Program::allocate() note what is to be copied, and
+    /// Device::record_upload() records the copies; run() throws.
+    bool host_submits = false;
     /// When set, called around each of our submissions to the borrowed queue, and around waits for
     /// it to be idle. Set both or none.
     void (*lock)(void* user) = nullptr;

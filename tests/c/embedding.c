@@ -300,7 +300,7 @@ static void caches(host* h, const model* m) {
 /// No queue of ours: weights go up by the host's command buffers.
 static void uploads(host* h, const model* m) {
     vkf_borrowed_device lent = host_handles(h);
-    lent.without_queue = true;
+    lent.host_submits = true;
     lent.queue = NULL;
     vkf_device* device = NULL;
     OK(vkf_device_borrow(&lent, NULL, &device));
@@ -335,7 +335,7 @@ static void uploads(host* h, const model* m) {
     host_finish(h, commands);
     REQUIRE(right(m, b.y.mapped, 9));
     REQUIRE(h->locks == locks);
-    FAILS(vkf_program_run(program), "queue");
+    FAILS(vkf_program_run(program), "host submits");
     vkf_program_destroy(program);
     vkf_device_destroy(device);
     unbind(h, &b);

@@ -169,7 +169,6 @@ const std::map<std::string, std::string> kUnderAnotherName{
 };
 
 const std::map<std::string, std::string> kNotInC{
-    {"Decoder::memory", "vkf_decoder_create() refuses what does not fit, with the numbers"},
     {"Decoder::prompt_program", "its handle would outlive it"},
     {"Decoder::step_program", "its handle would outlive it"},
     {"Device::pipelines", "for tests"},
