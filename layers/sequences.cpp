@@ -60,7 +60,7 @@ AttentionResult packed_attention(Value query, Value key, Value value, Value cumu
     const AttentionResult a = scaled_dot_product_attention(q, k, v, sequences);
     g.check_content(cumulative_queries, "cumulative_queries", q.size(2), not_cumulative);
     g.check_content(cumulative_keys, "cumulative_keys", k.size(2), not_cumulative);
-    return {reshape(transpose(a.y, 1, 2), {query.size(0), query.size(1), value.size(2)}), {}, a.log_sum_exp};
+    return {reshape(transpose(a.y, 1, 2), {query.size(0), query.size(1), a.y.size(3)}), {}, a.log_sum_exp};
 }
 
 PagedKvCache append(const PagedKvCache& cache, Value key, Value value) {

@@ -31,9 +31,10 @@ struct PagedKvCache {
 VKF_API PagedKvCache append(const PagedKvCache& cache, Value key, Value value);
 
 /// Attention of query (B, H, L, d), the last L tokens of each sequence, over all tokens of the
-/// sequence. y (B, H, L, dv). A causal mask is bottom-right, by each sequence's own length. A
-/// length or a page out of range reads nothing: its keys are NaN or are not seen. Masks broadcast
-/// to (B, H, L, W * page size). ALiBi needs a device with 12 storage buffers a stage.
+/// sequence. y (B, H, L, dv). A causal mask is bottom-right, by each sequence's own length. Of a
+/// length beyond the sequence's pages, all rows of these are seen; keys of a page outside the pool
+/// are NaN. Masks broadcast to (B, H, L, W * page size). ALiBi needs a device with 12 storage
+/// buffers a stage.
 VKF_API AttentionResult paged_attention(Value query, const PagedKvCache& cache, const AttentionOptions& options = {});
 
 }  // namespace vkf

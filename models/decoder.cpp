@@ -84,6 +84,9 @@ struct Decoder::Parts {
 
     void begin(Prompts prompts) {
         batch.begin(prompts);
+        next.clear();
+        candidate_tokens.clear();
+        candidate_logits.clear();
         for (const DecoderTask task : plan.tasks()) {
             program(task).set("batch", static_cast<std::int64_t>(batch.size()));
             if (options.max_batch > 1) {
@@ -137,6 +140,7 @@ struct Decoder::Parts {
                 options.progress(at, longest);
             }
         }
+        batch.finish();
     }
 };
 
@@ -177,7 +181,7 @@ std::span<const std::int32_t> Decoder::next() const noexcept { return parts_->ne
 
 Candidates Decoder::candidates(std::size_t sequence) const {
     const auto k = static_cast<std::size_t>(parts_->options.candidates);
-    if (k == 0 || (sequence + 1) * k > parts_->candidate_tokens.size()) {
+    if (k == 0 || sequence >= parts_->candidate_tokens.size() / k) {
         throw Error("no candidates of sequence " + std::to_string(sequence) + "; DecoderOptions::candidates is " +
                         std::to_string(k),
                     kName);

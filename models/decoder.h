@@ -42,11 +42,12 @@ public:
     void prompt(std::span<const std::vector<std::int32_t>> prompts);
     /// For one sequence.
     void prompt(const std::vector<std::int32_t>& tokens);
-    /// One more token of each sequence: one submission, one wait, and from the second step on no
-    /// allocation, of the host's neither.
+    /// One more token of each sequence, behind prompt(), score() or another step: one submission,
+    /// one wait, and from the second step on no allocation, of the host's neither.
     void step(std::span<const std::int32_t> tokens);
 
-    /// After prompt() and step(): the likeliest next token of each sequence.
+    /// After prompt() and step(): the likeliest next token of each sequence. Empty while a prompt
+    /// is read, and after score().
     std::span<const std::int32_t> next() const noexcept;
     /// The `candidates` likeliest of a sequence.
     Candidates candidates(std::size_t sequence) const;

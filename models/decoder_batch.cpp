@@ -44,6 +44,7 @@ void DecoderBatch::begin(Prompts prompts) {
         check_prompt(p);
         longest = std::max(longest, p.size());
     }
+    finished_ = false;
     length_ = 0;
     longest_prompt_ = longest;
     padding_.clear();
@@ -66,6 +67,9 @@ std::vector<std::int32_t> DecoderBatch::tokens(Prompts prompts, std::size_t firs
 }
 
 void DecoderBatch::check_step(std::span<const std::int32_t> tokens) const {
+    if (!finished_) {
+        throw Error("a step follows a prompt that was read to its end", kName);
+    }
     if (tokens.size() != size()) {
         throw Error(std::to_string(tokens.size()) + " tokens for " + std::to_string(size()) + " sequences", kName);
     }

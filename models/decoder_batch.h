@@ -24,8 +24,10 @@ public:
     void begin(Prompts prompts);
     /// `count` tokens of each of these prompts from `first` on, padding included: (size, count).
     std::vector<std::int32_t> tokens(Prompts prompts, std::size_t first, std::size_t count) const;
-    /// Throws Error where these are not one more token of each sequence, or there is no room for
-    /// it.
+    /// The prompts are read to their end.
+    void finish() noexcept { finished_ = true; }
+    /// Throws Error where no prompts are read to their end, where these are not one more token of
+    /// each sequence, and where there is no room for it.
     void check_step(std::span<const std::int32_t> tokens) const;
     /// So many tokens of each sequence are read.
     void advance(std::size_t count) noexcept { length_ += static_cast<std::int64_t>(count); }
@@ -48,6 +50,7 @@ private:
 
     const DecoderFacts& facts_;
     const DecoderOptions& options_;
+    bool finished_ = false;
     std::int64_t length_ = 0;
     std::size_t longest_prompt_ = 0;
     std::vector<std::size_t> padding_{0};  ///< tokens in front of each sequence

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/decoder_model.h"
 
+#include <limits>
+
 #include "models/families/family.h"
+#include "runtime/base/paths.h"
 
 namespace vkf {
 
@@ -14,7 +17,8 @@ std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name) {
     const json* value = r.find(name);
     std::vector<std::int32_t> ids;
     for (const json& id : value == nullptr ? json::array() : value->is_array() ? *value : json::array({*value})) {
-        if (!id.is_number_integer()) {
+        const bool fits = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<std::int32_t>::max();
+        if (!fits) {
             r.fail(name, "must be a token's id, or a list of them");
         }
         ids.push_back(id.get<std::int32_t>());
@@ -42,7 +46,7 @@ DecoderModel read_decoder(std::string_view text, const std::string& file) {
 DecoderModel read_decoder(const Checkpoint& checkpoint) {
     DecoderModel model = read_decoder(checkpoint.config(), checkpoint.config_file());
     const std::filesystem::path path = checkpoint.folder() / "generation_config.json";
-    if (std::filesystem::exists(path)) {
+    if (is_there(path)) {
         const json root = parse_config(read_text(path), utf8_name(path));
         ConfigReader r(root, utf8_name(path));
         const std::vector<std::int32_t> end = read_ids(r, "eos_token_id");

@@ -87,18 +87,21 @@ struct DecoderPlan::Parts {
     WeightLayout weights = WeightLayout::none();
     ModelMemory memory;
 
-    /// `layout` tells of the prompt's graph where its weights will lie.
-    template <class Layout>
-    Parts(const Capabilities& device, const DecoderModel& m, const DecoderOptions& o, const Layout& layout)
-        : model(m), options(o) {
-        const std::vector<DecoderTask> tasks = tasks_of(options);
-        for (const DecoderTask task : tasks) {
+    /// Describes each task.
+    Parts(const DecoderModel& m, const DecoderOptions& o) : model(m), options(o) {
+        for (const DecoderTask task : tasks_of(options)) {
             std::unique_ptr<Graph>& graph = graphs[static_cast<std::size_t>(task)];
             graph = std::make_unique<Graph>();
             describe(*graph, model, options, task);
         }
-        weights = layout(*graphs[static_cast<std::size_t>(DecoderTask::prompt)]);
-        for (const DecoderTask task : tasks) {
+    }
+
+    const Graph& prompt() const { return *graphs[static_cast<std::size_t>(DecoderTask::prompt)]; }
+
+    /// Plans them for weights that lie so. Throws Error where a tensor is too large for the device.
+    void plan(const Capabilities& device, const WeightLayout& layout) {
+        weights = layout;
+        for (const DecoderTask task : tasks_of(options)) {
             const auto at = static_cast<std::size_t>(task);
             plans[at] = make_plan(*graphs[at], device, weights, {.arithmetic = options.arithmetic});
             memory.add(plans[at].memory);
@@ -109,15 +112,14 @@ struct DecoderPlan::Parts {
 
 namespace {
 
-/// Half of `o.chunk` or half of that, ..., of which no tensor is too large for the device; nothing
+/// Half of the chunk or half of that, ..., of which no tensor is too large for the device; nothing
 /// where that is not it.
-template <class Layout>
-std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const DecoderModel& model, DecoderOptions o,
-                                            const Layout& layout) {
+std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const DecoderPlan::Parts& parts) {
+    DecoderOptions o = parts.options;
     while (o.chunk > 1) {
         o.chunk /= 2;
         try {
-            DecoderPlan::Parts(device, model, o, layout);
+            DecoderPlan::Parts(parts.model, o).plan(device, parts.weights);
             return o.chunk;
         } catch (const Error&) {
         }
@@ -126,14 +128,11 @@ std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const De
 }
 
 /// Planned, or refused with a chunk that fits.
-template <class Layout>
-std::shared_ptr<DecoderPlan::Parts> planned(const Capabilities& device, const DecoderModel& model,
-                                            const DecoderOptions& options, const Layout& layout) {
-    const DecoderOptions o = settled(options, model.facts());
+void plan_or_name_chunk(DecoderPlan::Parts& parts, const Capabilities& device, const WeightLayout& layout) {
     try {
-        return std::make_shared<DecoderPlan::Parts>(device, model, o, layout);
+        parts.plan(device, layout);
     } catch (const Error& error) {
-        const std::optional<std::int64_t> chunk = chunk_that_fits(device, model, o, layout);
+        const std::optional<std::int64_t> chunk = chunk_that_fits(device, parts);
         if (!chunk) {
             throw;
         }
@@ -146,16 +145,18 @@ std::shared_ptr<DecoderPlan::Parts> planned(const Capabilities& device, const De
 DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                          const DecoderOptions& options, std::optional<WeightType> matrices) {
     const Capabilities& on = device.capabilities();
-    const std::shared_ptr<Parts> parts = planned(on, model, options, [&](const Graph& prompt) {
-        return layout_of(parameters_of(prompt, checkpoint, model, matrices), on);
-    });
+    const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
+    plan_or_name_chunk(*parts, on, layout_of(parameters_of(parts->prompt(), checkpoint, model, matrices), on));
     parts->matrices = matrices;
     parts_ = parts;
 }
 
 DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
-                         const DecoderOptions& options)
-    : parts_(planned(device.capabilities(), model, options, [&](const Graph&) { return weights; })) {}
+                         const DecoderOptions& options) {
+    const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
+    plan_or_name_chunk(*parts, device.capabilities(), weights);
+    parts_ = parts;
+}
 
 const DecoderModel& DecoderPlan::model() const noexcept { return parts_->model; }
 const DecoderOptions& DecoderPlan::options() const noexcept { return parts_->options; }
@@ -179,8 +180,13 @@ const Plan& DecoderPlan::plan(DecoderTask task) const {
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
                      const LoadProgress& progress, PackOn pack_on) {
-    const Graph& graph = plan.graph(DecoderTask::prompt);
-    return load_parameters(device, parameters_of(graph, checkpoint, plan.model(), plan.matrices()), progress, pack_on);
+    const std::vector<Parameter> parameters =
+        parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), plan.matrices());
+    const std::vector<StoredTensor>& planned = plan.weights().tensors();
+    if (!planned.empty() && layout_of(parameters, device.capabilities()).tensors() != planned) {
+        throw Error("the plan was made for weights that lie otherwise than this checkpoint's would", kName);
+    }
+    return load_parameters(device, parameters, progress, pack_on);
 }
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,

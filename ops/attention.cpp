@@ -234,9 +234,10 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
         p.not_fused = "head sizes must be below 65536";
     }
     // the positions of sequences would have to be counted anew for each by the ops that it is made
-    // of
+    // of, and the pages of each be read by its own queries alone
     const bool counts_anew = sequences && (p.slopes >= 0 || (p.queries >= 0 && p.score_mod));
-    p.composable = !counts_anew && fits_composed(g, scores);
+    const bool pages_a_sequence = p.queries >= 0 && p.pages >= 0;
+    p.composable = !counts_anew && !pages_a_sequence && fits_composed(g, scores);
     require(p.composable || p.not_fused.empty(), kName, p.not_fused);
 
     std::vector<OutputSpec> outputs{

@@ -63,7 +63,7 @@ inline constexpr shader::uint kMostSplits = 64;
 shader::uint split_keys(shader::uint wanted, shader::uint queries, shader::uint keys);
 
 /// Words of prepare_attention(): columns of O that a group takes, keys that a split is to take, and
-/// from the last on the rows of each kernel's tile.
+/// from kAttentionKernelRows on the rows of each kernel's tile.
 enum AttentionWord : std::size_t { kAttentionSliceColumns, kAttentionSplitKeys, kAttentionKernelRows };
 
 /// Operands: those of shaders/attention.h, of which plain kernels have the first four; then, for

@@ -36,7 +36,7 @@ const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
 constexpr std::size_t kFullBindings = kSplitBuffers;
 constexpr std::size_t kBaseBindings = 4;
-/// key/value heads of all batches that keep a device busy without
+/// So many key/value heads, of all batches, keep a device busy without splitting their keys.
 constexpr uint kBusyHeads = 64;
 constexpr uint kCpuSplit = 1024;  // keys
 constexpr uint kGpuSplit = 256;
@@ -89,6 +89,19 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
             .tile = 32,
             .rows = {32},
             .why = "tiles in shared memory"};
+}
+
+/// Blocks of O's columns, a tile wide each, that a group computes.
+uint blocks_of(const AttentionTiling& t, uint value_dim) {
+    const auto wanted = static_cast<uint>(divide_up(value_dim, t.tile));
+    return !t.matrices.empty() ? t.matrices.front().blocks : wanted > 2 ? kAttentionMaxBlocks : wanted;
+}
+
+/// Rounds of the kernel's loops for so many keys.
+std::int64_t rounds_of(const AttentionTiling& t, uint value_dim, std::int64_t keys, std::int64_t head_dim) {
+    return t.lanes != 0          ? lanes_rounds(t.lanes, keys, head_dim)
+           : !t.matrices.empty() ? coopmat_rounds(t.matrices.back(), keys, head_dim)
+                                 : shared_rounds(t.tile, blocks_of(t, value_dim), keys, head_dim);
 }
 
 /// The tiling, and in `modded` the shader with the caller's mod, where there is one.
@@ -216,18 +229,12 @@ void lower(Lowering& l) {
         tiling.rows.erase(tiling.rows.begin(), tiling.rows.end() - 1);
         tiling.matrices.erase(tiling.matrices.begin(), tiling.matrices.end() - (tiling.matrices.empty() ? 0 : 1));
     }
-    const uint blocks_wanted = static_cast<uint>(divide_up(value_dim, tiling.tile));
-    const uint blocks = !tiling.matrices.empty() ? tiling.matrices.front().blocks
-                        : blocks_wanted > 2      ? kAttentionMaxBlocks
-                                                 : blocks_wanted;
+    const uint blocks = blocks_of(tiling, value_dim);
     const bool packed_kv = params.kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
     const KeySplits splits = key_splits(l.device(), params, full);
-    l.check_rounds(tiling.lanes != 0 ? lanes_rounds(tiling.lanes, splits.most_keys, params.head_dim)
-                   : !tiling.matrices.empty()
-                       ? coopmat_rounds(tiling.matrices.back(), splits.most_keys, params.head_dim)
-                       : shared_rounds(tiling.tile, blocks, splits.most_keys, params.head_dim),
+    l.check_rounds(rounds_of(tiling, value_dim, splits.most_keys, params.head_dim),
                    std::to_string(params.most_keys) + " keys");
     const Causal causal = params.causal;
 
@@ -342,15 +349,19 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     }
     const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes") ||
                         (device.cooperative_matrix && coopmat_attention_is_forced(device));
-    const bool sequences = params.keys >= 0;
-    if (!device.cpu() || forced || sequences) {
+    if (!device.cpu() || forced) {
         return {};
     }
-    if (exact_lanes(device) == 0) {
-        return "a processor whose subgroups' size is not certain gains nothing by fusing";
-    }
-    if (lanes_rounds(exact_lanes(device), key_splits(device, params, true).most_keys, params.head_dim) > kMostRounds) {
+    const AttentionTiling tiling = choose_f32(device, params.full, params.most_queries * params.group);
+    const std::int64_t keys = key_splits(device, params, tiling.full).most_keys;
+    if (rounds_of(tiling, static_cast<uint>(params.value_dim), keys, params.head_dim) > kMostRounds) {
         return "so many keys would take more rounds of a loop than a processor's driver may allow";
+    }
+    if (params.keys >= 0) {  // composed, it would compute the scores of all sequences together
+        return {};
+    }
+    if (tiling.lanes == 0) {
+        return "a processor whose subgroups' size is not certain gains nothing by fusing";
     }
     if (params.most_queries <= kWorthFusing && params.most_keys <= kWorthFusing) {
         return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor gains nothing by fusing";

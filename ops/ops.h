@@ -99,8 +99,8 @@ VKF_API Value sequence_mask(Value query, Value key, Value cumulative_queries, Va
 /// page numbers -> (B, W * page size, H, d). Rows of a page outside the pool are NaN.
 VKF_API Value gather_pages(Value pool, Value table);
 /// Writes x (B, L, H, d) into the pool, which is a state. A sequence has as many rows as `lengths`
-/// (B) i32 says; x becomes the last L of them. Rows of a page outside the pool, or beyond the
-/// table, are not written. Returns the pool.
+/// (B) i32 says; x becomes the last L of them. Rows of a page outside the pool are not written, and
+/// nothing of a sequence that is longer than its pages. Returns the pool.
 VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 
 /// (..., N) -> (..., N). weight and bias have shape (N); either may be empty. The variance is the

@@ -49,7 +49,8 @@ struct AttentionOptions {
     Value key_lengths = {};
     /// (B, W) i32, with key_lengths: key and value are a pool of pages (P, Hk, page size, d), and
     /// row b names the pages of sequence b in order. A sequence that names a page outside the pool
-    /// sees NaN there.
+    /// sees NaN there. Together with cumulative_queries: on devices with 12 storage buffers a
+    /// stage.
     Value pages = {};
 };
 

@@ -163,6 +163,8 @@ void check_pool(const char* op, const Value& pool, const Value& table) {
 
 ValueId make_sequence_table(Lowering& l, const SequenceTable& t) {
     const Dim rows = t.packed_queries ? l.info(t.queries).shape[0] : l.info(t.keys).shape[0];
+    const std::int64_t most = l.max_of(rows);
+    l.check_rounds(most + 1, std::to_string(most) + " sequences");
     const ValueId table = l.scratch(DType::i32, {rows, kAttentionSequenceWords});
     Dispatch& d = l.dispatch({{&kTable,
                                {1,
@@ -186,7 +188,11 @@ Value sequence_mask(Value query, Value key, Value cumulative_queries, Value keys
             "window = " + std::to_string(window) + " needs a causal mask and must not be negative");
     const bool packed = bool(cumulative_queries);
     std::vector<Value> inputs{query, key, keys};
-    if (packed) {
+    if (!packed) {
+        require(keys.size(0) == query.size(0), kName,
+                keys.str() + " must hold a length for each sequence of " + query.str());
+    } else {
+        require(query.size(0) == Dim(1), kName, "packed queries " + query.str() + " must be a batch of 1");
         require_dtype(kName, cumulative_queries, DType::i32);
         require(cumulative_queries.shape() == keys.shape(), kName,
                 cumulative_queries.str() + " and " + keys.str() + " differ in their number of sequences");

@@ -23,7 +23,7 @@ VKF_CONSTANT(kAttentionBindingMask, 4)
 VKF_CONSTANT(kAttentionBindingBias, 5)       // floats: (batch, head, query, key) each present or 1
 VKF_CONSTANT(kAttentionBindingSlopes, 6)     // floats: (batch, head) each present or 1
 VKF_CONSTANT(kAttentionBindingSinks, 7)      // the same
-// kAttentionSequenceWords words each, see attention_sequences.h
+// kAttentionSequenceWords words a sequence
 VKF_CONSTANT(kAttentionBindingSequences, 8)
 VKF_CONSTANT(kAttentionBindingPages, 9)      // (batch, table width): pages of each sequence
 VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, query)
@@ -100,7 +100,7 @@ VKF_PUSH_BEGIN(AttentionPush)
     uint q_head;
     uint q_row;
     uint q_offset;
-    uint k_outer;      // from a batch to the next, or from a page
+    uint k_outer;      // step of the outermost dimension: batches, or the pages of a pool
     uint k_head;
     uint k_row;
     uint k_offset;

@@ -141,8 +141,8 @@ mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint k) {
     return transpose(mat4(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k)));
 }
 
-// The same of a single row, each product of an absent key left out. The sums are taken in the order
-// of the tiles, so that what is masked leaves no trace in the last bit either.
+// Attention of one row again, with care: each product of an absent key is left out. The sums are
+// taken in the order of the tiles, so that what is masked leaves no trace in the last bit either.
 void redo(uint row, uint column0) {
     uint query_row = query_offset(row);
     float largest = negative_infinity();

@@ -60,7 +60,7 @@ void main() {
     if (group >= p.group_count) {
         return;
     }
-    uint first = first_item_apart(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kConvertPerInvocation);
+    uint first = first_strided_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kConvertPerInvocation);
     for (uint i = 0; i < kConvertPerInvocation; ++i) {
         uint item = first + i * gl_WorkGroupSize.x;
         if (item < p.count) {

@@ -86,7 +86,7 @@ void main() {
         }
         return;
     }
-    uint first = first_item_apart(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kElementwisePerInvocation);
+    uint first = first_strided_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kElementwisePerInvocation);
     for (uint i = 0; i < kElementwisePerInvocation; ++i) {
         uint index = first + i * gl_WorkGroupSize.x;
         if (index < p.count) {

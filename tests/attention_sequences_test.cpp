@@ -10,6 +10,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
+#include "runtime/graph/packed.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -277,6 +278,55 @@ TEST_SUITE("attention sequences") {
                        "no mask"));
     }
 
+    TEST_CASE("packed attention: both cumulative lengths may be rows of one input") {
+        const Packed x({0, 4, 9}, {0, 5, 9});
+        OpCheck check;
+        const Value both = check.indices("ends", Tensor({2, 3}, std::vector<double>{0, 4, 9, 0, 5, 9}));
+        const auto row = [&](std::int64_t i) { return reshape(slice(both, 0, i, 1), {3}); };
+        const Tensor y = check.run(contiguous(
+            packed_attention(check.input("q", x.q), check.input("k", x.k), check.input("v", x.v), row(0), row(1)).y));
+        CHECK(difference(y, twin(x, {}).y) == "");
+    }
+
+    TEST_CASE("packed attention: keys and values may be packed rows") {
+        const Packed x({0, 4, 9}, {0, 5, 9});
+        Graph g;
+        AttentionOptions o;
+        o.kv_type = WeightType::int8;
+        o.value_dim = kValueDim;
+        const auto packed = [&](const char* name, const Tensor& rows) {
+            const Value kept = g.state(std::string("kept ") + name,
+                                       {1, rows.size(0), kKvHeads,
+                                        static_cast<std::int64_t>(packed_row_words(
+                                            WeightType::int8, static_cast<std::uint64_t>(rows.size(2))))},
+                                       DType::i32);
+            const Value in = reshape(g.input(name, Shape(rows.shape.begin(), rows.shape.end())),
+                                     {1, rows.size(0), kKvHeads, rows.size(2)});
+            return reshape(pack_into(kept, in, WeightType::int8), {rows.size(0), kKvHeads, kept.size(3)});
+        };
+        const Value q = g.input("q", Shape(x.q.shape.begin(), x.q.shape.end()));
+        const Value k = packed("k", x.k), v = packed("v", x.v);
+        const auto ends = [&](const char* name) { return g.input(name, {3}, DType::i32); };
+        g.output("y", contiguous(packed_attention(q, k, v, ends("queries"), ends("keys"), o).y));
+        Program p = device().compile(g);
+        upload(p, "q", x.q);
+        upload(p, "k", x.k);
+        upload(p, "v", x.v);
+        upload(p, "queries", integers(x.queries), DType::i32);
+        upload(p, "keys", integers(x.keys), DType::i32);
+        p.run();
+        CHECK(difference(download(p, "y"), twin(x, {}).y, {0.05, 0.05, {}}) == "");
+    }
+
+    TEST_CASE("packed attention: a mask for sequences has one of them for each text of the batch") {
+        Graph g;
+        const Value q = g.input("q", {4, 2, 3, 8}), k = g.input("k", {4, 2, 5, 8});
+        CHECK(contains(message_of([&] { sequence_mask(q, k, {}, g.input("two", {2}, DType::i32)); }),
+                       "must hold a length for each sequence"));
+        const Value ends = g.input("ends", {5}, DType::i32);
+        CHECK(contains(message_of([&] { sequence_mask(q, k, ends, ends); }), "must be a batch of 1"));
+    }
+
     TEST_CASE("packed attention: cumulative lengths that the device computed are bounded there") {
         const Packed x({0, 4, 9}, {0, 4, 9});
         const PackedResult want = twin(x, {});
@@ -307,6 +357,41 @@ TEST_SUITE("attention sequences") {
                 CHECK(difference(run_paged(x, q, o, x.table), twin(x, q, same)) == "");
                 o.mask.window = same.scores.window = 5;
                 CHECK(difference(run_paged(x, q, o, x.table), twin(x, q, same)) == "");
+            }
+        });
+    }
+
+    TEST_CASE(
+        "paged attention: packed queries, some of a prompt and some of a step, each read their sequence's pages") {
+        if (device().capabilities().storage_buffers < 12) {
+            cannot_run("12 storage buffers a stage");
+            return;
+        }
+        const Paged x({7, 0, 25, 12}, 20, 5);
+        const std::vector<std::int64_t> ends{0, 3, 4, 9, 10};
+        const Tensor q = random_tensor({1, kHeads, ends.back(), kHeadDim}, 4);
+        on_each_way([&] {
+            for (const Causal causal : {Causal::none, Causal::bottom_right}) {
+                OpCheck check;
+                AttentionOptions o;
+                reference::AttentionOptions same;
+                o.mask.causal = same.scores.causal = causal;
+                o.cumulative_queries = check.indices("ends", integers(ends));
+                o.key_lengths = check.indices("lengths", integers(x.lengths));
+                o.pages = check.indices("table", x.table);
+                const Value k = transpose(check.input("k", x.pool_k), 1, 2);
+                const Value v = transpose(check.input("v", x.pool_v), 1, 2);
+                const Tensor y = check.run(contiguous(scaled_dot_product_attention(check.input("q", q), k, v, o).y));
+                for (std::int64_t b = 0; b < x.batch(); ++b) {
+                    const std::int64_t first = ends[static_cast<std::size_t>(b)];
+                    const std::int64_t count = ends[static_cast<std::size_t>(b) + 1] - first;
+                    const Tensor want = x.lengths[static_cast<std::size_t>(b)] == 0
+                                            ? Tensor({1, kHeads, count, kValueDim})
+                                            : reference::attention(slice(q, 2, first, count), x.rows(x.pool_k, b),
+                                                                   x.rows(x.pool_v, b), same)
+                                                  .y;
+                    CHECK(difference(slice(y, 2, first, count), want) == "");
+                }
             }
         });
     }

@@ -97,6 +97,11 @@ TEST_CASE("decoder: a config.json that would give other numbers is refused by na
     CHECK(contains(with(config_of("gpt2"), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse"));
     CHECK(contains(refusal(nlohmann::json::array()), "is not an object"));
     CHECK(error_of([] { read_decoder("{", "config.json"); }).starts_with("config.json: "));
+    for (const nlohmann::json& id : {nlohmann::json(4294967298), nlohmann::json(-1), nlohmann::json({2, 1e30})}) {
+        nlohmann::json config = config_of("llama");
+        config["eos_token_id"] = id;
+        CHECK(contains(refusal(config), "must be a token's id"));
+    }
 }
 
 TEST_CASE("decoder: rope_scaling beside a rope_parameters that says otherwise is refused, naming both") {

@@ -43,6 +43,8 @@ TEST_SUITE_BEGIN("decoder");
 
 TEST_CASE("decoder: files that are missing, cut or do not fit are refused by name") {
     CHECK(contains(error_of([] { Checkpoint(kModels / "none"); }), "none: is not a folder"));
+    // where the system does not say whether there is a folder
+    CHECK(contains(error_of([] { Checkpoint(kModels / std::string(5000, 'n')); }), "cannot be read"));
     {
         const Copy copy("llama");
         fs::remove(copy.folder / "config.json");

@@ -231,6 +231,7 @@ TEST_CASE("decoder: prompts and tokens that cannot be are refused") {
     CHECK(contains(error_of([&] { decoder.prompt(std::vector<Ids>(3, Ids{1})); }), "a batch of 3"));
     CHECK(contains(error_of([&] { decoder.prompt(std::vector<Ids>{}); }), "a batch of 0"));
     CHECK(contains(error_of([&] { decoder.score({1}); }), "score was not asked for"));
+    CHECK(contains(error_of([&] { decoder.step(Ids{1}); }), "a step follows a prompt"));
     decoder.prompt(Ids(7, 1));
     CHECK(contains(error_of([&] { decoder.candidates(0); }), "no candidates"));
     CHECK(contains(error_of([&] { decoder.step(Ids{1, 2}); }), "2 tokens for 1 sequences"));

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "layers/sequences.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -117,6 +118,25 @@ TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
         }
         CHECK(difference(attend(x).y, reference::attention(x.query, x.key, x.value).y) == "");
     }
+}
+
+TEST_CASE("long rows: sequences give way like other attention, and too many of them are an error") {
+    const Capabilities& caps = device().capabilities();
+    if (!caps.cpu() || caps.storage_buffers < 12 || !caps.variants.empty()) {
+        cannot_run("fused attention of sequences on a processor");
+        return;
+    }
+    Graph g;
+    const PagedKvCache cache{g.input("k", {256, 256, 1, 128}), g.input("v", {256, 256, 1, 128}),
+                             g.input("table", {1, 256}, DType::i32), g.input("lengths", {1}, DType::i32)};
+    g.output("y", paged_attention(g.input("q", {1, 1, 256, 128}), cache).y);
+    CHECK(contains(device().compile(g).explain(), "so many keys would take more rounds"));
+
+    Graph many;
+    const Value ends = many.input("ends", {70'001}, DType::i32);
+    const Value x = many.input("x", {70'000, 1, 8});
+    many.output("y", packed_attention(x, x, x, ends, ends).y);
+    CHECK(contains(error_of([&] { device().compile(many); }), "70001 sequences would take"));
 }
 
 TEST_CASE("long rows: what is not finite at masked keys leaves no trace among many") {

@@ -108,6 +108,29 @@ TEST_CASE("decoder: a saved folder saved again is the same file, and stays of it
     CHECK(contains(error_of([&] { save(first.path / "config.json", saved, {}); }), "cannot make the folder"));
 }
 
+TEST_CASE("decoder: saving that fails leaves nothing in the way of the next attempt") {
+    const NewFolder source, target;
+    fs::copy(kModels / "gpt2", source.path);
+    fs::create_directory(source.path / "merges.txt");  // which cannot be copied as a file
+    const Checkpoint checkpoint(source.path);
+    CHECK(contains(error_of([&] { save(target.path, checkpoint, WeightType::int8); }), "merges.txt: cannot copy"));
+    CHECK_FALSE(fs::exists(target.path / "model.safetensors"));
+    fs::remove(source.path / "merges.txt");
+    save(target.path, checkpoint, WeightType::int8);
+    CHECK(answer(Checkpoint(target.path), {}) == answer(checkpoint, WeightType::int8));
+}
+
+TEST_CASE("decoder: weights that a plan was not made for are refused before they are loaded") {
+    const Checkpoint checkpoint(kModels / "gpt2");
+    const DecoderModel model = read_decoder(checkpoint);
+    const Weights packed = load_decoder(device(), checkpoint, model, WeightType::int8);
+    const DecoderPlan plan(device(), packed.layout(), model);
+    bool began = false;
+    const LoadProgress progress = [&](std::uint64_t, std::uint64_t) { began = true; };
+    CHECK(contains(error_of([&] { load_decoder(device(), checkpoint, plan, progress); }), "lie otherwise"));
+    CHECK_FALSE(began);
+}
+
 TEST_CASE("decoder: weights of other rows than config.json says, or packed where they are added, are refused") {
     const Checkpoint whole(kModels / "gpt2");
     const DecoderModel model = read_decoder(whole);

@@ -217,13 +217,13 @@ TEST_SUITE("state") {
         g.output("y", contiguous(g.state("kept", {4})));
         Host host;
         BorrowedDevice lent = host.handles();
-        lent.without_queue = true;
+        lent.host_submits = true;
         const Device mine = Device::borrow(lent);
         State state = mine.make_state({&g});
         const std::uint64_t before = mine.pending_uploads();
         state.write("kept", bytes_of({1, 2, 3, 4}));
         CHECK(mine.pending_uploads() > before);
-        CHECK(contains(error_of([&] { state.read("kept"); }), "without a queue"));
+        CHECK(contains(error_of([&] { state.read("kept"); }), "for which the host submits"));
     }
 }
 

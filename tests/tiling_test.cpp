@@ -118,7 +118,7 @@ std::string items_mismatch(const Prepared& e, uint each, bool a_group_apart, std
     Cover cover(1, count);
     for (uint group = 0; group < e.groups(); ++group) {
         for (uint i = 0; i < e.local_size(); ++i) {
-            const uint first = a_group_apart ? first_item_apart(group, e.local_size(), i, each)
+            const uint first = a_group_apart ? first_strided_item(group, e.local_size(), i, each)
                                              : first_item(group, e.local_size(), i, each);
             for (uint item = 0; item < each; ++item) {
                 cover.add(0, first + item * (a_group_apart ? e.local_size() : 1));

@@ -15,12 +15,12 @@
 namespace vkf::test {
 
 TEST_SUITE("uploads") {
-    TEST_CASE("uploads: a device without a queue of ours uploads by the host's command buffers") {
+    TEST_CASE("uploads: a device for which the host submits uploads by the host's command buffers") {
         Host host;
         fake::Vulkan vulkan;
         {
             BorrowedDevice handles = through(host, vulkan);
-            handles.without_queue = true;
+            handles.host_submits = true;
             // its memory is not the host's
             const Device device = Device::borrow(handles, {.minimum_profile = true});
             Graph g;
@@ -37,7 +37,7 @@ TEST_SUITE("uploads") {
             Insides::core(device).capabilities.type = DeviceType::discrete;
             CHECK(device.load({&matrix, 1}, {.matrices = WeightType::int8}).bytes_packed_on_device() == 0);
             const LoadOptions on_device{.matrices = WeightType::int8, .pack_on = PackOn::device};
-            CHECK(contains(message_of([&] { device.load({&matrix, 1}, on_device); }), "without a queue of ours"));
+            CHECK(contains(message_of([&] { device.load({&matrix, 1}, on_device); }), "for which the host submits"));
             CHECK(device.pending_uploads() == 1200);
             {
                 const Weights dropped =
@@ -48,7 +48,7 @@ TEST_SUITE("uploads") {
             State state = device.make_state({&g});
             Program program = device.compile(g, weights, {.name = "layer", .state = state});
             program.allocate();
-            CHECK(contains(message_of([&] { program.run(); }), "borrowed without a queue"));
+            CHECK(contains(message_of([&] { program.run(); }), "the host submits for this device"));
             const Host::Buffer in = host.make_buffer(1280);
             const Host::Buffer out = host.make_buffer(1280);
             std::memcpy(in.mapped, ones.data(), 1200);
@@ -98,7 +98,7 @@ TEST_SUITE("uploads") {
         Host host;
         {
             BorrowedDevice handles = host.handles();
-            handles.without_queue = true;
+            handles.host_submits = true;
             const Device device = Device::borrow(handles);
             Graph g;
             const Value sum = g.state("sum", {4});

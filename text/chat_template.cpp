@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "text/json.h"
 #include "text/normalizer.h"
 #include "text/unicode.h"
@@ -191,13 +192,13 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
     const std::filesystem::path jinja = folder / "chat_template.jinja";
     const std::filesystem::path config = folder / "tokenizer_config.json";
     Json root = Json::object();
-    if (std::filesystem::exists(config)) {
+    if (is_there(config)) {
         root = Json::parse(read_file(config), nullptr, false);
         if (!root.is_object()) {
             throw Error("it is not a JSON object", utf8_name(config));
         }
     }
-    const bool own_file = std::filesystem::exists(jinja);
+    const bool own_file = is_there(jinja);
     const Json& written = root.contains("chat_template") ? root["chat_template"] : Json();
     if (!own_file && !written.is_string()) {
         throw Error(std::string("it has no chat template") + (written.is_array() ? " but several with names" : ""),

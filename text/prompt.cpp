@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "text/json.h"
 
 namespace vkf {
@@ -45,7 +46,7 @@ std::size_t begun(std::string_view text, std::string_view stop) {
 BeginOfText begin_of_text(const fs::path& folder, bool trained) {
     const fs::path path = folder / "tokenizer_config.json";
     const BeginOfText by_training = trained ? BeginOfText::put : BeginOfText::as_tokenizer;
-    if (!fs::exists(path)) {
+    if (!is_there(path)) {
         return by_training;
     }
     std::ifstream file(path, std::ios::binary);
@@ -53,7 +54,7 @@ BeginOfText begin_of_text(const fs::path& folder, bool trained) {
     if (!config.is_object()) {
         throw Error("is not a JSON object", utf8_name(path));
     }
-    const bool json = fs::exists(folder / "tokenizer.json");
+    const bool json = is_there(folder / "tokenizer.json");
     const auto said = config.find("add_bos_token");
     const bool obeyed = !json || obeys_add_bos_token(text_member(config, "tokenizer_class"));
     if (said != config.end() && said->is_boolean() && obeyed) {

@@ -24,6 +24,7 @@ SentencePiece read_sentencepiece(std::string_view, const std::filesystem::path&)
 #include <charconv>
 
 #include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "text/precompiled.h"
 
 namespace vkf::text {
@@ -169,7 +170,7 @@ private:
 /// An object in a file beside the model; empty where there is none.
 Json read_beside(const std::filesystem::path& folder, const char* name) {
     const std::filesystem::path file = folder / name;
-    if (!std::filesystem::exists(file)) {
+    if (!is_there(file)) {
         return Json::object();
     }
     const MappedFile mapped(file);

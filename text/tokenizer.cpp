@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "text/added_tokens.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
@@ -37,12 +38,12 @@ const Json& part_of(const Json& root, const char* name) {
 
 /// The file itself, or a folder's tokenizer.json, or its tokenizer.model where it has no other.
 std::filesystem::path file_of(const std::filesystem::path& path) {
-    if (!std::filesystem::is_directory(path)) {
+    if (!is_folder(path)) {
         return path;
     }
     const std::filesystem::path json = path / "tokenizer.json";
     const std::filesystem::path model = path / "tokenizer.model";
-    return !std::filesystem::exists(json) && std::filesystem::exists(model) ? model : json;
+    return !is_there(json) && is_there(model) ? model : json;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
+#include "runtime/base/paths.h"
 
 namespace vkf {
 
@@ -38,13 +39,13 @@ std::string read_text(const fs::path& path) {
 }
 
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), config_file_(utf8_name(folder / "config.json")) {
-    if (!fs::is_directory(folder)) {
+    if (!is_folder(folder)) {
         throw Error("is not a folder", utf8_name(folder));
     }
     config_ = read_text(folder / "config.json");
     const fs::path whole = folder / "model.safetensors";
     const fs::path index = folder / "model.safetensors.index.json";
-    if (fs::exists(whole) || !fs::exists(index)) {
+    if (is_there(whole) || !is_there(index)) {
         files_.emplace_back(whole);
         for (const HostTensor& t : files_.front().tensors()) {
             tensors_.emplace(t.name, &t);

@@ -16,10 +16,6 @@
 
 namespace vkf {
 
-/// Progress: called with what is done and what there is to do in all, in bytes
-/// (LoadOptions::progress) or tokens (DecoderOptions::progress).
-using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
-
 class VKF_API Checkpoint {
 public:
     /// Maps the files. Throws Error naming the one that is missing, cut or damaged, or the tensor

@@ -3,6 +3,7 @@
 
 #include "models/files/parameters.h"
 #include "models/files/safetensors_writer.h"
+#include "runtime/base/paths.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -74,8 +75,8 @@ void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const
     }
     const fs::path file = folder / "model.safetensors";
     for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"}) {
-        if (fs::exists(folder / name, code) || code) {
-            throw Error(code ? "cannot be read: " + code.message() : "has a model already", utf8_name(folder));
+        if (is_there(folder / name)) {
+            throw Error("has a model already", utf8_name(folder));
         }
     }
     std::vector<HostTensor> tensors;
@@ -95,7 +96,13 @@ void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const
         return data;
     };
     write_safetensors(file, tensors, next, {{"format", "pt"}});
-    copy_companions(checkpoint.folder(), folder);
+    try {
+        copy_companions(checkpoint.folder(), folder);
+    } catch (...) {  // half a model would be in the way of the next attempt
+        fs::remove(file, code);
+        fs::remove(folder / "config.json", code);
+        throw;
+    }
 }
 
 }  // namespace vkf

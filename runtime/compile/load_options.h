@@ -13,12 +13,15 @@ namespace vkf {
 
 /// Who packs matrices.
 enum class PackOn : std::uint8_t {
-    /// the device, where it is a discrete, integrated or virtual GPU and not borrowed without a
-    /// queue; else the host
+    /// the device, where it is a discrete, integrated or virtual GPU and the host does not submit
+    /// for it (BorrowedDevice::host_submits); else the host
     by_device,
     host,
-    device,  ///< an Error for a device borrowed without a queue
+    device,  ///< an Error where the host submits
 };
+
+/// Progress: called with what is done and what there is to do in all.
+using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
 /// What Device::load() turns tensors into. make_weight_layout() says the result in advance.
 struct LoadOptions {
@@ -31,8 +34,8 @@ struct LoadOptions {
     /// Who packs them; the words are the same either way. The host copies what is packed already or
     /// has that type in the file.
     PackOn pack_on = PackOn::by_device;
-    /// Progress: called with the bytes uploaded and the bytes in all, which are equal at the end.
-    std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
+    /// Called with the bytes uploaded and the bytes in all, which are equal at the end.
+    LoadProgress progress = {};
 };
 
 }  // namespace vkf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads of a device without a queue of ours: noted here until a command buffer of the host's
+// Uploads of a device for which the host submits: noted here until a command buffer of the host's
 // takes them.
 #pragma once
 

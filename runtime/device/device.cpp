@@ -202,7 +202,7 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
         throw Error("the queue's lock and unlock go together", "Device::borrow");
     }
     core->instance->debug_utils = host.debug_utils;
-    if (host.without_queue) {
+    if (host.host_submits) {
         core->deferred = std::make_unique<Deferred>();
         return Device(finish(std::move(core), options));
     }

@@ -74,12 +74,12 @@ public:
     /// weights, Program::set_weights() gives them.
     Program compile(Plan plan, const CompileOptions& options) const;
 
-    /// For a device borrowed without a queue. Writes as much of what waits for upload as fits into
-    /// `staging`, and records the copies from there. `commands` must be begun, outside a render
-    /// pass, of the device's queue family, and submitted before the recordings that need the data.
-    /// Until the copies have been executed, the host must not write the staging range again, and
-    /// Weights and States must live. Repeat until pending_uploads() is 0: record() refuses a
-    /// program whose data still waits. Zeros need no staging.
+    /// For a device borrowed with BorrowedDevice::host_submits. Writes as much of what waits for
+    /// upload as fits into `staging`, and records the copies from there. `commands` must be begun,
+    /// outside a render pass, of the device's queue family, and submitted before the recordings
+    /// that need the data. Until the copies have been executed, the host must not write the staging
+    /// range again, and Weights and States must live. Repeat until pending_uploads() is 0: record()
+    /// refuses a program whose data still waits. Zeros need no staging.
     Status record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept;
     /// Bytes that wait for record_upload().
     std::uint64_t pending_uploads() const noexcept;

@@ -12,7 +12,7 @@ namespace vkf {
 
 struct DeviceCore : VulkanDevice {
     std::unique_ptr<PipelineStore> pipelines;
-    std::unique_ptr<Deferred> deferred;  ///< of a device without a queue of ours; else null
+    std::unique_ptr<Deferred> deferred;  ///< of a device for which the host submits; else null
 };
 
 }  // namespace vkf

@@ -16,7 +16,7 @@ namespace {
 
 bool packs_on_device(const DeviceCore& core, PackOn asked) {
     if (asked == PackOn::device && core.deferred) {
-        throw Error("weights cannot be packed on a device without a queue of ours", "Device::load");
+        throw Error("weights cannot be packed on a device for which the host submits", "Device::load");
     }
     const DeviceType type = core.capabilities.type;
     const bool gpu = type == DeviceType::discrete || type == DeviceType::integrated || type == DeviceType::virtual_gpu;

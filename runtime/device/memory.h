@@ -58,7 +58,7 @@ private:
 
 /// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging
 /// block, streaming what is larger. finish() waits for the last copy; destruction without it drops
-/// what was not submitted. On a device without a queue the copies are noted for record_upload().
+/// what was not submitted. Where the host submits, the copies are noted for record_upload().
 class Uploader {
 public:
     /// `bytes` will be written in all: the staging block is no larger.

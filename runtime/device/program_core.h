@@ -102,7 +102,7 @@ struct ProgramCore {
 
     // memory, made by allocate()
     bool allocated = false;
-    /// what a device without a queue must have uploaded first, see Deferred
+    /// what must be uploaded first where the host submits, see Deferred
     std::uint64_t uploads_before = 0;
     Block arena, constants, io, upload_mirror, readback_mirror;
     std::vector<Place> places;  ///< of every storage but inputs and outputs

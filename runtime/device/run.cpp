@@ -78,7 +78,8 @@ void ProgramCore::run() {
 
 Ticket ProgramCore::submit(bool ticket) {
     if (device->deferred) {
-        throw Error("the device was borrowed without a queue: record() the program instead", options.name);
+        throw Error("the host submits for this device (BorrowedDevice::host_submits): record() the program instead",
+                    options.name);
     }
     for (const StorageInfo& s : plan.storages) {
         refuse_image(s);

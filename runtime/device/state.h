@@ -35,15 +35,15 @@ public:
     const WeightLayout& layout() const noexcept;
     /// The elements of a state or of a part of it, row-major, as they lie on the device, bit for
     /// bit. Waits for the queue. Throws Error naming a state that is not there, a part that does
-    /// not fit, or a device without a queue of ours.
+    /// not fit, or a device for which the host submits.
     std::vector<std::byte> read(std::string_view name, StatePart part = {}) const;
     /// Writes the elements of a state or of a part of it; what lies outside the part stays as it
-    /// is. Waits until that is done, or on a device without a queue notes it for record_upload().
-    /// Throws Error naming a state that is not there, a part that does not fit, or a number of
-    /// bytes that is not the part's.
+    /// is. Waits until that is done, or where the host submits notes it for record_upload(). Throws
+    /// Error naming a state that is not there, a part that does not fit, or a number of bytes that
+    /// is not the part's.
     void write(std::string_view name, std::span<const std::byte> bytes, StatePart part = {});
     std::uint64_t bytes() const;
-    /// Sets every byte to zero; waits until it is done, or on a device without a queue notes it for
+    /// Sets every byte to zero; waits until it is done, or where the host submits notes it for
     /// record_upload().
     void clear();
 

@@ -16,7 +16,7 @@
 
 #include "types.h"
 
-// In the order of WeightType (runtime/graph/packed.h).
+// In the order of WeightType (runtime/graph/dtype.h).
 VKF_CONSTANT(kPackedF32, 0)  // not packed
 VKF_CONSTANT(kPackedF16, 1)
 VKF_CONSTANT(kPackedBf16, 2)

@@ -71,8 +71,8 @@ VKF_FUNCTION uint shared_row(uint group, uint local_size, uint lanes, uint invoc
 VKF_FUNCTION uint first_item(uint group, uint local_size, uint invocation, uint each) {
     return (group * local_size + invocation) * each;
 }
-// The same of items that lie a group's size apart.
-VKF_FUNCTION uint first_item_apart(uint group, uint local_size, uint invocation, uint each) {
+// Element by element: the first of an invocation's `each` items, one of each group-sized stride.
+VKF_FUNCTION uint first_strided_item(uint group, uint local_size, uint invocation, uint each) {
     return group * local_size * each + invocation;
 }
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions about files whose answer may be that one may not ask: an Error then, never an exception
+// of the standard library's.
+#pragma once
+
+#include <filesystem>
+
+#include "runtime/base/error.h"
+#include "runtime/base/map_file.h"
+
+namespace vkf {
+
+/// What is there, if anything. Throws Error naming the path where the system does not say.
+inline std::filesystem::file_status status_of(const std::filesystem::path& path) {
+    std::error_code code;
+    const std::filesystem::file_status status = std::filesystem::status(path, code);
+    if (!std::filesystem::status_known(status)) {
+        throw Error("cannot be read: " + code.message(), utf8_name(path));
+    }
+    return status;
+}
+
+inline bool is_there(const std::filesystem::path& path) { return std::filesystem::exists(status_of(path)); }
+inline bool is_folder(const std::filesystem::path& path) { return std::filesystem::is_directory(status_of(path)); }
+
+}  // namespace vkf
