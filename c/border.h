@@ -38,7 +38,7 @@ __attribute__((format(printf, 2, 3)))
 #endif
 vkf_result
 fail(vkf_result result, const char* format, ...) noexcept;
-/// The same with the exception that is being handled.
+/// Fails with the exception that is being handled.
 vkf_result fail_by_exception(const char* function) noexcept;
 vkf_result result_of(const Status& status) noexcept;
 
@@ -71,7 +71,7 @@ vkf_result give(const char* function, T* out, Body&& body) noexcept {
     });
 }
 
-/// The same with a handle that is made: null when the body fails.
+/// Guards a body that makes a handle, which is null when the body fails.
 template <class T, class Body>
 vkf_result make(const char* function, T** out, Body&& body) noexcept {
     return guard(function, [&] {
@@ -95,8 +95,8 @@ const char* check_size(std::uint32_t size) noexcept {
     return size > kLargestStruct || size % alignof(T) != 0 ? "struct_size is not the size of a struct" : nullptr;
 }
 
-/// As much of `from` as both sides know, the rest 0. Null, or what is wrong with it. Does not
-/// allocate.
+/// Copies what both sides know of `from`; the rest is 0. Returns null, or what is wrong with it.
+/// Does not allocate.
 template <class T>
 const char* copy_struct(const void* from, T& to) noexcept {
     to = {};
@@ -185,7 +185,7 @@ T or_default(T value, T otherwise) {
 inline std::string text_or(const char* text, const char* otherwise = "") { return text ? text : otherwise; }
 inline std::string text(const char* t, const char* what) { return &need(t, what); }
 
-/// As vkformer_c.h says of texts.
+/// Gives a text as vkformer_c.h says.
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed);
 
 /// Copies numbers, which all must have room, and tells how many there are where `count` is not

@@ -9,10 +9,7 @@
 #include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
 
-namespace {
-
-using namespace vkf;
-using namespace vkf::c;
+namespace vkf::c {
 
 /// Where a slot's recording is translated, made ahead so that recording allocates nothing.
 struct Slot {
@@ -21,7 +18,10 @@ struct Slot {
     std::vector<SizeSetting> sizes;
 };
 
-}  // namespace
+}  // namespace vkf::c
+
+using namespace vkf;
+using namespace vkf::c;
 
 struct vkf_ticket {
     Ticket ticket;
@@ -52,7 +52,7 @@ auto& alive(Handle* handle) {
     return *handle->program;
 }
 
-/// The same for functions that do not throw: VKF_OK or the failure.
+/// Checks for functions that do not throw: VKF_OK or the failure.
 vkf_result check_alive(const char* function, const vkf_program* handle) noexcept {
     if (!handle) {
         return fail(VKF_ERROR, "%s: program is null", function);

@@ -535,7 +535,7 @@ VKF_API vkf_result vkf_compile_glsl(const char* source, const char* name, uint32
 
 // --- device: runtime/device/device.h -------------------------------------------------------------
 
-/// As vkGetInstanceProcAddr; cast yours to it. Null: libvulkan is opened.
+/// Works as vkGetInstanceProcAddr, which is cast to it. Null: libvulkan is opened.
 typedef void (*(*vkf_get_instance_proc_addr)(VkInstance, const char*))(void);
 
 typedef uint32_t vkf_device_type;
@@ -713,7 +713,7 @@ VKF_API vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes
 /// needs. The members data and bytes of the tensors are not read.
 VKF_API vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                                             const vkf_load_options* options, vkf_weight_layout** layout);
-/// The same for the tensors of a safetensors file.
+/// Lays out the tensors of a safetensors file.
 VKF_API vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path,
                                                  const vkf_load_options* options, vkf_weight_layout** layout);
 VKF_API void vkf_weight_layout_destroy(vkf_weight_layout* layout);
@@ -994,7 +994,7 @@ VKF_API vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weig
 VKF_API vkf_result vkf_encoder_decoder_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                                             const vkf_load_options* load, const vkf_encoder_decoder_config* config,
                                             int64_t max_batch, vkf_encoder_decoder** model);
-/// The same with the tensors of a safetensors file.
+/// Loads the tensors of a safetensors file.
 VKF_API vkf_result vkf_encoder_decoder_load_file(vkf_device* device, const char* path, const vkf_load_options* load,
                                                  const vkf_encoder_decoder_config* config, int64_t max_batch,
                                                  vkf_encoder_decoder** model);

@@ -15,6 +15,22 @@ function(vkformer_precompile target)
     endif()
 endfunction()
 
+# vkformer_compile_together(target): the files of a folder are much alike. They are compiled as one,
+# and what they have in common once; names are then one file's, too. A file whose folder calls the
+# same things by the same names sets SKIP_UNITY_BUILD_INCLUSION.
+function(vkformer_compile_together target)
+    if(NOT VKFORMER_PRECOMPILE)
+        return()
+    endif()
+    get_target_property(files ${target} SOURCES)
+    foreach(file ${files})
+        get_filename_component(folder "${file}" DIRECTORY)
+        string(MAKE_C_IDENTIFIER "${folder}" group)
+        set_source_files_properties("${file}" PROPERTIES UNITY_GROUP "${group}")
+    endforeach()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # vkformer_precompile_program(target): the same, compiled once for all programs together. What reads
 # options and JSON stays out: with GCC it costs those that do not use it more than it saves the
 # others.

@@ -39,8 +39,8 @@ struct MultiHeadAttentionOptions {
 VKF_API AttentionResult multi_head_attention(Value query, Value key, Value value,
                                              const MultiHeadAttentionOptions& options);
 
-/// The same numbers head by head: `name`.heads.I.q_proj, .k_proj and .v_proj (E/H, E) for each head
-/// I, concatenated, then out_proj (E, E).
+/// Computes the same numbers head by head: `name`.heads.I.q_proj, .k_proj and .v_proj (E/H, E) for
+/// each head I, concatenated, then out_proj (E, E).
 VKF_API Value multi_head_attention_by_heads(Value query, Value key, Value value,
                                             const MultiHeadAttentionOptions& options);
 

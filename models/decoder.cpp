@@ -14,8 +14,6 @@ namespace vkf {
 
 namespace {
 
-constexpr const char* kName = "Decoder";
-
 const char* name_of(DecoderTask task) {
     return task == DecoderTask::prompt ? "prompt" : task == DecoderTask::step ? "step" : "score";
 }
@@ -60,7 +58,7 @@ struct Decoder::Parts {
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
           rings(rings_of(plan.model().facts().layers, options)),
           batch(plan) {
-        require_memory(device, plan.memory(), kName);
+        require_memory(device, plan.memory(), kDecoder);
     }
 
     void compile(const Device& device) {
@@ -184,7 +182,7 @@ Candidates Decoder::candidates(std::size_t sequence) const {
     if (k == 0 || sequence >= parts_->candidate_tokens.size() / k) {
         throw Error("no candidates of sequence " + std::to_string(sequence) + "; DecoderOptions::candidates is " +
                         std::to_string(k),
-                    kName);
+                    kDecoder);
     }
     return {std::span(parts_->candidate_tokens).subspan(sequence * k, k),
             std::span(parts_->candidate_logits).subspan(sequence * k, k)};
@@ -194,7 +192,7 @@ std::int64_t Decoder::room() const noexcept { return parts_->batch.room(); }
 
 std::vector<float> Decoder::score(const std::vector<std::int32_t>& tokens) {
     if (!parts_->options.score) {
-        throw Error("DecoderOptions::score was not asked for", kName);
+        throw Error("DecoderOptions::score was not asked for", kDecoder);
     }
     std::vector<float> logits;
     parts_->read(std::span(&tokens, 1), DecoderTask::score, [&] {

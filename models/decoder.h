@@ -29,7 +29,7 @@ public:
             const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
     /// With weights that are there. Throws Error naming one that lies otherwise than planned.
     Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan);
-    /// The same with a plan of its own.
+    /// Makes a plan of its own.
     Decoder(const Device& device, const Weights& weights, const DecoderModel& model,
             const DecoderOptions& options = {});
     Decoder(Decoder&&) noexcept;

@@ -3,41 +3,29 @@
 
 #include <algorithm>
 
+#include "models/blocks/token_ids.h"
+
 namespace vkf {
-
-namespace {
-
-constexpr const char* kName = "Decoder";
-
-}  // namespace
 
 DecoderBatch::DecoderBatch(const DecoderPlan& plan) : facts_(plan.model().facts()), options_(plan.options()) {}
 
-void DecoderBatch::check_token(std::int32_t id) const {
-    if (id < 0 || id >= facts_.vocab_size) {
-        throw Error(
-            "token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(facts_.vocab_size),
-            kName);
-    }
-}
-
 void DecoderBatch::check_prompt(const std::vector<std::int32_t>& tokens) const {
     if (tokens.empty()) {
-        throw Error("the prompt is empty", kName);
+        throw Error("the prompt is empty", kDecoder);
     }
     if (tokens.size() > static_cast<std::size_t>(options_.max_tokens)) {
         throw Error("a prompt of " + std::to_string(tokens.size()) + " tokens; at most " +
                         std::to_string(options_.max_tokens) + " fit",
-                    kName);
+                    kDecoder);
     }
-    std::for_each(tokens.begin(), tokens.end(), [&](std::int32_t id) { check_token(id); });
+    std::for_each(tokens.begin(), tokens.end(), [&](std::int32_t id) { check_token(id, facts_.vocab_size, kDecoder); });
 }
 
 void DecoderBatch::begin(Prompts prompts) {
     if (prompts.empty() || prompts.size() > static_cast<std::size_t>(options_.max_batch)) {
         throw Error("a batch of " + std::to_string(prompts.size()) + "; 1 to " + std::to_string(options_.max_batch) +
                         " are possible",
-                    kName);
+                    kDecoder);
     }
     std::size_t longest = 0;
     for (const auto& p : prompts) {
@@ -68,16 +56,16 @@ std::vector<std::int32_t> DecoderBatch::tokens(Prompts prompts, std::size_t firs
 
 void DecoderBatch::check_step(std::span<const std::int32_t> tokens) const {
     if (!finished_) {
-        throw Error("a step follows a prompt that was read to its end", kName);
+        throw Error("a step follows a prompt that was read to its end", kDecoder);
     }
     if (tokens.size() != size()) {
-        throw Error(std::to_string(tokens.size()) + " tokens for " + std::to_string(size()) + " sequences", kName);
+        throw Error(std::to_string(tokens.size()) + " tokens for " + std::to_string(size()) + " sequences", kDecoder);
     }
     if (room() < 1) {
-        throw Error("the cache is full: it holds " + std::to_string(options_.max_tokens) + " tokens", kName);
+        throw Error("the cache is full: it holds " + std::to_string(options_.max_tokens) + " tokens", kDecoder);
     }
     for (const std::int32_t id : tokens) {
-        check_token(id);
+        check_token(id, facts_.vocab_size, kDecoder);
     }
 }
 

@@ -10,17 +10,20 @@
 
 namespace vkf {
 
+/// Who speaks in the errors of a decoder.
+inline constexpr const char* kDecoder = "Decoder";
+
 /// The tokens of one text each.
 using Prompts = std::span<const std::vector<std::int32_t>>;
 
 /// Sequences of a batch end together: shorter ones are padded in front.
 class DecoderBatch {
 public:
-    /// Of decoders of this plan: one text, of which nothing is read yet.
+    /// One text of a decoder of this plan, of which nothing is read yet.
     explicit DecoderBatch(const DecoderPlan& plan);
 
-    /// Of these prompts nothing is read yet. Throws Error for a batch, a prompt or a token that the
-    /// decoder does not take.
+    /// Begins with these prompts, of which nothing is read yet. Throws Error for a batch, a prompt
+    /// or a token that the decoder does not take.
     void begin(Prompts prompts);
     /// `count` tokens of each of these prompts from `first` on, padding included: (size, count).
     std::vector<std::int32_t> tokens(Prompts prompts, std::size_t first, std::size_t count) const;
@@ -45,7 +48,6 @@ public:
     std::span<const std::int32_t> next_positions(std::size_t count);
 
 private:
-    void check_token(std::int32_t id) const;
     void check_prompt(const std::vector<std::int32_t>& tokens) const;
 
     const DecoderFacts& facts_;

@@ -85,7 +85,7 @@ private:
 /// unknown to the model and might change the numbers.
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
                              const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
-/// The same without a plan, for several decoders: weights do not depend on a plan's sizes. Matrices
+/// Loads without a plan, for several decoders: weights do not depend on a plan's sizes. Matrices
 /// are kept as `matrices` (empty: as in the file; packed ones keep their own type).
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                              std::optional<WeightType> matrices = {}, const LoadProgress& progress = {},

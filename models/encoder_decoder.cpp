@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "models/blocks/token_ids.h"
 #include "models/load_beside.h"
 
 namespace vkf {
 
 namespace {
+
+constexpr const char* kGenerate = "EncoderDecoder::generate";
 
 /// A cache of one layer's keys or values, shared by the programs through its name.
 Value cache_state(Graph& g, const EncoderDecoderConfig& c, const std::string& name, std::int64_t max_batch,
@@ -177,26 +180,20 @@ std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::i
         if (s.empty() || s.size() > static_cast<std::size_t>(c.max_source)) {
             throw Error("a source of " + std::to_string(s.size()) + " tokens; 1 to " + std::to_string(c.max_source) +
                             " are possible",
-                        "EncoderDecoder::generate");
+                        kGenerate);
         }
     }
-    const auto check_token = [&](std::int32_t id, std::int64_t vocabulary) {
-        if (id < 0 || id >= vocabulary) {
-            throw Error("token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocabulary),
-                        "EncoderDecoder::generate");
-        }
-    };
-    check_token(sos, c.target_vocabulary);
-    check_token(pad, c.source_vocabulary);
+    check_token(sos, c.target_vocabulary, kGenerate);
+    check_token(pad, c.source_vocabulary, kGenerate);
     for (const auto& s : sources) {
         for (const std::int32_t id : s) {
-            check_token(id, c.source_vocabulary);
+            check_token(id, c.source_vocabulary, kGenerate);
         }
     }
     if (batch > static_cast<std::size_t>(parts_->max_batch)) {
         throw Error(
             "a batch of " + std::to_string(batch) + "; the model was made for " + std::to_string(parts_->max_batch),
-            "EncoderDecoder::generate");
+            kGenerate);
     }
     std::vector<std::int32_t> tokens(batch * longest, pad);
     std::vector<std::int32_t> padding(batch * longest, 1);

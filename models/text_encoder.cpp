@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/blocks/token_ids.h"
 #include "models/families/family.h"
 #include "models/load_beside.h"
 #include "models/model_memory.h"
@@ -14,14 +15,14 @@ namespace vkf {
 
 namespace {
 
-constexpr const char* kName = "TextEncoder";
+constexpr const char* kTextEncoder = "TextEncoder";
 
 TextEncoderOptions settled(TextEncoderOptions o, const EncoderFacts& facts) {
     o.max_tokens = o.max_tokens == 0 ? facts.max_tokens : o.max_tokens;
     if (o.max_batch < 1 || o.max_tokens < 1 || o.max_tokens > facts.max_tokens) {
         throw Error("max_batch = " + std::to_string(o.max_batch) + ", max_tokens = " + std::to_string(o.max_tokens) +
                         "; at least 1 each, and the model takes " + std::to_string(facts.max_tokens) + " tokens",
-                    kName);
+                    kTextEncoder);
     }
     return o;
 }
@@ -47,7 +48,7 @@ Plan plan_of(const Device& device, const Graph& graph, const WeightLayout& weigh
     ModelMemory memory;
     memory.add(plan.memory);
     memory.weights = weights.bytes();
-    require_memory(device, memory, kName);
+    require_memory(device, memory, kTextEncoder);
     return plan;
 }
 
@@ -114,7 +115,7 @@ Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, co
     const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
     ModelMemory memory;
     memory.weights = layout_of(parameters, device.capabilities()).bytes();
-    require_memory(device, memory, kName);
+    require_memory(device, memory, kTextEncoder);
     return load_parameters(device, parameters);
 }
 
@@ -134,14 +135,10 @@ void TextEncoder::check(const std::vector<std::int32_t>& text) const {
     if (text.empty() || text.size() > static_cast<std::size_t>(options_.max_tokens)) {
         throw Error("a text of " + std::to_string(text.size()) + " tokens; 1 to " +
                         std::to_string(options_.max_tokens) + " are possible",
-                    kName);
+                    kTextEncoder);
     }
     for (const std::int32_t id : text) {
-        if (id < 0 || id >= model_.facts().vocab_size) {
-            throw Error("token " + std::to_string(id) + " is outside the vocabulary of " +
-                            std::to_string(model_.facts().vocab_size),
-                        kName);
-        }
+        check_token(id, model_.facts().vocab_size, kTextEncoder);
     }
 }
 

@@ -74,7 +74,7 @@ public:
 
 private:
     void check(const std::vector<std::int32_t>& text) const;
-    /// As many texts as fit, and their vectors.
+    /// Runs as many texts as fit, and returns their vectors.
     std::vector<float> run(std::span<const std::vector<std::int32_t>> texts);
 
     TextEncoderModel model_;

@@ -36,8 +36,8 @@ inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int
     return static_cast<std::int64_t>(tiles * (1 + (fours + 1) + (lanes + 1)));
 }
 
-/// The same of attention_shared.comp, no loop unrolled: with a mask, and the rare loop for values
-/// that are not finite in every tile.
+/// Counts the rounds of attention_shared.comp, no loop unrolled: with a mask, and the rare loop for
+/// values that are not finite in every tile.
 inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::int64_t keys, std::int64_t head_dim) {
     const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), tile);
     const auto parts = support::divide_up(static_cast<std::uint64_t>(head_dim), tile);

@@ -33,7 +33,7 @@ struct AttentionParams {
     std::string not_fused = {};  ///< what no fused kernel can do of it; empty: nothing
     bool composable = true;      ///< it can be decomposed
 
-    // Of the fused kernels.
+    // The fused kernels read these.
     bool full = false;  ///< something is asked for that takes more than four buffers
     std::uint32_t mask_present = 0, bias_present = 0, slopes_present = 0, sinks_present = 0;
     std::uint32_t group = 1;

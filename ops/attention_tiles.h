@@ -31,7 +31,7 @@ struct AttentionTile {
     std::uint32_t rows_each() const { return (subgroup_rows * row_lanes() + subgroup - 1) / subgroup; }
     std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
 
-    /// As shaders/attention_coopmat.comp declares it, in bytes.
+    /// Shared memory as shaders/attention_coopmat.comp declares it, in bytes.
     std::uint32_t shared_bytes() const {
         constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
         const std::uint32_t eights =

@@ -128,7 +128,7 @@ Rewrite either(const RewriteSite& site, const EpilogueWish& first, const Epilogu
     return other;
 }
 
-/// Of two products the one that is computed last takes the other in.
+/// The one of two products that is computed last takes the other in.
 Rewrite rewrite_binary(const RewriteSite& site, bool times) {
     return either(site, {.product = 1, .other = 0, .gate = times}, {.product = 0, .other = 1, .gate = times});
 }

@@ -34,9 +34,9 @@ SharedTile shared_tile(const Capabilities& device, const Constants& form);
 
 /// Operands: those of shaders/matmul.h; words: Choice's.
 void prepare_product(const Operands& operands, Command& command) noexcept;
-/// The same where A has up to kMatvecMaxRows rows; else nothing is dispatched.
+/// Prepares a product where A has up to kMatvecMaxRows rows; else nothing is dispatched.
 void prepare_few_rows(const Operands& operands, Command& command) noexcept;
-/// The same where it has more, and A and B are rows of codes.
+/// Prepares a product where it has more, and A and B are rows of codes.
 void prepare_codes(const Operands& operands, Command& command) noexcept;
 
 // Whether VKFORMER_VARIANT asks for a kernel, for any number of rows and on processors too.
@@ -62,7 +62,7 @@ void choose_half(Choice& choice, const Capabilities& device, const Constants& fo
 
 std::string no_codes_coopmat(const Capabilities& device);
 std::string no_dot(const Capabilities& device);
-/// Of a (..., K) and b, whatever computes it.
+/// Why a (..., K) and b are not multiplied as codes, whatever computes it.
 std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
 /// Dimensions that a may have.
 inline constexpr std::size_t kMostCodesRank = 4;

@@ -26,7 +26,7 @@ const Shader kCoopmat{"matmul_coopmat", {}};
 const Shader kCodesCoopmat{"matmul_coopmat_int8", {}};
 #endif
 
-// The same products, to which VKFORMER_VARIANT gives the same names.
+// These compute the same products, and VKFORMER_VARIANT gives them the same names.
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 const Shader kElements{"matmul_coopmat", spirv::kMatmulCoopmatElementsSpirv};
 const Shader kCodesElements{"matmul_coopmat_int8", spirv::kMatmulCoopmatInt8ElementsSpirv};

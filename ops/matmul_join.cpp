@@ -37,7 +37,7 @@ std::vector<ValueId> inputs_of(const std::vector<NodeInfo>& nodes, std::size_t i
     return out;
 }
 
-/// Of the columns side by side.
+/// The shape of the columns side by side.
 Shape joined_shape(const Graph& g, const std::vector<NodeInfo>& nodes) {
     Shape shape = g.values()[nodes.front().outputs.front()].shape;
     shape.back() = 0;

@@ -78,8 +78,8 @@ Form form_of(const Lowering& l, const Product& product, const MatmulParams& para
 constexpr uint kSmallModelRows = 128;
 /// With fewer elements of b, a product is over before a further kernel has paid for being compiled.
 constexpr std::int64_t kLargeMatrix = 512 * 512;
-/// Of large ones, the most rows for which small tiles are faster: two of 8 take less than one of
-/// 24.
+/// The most rows of a large matrix for which small tiles are faster: two of 8 take less than one
+/// of 24.
 constexpr std::int64_t kSmallTileRows = 16;
 
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
@@ -183,7 +183,7 @@ std::int64_t rows_at_most(const Lowering& l, ValueId b, ValueId c) {
     return rows;
 }
 
-/// Of one of the matrices, at the largest sizes.
+/// The elements of one of the matrices, at the largest sizes.
 std::int64_t most_elements(const Lowering& l, ValueId b) {
     const Shape& s = l.info(b).shape;
     return l.max_of(s[s.size() - 2]) * l.max_of(s.back());

@@ -23,8 +23,8 @@ struct CoopmatTile {
     std::uint32_t subgroups() const { return rows / subgroup_rows * (columns / subgroup_columns); }
     std::uint32_t invocations() const { return subgroups() * subgroup; }
 
-    /// As shaders/matmul_coopmat.comp declares it, in bytes; the larger of B's two layouts, of
-    /// which codes have one.
+    /// Shared memory as shaders/matmul_coopmat.comp declares it, in bytes; the larger of B's two
+    /// layouts, of which codes have one.
     std::uint32_t shared_bytes() const {
         const std::uint32_t chunks = depth / (codes && mat.k % 16 == 0 ? 16 : 8);
         const std::uint32_t along_n = codes ? 0 : depth * (columns / 8 + 1);

@@ -141,7 +141,7 @@ struct BatchNormResult {
 /// unbiased estimate.
 VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var,
                                          float momentum = 0.1f, float eps = 1e-5f);
-/// The same in evaluation: x (N, C) normalised by the running statistics.
+/// Batch norm in evaluation: x (N, C) normalised by the running statistics.
 VKF_API Value batch_norm(Value x, Value weight, Value bias, Value running_mean, Value running_var, float eps = 1e-5f);
 
 // --- element-wise --------------------------------------------------------------------------------

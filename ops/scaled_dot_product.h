@@ -43,7 +43,7 @@ struct AttentionOptions {
     /// batch of 1; the queries of sequence i begin at the i-th number. Mask::keys and Mask::bias
     /// are refused with packed sequences.
     Value cumulative_queries = {};
-    /// The same for keys, along S.
+    /// The cumulative lengths of keys, along S.
     Value cumulative_keys = {};
     /// (B) i32: the number of keys of each sequence; they are the first of the S keys.
     Value key_lengths = {};

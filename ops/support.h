@@ -71,7 +71,7 @@ inline float dropout_scale(float p) {
 
 using vkf::divide_up;
 
-/// Of matmul_shared's tiles: columns, and how deep they are.
+/// The columns of matmul_shared's tiles, and how deep they are.
 inline constexpr std::uint32_t kSharedColumns = 64, kSharedDepth = 16;
 
 /// Shared memory of such a tile, in bytes.

@@ -63,7 +63,7 @@ VKF_CONSTANT(kAttentionSpecPageSize, 16)
 VKF_CONSTANT(kAttentionSpecLse, 17)        // 1: write the log-sum-exp
 VKF_CONSTANT(kAttentionSpecBiasFours, 18)  // 1: the bias can be read by vec4
 VKF_CONSTANT(kAttentionSpecSplit, 19)      // 1: p.split_keys may be set
-// Of all variants again.
+// All variants read these again.
 VKF_CONSTANT(kAttentionSpecRing, 20)       // 1: K and V are rings
 
 // attention_coopmat.comp: the matrices' shape, and what ops/attention_tiles.h says of a tile.

@@ -229,7 +229,7 @@ void hold(uvec4 columns, uint k) {
     held[3] = B_QUAD(at.w);
 }
 
-// Of what is held the rows of B of one step, k onwards.
+// The rows of B of one step, k onwards, out of what is held.
 mat4 unpack_held(uint step, uint k) {
     if (kPacked == kPackedInt4) {
         uint word = step / 2;

@@ -89,7 +89,7 @@ VKF_CONSTANT(kMatmulOtherNone, 0)
 // place of the bias: has_bias is 0.
 VKF_CONSTANT(kMatmulOtherResidual, 1)
 VKF_CONSTANT(kMatmulOtherGate, 2)
-// The same at a binding of its own.
+// The residual at a binding of its own.
 VKF_CONSTANT(kMatmulOtherResidualBesideBias, 3)
 VKF_CONSTANT(kMatmulOtherGateBesideBias, 4)
 

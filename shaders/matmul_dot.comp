@@ -53,7 +53,7 @@ const uint kThreads = kRowQuads * kColumnQuads;
 shared uvec4 a_tile[kTileDepth * kRowPitch];
 shared uvec4 b_tile[kTileDepth * kColumnPitch];
 
-// Of a row, in front of its scale.
+// The words of a row's codes, in front of its scale.
 uint code_words() {
     return p.k / 4;
 }

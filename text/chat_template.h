@@ -19,7 +19,7 @@ public:
     /// Reads a folder's chat_template.jinja, or "chat_template" of its tokenizer_config.json.
     /// Throws Error naming the file where there is no template, or where it is none of these.
     explicit ChatTemplate(const std::filesystem::path& folder);
-    /// The same from text that is in memory; `bos` is the token that begins texts, `name` stands
+    /// Parses text that is in memory; `bos` is the token that begins texts, `name` stands
     /// for the file in errors.
     static ChatTemplate parse(std::string_view jinja, const std::string& bos, const std::string& name);
 

@@ -16,12 +16,12 @@ namespace vkf {
 
 using namespace text;
 
-namespace {
-
 struct Truncation {
     std::size_t longest = 0;  ///< tokens in all; 0: no bound
     bool left = false;        ///< the beginning is cut off
 };
+
+namespace {
 
 Truncation read_truncation(const Json& part) {
     if (part.is_null()) {

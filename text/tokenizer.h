@@ -24,7 +24,7 @@ public:
     /// with the tokenizer_config.json beside it. Throws Error naming the file, and any part of it
     /// that is not known.
     explicit Tokenizer(const std::filesystem::path& path);
-    /// The same from text that is in memory; `name` stands for the file in errors.
+    /// Parses text that is in memory; `name` stands for the file in errors.
     static Tokenizer parse(std::string_view json, const std::string& name);
 
     Tokenizer(Tokenizer&&) noexcept;

@@ -27,7 +27,7 @@ public:
         RingRows written, seen;
         Dim kept;  ///< older tokens that are seen
     };
-    /// As sizes of a graph whose runs read `tokens`, at most `chunk`.
+    /// Rows as sizes of a graph whose runs read `tokens`, at most `chunk`.
     Rows describe(Graph& graph, const Dim& tokens, std::int64_t chunk) const;
     /// For a run of `count` tokens behind `length` older ones. Allocates nothing.
     void set(Program& program, DecoderTask task, std::int64_t length, std::int64_t count) const;

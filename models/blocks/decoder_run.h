@@ -47,7 +47,7 @@ public:
     /// tokens, heads * head_dim). The cache takes in their keys and values.
     Value attend(std::int64_t layer, const QueryKeyValue& heads, const AttentionScores& scores = {});
 
-    /// Of h (batch, tokens, width) those tokens after which the run answers: the last, or all where
+    /// The tokens of h (batch, tokens, width) after which the run answers: the last, or all where
     /// it scores.
     Value answered(Value h) const;
 

@@ -21,7 +21,7 @@ DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions);
 
 /// What a norm adds to the mean square; 0 or more.
 float read_epsilon(ConfigReader& reader, const std::string& field, double otherwise);
-/// Of scores or logits; null is 0, which stands for none.
+/// The softcap of scores or logits; null is 0, which stands for none.
 float read_softcap(ConfigReader& reader, const std::string& field, double otherwise);
 
 /// 1 / sqrt(a number).
@@ -49,7 +49,7 @@ std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers
 /// Where use_sliding_window says so, layers from max_window_layers on see a window (Qwen 2 and 3).
 std::vector<std::int64_t> read_late_windows(ConfigReader& reader, std::int64_t layers);
 
-/// Of layers that differ in their windows alone; no windows: all see everything.
+/// The caches of layers that differ in their windows alone; no windows: all see everything.
 std::vector<LayerCache> layer_caches(const DecoderSizes& sizes, const std::vector<std::int64_t>& windows = {});
 
 }  // namespace vkf

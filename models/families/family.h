@@ -81,7 +81,7 @@ const Family& find_family(ConfigReader& reader, Make Family::*make, const char* 
     reader.fail("model_type", std::string("is not ") + kind + " that is known (" + known + ")");
 }
 
-/// As most decoders keep them: everything but lm_head below "model.". Older files have tables of
+/// Most decoders keep everything but lm_head below "model.". Older files have tables of
 /// RoPE's angles too, and some keep a copy of embeddings that are tied.
 inline ParameterRules usual_parameters(bool tied_embeddings) {
     return {.optional_prefix = "model.", .ignored = [tied_embeddings](const std::string& name) {

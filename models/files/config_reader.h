@@ -103,7 +103,7 @@ private:
 
 /// Throws Error, its where() being `file`, for what is no JSON.
 nlohmann::json parse_config(std::string_view text, const std::string& file);
-/// By the name that transformers gives it.
+/// Reads an activation by the name that transformers gives it.
 Activation read_activation(ConfigReader& reader, const std::string& field, const std::string& otherwise);
 
 }  // namespace vkf

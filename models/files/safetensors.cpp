@@ -13,6 +13,7 @@
 
 #include "models/files/safetensors_words.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -24,7 +25,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's bound
-constexpr std::size_t kMaxRank = 64;
+constexpr std::size_t kMostDimensions = 64;
 
 std::optional<DType> dtype_of(std::string_view name) {
     for (const DType type : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16,
@@ -78,7 +79,9 @@ public:
             if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
                 refuse(std::to_string(value));
             std::vector<std::int64_t>& shape = *entries.back().shape;
-            if (shape.size() == kMaxRank) fail("has more than " + std::to_string(kMaxRank) + " dimensions");
+            if (shape.size() == kMostDimensions) {
+                fail("has more than " + std::to_string(kMostDimensions) + " dimensions");
+            }
             shape.push_back(static_cast<std::int64_t>(value));
         } else if (place_ == Place::offsets && entries.back().offsets.size() < 2) {
             entries.back().offsets.push_back(value);
@@ -301,11 +304,9 @@ void unwrap(HostTensor& tensor, const PackedNote& note, const std::string& file)
                                std::string(name_of(note.type)) + " are " + std::to_string(words) + " words of I32";
     if (tensor.dtype != DType::i32 || tensor.shape.size() != 2 || tensor.data.empty() ||
         static_cast<std::uint64_t>(tensor.shape[1]) != words) {
-        std::string shape;
-        for (const std::int64_t size : tensor.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
-        throw Error(
-            tensor_label(tensor.name) + wanted + "; it is " + std::string(name_of(tensor.dtype)) + " (" + shape + ")",
-            file);
+        throw Error(tensor_label(tensor.name) + wanted + "; it is " + std::string(name_of(tensor.dtype)) + " " +
+                        shape_text(tensor.shape),
+                    file);
     }
     tensor.dtype = DType::f32;
     tensor.shape[1] = note.columns;

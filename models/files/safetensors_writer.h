@@ -12,7 +12,7 @@ namespace vkf {
 /// are asked for.
 using TensorBytes = std::function<std::span<const std::byte>(std::size_t index)>;
 
-/// As save_safetensors(), but for the tensors' own `data`.
+/// Writes as save_safetensors() does, but not the tensors' own `data`.
 void write_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors, const TensorBytes& bytes,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -32,7 +32,7 @@ void copy_companions(const fs::path& from, const fs::path& to) {
     }
 }
 
-/// As the file is to have it; the bytes come later.
+/// The tensor as the file is to have it; the bytes come later.
 HostTensor described(const Parameter& p) {
     if (p.source->type != WeightType::f32) {
         return *p.source;

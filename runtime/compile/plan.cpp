@@ -217,7 +217,7 @@ StoredTensor as_declared(const StorageInfo& s) {
     return t;
 }
 
-/// As the layout has it, once that is what the graph wants.
+/// The weight as the layout has it, once that is what the graph wants.
 const StoredTensor& as_laid_out(const StoredTensor& wanted, const WeightLayout& weights) {
     const StoredTensor* t = weights.find(wanted.name);
     const std::string where = "weight " + wanted.name;

@@ -7,53 +7,17 @@
 #include <set>
 #include <span>
 
+#include "runtime/compile/spirv_words.h"
+
 namespace vkf {
+
+using namespace spv;
 
 namespace {
 
 using Words = std::span<const std::uint32_t>;
 
-constexpr std::size_t kHeaderWords = 5;
-constexpr std::uint32_t kLoopControlNone = 0, kLoopControlDontUnroll = 2;
-
-enum : std::uint32_t {
-    kOpNop = 0,
-    kOpName = 5,
-    kOpMemberName = 6,
-    kOpLine = 8,
-    kOpEntryPoint = 15,
-    kOpConstantTrue = 41,
-    kOpConstantFalse = 42,
-    kOpFunction = 54,
-    kOpFunctionEnd = 56,
-    kOpFunctionCall = 57,
-    kOpVariable = 59,
-    kOpStore = 62,
-    kOpCopyMemory = 63,
-    kOpDecorate = 71,
-    kOpMemberDecorate = 72,
-    kOpLogicalOr = 166,
-    kOpLogicalAnd = 167,
-    kOpLogicalNot = 168,
-    kOpControlBarrier = 224,
-    kOpMemoryBarrier = 225,
-    kOpAtomicStore = 228,
-    kOpPhi = 245,
-    kOpLoopMerge = 246,
-    kOpSelectionMerge = 247,
-    kOpLabel = 248,
-    kOpBranch = 249,
-    kOpBranchConditional = 250,
-    kOpSwitch = 251,
-    kOpUnreachable = 255,
-    kOpNoLine = 317,
-    kOpCooperativeMatrixStore = 4458,
-    kOpCooperativeMatrixPerElementOp = 5369,
-};
-
 std::uint32_t op_of(Words instruction) { return instruction[0] & 0xffff; }
-
-std::uint32_t head(std::uint32_t op, std::size_t words) { return static_cast<std::uint32_t>(words) << 16 | op; }
 
 /// What an instruction of a function defines; 0: nothing.
 std::uint32_t result_of(Words i) {

@@ -7,9 +7,8 @@
 
 namespace vkf {
 
-/// The same valid module without the branches that constant conditions rule out, the functions then
-/// called by nobody, and the local variables then used by nobody. Loops and switches stay as they
-/// are.
+/// A valid module without the branches that constant conditions rule out, the functions then called
+/// by nobody, and the local variables then used by nobody. Loops and switches stay as they are.
 ///
 /// A kernel that is specialized for eight rows carries the code for sixteen. Drivers drop it too,
 /// but late: before that they inline it and walk over it many times. The attention kernels compile

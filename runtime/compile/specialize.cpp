@@ -6,56 +6,13 @@
 #include <optional>
 #include <set>
 
-namespace vkf {
-namespace {
+#include "runtime/compile/spirv_words.h"
 
-enum : std::uint32_t {
-    kOpExecutionMode = 16,
-    kOpTypeBool = 20,
-    kOpTypeInt = 21,
-    kOpConstantTrue = 41,
-    kOpConstantFalse = 42,
-    kOpConstant = 43,
-    kOpConstantComposite = 44,
-    kOpSpecConstantTrue = 48,
-    kOpSpecConstantFalse = 49,
-    kOpSpecConstant = 50,
-    kOpSpecConstantComposite = 51,
-    kOpSpecConstantOp = 52,
-    kOpDecorate = 71,
-    kOpCompositeExtract = 81,
-    kOpIAdd = 128,
-    kOpISub = 130,
-    kOpIMul = 132,
-    kOpUDiv = 134,
-    kOpUMod = 137,
-    kOpLogicalEqual = 164,
-    kOpLogicalNotEqual = 165,
-    kOpLogicalOr = 166,
-    kOpLogicalAnd = 167,
-    kOpLogicalNot = 168,
-    kOpSelect = 169,
-    kOpIEqual = 170,
-    kOpINotEqual = 171,
-    kOpUGreaterThan = 172,
-    kOpSGreaterThan = 173,
-    kOpUGreaterThanEqual = 174,
-    kOpSGreaterThanEqual = 175,
-    kOpULessThan = 176,
-    kOpSLessThan = 177,
-    kOpULessThanEqual = 178,
-    kOpSLessThanEqual = 179,
-    kOpShiftRightLogical = 194,
-    kOpShiftLeftLogical = 196,
-    kOpBitwiseOr = 197,
-    kOpBitwiseXor = 198,
-    kOpBitwiseAnd = 199,
-    kOpNot = 200,
-    kOpExecutionModeId = 331,
-    kExecutionModeLocalSize = 17,
-    kExecutionModeLocalSizeId = 38,
-    kDecorationSpecId = 1,
-};
+namespace vkf {
+
+using namespace spv;
+
+namespace {
 
 /// The 32-bit integers and booleans (0 or 1) among a module's constants, and its composites of
 /// them.
@@ -135,12 +92,9 @@ std::optional<std::uint32_t> Known::evaluate(std::uint32_t op, std::span<const s
     }
 }
 
-std::uint32_t head(std::uint32_t op, std::size_t words) { return static_cast<std::uint32_t>(words) << 16 | op; }
-
 }  // namespace
 
 std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::span<const std::uint32_t> constants) {
-    constexpr std::size_t kHeaderWords = 5;
     std::vector<std::uint32_t> out;
     out.reserve(code.size());
     out.insert(out.end(), code.begin(),

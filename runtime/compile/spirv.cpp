@@ -6,60 +6,13 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/compile/spirv_words.h"
 
 namespace vkf {
 
-namespace {
+using namespace spv;
 
-// SPIR-V specification 1.3: opcodes, decorations and storage classes, as far as they are read here
-enum : std::uint32_t {
-    kMagic = 0x07230203,
-    kOpExecutionMode = 16,
-    kOpCapability = 17,
-    kOpTypeInt = 21,
-    kOpTypeFloat = 22,
-    kOpTypeVector = 23,
-    kOpTypeImage = 25,
-    kOpTypeArray = 28,
-    kOpTypeStruct = 30,
-    kOpTypePointer = 32,
-    kOpConstant = 43,
-    kOpSpecConstant = 50,
-    kOpSpecConstantComposite = 51,
-    kOpFunctionCall = 57,
-    kOpVariable = 59,
-    kOpLoad = 61,
-    kOpStore = 62,
-    kOpCopyMemory = 63,
-    kOpAccessChain = 65,
-    kOpInBoundsAccessChain = 66,
-    kOpArrayLength = 68,
-    kOpDecorate = 71,
-    kOpMemberDecorate = 72,
-    kOpExecutionModeId = 331,
-    kDecorationSpecId = 1,
-    kDecorationBuiltIn = 11,
-    kDecorationArrayStride = 6,
-    kDecorationBinding = 33,
-    kDecorationDescriptorSet = 34,
-    kDecorationOffset = 35,
-    kBuiltInWorkgroupSize = 25,
-    kExecutionModeLocalSize = 17,
-    kExecutionModeLocalSizeId = 38,
-    kStorageUniformConstant = 0,
-    kStorageUniform = 2,
-    kStoragePushConstant = 9,
-    kStorageStorageBuffer = 12,
-    kCapabilityFloat16 = 9,
-    kCapabilityInt64 = 11,
-    kCapabilityInt8 = 39,
-    kCapabilityStorageBuffer16 = 4433,
-    kCapabilityGroupNonUniform = 61,
-    kCapabilityGroupNonUniformQuad = 68,
-    kCapabilityCooperativeMatrixPerElement = 5432,
-    kCapabilityDotProduct = 6019,
-    kCapabilityCooperativeMatrix = 6022,
-};
+namespace {
 
 struct Type {
     std::uint32_t op = 0;
@@ -109,7 +62,7 @@ struct Module {
 
 ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& name) {
     const auto fail = [&](const std::string& what) { throw Error(what, "shader " + name); };
-    if (code.size() < 5 || code[0] != kMagic) {
+    if (code.size() < kHeaderWords || code[0] != kMagic) {
         fail("not a SPIR-V module");
     }
     Module m;

@@ -70,7 +70,7 @@ VKF_API StoredTensor stored_as(const HostTensor& tensor, std::optional<WeightTyp
 /// stored_as() does, and naming a tensor that comes twice.
 VKF_API WeightLayout make_weight_layout(std::span<const HostTensor> tensors, const Capabilities& device,
                                         const LoadOptions& options = {});
-/// The same for Device::load() with this graph.
+/// The layout that Device::load() with this graph gives.
 VKF_API WeightLayout make_weight_layout(const Graph& graph, std::span<const HostTensor> tensors,
                                         const Capabilities& device, const LoadOptions& options = {});
 

@@ -8,7 +8,7 @@
 
 namespace vkf {
 
-/// As printf.
+/// Formats as printf does.
 template <class... Args>
 Status failure(int result, const char* format, Args... args) noexcept {
     Status s;

@@ -64,7 +64,7 @@ public:
     std::vector<std::int32_t> download_i32(std::string_view output);
     /// The bits of an f16 or bf16 output's elements.
     std::vector<std::uint16_t> download_bits(std::string_view output);
-    /// The same into the caller's memory, which must have exactly that many elements. After a first
+    /// Reads into the caller's memory, which must have exactly that many elements. After a first
     /// run, set(), upload(), run() and this allocate nothing on the host.
     void download(std::string_view output, std::span<float> to);
     void download(std::string_view output, std::span<std::int32_t> to);

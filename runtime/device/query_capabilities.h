@@ -32,7 +32,7 @@ Features features_of(const InstanceTable& api, VkPhysicalDevice physical, VkStru
     return out;
 }
 
-/// The same of VkPhysicalDeviceProperties2.
+/// Reads the same from VkPhysicalDeviceProperties2.
 template <class Properties>
 Properties properties_of(const InstanceTable& api, VkPhysicalDevice physical, VkStructureType type) {
     Properties out{};

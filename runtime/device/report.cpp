@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const Plan& plan) {
     return names;
 }
 
-std::string shape_text(const Plan& plan, const Shape& shape) {
+std::string planned_shape(const Plan& plan, const Shape& shape) {
     const std::vector<std::string> names = names_of(plan);
     std::string out;
     for (const Dim& d : shape) {
@@ -63,7 +63,7 @@ std::string packed_weights(const Plan& plan) {
     return out;
 }
 
-/// As JSON and Graphviz want text between double quotes.
+/// Text as JSON and Graphviz want it between double quotes.
 std::string escape(const std::string& text) {
     std::string out;
     for (const char ch : text) {
@@ -79,7 +79,7 @@ std::string copy_text(const Plan& plan, const PlannedCopy& copy) {
     const StorageInfo& s = plan.storages[copy.storage];
     const bool in = copy.direction == CopyDirection::to_device;
     return format("%4u  %-44s", copy.step, ("copy " + s.name + (in ? " to the device" : " to the host")).c_str()) +
-           " -> " + shape_text(plan, s.shape) + "\n";
+           " -> " + planned_shape(plan, s.shape) + "\n";
 }
 
 /// The result: of what is written, the first.
@@ -118,7 +118,7 @@ std::string Program::explain() const {
         const NodeInfo& node = plan.nodes[d.dispatch.node];
         const ValueInfo& result = plan.values[first_written(d.dispatch).value];
         out += format("%4u  %-44s", d.step, node.label.c_str());
-        out += " -> " + shape_text(plan, result.shape);
+        out += " -> " + planned_shape(plan, result.shape);
         if (const std::uint64_t at = plan.arena_offset[result.storage]; at != Plan::kNotInArena) {
             out += format(" @%llu", static_cast<unsigned long long>(at));
         } else {
@@ -146,7 +146,7 @@ std::string Program::dot() const {
         if (info.kind == StorageKind::intermediate && !in_arena) {
             continue;
         }
-        std::string label = (info.name.empty() ? "" : escape(info.name) + "\\n") + shape_text(plan, info.shape);
+        std::string label = (info.name.empty() ? "" : escape(info.name) + "\\n") + planned_shape(plan, info.shape);
         if (in_arena) {
             label += format("\\n@%llu +%llu", static_cast<unsigned long long>(plan.arena_offset[s]),
                             static_cast<unsigned long long>(plan.storage_bytes[s]));

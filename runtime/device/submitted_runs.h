@@ -17,7 +17,7 @@ struct SubmittedRuns {
     SubmittedRuns(const SubmittedRuns&) = delete;
     SubmittedRuns& operator=(const SubmittedRuns&) = delete;
 
-    /// From now on runs are told by a timeline semaphore too, where the device has them: once
+    /// Runs are told by a timeline semaphore too from now on, where the device has them: once
     /// somebody asks for tickets.
     void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }

@@ -38,7 +38,7 @@ typedef uint64_t VkSemaphore;
 #if defined(__cplusplus) && __cplusplus >= 201103L
 namespace vkf {
 
-/// As vkGetInstanceProcAddr; cast yours to it.
+/// Works as vkGetInstanceProcAddr, which is cast to it.
 using GetInstanceProcAddr = void (*(*)(VkInstance, const char*))(void);
 
 }  // namespace vkf

@@ -31,7 +31,7 @@ const char* kind_name(StorageKind kind) {
     return "?";
 }
 
-/// Of what the caller gives, and of what outlives a run.
+/// Checks the type of what the caller gives, and of what outlives a run.
 void check_type(const std::string& what, DType dtype) {
     if (!is_floating(dtype) && dtype != DType::i32) {
         throw Error(what + " cannot be " + std::string(name_of(dtype)) + ": F32, F16, BF16 and I32 are possible",

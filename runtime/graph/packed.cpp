@@ -153,7 +153,7 @@ bool any_refused(std::span<const std::byte> data, Bits sign, Bits first, Bits en
     return false;
 }
 
-/// Of halves that the type cannot hold; all finite ones fit into bf16.
+/// The halves that the type cannot hold; all finite ones fit into bf16.
 Refused refused_halves(WeightType type) {
     return type == WeightType::bf16 ? Refused{0, 0} : Refused{kHalfInfinity, 0x8000u};
 }

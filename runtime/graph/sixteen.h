@@ -77,7 +77,7 @@ inline float widened(DType type, std::uint16_t bits) {
     return type == DType::f16 ? sixteen::from_half(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
 
-/// The same of many, of which `bytes` has two each at any address.
+/// Narrows many numbers; `bytes` has two for each, at any address.
 inline void narrow(DType type, std::span<const float> numbers, std::byte* bytes) {
     for (const float x : numbers) {
         const std::uint16_t bits = narrowed(type, x);

@@ -6,8 +6,8 @@
 
 namespace vkf {
 
-/// The same elements in the same order under another shape. One size may be -1 (worked out from the
-/// rest). Throws when the strides of `x` cannot express it (then contiguous(x) first).
+/// A view of the same elements in the same order, of another shape. One size may be -1 (worked out
+/// from the rest). Throws when the strides of `x` cannot express it (then contiguous(x) first).
 VKF_API Value reshape(Value x, Shape shape);
 /// Swaps two dimensions; negative counts from the innermost.
 VKF_API Value transpose(Value x, int a, int b);

@@ -44,7 +44,7 @@ public:
 
     /// `got` is `want` within 1e-5 + 1e-4 |want|, the tolerance of docs/numerics.md.
     void close(const std::string& claim, const Floats& got, const Floats& want);
-    /// The same bits.
+    /// Claims the same bits.
     void same(const std::string& claim, const Floats& got, const Floats& want);
     void holds(const std::string& claim, bool good);
 

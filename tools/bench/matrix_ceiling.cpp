@@ -15,7 +15,7 @@ using namespace vkf::shader;
 
 constexpr const char* kName = "coopmat_f16";
 constexpr std::uint32_t kSteps = 128;
-/// Of the result's elements, which are exact.
+/// The result's elements, which are exact.
 constexpr float kX[] = {0.5f, 0.125f, 1.0f};
 
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX

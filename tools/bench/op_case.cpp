@@ -17,7 +17,7 @@
 
 namespace {
 
-/// Of attention: the first key that a query sees, and the one behind the last.
+/// The first key that a query of attention sees, and the one behind the last.
 struct Span {
     std::int64_t first, end;
 };
@@ -27,7 +27,7 @@ Span seen_by(const OpCase& op, std::int64_t query) {
     return {op.window > 0 ? std::max<std::int64_t>(0, end - op.window) : 0, end};
 }
 
-/// Of attention: scores that no mask hides, a head.
+/// The scores of attention that no mask hides, a head.
 std::int64_t pairs(const OpCase& op) {
     std::int64_t all = 0;
     for (std::int64_t query = 0; query < op.rows; ++query) {

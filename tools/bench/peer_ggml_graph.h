@@ -44,11 +44,11 @@ private:
     ggml_tensor* result_ = nullptr;
 };
 
-/// Of ggml_flash_attn_ext().
+/// Asks ggml_flash_attn_ext() for it.
 void accumulate_in_fp32(ggml_tensor* attention);
 /// fp32 numbers for an fp32 tensor.
 void set(ggml_tensor* tensor, const float* data);
-/// The same as the tensor's type keeps them; `data` becomes what they stand for then.
+/// Sets them as the tensor's type keeps them; `data` becomes what they stand for then.
 void set_packed(ggml_tensor* tensor, float* data);
 /// -inf where causal attention of `rows` queries, the last of which sees all keys, and a window
 /// hide a key; for queries beyond `rows`, which fill ggml's last tile, everywhere. `mask`: f16,

@@ -25,12 +25,12 @@ std::string with(const std::string& settled, std::string_view name, std::uint32_
     return settled + (settled.empty() ? "" : ",") + std::string(name) + "=" + std::to_string(value);
 }
 
-/// Of a device with what is settled, whatever was kept before.
+/// A device with what is settled, whatever was kept before.
 vkf::Device device_with(const Options& options, const std::string& tuning) {
     return vkf::Device::create({.select = options.device, .tuning = tuning.empty() ? "0" : tuning});
 }
 
-/// As capabilities suggest, then each number.
+/// What is tried: what capabilities suggest, then each number.
 struct Candidate {
     std::string tuning, name;
     Workload workload;
