@@ -391,6 +391,28 @@ vkf_result vkf_program_cost(const vkf_program* program, uint32_t count, const vk
     });
 }
 
+vkf_result vkf_program_arithmetic(const vkf_program* program, vkf_arithmetic_use* use) {
+    return guard(__func__, [&] {
+        const ArithmeticUse& u = alive(program).arithmetic();
+        fill(need(use, "use"), {0,
+                                static_cast<std::uint8_t>(u.asked),
+                                static_cast<std::uint8_t>(u.used),
+                                {},
+                                static_cast<std::uint32_t>(u.in_fp32.size()),
+                                0});
+    });
+}
+
+vkf_result vkf_program_fp32_reason(const vkf_program* program, uint32_t index, vkf_fp32_reason* reason) {
+    return guard(__func__, [&] {
+        const std::vector<Fp32Reason>& all = alive(program).arithmetic().in_fp32;
+        if (index >= all.size()) {
+            throw Error("reason " + std::to_string(index) + " of " + std::to_string(all.size()));
+        }
+        fill(need(reason, "reason"), {0, all[index].dispatches, all[index].reason.c_str()});
+    });
+}
+
 vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t capacity, size_t* needed) {
     return guard(__func__, [&] { give_text(alive(program).explain(), text, capacity, needed); });
 }

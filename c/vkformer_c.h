@@ -892,6 +892,24 @@ VKF_API vkf_result vkf_program_finished(vkf_program* program, uint32_t slot);
 VKF_API vkf_result vkf_program_cost(const vkf_program* program, uint32_t count, const vkf_size_setting* sizes,
                                     double* flops, double* bytes);
 
+/// ArithmeticUse
+typedef struct vkf_arithmetic_use {
+    uint32_t struct_size;
+    uint8_t asked, used;  ///< VKF_ARITHMETIC_...
+    uint8_t reserved[2];
+    uint32_t in_fp32;  ///< how many reasons vkf_program_fp32_reason() has
+    uint32_t reserved2;
+} vkf_arithmetic_use;
+
+/// Fp32Reason
+typedef struct vkf_fp32_reason {
+    uint32_t struct_size;
+    uint32_t dispatches;
+    const char* reason;  ///< lives as long as the program
+} vkf_fp32_reason;
+
+VKF_API vkf_result vkf_program_arithmetic(const vkf_program* program, vkf_arithmetic_use* use);
+VKF_API vkf_result vkf_program_fp32_reason(const vkf_program* program, uint32_t index, vkf_fp32_reason* reason);
 VKF_API vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed);

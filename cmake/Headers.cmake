@@ -31,6 +31,7 @@ set(public_headers
     runtime/base/error.h
     runtime/base/export.h
     runtime/base/map_file.h
+    runtime/compile/arithmetic_use.h
     runtime/compile/capabilities.h
     runtime/compile/glsl.h
     runtime/compile/load_options.h

@@ -24,8 +24,9 @@ struct AttentionTiling {
     std::string why = {};
     shader::uint lanes = 0;                    ///< of attention_lanes
     std::vector<AttentionTile> matrices = {};  ///< of attention_coopmat, one for each of `rows`
+    Arithmetic arithmetic = Arithmetic::f32;
     /// why it is computed in fp32 though f16 was asked for
-    std::string why_not = {};
+    std::string why_fp32 = {};
 };
 
 /// Rounds of the loops of attention_lanes.comp for so many keys: tiles, head dimension and values.

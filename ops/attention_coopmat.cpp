@@ -75,7 +75,8 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
         t.defines.push_back("FULL");
     }
     t.tile = kAttentionMatrixTile;
-    t.why = "f16 arithmetic, " + t.matrices.front().str();
+    t.why = t.matrices.front().str();
+    t.arithmetic = Arithmetic::f16;
     return t;
 }
 

@@ -112,10 +112,10 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
         const ScoreMod& mod = params.score_mod;
         modded = mod ? mod.shader(std::string(t.shader->name) + "_mod", t.source, t.defines) : nullptr;
     };
-    std::string why_not;
+    std::string why_fp32;
     if (l.arithmetic() == Arithmetic::f16) {
-        why_not = no_coopmat_attention(device, params.head_dim);
-        if (why_not.empty()) {
+        why_fp32 = no_coopmat_attention(device, params.head_dim);
+        if (why_fp32.empty()) {
             AttentionTiling t = choose_coopmat_attention(device, params, full, value_dim);
             try {
                 compile(t);
@@ -126,13 +126,12 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
                 if (coopmat_attention_is_forced(device)) {
                     throw;
                 }
-                why_not = "the GLSL compiler at hand does not compile the score mod for cooperative matrices";
+                why_fp32 = "the GLSL compiler at hand does not compile the score mod for cooperative matrices";
             }
         }
-        why_not = "; fp32, though f16 was asked for: " + why_not;
     }
     AttentionTiling t = choose_f32(device, full, params.most_queries * params.group);
-    t.why_not = why_not;
+    t.why_fp32 = why_fp32;
     compile(t);
     return t;
 }
@@ -280,12 +279,13 @@ void lower(Lowering& l) {
                                (packed_kv ? ", keys and values " + std::string(name_of(params.kv_type)) : "") +
                                (splits.may ? splits.keys_a_group.note : ""),
                            modded});
+        kernels.back().arithmetic = tiling.arithmetic;
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
         // a mod's own loops are not counted, and a driver may unroll them
         kernels.back().keep_loops = l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() && !modded;
         words.push_back(rows);
     }
-    kernels.back().why += tiling.why_not;
+    kernels.back().why_fp32 = tiling.why_fp32;
     const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
     const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, input(at)); };
     const std::vector<ValueId> ring =

@@ -13,8 +13,9 @@ struct Choice {
     std::vector<shader::uint> words;
 
     void add(const Shader& shader, Constants constants, shader::uint most_rows, shader::uint rows, shader::uint columns,
-             std::string why) {
+             std::string why, Arithmetic arithmetic = Arithmetic::f32) {
         kernels.push_back({&shader, std::move(constants), std::move(why)});
+        kernels.back().arithmetic = arithmetic;
         words.insert(words.end(), {most_rows, rows, columns});
     }
 };

@@ -58,8 +58,9 @@ void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, ui
     c.set(kMatmulSpecSubgroup, t.subgroup);
     const Shader& shader = elements ? (t.codes ? kCodesElements : kElements) : (t.codes ? kCodesCoopmat : kCoopmat);
     choice.add(shader, std::move(c), most_rows, t.rows, t.columns,
-               (t.codes ? "int8 arithmetic, cooperative matrices: tiles of " : "f16 arithmetic, tiles of ") + t.str() +
-                   (elements ? ", sums finished element by element" : ""));
+               (t.codes ? "cooperative matrices: tiles of " : "tiles of ") + t.str() +
+                   (elements ? ", sums finished element by element" : ""),
+               t.codes ? Arithmetic::int8 : Arithmetic::f16);
     choice.kernels.back().subgroup_size = t.subgroup;
 }
 

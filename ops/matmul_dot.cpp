@@ -55,7 +55,7 @@ void choose_dot(Choice& choice, const Capabilities& device, const Constants& for
     c.set(kMatmulSpecTileColumns, kColumns);
     c.set(kMatmulSpecTileDepth, kDepth);
     choice.add(kDot, std::move(c), kAnyRows, rows, kColumns,
-               "int8 arithmetic, integer dot products: tiles of " + std::to_string(rows) + "x64x32 in shared memory");
+               "integer dot products: tiles of " + std::to_string(rows) + "x64x32 in shared memory", Arithmetic::int8);
 }
 
 }  // namespace vkf

@@ -32,9 +32,9 @@ std::string no_half(const Capabilities& device, const MatmulParams& params) {
 void choose_half(Choice& choice, const Capabilities& device, const Constants& form) {
     SharedTile tile = shared_tile(device, form);
     choice.add(kHalf, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
-               "f16 arithmetic, " + std::to_string(kMatmulHalfRun) + " products at a time: tiles of " +
-                   std::to_string(tile.rows) + "x64x" + std::to_string(2 * tile.depth) + " in shared memory" +
-                   tile.note);
+               std::to_string(kMatmulHalfRun) + " products at a time: tiles of " + std::to_string(tile.rows) + "x64x" +
+                   std::to_string(2 * tile.depth) + " in shared memory" + tile.note,
+               Arithmetic::f16);
 }
 
 }  // namespace vkf

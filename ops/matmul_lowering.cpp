@@ -132,8 +132,8 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
 struct Reduced {
     bool halves = false, codes = false;  ///< what is multiplied, where it is not fp32
     bool coopmat = false;                ///< on cooperative matrices
-    /// why in fp32 though less was asked for, or why without cooperative matrices
-    std::string why_not;
+    std::string why_fp32;                ///< though less was asked for
+    std::string no_coopmat;              ///< why not on them, where it is not fp32
 };
 
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding
@@ -198,31 +198,24 @@ std::int64_t rounds_of(std::int64_t k, bool masked, std::int64_t rows) {
 Reduced reduced(const Lowering& l, const Product& product, const MatmulParams& params, std::int64_t most_rows) {
     Reduced out;
     const Capabilities& device = l.device();
-    const auto in_fp32 = [](const char* asked, const std::string& reason) {
-        return std::string("; fp32, though ") + asked + " was asked for: " + reason;
-    };
     std::string no_matrices;
     if (l.arithmetic() == Arithmetic::f16) {
         no_matrices = no_coopmat(device, params);
         const std::string no_halves = no_half(device, params);
         out.halves = no_matrices.empty() || no_halves.empty();
         if (!out.halves) {
-            out.why_not = in_fp32("f16", no_halves == no_matrices ? no_halves : no_matrices + "; " + no_halves);
+            out.why_fp32 = no_halves == no_matrices ? no_halves : no_matrices + "; " + no_halves;
         }
     } else if (l.arithmetic() == Arithmetic::int8) {
         no_matrices = no_codes_coopmat(device);
         const std::string no_dots = no_dot(device);
-        const std::string reason = !no_matrices.empty() && !no_dots.empty()
-                                       ? no_dots + "; " + no_matrices
-                                       : no_codes(l, product.a, product.b, most_rows);
-        out.codes = reason.empty();
-        if (!out.codes) {
-            out.why_not = in_fp32("int8", reason);
-        }
+        out.why_fp32 = !no_matrices.empty() && !no_dots.empty() ? no_dots + "; " + no_matrices
+                                                                : no_codes(l, product.a, product.b, most_rows);
+        out.codes = out.why_fp32.empty();
     }
     if (out.halves || out.codes) {
         out.coopmat = no_matrices.empty();
-        out.why_not = out.coopmat ? "" : "; " + no_matrices;
+        out.no_coopmat = no_matrices;
     }
     return out;
 }
@@ -270,8 +263,9 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
         }
     }
     const bool few = reduced.halves && choice.kernels.back().shader == &kMatvec;
-    choice.kernels.back().why +=
-        few ? "; fp32, though f16 was asked for: products of so few rows are bound by loads" : reduced.why_not;
+    Kernel& last = choice.kernels.back();
+    last.why_fp32 = few ? "products of so few rows are bound by loads" : reduced.why_fp32;
+    last.why += few || reduced.no_coopmat.empty() ? "" : "; " + reduced.no_coopmat;
     return choice;
 }
 

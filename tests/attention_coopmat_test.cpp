@@ -333,6 +333,7 @@ TEST_SUITE("attention coopmat") {
             CHECK_FALSE(taken(explained({.arithmetic = Arithmetic::int8})));
             CHECK(taken(explained(kF16)));
             CHECK_FALSE(contains(explained(kF16), "fp32"));
+            CHECK(device().compile(g, {}, kF16).arithmetic().used == Arithmetic::f16);
         }
         const Believed gpu(as_gpu);
         CHECK_FALSE(taken(explained({})));
@@ -350,6 +351,7 @@ TEST_SUITE("attention coopmat") {
         }
         const Believed without([](Capabilities& c) { c.cooperative_matrix = false; });
         CHECK(contains(explained(kF16), "fp32, though f16 was asked for: no cooperative matrices: "));
+        CHECK(device().compile(g, {}, kF16).arithmetic().used == Arithmetic::f32);
         const Believed forced([](Capabilities& c) { c.variants = "attention_coopmat"; });
         CHECK(contains(error_of([&] { explained(kF16); }),
                        "VKFORMER_VARIANT asks for attention_coopmat, which needs cooperative matrices"));

@@ -84,6 +84,35 @@ TEST_CASE("c functions: a program compiled as it is written") {
     vkf_graph_destroy(graph);
 }
 
+TEST_CASE("c functions: what a program computes with, and why not with fewer bits") {
+    const DeviceOfC on;
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    const Value x = graph->input("x", {8, 64});
+    for (const char* name : {"a", "b", "c"}) {  // none is kept as int8
+        graph->output(name, linear(x, graph->input(std::string("weights of ") + name, {64, 64})));
+    }
+    vkf_compile_options options = sized<vkf_compile_options>();
+    options.arithmetic = VKF_ARITHMETIC_INT8;
+    vkf_program* program = nullptr;
+    OK(vkf_compile(on.device, graph, nullptr, &options, &program));
+    vkf_arithmetic_use use = sized<vkf_arithmetic_use>();
+    OK(vkf_program_arithmetic(program, &use));
+    CHECK(use.asked == VKF_ARITHMETIC_INT8);
+    CHECK(use.used == VKF_ARITHMETIC_F32);
+    REQUIRE(use.in_fp32 == 1);
+    vkf_fp32_reason reason = sized<vkf_fp32_reason>();
+    OK(vkf_program_fp32_reason(program, 0, &reason));
+    CHECK(reason.dispatches == 3);
+    std::vector<char> said(10000);
+    OK(vkf_program_explain(program, said.data(), said.size(), nullptr));
+    CHECK(contains(said.data(), std::string("; fp32, though int8 was asked for: ") + reason.reason + "\n"));
+    CHECK(vkf_program_fp32_reason(program, 1, &reason) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "reason 1 of 1"));
+    vkf_program_destroy(program);
+    vkf_graph_destroy(graph);
+}
+
 TEST_CASE("c functions: a program compiled before its weights are there") {
     const DeviceOfC on;
     vkf_graph* graph = nullptr;

@@ -283,6 +283,7 @@ TEST_SUITE("codes") {
             CHECK_FALSE(contains(explained(codes, {.arithmetic = Arithmetic::f16}), way.used()));
             CHECK(contains(explained(codes, kInt8), way.used()));
             CHECK(contains(explained(codes, kInt8), "int8 arithmetic, "));
+            CHECK(device().compile(g, codes, kInt8).arithmetic().used == Arithmetic::int8);
             CHECK(contains(explained(halves, kInt8), "fp32, though int8 was asked for: b is no weight kept as int8"));
             const Believed anyway = way.forced();
             CHECK(contains(explained(codes, kInt8), way.used()));

@@ -257,8 +257,15 @@ TEST_SUITE("half") {
         Graph g;
         g.output("y", linear(g.input("x", {40, 64}), g.input("w", {64, 64})));
         const auto explained = [&](const CompileOptions& o) { return device().compile(g, {}, o).explain(); };
+        const auto use = [&](const CompileOptions& o) { return device().compile(g, {}, o).arithmetic(); };
+        CHECK(use({}).asked == Arithmetic::f32);
+        CHECK(use({}).used == Arithmetic::f32);
+        CHECK(use({}).in_fp32.empty());
         if (device().capabilities().float16) {
             const Believed gpu(without_matrices);
+            CHECK(use(kF16).asked == Arithmetic::f16);
+            CHECK(use(kF16).used == Arithmetic::f16);
+            CHECK(use(kF16).in_fp32.empty());
             CHECK_FALSE(contains(explained({}), "matmul_half<"));
             CHECK_FALSE(contains(explained({.arithmetic = Arithmetic::int8}), "matmul_half<"));
             CHECK(contains(explained(kF16), "matmul_half<"));
@@ -284,6 +291,11 @@ TEST_SUITE("half") {
             without_matrices(c);
             c.float16 = false;
         });
+        CHECK(use(kF16).asked == Arithmetic::f16);
+        CHECK(use(kF16).used == Arithmetic::f32);
+        REQUIRE(use(kF16).in_fp32.size() == 1);
+        CHECK(use(kF16).in_fp32[0].dispatches == 1);
+        CHECK(contains(explained(kF16), "fp32, though f16 was asked for: " + use(kF16).in_fp32[0].reason));
         CHECK(contains(explained(kF16), "fp32, though f16 was asked for: no cooperative matrices: "));
         CHECK(contains(explained(kF16), "; no arithmetic in f16: the device has none that rounds to the nearest"));
         const Believed half(forced);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../base/export.h"
+#include "../graph/dtype.h"
 #include "spirv_code.h"
 
 namespace vkf {
@@ -56,7 +57,10 @@ struct Kernel {
     /// Size that its subgroups must have, all of them full (Capabilities::matrix_subgroup_size); 0:
     /// whatever the device takes.
     std::uint32_t subgroup_size = 0;
-    bool keep_loops = false;  ///< see keep_loops() in prune.h
+    bool keep_loops = false;                  ///< see keep_loops() in prune.h
+    Arithmetic arithmetic = Arithmetic::f32;  ///< what it multiplies in
+    /// Why it multiplies in fp32, where the program was compiled for fewer bits.
+    std::string why_fp32 = {};
 
     bool operator==(const Kernel& other) const {
         return shader == other.shader && constants == other.constants && subgroup_size == other.subgroup_size &&

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <numeric>
 
 #include "runtime/base/numbers.h"
@@ -208,6 +209,24 @@ int constant_kernel(const Plan& plan, const PlannedDispatch& planned) {
     return all && plan.prepare(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
 }
 
+/// What the kernels of the dispatches say of it.
+ArithmeticUse arithmetic_use(const std::vector<PlannedDispatch>& dispatches, Arithmetic asked) {
+    ArithmeticUse use{.asked = asked};
+    std::map<std::string, std::uint32_t> reasons;
+    for (const PlannedDispatch& d : dispatches) {
+        for (const Kernel& kernel : d.dispatch.kernels) {
+            use.used = kernel.arithmetic == Arithmetic::f32 ? use.used : kernel.arithmetic;
+            if (!kernel.why_fp32.empty()) {
+                ++reasons[kernel.why_fp32];
+            }
+        }
+    }
+    for (const auto& [reason, count] : reasons) {
+        use.in_fp32.push_back({reason, count});
+    }
+    return use;
+}
+
 StoredTensor as_declared(const StorageInfo& s) {
     StoredTensor t{s.name, s.dtype, {}, 0, 0, size_of(s.dtype)};
     for (const Dim& d : s.shape) {
@@ -324,6 +343,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     if (mirrored) {
         add_copies(plan, StorageKind::output, CopyDirection::to_host);
     }
+    plan.arithmetic = arithmetic_use(plan.dispatches, options.arithmetic);
     plan_memory(plan, device.storage_alignment, device.unified_memory);
     return plan;
 }

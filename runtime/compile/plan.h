@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../graph/graph.h"
+#include "arithmetic_use.h"
 #include "capabilities.h"
 #include "lowering.h"
 #include "memory_sizes.h"
@@ -81,6 +82,7 @@ struct Plan {
     std::vector<Interval> intervals;
     /// for explain(): what was rewritten and decomposed, and why
     std::vector<std::string> notes;
+    ArithmeticUse arithmetic;
     MemorySizes memory;
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../compile/arithmetic_use.h"
 #include "../compile/memory_sizes.h"
 #include "compile_options.h"
 #include "recording.h"
@@ -125,6 +126,9 @@ public:
     /// Tells a checked program that the slot's last recording has finished or was dropped.
     void finished(std::uint32_t slot) noexcept;
 
+    /// What came of CompileOptions::arithmetic: what products and fused attention compute with, and
+    /// why some stay in fp32. Lives as long as the program.
+    const ArithmeticUse& arithmetic() const;
     /// A table: every dispatch with its kernel, constants, memory, and why this variant.
     std::string explain() const;
     /// The graph in Graphviz' language, with shapes and arena offsets.

@@ -35,6 +35,15 @@ std::string planned_shape(const Plan& plan, const Shape& shape) {
     return "(" + out + ")";
 }
 
+/// What decided for the kernel, behind what it multiplies in where that is not fp32.
+std::string why_text(const Kernel& kernel, Arithmetic asked) {
+    const bool fewer = kernel.arithmetic != Arithmetic::f32;
+    return (fewer ? std::string(name_of(kernel.arithmetic)) + " arithmetic, " : "") + kernel.why +
+           (kernel.why_fp32.empty()
+                ? ""
+                : "; fp32, though " + std::string(name_of(asked)) + " was asked for: " + kernel.why_fp32);
+}
+
 std::string constants_text(const Kernel& kernel) {
     std::string out;
     for (const std::uint32_t c : kernel.constants.values()) {
@@ -126,7 +135,8 @@ std::string Program::explain() const {
         }
         for (std::size_t i = 0; i < d.dispatch.kernels.size(); ++i) {
             const Kernel& k = d.dispatch.kernels[i];
-            out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) + ">: " + k.why;
+            out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) +
+                   ">: " + why_text(k, plan.arithmetic.asked);
             out += d.may_choose(i) ? "" : "; not built: the sizes are constant and choose another";
         }
         out += "\n";
@@ -136,6 +146,8 @@ std::string Program::explain() const {
     }
     return out;
 }
+
+const ArithmeticUse& Program::arithmetic() const { return core_->plan.arithmetic; }
 
 std::string Program::dot() const {
     const Plan& plan = core_->plan;

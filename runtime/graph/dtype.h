@@ -74,4 +74,13 @@ enum class Arithmetic : std::uint8_t {
     int8,
 };
 
+constexpr std::string_view name_of(Arithmetic arithmetic) {
+    switch (arithmetic) {
+        case Arithmetic::f32: return "fp32";
+        case Arithmetic::f16: return "f16";
+        case Arithmetic::int8: return "int8";
+    }
+    return "?";
+}
+
 }  // namespace vkf

@@ -95,7 +95,7 @@ int accuracy(const Options& options) {
                               .arithmetic = kind.base ? vkf::Arithmetic::f32 : arithmetic(options.arithmetic),
                               .score = true});
         if (!kind.base) {
-            print_arithmetic(options.arithmetic, decoder.prompt_program());
+            print_arithmetic(decoder.prompt_program());
         }
         const Score score = score_of(decoder, texts);
         base = base.likely.empty() ? score : base;

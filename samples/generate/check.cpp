@@ -44,7 +44,7 @@ int check(const Options& options) {
                                 {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)},
                                 weight_type(options.weights));
     vkf::Decoder decoder(device, checkpoint, plan);
-    print_arithmetic(options.arithmetic, decoder.prompt_program());
+    print_arithmetic(decoder.prompt_program());
     const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
     const TextModel texts(options, model.facts());
     std::size_t wrong = 0;

@@ -205,7 +205,7 @@ int generate(const Options& options) {
     print_packing(decoder.weights());
     std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
                  seconds_since(start));
-    print_arithmetic(options.arithmetic, decoder.prompt_program());
+    print_arithmetic(decoder.prompt_program());
     const Speed speed = answer(decoder, options, prompt, *out);
     print_speed(speed, prompt.size());
     if (options.copy_rate && speed.tokens > 1) {

@@ -41,4 +41,4 @@ std::optional<vkf::WeightType> weight_type(const std::string& name);
 vkf::Arithmetic arithmetic(const std::string& name);
 /// Where fewer bits were asked for, to the standard error: which products of a prompt stay in fp32,
 /// and why.
-void print_arithmetic(const std::string& name, const vkf::Program& prompt);
+void print_arithmetic(const vkf::Program& prompt);
