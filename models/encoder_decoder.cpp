@@ -56,7 +56,7 @@ torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config)
             .layer_norm_eps = config.layer_norm_eps};
 }
 
-void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+void EncoderDecoder::describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
     const Dim batch = graph.symbol("batch", max_batch);
     const Dim source = graph.symbol("source", config.max_source);
     const Value tokens = graph.input("source", {batch, source}, DType::i32);
@@ -77,7 +77,7 @@ void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int
     }
 }
 
-void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+void EncoderDecoder::describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
     const Dim batch = graph.symbol("batch", max_batch);
     const Dim source = graph.symbol("source", config.max_source);
     const Dim tokens = graph.symbol("tokens", config.max_target);

@@ -35,11 +35,6 @@ VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t 
 /// The layers of the configuration, for torch::transformer*.
 VKF_API torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config);
 
-/// The two programs of EncoderDecoder as graphs: see encoder() and decoder() for inputs, sizes and
-/// outputs. They share states "cache.*".
-VKF_API void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
-VKF_API void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
-
 /// What greedy decoding found for one source.
 struct Decoded {
     std::vector<std::int32_t> tokens;  ///< without <sos>; with <eos> where it came
@@ -62,6 +57,11 @@ public:
     EncoderDecoder(EncoderDecoder&&) noexcept;
     EncoderDecoder& operator=(EncoderDecoder&&) noexcept;
     ~EncoderDecoder();
+
+    /// The two programs as graphs: see encoder() and decoder() for inputs, sizes and outputs. They
+    /// share states "cache.*".
+    static void describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
+    static void describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch);
 
     /// Decodes greedily: begins with `sos` and takes the likeliest token each time, until `eos` or
     /// until there are max_target tokens, sos and eos included. Sources of a batch may differ in

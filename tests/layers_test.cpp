@@ -110,8 +110,8 @@ TEST_CASE("EncoderDecoder: missing, misshapen and extra parameters are named") {
     c.max_source = 6;
     c.max_target = 5;
     Graph encoder, decoder;
-    describe_encoder(encoder, c, 1);
-    describe_decoder(decoder, c, 1);
+    EncoderDecoder::describe_encoder(encoder, c, 1);
+    EncoderDecoder::describe_decoder(decoder, c, 1);
     CHECK(contains(error_of([&] {
                        EncoderDecoder(device(), random_weights({&encoder, &decoder}, {"generator.bias"}), c);
                    }),

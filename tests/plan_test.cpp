@@ -64,9 +64,9 @@ TEST_CASE("plan: the arena is within 10 % of the peak of what is live") {
             CAPTURE(model);
             Graph g;
             if (model == 0) {
-                describe_encoder(g, dates_config(), 16);
+                EncoderDecoder::describe_encoder(g, dates_config(), 16);
             } else if (model == 1) {
-                describe_decoder(g, dates_config(), 16);
+                EncoderDecoder::describe_decoder(g, dates_config(), 16);
             } else {
                 describe_deep_encoder(g);
             }
@@ -149,7 +149,7 @@ TEST_CASE("plan: every description fits the four storage buffers of the minimum"
     Capabilities minimum;
     minimum.clamp_to_minimum();
     Graph g;
-    describe_decoder(g, dates_config(), 4);
+    EncoderDecoder::describe_decoder(g, dates_config(), 4);
     for (const PlannedDispatch& d : make_plan(g, minimum).dispatches) {
         CHECK(d.windows.size() <= 4);
         for (const Window& w : d.windows) {
