@@ -99,7 +99,9 @@ struct Decoder::Parts {
         const std::size_t count = tokens.size() / batch.size();
         p.set("start", batch.length());
         for (const CacheRing& ring : rings) {
-            ring.set(p, task, batch.length(), static_cast<std::int64_t>(count));
+            for (const auto& [name, value] : ring.sizes(task, batch.length(), static_cast<std::int64_t>(count))) {
+                p.set(name, value);
+            }
         }
         if (task != DecoderTask::step) {
             p.set("tokens", static_cast<std::int64_t>(count));

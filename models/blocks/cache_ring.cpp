@@ -31,16 +31,18 @@ CacheRing::Rows CacheRing::describe(Graph& graph, const Dim& tokens, std::int64_
     return r;
 }
 
-void CacheRing::set(Program& program, DecoderTask task, std::int64_t length, std::int64_t count) const {
+RingSizes CacheRing::sizes(DecoderTask task, std::int64_t length, std::int64_t count) const noexcept {
+    RingSizes sizes;
     const std::int64_t kept = std::min(length, window_ - 1);
     const std::int64_t first = (length - kept) % rows_;
-    program.set(kept_, kept);
-    program.set(at_, length % rows_);
-    program.set(first_, first);
-    program.set(seen_, std::min(kept + count, rows_ - first));
+    sizes.add(kept_, kept);
+    sizes.add(at_, length % rows_);
+    sizes.add(first_, first);
+    sizes.add(seen_, std::min(kept + count, rows_ - first));
     if (task != DecoderTask::step) {
-        program.set(written_, std::min(count, rows_ - length % rows_));
+        sizes.add(written_, std::min(count, rows_ - length % rows_));
     }
+    return sizes;
 }
 
 }  // namespace vkf

@@ -2,18 +2,37 @@
 // A layer that sees only a window keeps its cache as a ring: token i lies in row i mod rows.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "models/blocks/decoder_facts.h"
 #include "ops/ops.h"
-#include "runtime/device/program.h"
 
 namespace vkf {
 
 /// Rows of a layer's cache for sequences of up to `max_tokens`, of which a run reads up to `chunk`.
 /// Fewer rows than max_tokens form a ring: the window's older tokens, and those of a run.
 std::int64_t cache_rows(const LayerCache& layer, std::int64_t max_tokens, std::int64_t chunk);
+
+/// Values of a graph's sizes, by their names.
+class RingSizes {
+public:
+    struct Size {
+        std::string_view name;
+        std::int64_t value = 0;
+    };
+
+    void add(std::string_view name, std::int64_t value) noexcept { sizes_[count_++] = {name, value}; }
+    const Size* begin() const noexcept { return sizes_.data(); }
+    const Size* end() const noexcept { return begin() + count_; }
+
+private:
+    std::array<Size, 5> sizes_ = {};
+    std::size_t count_ = 0;
+};
 
 /// The sizes that the description of a run and whoever runs it agree on. Layers with one window
 /// share them.
@@ -29,8 +48,9 @@ public:
     };
     /// Rows as sizes of a graph whose runs read `tokens`, at most `chunk`.
     Rows describe(Graph& graph, const Dim& tokens, std::int64_t chunk) const;
-    /// For a run of `count` tokens behind `length` older ones. Allocates nothing.
-    void set(Program& program, DecoderTask task, std::int64_t length, std::int64_t count) const;
+    /// For a run of `count` tokens behind `length` older ones. The names live as long as the ring.
+    /// Allocates nothing.
+    RingSizes sizes(DecoderTask task, std::int64_t length, std::int64_t count) const noexcept;
 
 private:
     std::int64_t window_, rows_;
