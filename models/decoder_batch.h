@@ -6,12 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "models/decoder_name.h"
 #include "models/decoder_plan.h"
 
 namespace vkf {
-
-/// Who speaks in the errors of a decoder.
-inline constexpr const char* kDecoder = "Decoder";
 
 /// The tokens of one text each.
 using Prompts = std::span<const std::vector<std::int32_t>>;

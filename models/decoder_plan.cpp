@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <array>
 
+#include "models/decoder_name.h"
 #include "models/families/family.h"
 #include "runtime/compile/plan.h"
+#include "shaders/top_k.h"
 
 namespace vkf {
 
 const DecoderFamily& family_of(const DecoderModel& model) noexcept;
 
 namespace {
-
-constexpr const char* kDecoderPlan = "Decoder";
 
 /// What was left open filled in, and checked against the model.
 DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
@@ -22,14 +22,14 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
         if (value < least || value > most) {
             throw Error(std::string(what) + " = " + std::to_string(value) + " is outside " + std::to_string(least) +
                             ".." + std::to_string(most),
-                        kDecoderPlan);
+                        kDecoder);
         }
     };
     within("max_tokens", o.max_tokens, 1, facts.max_positions);
     within("max_batch", o.max_batch, 1, 4096);
-    within("candidates", o.candidates, 0, std::min<std::int64_t>(128, facts.vocab_size));
+    within("candidates", o.candidates, 0, std::min<std::int64_t>(shader::kTopKMost, facts.vocab_size));
     if (o.kv == WeightType::int4) {
-        throw Error("keys and values are kept as f32, f16, bf16 or int8, not int4", kDecoderPlan);
+        throw Error("keys and values are kept as f32, f16, bf16 or int8, not int4", kDecoder);
     }
     within("chunk", o.chunk, 1, std::int64_t{1} << 20);
     o.chunk = std::min(o.chunk, o.max_tokens);
@@ -136,7 +136,7 @@ void plan_or_name_chunk(DecoderPlan::Parts& parts, const Capabilities& device, c
         if (!chunk) {
             throw;
         }
-        throw Error(std::string(error.what()) + "; with chunk = " + std::to_string(*chunk) + " it fits", kDecoderPlan);
+        throw Error(std::string(error.what()) + "; with chunk = " + std::to_string(*chunk) + " it fits", kDecoder);
     }
 }
 
@@ -168,7 +168,7 @@ std::vector<DecoderTask> DecoderPlan::tasks() const { return tasks_of(parts_->op
 const Graph& DecoderPlan::graph(DecoderTask task) const {
     const std::unique_ptr<Graph>& graph = parts_->graphs[static_cast<std::size_t>(task)];
     if (!graph) {
-        throw Error("DecoderOptions::score was not asked for", kDecoderPlan);
+        throw Error("DecoderOptions::score was not asked for", kDecoder);
     }
     return *graph;
 }
@@ -184,7 +184,7 @@ Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const D
         parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), plan.matrices());
     const std::vector<StoredTensor>& planned = plan.weights().tensors();
     if (!planned.empty() && layout_of(parameters, device.capabilities()).tensors() != planned) {
-        throw Error("the plan was made for weights that lie otherwise than this checkpoint's would", kDecoderPlan);
+        throw Error("the plan was made for weights that lie otherwise than this checkpoint's would", kDecoder);
     }
     return load_parameters(device, parameters, progress, pack_on);
 }

@@ -113,7 +113,7 @@ Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults
 }
 
 Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults) {
-    Rope rope{.theta = reader.number("rope_theta", defaults.theta), .layout = RopeLayout::half};
+    Rope rope{.theta = reader.number("rope_theta", 10000.0), .layout = RopeLayout::half};
     rope.rotary_dim = read_rotary_dim(reader, defaults.head_dim, defaults);
     const json* scaling = reader.find("rope_scaling");
     const json* parameters = reader.find("rope_parameters");

@@ -31,7 +31,6 @@ float read_scale(ConfigReader& reader, const std::string& field, double otherwis
 struct RopeDefaults {
     std::int64_t head_dim = 0;
     std::int64_t max_positions = 0;
-    double theta = 10000.0;
     bool partial = false;  ///< partial_rotary_factor may be less than 1
 };
 /// rope_parameters {rope_type, rope_theta, ...} of transformers 5, or rope_theta beside

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace vkf {
+
+/// Who speaks in the errors of a decoder and its plan.
+inline constexpr const char* kDecoder = "Decoder";
+
+}  // namespace vkf
