@@ -3,6 +3,7 @@
 // positions, a LayerNorm after each half of a layer, biases everywhere, attention in both
 // directions.
 #include "layers/linear.h"
+#include "models/blocks/bert_names.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -10,42 +11,6 @@
 namespace vkf {
 
 namespace {
-
-/// Where a checkpoint keeps parameters.
-struct BertNames {
-    std::string base = "bert.";  ///< some files leave it out
-    std::string layers = "encoder.layer";
-    // below layers.N
-    ProjectionNames projections = {"attention.self.query", "attention.self.key", "attention.self.value"};
-    std::string attention_output = "attention.output.dense", attention_norm = "attention.output.LayerNorm";
-    std::string up = "intermediate.dense", down = "output.dense", output_norm = "output.LayerNorm";
-};
-
-const BertNames kDistilBertNames{.base = "distilbert.",
-                                 .layers = "transformer.layer",
-                                 .projections = {"attention.q_lin", "attention.k_lin", "attention.v_lin"},
-                                 .attention_output = "attention.out_lin",
-                                 .attention_norm = "sa_layer_norm",
-                                 .up = "ffn.lin1",
-                                 .down = "ffn.lin2",
-                                 .output_norm = "output_layer_norm"};
-
-/// What belongs to other tasks, and tables of row numbers.
-bool is_ignored(const std::string& name) {
-    for (const char* head : {"cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier."}) {
-        if (name.starts_with(head)) {
-            return true;
-        }
-    }
-    return name.find("pooler.") != std::string::npos || name.ends_with("position_ids");
-}
-
-/// Files out of TensorFlow call the weights of a LayerNorm gamma and beta.
-std::string older_name(const std::string& name) {
-    const std::size_t dot = name.rfind('.');
-    const bool norm = dot != std::string::npos && name.substr(0, dot).ends_with("LayerNorm");
-    return norm ? name.substr(0, dot) + (name.ends_with(".bias") ? ".beta" : ".gamma") : std::string();
-}
 
 class Bert final : public EncoderFamily {
 public:
@@ -100,8 +65,10 @@ public:
         const auto looked_up = [base = names_.base + "embeddings."](const std::string& name) {
             return name == base + "position_embeddings.weight" || name == base + "token_type_embeddings.weight";
         };
-        return {
-            .optional_prefix = names_.base, .ignored = is_ignored, .looked_up = looked_up, .older_name = older_name};
+        return {.optional_prefix = names_.base,
+                .ignored = is_ignored_of_bert,
+                .looked_up = looked_up,
+                .older_name = older_name_of_bert};
     }
 
 private:
@@ -127,7 +94,7 @@ private:
         position_rows_ = r.size("max_position_embeddings");
         activation_ = read_activation(r, "activation", "gelu");
         r.find("sinusoidal_pos_embds");  // how the table began before training; it is in the file
-        names_ = kDistilBertNames;
+        names_ = distilbert_names();
     }
 
     Value attention(Value x, Value keys) const {
