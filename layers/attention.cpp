@@ -111,6 +111,9 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
         throw Error(numbers() + ": the width does not divide into heads; give head_dim", kName);
     }
     const std::int64_t d = options.head_dim != 0 ? options.head_dim : width / options.heads;
+    if (options.rope_table && !options.rope) {
+        throw Error("a rope_table without rope, which says how the table turns a head", kName);
+    }
     const Scope scope(x.graph(), options.name);
     auto [q, k, v] = project_qkv(x, options, d);
     const Dim start = options.cache ? options.cache->start : Dim(0);

@@ -50,7 +50,8 @@ struct GroupedQueryAttentionOptions {
     std::int64_t kv_heads = 1;  ///< heads: multi-head attention; 1: multi-query attention
     std::int64_t head_dim = 0;  ///< 0: E / heads
     std::optional<Rope> rope = {};
-    /// rope's own when empty, see rope_by_table(): a model's layers need not each compute it
+    /// rope's own when empty, see rope_by_table(): a model's layers need not each compute it. Needs
+    /// rope, whose layout it has.
     Value rope_table = {};
     /// A query sees everything before it. A mask of yours says anew whether and how it is causal.
     Mask mask = {.causal = Causal::bottom_right};

@@ -20,17 +20,17 @@ DecoderRun::DecoderRun(Graph& graph, DecoderTask task, const DecoderRunSizes& si
     }
 }
 
-Value DecoderRun::rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name) {
+RopeTable DecoderRun::rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name) {
     Rope whole = rope;
     whole.max_positions = sizes_.max_tokens;
     const std::vector<float> table = vkf::rope_table(whole, head_dim);
     const auto pairs = static_cast<std::int64_t>(table.size()) / sizes_.max_tokens / 2;
-    return graph_.constant(name, {sizes_.max_tokens, pairs, 2}, table);
+    return {graph_.constant(name, {sizes_.max_tokens, pairs, 2}, table), rope.layout};
 }
 
-QueryKeyValue DecoderRun::rotated(QueryKeyValue heads, Value rope_table) const {
-    heads.query = rope_by_table(heads.query, rope_table, RopeLayout::half, start_);
-    heads.key = rope_by_table(heads.key, rope_table, RopeLayout::half, start_);
+QueryKeyValue DecoderRun::rotated(QueryKeyValue heads, const RopeTable& table) const {
+    heads.query = rope_by_table(heads.query, table.angles, table.layout, start_);
+    heads.key = rope_by_table(heads.key, table.angles, table.layout, start_);
     return heads;
 }
 

@@ -21,6 +21,12 @@ struct DecoderRunSizes {
     WeightType kv = WeightType::f32;
 };
 
+/// The cosines and sines for every position of a sequence, and how they turn a head.
+struct RopeTable {
+    Value angles;  ///< (positions, pairs, 2)
+    Required<RopeLayout> layout;
+};
+
 class DecoderRun {
 public:
     /// Inputs: tokens (batch, tokens) i32 and, where sequences of a batch are padded in front, keys
@@ -33,11 +39,11 @@ public:
     /// (batch, tokens) i32.
     Value tokens() const { return token_ids_; }
 
-    /// The cosines and sines for every position of a sequence, for rotated().
-    Value rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name = "rope_table");
+    /// For every position of a sequence. `name` is the constant's.
+    RopeTable rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name = "rope_table");
     /// Queries and keys turned by the angles of their tokens' positions. Attention looks at
     /// distances alone, so padding in front of a sequence changes nothing.
-    QueryKeyValue rotated(QueryKeyValue heads, Value rope_table) const;
+    QueryKeyValue rotated(QueryKeyValue heads, const RopeTable& table) const;
     /// The rows of a table (positions, width) that are the tokens' positions: broadcasts to (batch,
     /// tokens, width). Where sequences are padded they come from an input positions (batch, tokens)
     /// i32.

@@ -45,7 +45,7 @@ public:
         const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
         const double width = static_cast<double>(sizes_.hidden_size);
         Value h = embedding(run.tokens(), words, static_cast<float>(std::sqrt(width)));
-        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         for (std::int64_t i = 0; i < sizes_.layers; ++i) {
             const Scope layer(g, "model.layers." + std::to_string(i));
             const Value attended = attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
@@ -65,7 +65,7 @@ public:
     }
 
 private:
-    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias_), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles), scores_);

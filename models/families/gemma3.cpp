@@ -43,8 +43,8 @@ public:
         const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
         const double width = static_cast<double>(sizes_.hidden_size);
         Value h = embedding(run.tokens(), words, static_cast<float>(std::sqrt(width)));
-        const Value local = run.rope_table(local_rope_, sizes_.heads.head_dim, "rope_table.local");
-        const Value global = run.rope_table(global_rope_, sizes_.heads.head_dim, "rope_table.global");
+        const RopeTable local = run.rope_table(local_rope_, sizes_.heads.head_dim, "rope_table.local");
+        const RopeTable global = run.rope_table(global_rope_, sizes_.heads.head_dim, "rope_table.global");
         for (std::int64_t i = 0; i < sizes_.layers; ++i) {
             const Scope layer(g, "model.layers." + std::to_string(i));
             const bool sliding = windows_[static_cast<std::size_t>(i)] > 0;
@@ -105,7 +105,7 @@ private:
         kinds.finish();
     }
 
-    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_and_norm_heads(project(x, sizes_.heads, bias_), sizes_.heads, eps_);
         const Value seen = run.attend(layer, run.rotated(heads, angles), scores_);

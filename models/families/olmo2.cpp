@@ -29,7 +29,7 @@ public:
         Graph& g = run.graph();
         const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
         Value h = embedding(run.tokens(), words);
-        const Value angles = run.rope_table(rope_, sizes_.heads.head_dim);
+        const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         for (std::int64_t i = 0; i < sizes_.layers; ++i) {
             const Scope layer(g, "model.layers." + std::to_string(i));
             h = h + rms_norm(attention(run, i, h, angles), "post_attention_layernorm", eps_);
@@ -42,7 +42,7 @@ public:
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    Value attention(DecoderRun& run, std::int64_t layer, Value x, Value angles) const {
+    Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         QueryKeyValue whole = project(x, sizes_.heads, bias_);
         whole.query = rms_norm(whole.query, "q_norm", eps_);
