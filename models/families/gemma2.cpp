@@ -5,6 +5,7 @@
 
 #include "layers/feed_forward.h"
 #include "layers/linear.h"
+#include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -54,8 +55,7 @@ public:
             h = h + rms_norm(fed, "post_feedforward_layernorm", eps_);
         }
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        const Value head = tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size});
-        return softcap(linear(h, head), logit_softcap_);
+        return softcap(output_head(h, words, tied_), logit_softcap_);
     }
 
     ParameterRules parameters() const override {

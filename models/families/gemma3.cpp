@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 3's text model (Gemma Team 2025): of every six layers five see a window
-// and one sees all, each kind with a RoPE of its own; norms before and after
-// each half of a layer and of each head's query and key; scaled embeddings.
+// Gemma 3's text model (Gemma Team 2025): of every six layers five see a window and one sees all,
+// each kind with a RoPE of its own; norms before and after each half of a layer and of each head's
+// query and key; scaled embeddings.
 #include <cmath>
 
 #include "layers/feed_forward.h"
 #include "layers/linear.h"
+#include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -54,8 +55,7 @@ public:
             h = h + rms_norm(fed, "post_feedforward_layernorm", eps_);
         }
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        const Value head = tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size});
-        return softcap(linear(h, head), logit_softcap_);
+        return softcap(output_head(h, words, tied_), logit_softcap_);
     }
 
     ParameterRules parameters() const override {
@@ -73,9 +73,8 @@ private:
                             [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
     }
 
-    /// rope_parameters {full_attention {...}, sliding_attention {...}} of
-    /// transformers 5; or rope_theta and rope_scaling of layers that see all
-    /// beside rope_local_base_freq.
+    /// rope_parameters {full_attention {...}, sliding_attention {...}} of transformers 5; or
+    /// rope_theta and rope_scaling of layers that see all beside rope_local_base_freq.
     void read_ropes(ConfigReader& r) {
         const RopeDefaults defaults{.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions};
         local_rope_ = {.theta = r.number("rope_local_base_freq", 10000.0),

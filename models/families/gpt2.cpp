@@ -2,6 +2,7 @@
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half of a layer, one matrix
 // for queries, keys and values, biases everywhere.
 #include "layers/linear.h"
+#include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -44,7 +45,7 @@ public:
             h = h + feed_forward(layer_norm(h, "ln_2", eps_));
         }
         h = layer_norm(run.answered(h), "transformer.ln_f", eps_);
-        return linear(h, tied_ ? words : g.weight("lm_head.weight", {vocab_size_, width_}));
+        return output_head(h, words, tied_);
     }
 
     ParameterRules parameters() const override {

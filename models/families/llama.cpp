@@ -3,6 +3,7 @@
 // positions, grouped queries, SwiGLU.
 #include "layers/feed_forward.h"
 #include "layers/linear.h"
+#include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -33,17 +34,13 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        Graph& g = run.graph();
-        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
         Value h = embedding(run.tokens(), words);
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
-        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
-            const Scope layer(g, "model.layers." + std::to_string(i));
-            h = h + attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
-            h = h + feed_forward(rms_norm(h, "post_attention_layernorm", eps_));
-        }
-        h = rms_norm(run.answered(h), "model.norm", eps_);
-        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+        h = pre_norm_layers(
+            h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
+            [&](Value x) { return feed_forward(x); });
+        return output_head(rms_norm(run.answered(h), "model.norm", eps_), words, tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }

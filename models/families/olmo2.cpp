@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an
-// RMSNorm of whole queries and keys before their heads are split, SwiGLU.
+// OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an RMSNorm of whole
+// queries and keys before their heads are split, SwiGLU.
 #include "layers/feed_forward.h"
 #include "layers/linear.h"
+#include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -36,7 +37,7 @@ public:
             h = h + rms_norm(feed_forward(h), "post_feedforward_layernorm", eps_);
         }
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+        return output_head(h, words, tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }

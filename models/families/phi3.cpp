@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layer with one matrix for
-// queries, keys and values and one for both halves of the gate; RoPE may turn a
-// part of each head, and a query may see a window of keys.
+// Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layer with one matrix for queries, keys and
+// values and one for both halves of the gate; RoPE may turn a part of each head, and a query may
+// see a window of keys.
 #include "layers/linear.h"
+#include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
@@ -33,25 +34,21 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        Graph& g = run.graph();
-        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
         Value h = embedding(run.tokens(), words);
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
-        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
-            const Scope layer(g, "model.layers." + std::to_string(i));
-            h = h + attention(run, i, rms_norm(h, "input_layernorm", eps_), angles);
-            h = h + feed_forward(rms_norm(h, "post_attention_layernorm", eps_));
-        }
-        h = rms_norm(run.answered(h), "model.norm", eps_);
-        return linear(h, tied_ ? words : g.weight("lm_head.weight", {sizes_.vocab_size, sizes_.hidden_size}));
+        h = pre_norm_layers(
+            h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
+            [&](Value x) { return feed_forward(x); });
+        return output_head(rms_norm(run.answered(h), "model.norm", eps_), words, tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    /// What other families call yarn is longrope here, as is "su": frequencies
-    /// that change where a text grows past what original_max_position_embeddings
-    /// says. Keys that were turned before then would have to turn again.
+    /// What other families call yarn is longrope here, as is "su": frequencies that change where a
+    /// text grows past what original_max_position_embeddings says. Keys that were turned before
+    /// then would have to turn again.
     static Rope read_phi3_rope(ConfigReader& r, const DecoderSizes& sizes) {
         r.find("original_max_position_embeddings");  // of longrope alone
         for (const char* field : {"rope_scaling", "rope_parameters"}) {
@@ -59,9 +56,7 @@ private:
             for (const char* type : {"type", "rope_type"}) {
                 const bool said = rope != nullptr && rope->is_object() && rope->contains(type);
                 if (said && rope->at(type) != "default") {
-                    r.fail(field,
-                           "is not supported: of Phi-3's RoPE only the default "
-                           "kind is, without longrope");
+                    r.fail(field, "is not supported: of Phi-3's RoPE only the default kind is, without longrope");
                 }
             }
         }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands around attention and feed-forward in a decoder: its layers, and the head behind them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "ops/ops.h"
+
+namespace vkf {
+
+/// Layers model.layers.N, each of which adds attention(N, norm(h)), then feed_forward(norm(h)):
+/// Llama's, with RMSNorms input_layernorm and post_attention_layernorm.
+Value pre_norm_layers(Value h, std::int64_t layers, float eps,
+                      const std::function<Value(std::int64_t layer, Value x)>& attention,
+                      const std::function<Value(Value x)>& feed_forward);
+
+/// Logits of h (..., width) by lm_head.weight or, where they are tied, the table `words`
+/// (vocabulary, width) of embeddings.
+Value output_head(Value h, Value words, bool tied);
+
+}  // namespace vkf
