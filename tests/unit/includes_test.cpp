@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// The one file that knows both a family's rules and how they are loaded.
+const char* const kKnowsTheDevice = "models/files/parameters.h";
+
 /// A room, and the rooms that its files may include beside their own.
 struct Room {
     const char* name;
@@ -36,10 +39,10 @@ const std::vector<Room>& rooms() {
         const auto graph = with(base, {"shaders", "runtime/graph"});
         const auto compile = with(graph, {"runtime/compile"});
         const auto layers = with(graph, {"ops", "layers"});
-        const auto files = with(with(compile, {"runtime/device"}), {"ops", "models/files"});
-        const auto blocks = with(files, {"layers", "models/blocks"});
+        const auto files = with(compile, {"runtime/device", "ops", "models/files"});
+        const auto blocks = with(layers, {"models/files", "models/blocks"});
         const auto families = with(blocks, {"models/families"});
-        const auto models = with(families, {"models"});
+        const auto models = with(families, {"runtime/compile", "runtime/device", "models"});
         return std::vector<Room>{{"shaders", {}},
                                  {"runtime/base", {}},
                                  {"runtime/graph", with(base, {"shaders"})},
@@ -69,24 +72,65 @@ std::string room_of(const std::string& file) {
     return best;
 }
 
-/// Every project file that a file includes, by its path from the source folder. Headers that the
-/// build makes are left out.
-std::vector<std::string> includes_of(const fs::path& source, const std::string& file) {
-    static const std::regex line("^#include \"([^\"]+)\"");
-    std::vector<std::string> found;
-    std::ifstream in(source / file);
+/// What stands behind one #include, and whether in <>.
+struct Name {
+    std::string name;
+    bool in_angles;
+};
+
+std::vector<Name> names_in(const fs::path& path) {
+    static const std::regex line(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
+    std::vector<Name> found;
+    std::ifstream in(path);
     REQUIRE(in);
     for (std::string text; std::getline(in, text);) {
         std::smatch match;
-        if (!std::regex_search(text, match, line)) {
+        if (std::regex_search(text, match, line)) {
+            found.push_back({match[2], match[1] == "<"});
+        }
+    }
+    return found;
+}
+
+/// The headers that the build makes: vkformer.h, and of each shader its words, its variants' words
+/// and its text.
+std::set<std::string> made_by_the_build(const fs::path& source) {
+    static const std::regex variant(R"(^//! variant (\w+))");
+    std::set<std::string> made{"vkformer/vkformer.h"};
+    for (const auto& entry : fs::directory_iterator(source / "shaders")) {
+        if (entry.path().extension() != ".comp") {
             continue;
         }
+        const std::string stem = entry.path().stem().string();
+        made.insert({stem + ".spv.h", stem + ".glsl.h"});
+        std::ifstream in(entry.path());
+        for (std::string text; std::getline(in, text);) {
+            std::smatch match;
+            if (std::regex_search(text, match, variant)) {
+                made.insert(match[1].str() + ".spv.h");
+            }
+        }
+    }
+    return made;
+}
+
+/// Every project file that a file includes, by its path from the source folder. Headers that the
+/// build makes are left out; "a includes b" is added to `lost` where there is no other b.
+std::vector<std::string> includes_of(const fs::path& source, const std::string& file, std::vector<std::string>& lost) {
+    static const std::set<std::string> made = made_by_the_build(source);
+    std::vector<std::string> found;
+    for (const Name& include : names_in(source / file)) {
+        bool here = false;
         for (const fs::path& folder : {source / fs::path(file).parent_path(), source, source / "shaders"}) {
-            const fs::path path = (folder / match[1].str()).lexically_normal();
-            if (fs::exists(path)) {
+            const fs::path path = (folder / include.name).lexically_normal();
+            if (fs::is_regular_file(path)) {
                 found.push_back(path.lexically_relative(source).generic_string());
+                here = true;
                 break;
             }
+        }
+        if (!here && !include.in_angles && made.count(include.name) == 0) {
+            lost.push_back(file + " includes " + include.name);
         }
     }
     return found;
@@ -97,14 +141,15 @@ std::string stem_of(const std::string& file) { return file.substr(0, file.rfind(
 
 using Includes = std::map<std::string, std::vector<std::string>>;
 
-Includes read_all(const fs::path& source) {
+Includes read_all(const fs::path& source, std::vector<std::string>& lost) {
     Includes all;
     for (const char* top : {"shaders", "runtime", "ops", "layers", "models", "c", "text"}) {
         for (const auto& entry : fs::recursive_directory_iterator(source / top)) {
             const std::string extension = entry.path().extension().string();
-            if (extension == ".h" || extension == ".cpp" || extension == ".comp" || extension == ".glsl") {
+            if (extension == ".h" || extension == ".cpp" || extension == ".in" || extension == ".comp" ||
+                extension == ".glsl") {
                 const std::string file = entry.path().lexically_relative(source).generic_string();
-                all[file] = includes_of(source, file);
+                all[file] = includes_of(source, file, lost);
             }
         }
     }
@@ -123,6 +168,63 @@ std::vector<std::string> arrows_up(const Includes& all) {
                 here != rooms().end() && std::find(here->below.begin(), here->below.end(), there) != here->below.end();
             if (room.empty() || (there != room && !below)) {
                 wrong.push_back(file + " includes " + other);
+            }
+        }
+    }
+    return wrong;
+}
+
+/// "a -> b -> c" for each file of a block or a family that gets to a device through what it
+/// includes.
+std::vector<std::string> ways_to_a_device(const Includes& all) {
+    std::vector<std::string> wrong;
+    for (const auto& [file, unused] : all) {
+        if (room_of(file) != "models/blocks" && room_of(file) != "models/families") {
+            continue;
+        }
+        std::map<std::string, std::string> from{{file, ""}};  // how each was reached
+        std::vector<std::string> open{file};
+        while (!open.empty()) {
+            const std::string at = open.back();
+            open.pop_back();
+            if (room_of(at) == "runtime/device") {
+                std::string way = at;
+                for (std::string by = from[at]; !by.empty(); by = from[by]) {
+                    way = by + " -> " + way;
+                }
+                wrong.push_back(way);
+                break;
+            }
+            const auto found = all.find(at);
+            if (found == all.end() || at == kKnowsTheDevice) {
+                continue;
+            }
+            for (const std::string& next : found->second) {
+                if (from.emplace(next, at).second) {
+                    open.push_back(next);
+                }
+            }
+        }
+    }
+    return wrong;
+}
+
+/// What a sample includes beside public headers, other libraries' and its own files.
+std::vector<std::string> not_for_samples(const fs::path& source, const fs::path& folder) {
+    std::vector<std::string> wrong;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+        static const std::set<std::string> read{".h", ".cpp", ".comp", ".vert", ".frag"};
+        if (read.count(entry.path().extension().string()) == 0) {
+            continue;
+        }
+        for (const Name& include : names_in(entry.path())) {
+            const std::string& name = include.name;
+            const bool own = fs::exists(folder / name) && name.find("..") == std::string::npos;
+            const bool shader = name.ends_with(".h") && fs::exists(folder / name.substr(0, name.size() - 2));
+            const bool good = include.in_angles ? !fs::exists(source / name) && !name.starts_with("vkformer/advanced/")
+                                                : own || shader;
+            if (!good) {
+                wrong.push_back(entry.path().lexically_relative(source).generic_string() + " includes " + name);
             }
         }
     }
@@ -171,18 +273,46 @@ std::vector<std::string> cycle(const Includes& all) {
 }  // namespace
 
 TEST_CASE("includes: no arrow leads up between rooms, and no files include each other in a circle") {
-    const Includes all = read_all(VKFORMER_SOURCE_DIR);
+    std::vector<std::string> lost;
+    const Includes all = read_all(VKFORMER_SOURCE_DIR, lost);
     CHECK(all.size() > 100);
+    CHECK(all.count("models/families/families.cpp.in") == 1);
+    CHECK_MESSAGE(lost.empty(), lines(lost));
     const std::vector<std::string> up = arrows_up(all);
     CHECK_MESSAGE(up.empty(), lines(up));
     const std::vector<std::string> circle = cycle(all);
     CHECK_MESSAGE(circle.empty(), lines(circle));
+    const std::vector<std::string> ways = ways_to_a_device(all);
+    CHECK_MESSAGE(ways.empty(), lines(ways));
 }
 
-TEST_CASE("includes: the check sees an arrow up and a circle") {
+TEST_CASE("includes: samples use what is installed, and their own files") {
+    const fs::path source = VKFORMER_SOURCE_DIR;
+    int samples = 0;
+    for (const auto& entry : fs::directory_iterator(source / "samples")) {
+        if (entry.is_directory()) {
+            const std::vector<std::string> wrong = not_for_samples(source, entry.path());
+            CHECK_MESSAGE(wrong.empty(), lines(wrong));
+            ++samples;
+        }
+    }
+    CHECK(samples > 5);
+    // the check sees what is not for them
+    CHECK(not_for_samples(source, source / "models/families").size() > 10);
+}
+
+TEST_CASE("includes: the checks see an arrow up, a way around, a file that is not there and a circle") {
     CHECK(arrows_up({{"runtime/graph/a.h", {"runtime/device/b.h"}}}).size() == 1);
     CHECK(arrows_up({{"runtime/device/b.h", {"runtime/graph/a.h"}}}).empty());
+    std::vector<std::string> lost;
+    includes_of(VKFORMER_SOURCE_DIR, "samples/embed/renderer.cpp", lost);  // shaders of its own
+    CHECK(lost.size() == 3);
     CHECK(arrows_up({{"elsewhere/b.h", {"runtime/graph/a.h"}}}).size() == 1);
+    CHECK(arrows_up({{"models/blocks/a.h", {"runtime/device/b.h"}}}).size() == 1);
+    CHECK(arrows_up({{"models/families/a.cpp", {"runtime/compile/b.h"}}}).size() == 1);
+    CHECK(ways_to_a_device({{"models/blocks/a.h", {"models/files/b.h"}}, {"models/files/b.h", {"runtime/device/c.h"}}})
+              .front() == "models/blocks/a.h -> models/files/b.h -> runtime/device/c.h");
+    CHECK(ways_to_a_device({{"models/b.h", {"runtime/device/c.h"}}}).empty());
     CHECK(cycle({{"ops/a.h", {"ops/b.h"}}, {"ops/b.cpp", {"ops/c.h"}}, {"ops/c.cpp", {"ops/a.h"}}}).size() == 4);
     CHECK(cycle({{"ops/a.h", {"ops/b.h"}}, {"ops/b.cpp", {"ops/b.h", "ops/c.h"}}, {"ops/c.cpp", {"ops/c.h"}}}).empty());
 }
