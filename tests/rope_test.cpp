@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "models/blocks/decoder_run.h"
 #include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
@@ -162,6 +163,27 @@ TEST_CASE("rope: a position for each row, and NaN where there is none in the tab
         }
     });
     CHECK(difference(run({20, -1, 5, 1e9, -2147483648.0, 2147483647.0}), want) == "");
+}
+
+TEST_CASE("rope: a decoder's run turns queries and keys as the table says") {
+    const Tensor x = random_tensor({1, 2, 5, 12}, 1);
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
+        CAPTURE(static_cast<int>(layout));
+        const Rope o{.theta = 100, .layout = layout, .rotary_dim = 8, .max_positions = 9};
+        Graph g;
+        DecoderRun run(g, DecoderTask::prompt, {.max_tokens = 9, .chunk = 5}, {});
+        const Value heads = g.input("x", {run.tokens().size(0), 2, run.tokens().size(1), 12});
+        const QueryKeyValue turned = run.rotated({heads, heads, heads}, run.rope_table(o, 12));
+        g.output("query", contiguous(turned.query));
+        g.output("key", contiguous(turned.key));
+        Program p = device().compile(g);
+        p.set("start", 3);
+        p.upload("tokens", std::vector<std::int32_t>(5));
+        upload(p, "x", x);
+        p.run();
+        CHECK(difference(download(p, "query"), reference::rope(x, o, count_from(3, 5))) == "");
+        CHECK(difference(download(p, "key"), reference::rope(x, o, count_from(3, 5))) == "");
+    }
 }
 
 TEST_CASE("rope: by a table of the caller's") {
