@@ -20,8 +20,8 @@ struct CompileOptions {
     /// masked weights use f16 on devices where that is faster: those with cooperative matrices
     /// (tensor cores), where fused attention uses f16 too, and, with fewer digits, those with f16
     /// arithmetic. With int8, products of weights kept as int8 use int8 on devices with cooperative
-    /// matrices of int8 or fast integer dot products. explain() says where, and why not.
-    /// docs/numerics.md, 12.
+    /// matrices of int8 or fast integer dot products. Program::arithmetic() says whether, and why
+    /// some stay in fp32; explain() says where. docs/numerics.md, 12.
     Arithmetic arithmetic = Arithmetic::f32;
     /// True: compilation turns what is described into what is fast. A bias, an activation, a gate
     /// or a residual becomes part of a product's epilogue, and a residual before a norm part of the
