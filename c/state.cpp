@@ -2,7 +2,7 @@
 #include <map>
 
 #include "c/device.h"
-#include "models/files/state_file.h"
+#include "models/state_file.h"
 
 namespace {
 

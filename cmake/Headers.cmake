@@ -19,9 +19,9 @@ set(public_headers
     models/encoder_decoder.h
     models/files/checkpoint.h
     models/files/safetensors.h
-    models/files/state_file.h
     models/model_memory.h
     models/sampler.h
+    models/state_file.h
     models/text_encoder.h
     ops/mask.h
     ops/ops.h

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "models/files/safetensors.h"
-#include "models/files/state_file.h"
+#include "models/state_file.h"
 #include "ops/ops.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"

@@ -9,7 +9,7 @@
 
 #include "layers/attention.h"
 #include "models/files/safetensors.h"
-#include "models/files/state_file.h"
+#include "models/state_file.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"

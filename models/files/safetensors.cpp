@@ -35,20 +35,6 @@ std::optional<DType> dtype_of(std::string_view name) {
     return std::nullopt;
 }
 
-/// A name from a file that may be hostile, made fit for a terminal: bounded, without control
-/// characters.
-std::string printable(std::string_view text) {
-    constexpr std::size_t kMaxBytes = 120;
-    std::string result = "\"";
-    std::size_t length = std::min(text.size(), kMaxBytes);
-    while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
-    for (const char c : text.substr(0, length)) {
-        const auto byte = static_cast<unsigned char>(c);
-        result += byte < 0x20 || byte == 0x7F ? '?' : c;
-    }
-    return result + (length < text.size() ? "...\"" : "\"");
-}
-
 std::string tensor_label(std::string_view name) { return "tensor " + printable(name) + ": "; }
 
 struct Entry {

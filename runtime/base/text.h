@@ -2,9 +2,11 @@
 // Numbers and shapes as messages have them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "numbers.h"
 
@@ -23,6 +25,20 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 inline std::string megabytes(std::uint64_t bytes) {
     constexpr std::uint64_t kMebibyte = 1u << 20;
     return bytes < kMebibyte ? std::to_string(bytes) + " bytes" : std::to_string(divide_up(bytes, kMebibyte)) + " MiB";
+}
+
+/// Text from a file that may be hostile, in quotes and made fit for a terminal: bounded, without
+/// control characters.
+inline std::string printable(std::string_view text) {
+    constexpr std::size_t kMaxBytes = 120;
+    std::string result = "\"";
+    std::size_t length = std::min(text.size(), kMaxBytes);
+    while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
+    for (const char c : text.substr(0, length)) {
+        const auto byte = static_cast<unsigned char>(c);
+        result += byte < 0x20 || byte == 0x7F ? '?' : c;
+    }
+    return result + (length < text.size() ? "...\"" : "\"");
 }
 
 }  // namespace vkf

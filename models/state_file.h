@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "../../runtime/device/state.h"
+#include "../runtime/device/state.h"
 
 namespace vkf {
 

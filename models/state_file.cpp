@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/files/state_file.h"
+#include "models/state_file.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "models/files/safetensors_writer.h"
+#include "models/state_tensors.h"
 #include "runtime/base/error.h"
-#include "runtime/base/text.h"
+#include "runtime/device/corner.h"
 
 namespace vkf {
 
@@ -23,9 +23,7 @@ StatePart part_of(const HostTensor& saved, const StoredTensor& state, const std:
         }
     }
     if (!fits) {
-        throw Error("state " + state.name + " is " + shape_text(state.shape) + " " + std::string(name_of(state.dtype)) +
-                        ", the file has " + shape_text(saved.shape) + " " + std::string(name_of(saved.dtype)),
-                    file);
+        refuse_state(saved, state, file);
     }
     return part;
 }
@@ -38,23 +36,13 @@ void save_state(const std::filesystem::path& path, const State& state, const std
             throw Error("there is no state " + name + " to save a part of", utf8_name(path));
         }
     }
-    std::vector<HostTensor> tensors;
-    std::vector<StatePart> asked;
+    std::vector<HostTensor> corners;
     for (const StoredTensor& t : state.layout().tensors()) {
         const auto found = parts.find(t.name);
         const StatePart part = found == parts.end() ? StatePart{} : found->second;
-        std::vector<std::int64_t> shape = t.shape;
-        if (part.length >= 0 && part.dim < shape.size()) {
-            shape[part.dim] = part.length;
-        }
-        tensors.push_back({t.name, t.dtype, std::move(shape), {}});
-        asked.push_back(part);
+        corners.push_back({t.name, t.dtype, corner_of(t, part.dim, part.length), {}});
     }
-    std::vector<std::byte> bytes;
-    write_safetensors(path, tensors, [&](std::size_t i) {
-        bytes = state.read(tensors[i].name, asked[i]);
-        return std::span<const std::byte>(bytes);
-    });
+    write_states(path, state, corners);
 }
 
 void restore_state(const std::filesystem::path& path, State& state) {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/state_tensors.h"
+
+#include <vector>
+
+#include "models/files/safetensors_writer.h"
+#include "runtime/base/error.h"
+#include "runtime/base/text.h"
+#include "runtime/device/corner.h"
+#include "runtime/device/insides.h"
+
+namespace vkf {
+
+void write_states(const std::filesystem::path& path, const State& state, std::span<const HostTensor> corners,
+                  std::span<const HostTensor> beside, const std::map<std::string, std::string>& metadata) {
+    std::vector<HostTensor> tensors(corners.begin(), corners.end());
+    tensors.insert(tensors.end(), beside.begin(), beside.end());
+    std::vector<std::byte> bytes;
+    const auto next = [&](std::size_t i) {
+        if (i >= corners.size()) {
+            return tensors[i].data;
+        }
+        bytes = read_corner(*Insides::store(state), *state.find(tensors[i].name), tensors[i].shape);
+        return std::span<const std::byte>(bytes);
+    };
+    write_safetensors(path, tensors, next, metadata);
+}
+
+void refuse_state(const HostTensor& saved, const StoredTensor& state, const std::string& file) {
+    throw Error("state " + state.name + " is " + shape_text(state.shape) + " " + std::string(name_of(state.dtype)) +
+                    ", the file has " + shape_text(saved.shape) + " " + std::string(name_of(saved.dtype)),
+                file);
+}
+
+}  // namespace vkf

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// States as tensors of a file: a corner each, the first so many elements along each dimension.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "models/files/safetensors.h"
+#include "runtime/device/state.h"
+
+namespace vkf {
+
+/// Writes a corner of each of these states, under the state's name and of the shape given, and
+/// `beside`, whose data is in host memory. Throws Error as save_safetensors() and State::read() do.
+void write_states(const std::filesystem::path& path, const State& state, std::span<const HostTensor> corners,
+                  std::span<const HostTensor> beside = {}, const std::map<std::string, std::string>& metadata = {});
+
+/// Throws Error naming the file, the state, and what either has it as.
+[[noreturn]] void refuse_state(const HostTensor& saved, const StoredTensor& state, const std::string& file);
+
+}  // namespace vkf
