@@ -28,6 +28,12 @@ namespace {
 using namespace vkf;
 using namespace vkf::c;
 
+/// The caller's own ids: a step allocates nothing.
+std::span<const std::int32_t> span_of(const vkf_tokens* tokens) {
+    const vkf_tokens& t = need(tokens, "tokens");
+    return {t.count == 0 ? t.ids : &need(t.ids, "the tokens' ids"), static_cast<std::size_t>(t.count)};
+}
+
 std::vector<std::int32_t> ids_of(const vkf_tokens& tokens) {
     return tokens.count == 0
                ? std::vector<std::int32_t>()
@@ -156,12 +162,12 @@ vkf_result vkf_decoder_prompt(vkf_decoder* decoder, uint32_t count, const vkf_to
     return guard(__func__, [&] { need(decoder, "decoder").decoder.prompt(all_ids_of(count, prompts, "prompts")); });
 }
 
+vkf_result vkf_decoder_append(vkf_decoder* decoder, const vkf_tokens* tokens) {
+    return guard(__func__, [&] { need(decoder, "decoder").decoder.append(span_of(tokens)); });
+}
+
 vkf_result vkf_decoder_step(vkf_decoder* decoder, const vkf_tokens* tokens) {
-    return guard(__func__, [&] {
-        const vkf_tokens& t = need(tokens, "tokens");
-        const std::int32_t* ids = t.count == 0 ? t.ids : &need(t.ids, "the tokens' ids");
-        need(decoder, "decoder").decoder.step({ids, static_cast<std::size_t>(t.count)});
-    });
+    return guard(__func__, [&] { need(decoder, "decoder").decoder.step(span_of(tokens)); });
 }
 
 vkf_result vkf_decoder_next(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count) {
@@ -181,6 +187,14 @@ vkf_result vkf_decoder_candidates(const vkf_decoder* decoder, uint64_t sequence,
 
 vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens) {
     return give(__func__, tokens, [&] { return need(decoder, "decoder").decoder.room(); });
+}
+
+vkf_result vkf_decoder_save_cache(const vkf_decoder* decoder, const char* path) {
+    return guard(__func__, [&] { need(decoder, "decoder").decoder.save_cache(path_of(text(path, "path"))); });
+}
+
+vkf_result vkf_decoder_restore_cache(vkf_decoder* decoder, const char* path) {
+    return guard(__func__, [&] { need(decoder, "decoder").decoder.restore_cache(path_of(text(path, "path"))); });
 }
 
 vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,

@@ -976,6 +976,8 @@ VKF_API vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts
 VKF_API vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count);
 /// One prompt a sequence.
 VKF_API vkf_result vkf_decoder_prompt(vkf_decoder* decoder, uint32_t count, const vkf_tokens* prompts);
+/// Reads more tokens of each sequence behind what the cache holds: (batch, count), row-major.
+VKF_API vkf_result vkf_decoder_append(vkf_decoder* decoder, const vkf_tokens* tokens);
 /// One more token of each sequence.
 VKF_API vkf_result vkf_decoder_step(vkf_decoder* decoder, const vkf_tokens* tokens);
 /// The likeliest next token of each sequence.
@@ -984,6 +986,11 @@ VKF_API vkf_result vkf_decoder_next(const vkf_decoder* decoder, int32_t* ids, ui
 VKF_API vkf_result vkf_decoder_candidates(const vkf_decoder* decoder, uint64_t sequence, int32_t* ids, float* logits,
                                           uint64_t capacity, uint64_t* count);
 VKF_API vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens);
+/// Writes what the cache holds to a file, whole or not at all.
+VKF_API vkf_result vkf_decoder_save_cache(const vkf_decoder* decoder, const char* path);
+/// Goes on from such a file as the decoder that wrote it would. A file that does not fit is
+/// refused, and changes nothing.
+VKF_API vkf_result vkf_decoder_restore_cache(vkf_decoder* decoder, const char* path);
 /// Logits (tokens, vocabulary) after each token of a text; needs vkf_decoder_options::score.
 VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
                                      uint64_t* count);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "models/blocks/cache_ring.h"
+#include "models/cache_file.h"
 #include "models/decoder_batch.h"
 #include "models/load_beside.h"
 #include "runtime/compile/plan.h"
@@ -46,10 +47,9 @@ struct Decoder::Parts {
     bool learned_positions;
     std::vector<CacheRing> rings;
 
+    State caches;
     DecoderBatch batch;
-    std::vector<std::int32_t> next;
-    std::vector<std::int32_t> candidate_tokens;
-    std::vector<float> candidate_logits;
+    DecoderAnswers answers;
 
     /// Throws before anything is allocated where the device has not the memory.
     Parts(const Device& device, const DecoderPlan& of)
@@ -64,7 +64,7 @@ struct Decoder::Parts {
     void compile(const Device& device) {
         CompileOptions compile;
         compile.profile = options.profile;
-        compile.state = device.make_state({&plan.graph(DecoderTask::prompt)});
+        compile.state = caches = device.make_state({&plan.graph(DecoderTask::prompt)});
         for (const DecoderTask task : plan.tasks()) {
             compile.name = std::string("decoder ") + name_of(task);
             programs[static_cast<std::size_t>(task)] = device.compile(Insides::plan(plan, task), compile);
@@ -82,9 +82,29 @@ struct Decoder::Parts {
 
     void begin(Prompts prompts) {
         batch.begin(prompts);
-        next.clear();
-        candidate_tokens.clear();
-        candidate_logits.clear();
+        answers = {};
+        set_batch();
+    }
+
+    /// More tokens are to be read behind what the cache holds.
+    void resume() {
+        batch.resume();
+        answers = {};
+    }
+
+    void restore(const CacheFile& file) {
+        resume();  // and a device that fails leaves no prompt to go on from
+        file.write(caches);
+        batch.restore(file.length(), file.padding());
+        set_batch();
+        answers = file.answers();
+        if (file.finished()) {
+            batch.finish();
+        }
+    }
+
+    /// Tells the programs what they run over.
+    void set_batch() {
         for (const DecoderTask task : plan.tasks()) {
             program(task).set("batch", static_cast<std::int64_t>(batch.size()));
             if (options.max_batch > 1) {
@@ -116,31 +136,37 @@ struct Decoder::Parts {
 
     void read_answers(DecoderTask task) {
         const auto candidates = batch.size() * static_cast<std::size_t>(options.candidates);
-        next.resize(batch.size());
-        candidate_tokens.resize(candidates);
-        candidate_logits.resize(candidates);
-        program(task).download("next", std::span(next));
+        answers.next.resize(batch.size());
+        answers.candidate_tokens.resize(candidates);
+        answers.candidate_logits.resize(candidates);
+        program(task).download("next", std::span(answers.next));
         if (candidates > 0) {
-            program(task).download("candidate_tokens", std::span(candidate_tokens));
-            program(task).download("candidate_logits", std::span(candidate_logits));
+            program(task).download("candidate_tokens", std::span(answers.candidate_tokens));
+            program(task).download("candidate_logits", std::span(answers.candidate_logits));
         }
     }
 
-    /// The prompts in chunks; `after` each.
-    template <class After>
-    void read(Prompts prompts, DecoderTask task, After after) {
-        begin(prompts);
-        const std::size_t longest = batch.longest_prompt();
-        for (std::size_t at = 0; at < longest;) {
-            const std::size_t count = std::min(longest - at, static_cast<std::size_t>(options.chunk));
-            advance(task, batch.tokens(prompts, at, count));
+    /// So many tokens of each sequence in chunks, tokens_of(first, count) each; `after` each.
+    template <class TokensOf, class After>
+    void read(std::size_t all, DecoderTask task, TokensOf tokens_of, After after) {
+        for (std::size_t at = 0; at < all;) {
+            const std::size_t count = std::min(all - at, static_cast<std::size_t>(options.chunk));
+            advance(task, tokens_of(at, count));
             at += count;
             after();
             if (options.progress) {
-                options.progress(at, longest);
+                options.progress(at, all);
             }
         }
         batch.finish();
+    }
+
+    template <class After>
+    void read_prompts(Prompts prompts, DecoderTask task, After after) {
+        begin(prompts);
+        read(
+            batch.longest_prompt(), task,
+            [&](std::size_t first, std::size_t count) { return batch.tokens(prompts, first, count); }, after);
     }
 };
 
@@ -165,11 +191,27 @@ Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 Decoder::~Decoder() = default;
 
 void Decoder::prompt(std::span<const std::vector<std::int32_t>> prompts) {
-    parts_->read(prompts, DecoderTask::prompt, [] {});
+    parts_->read_prompts(prompts, DecoderTask::prompt, [] {});
     parts_->read_answers(DecoderTask::prompt);
 }
 
 void Decoder::prompt(const std::vector<std::int32_t>& tokens) { prompt(std::span(&tokens, 1)); }
+
+void Decoder::append(std::span<const std::int32_t> tokens) {
+    const std::size_t all = parts_->batch.check_append(tokens);
+    const std::vector<std::int32_t> own(tokens.begin(), tokens.end());  // they may be next()
+    parts_->resume();
+    const auto columns = [&](std::size_t first, std::size_t count) {
+        std::vector<std::int32_t> out;
+        for (std::size_t row = 0; row < own.size(); row += all) {
+            const auto part = std::span(own).subspan(row + first, count);
+            out.insert(out.end(), part.begin(), part.end());
+        }
+        return out;
+    };
+    parts_->read(all, DecoderTask::prompt, columns, [] {});
+    parts_->read_answers(DecoderTask::prompt);
+}
 
 void Decoder::step(std::span<const std::int32_t> tokens) {
     parts_->batch.check_step(tokens);
@@ -177,27 +219,35 @@ void Decoder::step(std::span<const std::int32_t> tokens) {
     parts_->read_answers(DecoderTask::step);
 }
 
-std::span<const std::int32_t> Decoder::next() const noexcept { return parts_->next; }
+std::span<const std::int32_t> Decoder::next() const noexcept { return parts_->answers.next; }
 
 Candidates Decoder::candidates(std::size_t sequence) const {
     const auto k = static_cast<std::size_t>(parts_->options.candidates);
-    if (k == 0 || sequence >= parts_->candidate_tokens.size() / k) {
+    if (k == 0 || sequence >= parts_->answers.candidate_tokens.size() / k) {
         throw Error("no candidates of sequence " + std::to_string(sequence) + "; DecoderOptions::candidates is " +
                         std::to_string(k),
                     kDecoder);
     }
-    return {std::span(parts_->candidate_tokens).subspan(sequence * k, k),
-            std::span(parts_->candidate_logits).subspan(sequence * k, k)};
+    return {std::span(parts_->answers.candidate_tokens).subspan(sequence * k, k),
+            std::span(parts_->answers.candidate_logits).subspan(sequence * k, k)};
 }
 
 std::int64_t Decoder::room() const noexcept { return parts_->batch.room(); }
+
+void Decoder::save_cache(const std::filesystem::path& file) const {
+    save_cache_file(file, parts_->plan, parts_->caches, parts_->batch, parts_->answers);
+}
+
+void Decoder::restore_cache(const std::filesystem::path& file) {
+    parts_->restore(CacheFile(file, parts_->plan, parts_->caches));
+}
 
 std::vector<float> Decoder::score(const std::vector<std::int32_t>& tokens) {
     if (!parts_->options.score) {
         throw Error("DecoderOptions::score was not asked for", kDecoder);
     }
     std::vector<float> logits;
-    parts_->read(std::span(&tokens, 1), DecoderTask::score, [&] {
+    parts_->read_prompts(std::span(&tokens, 1), DecoderTask::score, [&] {
         const std::vector<float> part = parts_->program(DecoderTask::score).download("logits");
         logits.insert(logits.end(), part.begin(), part.end());
     });

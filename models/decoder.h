@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
@@ -42,6 +43,11 @@ public:
     void prompt(std::span<const std::vector<std::int32_t>> prompts);
     /// For one sequence.
     void prompt(const std::vector<std::int32_t>& tokens);
+    /// Reads more tokens of each sequence, (batch, count), behind what the cache holds: the next
+    /// turn of a chat, or what follows a prompt that was restored. In chunks, and with answers, as
+    /// prompt() does. Throws Error where no prompt was read to its end, where not every sequence
+    /// gets as many, at least one, where they do not fit, or for a token outside the vocabulary.
+    void append(std::span<const std::int32_t> tokens);
     /// One more token of each sequence, behind prompt(), score() or another step: one submission,
     /// one wait, and from the second step on no allocation, of the host's neither.
     void step(std::span<const std::int32_t> tokens);
@@ -53,6 +59,17 @@ public:
     Candidates candidates(std::size_t sequence) const;
     /// Tokens that may follow before the cache is full.
     std::int64_t room() const noexcept;
+
+    /// Writes what the cache holds, and no more of it, to a safetensors file that appears whole or
+    /// not at all. Throws Error naming the file where it cannot be written.
+    void save_cache(const std::filesystem::path& file) const;
+    /// Goes on from a file of save_cache() as the decoder that wrote it would, bit for bit. That
+    /// one may have had another max_batch, max_tokens or chunk: what is in the file must fit, and
+    /// so must a ring that has been filled. It may have had more candidates. The file says nothing
+    /// of the weights, which must be the same. Throws Error naming the file, the tensor and the
+    /// sizes where the file is of another model, of another type of cache, does not fit, or is
+    /// damaged; the decoder is as before then.
+    void restore_cache(const std::filesystem::path& file);
 
     /// Logits (tokens, vocabulary) after each token of a text, which the cache then holds. Needs
     /// DecoderOptions::score.

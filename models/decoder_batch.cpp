@@ -18,7 +18,28 @@ void DecoderBatch::check_prompt(const std::vector<std::int32_t>& tokens) const {
                         std::to_string(options_.max_tokens) + " fit",
                     kDecoder);
     }
-    std::for_each(tokens.begin(), tokens.end(), [&](std::int32_t id) { check_token(id, facts_.vocab_size, kDecoder); });
+    check_tokens(tokens);
+}
+
+void DecoderBatch::check_tokens(std::span<const std::int32_t> tokens) const {
+    for (const std::int32_t id : tokens) {
+        check_token(id, facts_.vocab_size, kDecoder);
+    }
+}
+
+void DecoderBatch::check_finished(const char* what) const {
+    if (!finished_) {
+        throw Error(std::string(what) + " a prompt that was read to its end", kDecoder);
+    }
+}
+
+void DecoderBatch::pad(std::vector<std::size_t> padding) {
+    padding_ = std::move(padding);
+    const auto row = static_cast<std::size_t>(options_.max_tokens);
+    keys_.assign(size() * row, 1);
+    for (std::size_t b = 0; b < size(); ++b) {
+        std::fill_n(keys_.begin() + static_cast<std::ptrdiff_t>(b * row), padding_[b], 0);
+    }
 }
 
 void DecoderBatch::begin(Prompts prompts) {
@@ -35,13 +56,17 @@ void DecoderBatch::begin(Prompts prompts) {
     finished_ = false;
     length_ = 0;
     longest_prompt_ = longest;
-    padding_.clear();
-    const auto row = static_cast<std::size_t>(options_.max_tokens);
-    keys_.assign(prompts.size() * row, 1);
-    for (std::size_t b = 0; b < prompts.size(); ++b) {
-        padding_.push_back(longest - prompts[b].size());
-        std::fill_n(keys_.begin() + static_cast<std::ptrdiff_t>(b * row), padding_.back(), 0);
+    std::vector<std::size_t> padding;
+    for (const auto& p : prompts) {
+        padding.push_back(longest - p.size());
     }
+    pad(std::move(padding));
+}
+
+void DecoderBatch::restore(std::int64_t length, std::vector<std::size_t> padding) {
+    finished_ = false;
+    length_ = length;
+    pad(std::move(padding));
 }
 
 std::vector<std::int32_t> DecoderBatch::tokens(Prompts prompts, std::size_t first, std::size_t count) const {
@@ -55,18 +80,31 @@ std::vector<std::int32_t> DecoderBatch::tokens(Prompts prompts, std::size_t firs
 }
 
 void DecoderBatch::check_step(std::span<const std::int32_t> tokens) const {
-    if (!finished_) {
-        throw Error("a step follows a prompt that was read to its end", kDecoder);
-    }
+    check_finished("a step follows");
     if (tokens.size() != size()) {
         throw Error(std::to_string(tokens.size()) + " tokens for " + std::to_string(size()) + " sequences", kDecoder);
     }
     if (room() < 1) {
         throw Error("the cache is full: it holds " + std::to_string(options_.max_tokens) + " tokens", kDecoder);
     }
-    for (const std::int32_t id : tokens) {
-        check_token(id, facts_.vocab_size, kDecoder);
+    check_tokens(tokens);
+}
+
+std::size_t DecoderBatch::check_append(std::span<const std::int32_t> tokens) const {
+    check_finished("more tokens follow");
+    if (tokens.empty() || tokens.size() % size() != 0) {
+        throw Error(std::to_string(tokens.size()) + " tokens for " + std::to_string(size()) +
+                        " sequences; each takes as many, at least one",
+                    kDecoder);
     }
+    const std::size_t count = tokens.size() / size();
+    if (count > static_cast<std::size_t>(room())) {
+        throw Error(std::to_string(count) + " more tokens; " + std::to_string(room()) + " of the " +
+                        std::to_string(options_.max_tokens) + " that the cache holds are free",
+                    kDecoder);
+    }
+    check_tokens(tokens);
+    return count;
 }
 
 std::span<const std::int32_t> DecoderBatch::next_positions(std::size_t count) {

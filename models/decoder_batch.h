@@ -14,6 +14,13 @@ namespace vkf {
 /// The tokens of one text each.
 using Prompts = std::span<const std::vector<std::int32_t>>;
 
+/// What the last run answered: nothing while a prompt is read, and after a score.
+struct DecoderAnswers {
+    std::vector<std::int32_t> next = {};  ///< (batch)
+    std::vector<std::int32_t> candidate_tokens = {};
+    std::vector<float> candidate_logits = {};  ///< both (batch, candidates)
+};
+
 /// Sequences of a batch end together: shorter ones are padded in front.
 class DecoderBatch {
 public:
@@ -25,15 +32,25 @@ public:
     void begin(Prompts prompts);
     /// `count` tokens of each of these prompts from `first` on, padding included: (size, count).
     std::vector<std::int32_t> tokens(Prompts prompts, std::size_t first, std::size_t count) const;
-    /// The prompts are read to their end.
+    /// More tokens of each sequence are to be read; until finish() they are not read to their end.
+    void resume() noexcept { finished_ = false; }
+    /// What was begun or resumed is read to its end.
     void finish() noexcept { finished_ = true; }
+    /// Goes on behind so many tokens of each sequence, padding included, which the caches hold.
+    /// They are not read to their end until finish(). The sizes must fit.
+    void restore(std::int64_t length, std::vector<std::size_t> padding);
     /// Throws Error where no prompts are read to their end, where these are not one more token of
     /// each sequence, and where there is no room for it.
     void check_step(std::span<const std::int32_t> tokens) const;
+    /// The same for more tokens of each sequence (size, count); returns their count.
+    std::size_t check_append(std::span<const std::int32_t> tokens) const;
     /// So many tokens of each sequence are read.
     void advance(std::size_t count) noexcept { length_ += static_cast<std::int64_t>(count); }
 
     std::size_t size() const noexcept { return padding_.size(); }
+    /// Tokens in front of each sequence.
+    const std::vector<std::size_t>& padding() const noexcept { return padding_; }
+    bool finished() const noexcept { return finished_; }
     std::size_t longest_prompt() const noexcept { return longest_prompt_; }
     /// Tokens read of each sequence, padding included.
     std::int64_t length() const noexcept { return length_; }
@@ -47,6 +64,9 @@ public:
 
 private:
     void check_prompt(const std::vector<std::int32_t>& tokens) const;
+    void check_tokens(std::span<const std::int32_t> tokens) const;
+    void check_finished(const char* what) const;
+    void pad(std::vector<std::size_t> padding);
 
     const DecoderFacts& facts_;
     const DecoderOptions& options_;

@@ -94,6 +94,24 @@ TEST_CASE("c functions: decoders and samplers") {
     std::int64_t room = -1;
     OK(vkf_decoder_room(decoder, &room));
     CHECK(room == same.room());
+
+    const TemporaryFolder parent;
+    const std::string cache = (parent.path() / "cache.safetensors").string();
+    OK(vkf_decoder_save_cache(decoder, cache.c_str()));
+    OK(vkf_decoder_prompt(decoder, 1, &tokens));
+    OK(vkf_decoder_restore_cache(decoder, cache.c_str()));
+    OK(vkf_decoder_append(decoder, &tokens));
+    same.append(prompt);
+    std::int32_t next = -1;
+    OK(vkf_decoder_next(decoder, &next, 1, nullptr));
+    CHECK(next == same.next()[0]);
+    OK(vkf_decoder_room(decoder, &room));
+    CHECK(room == same.room());
+    CHECK(vkf_decoder_append(decoder, nullptr) == VKF_ERROR);
+    CHECK(vkf_decoder_save_cache(decoder, nullptr) == VKF_ERROR);
+    CHECK(vkf_decoder_restore_cache(decoder, "nowhere") == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "nowhere"));
+
     const std::vector<float> want = same.score(prompt);
     std::vector<float> logits(want.size());
     OK(vkf_decoder_score(decoder, &tokens, logits.data(), logits.size(), &count));
@@ -101,7 +119,6 @@ TEST_CASE("c functions: decoders and samplers") {
     vkf_sampler_destroy(sampler);
     vkf_decoder_destroy(decoder);
 
-    const TemporaryFolder parent;
     const std::string saved = (parent.path() / "saved").string();
     OK(vkf_decoder_save(folder.c_str(), saved.c_str(), VKF_WEIGHT_INT8));
     OK(vkf_decoder_create(on.device, saved.c_str(), nullptr, nullptr, &decoder));
