@@ -19,9 +19,10 @@ VKF_CONSTANT(kConvertSpecKeep, 4)
 VKF_CONSTANT(kConvertPerInvocation, 4)
 
 // Elements are counted in the order in which they lie in `to`: the dimensions are sorted by
-// to_stride. Runs of elements lie behind each other there, and no two runs share a word.
+// to_stride. Runs of elements lie behind each other there, and no two runs share a word. A word
+// holds an element of fp32, or two of 16 bits.
 VKF_PUSH_BEGIN(ConvertPush)
-    uint count;      // items: words of `to`, of fp32 elements
+    uint count;      // words of `to` that the runs may touch, all together
     uint run;        // elements of a run
     uint run_words;  // words that a run may touch
     uint size[5];

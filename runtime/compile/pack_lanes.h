@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many invocations pack a row of numbers: of weights as they are loaded, and of activations as
-// codes.
+// The kernel that packs rows of numbers, and how many invocations pack one: of weights as they are
+// loaded, and of activations as codes.
 #pragma once
 
 #include <string>
 
+#include "packed_rows.spv.h"
 #include "runtime/base/numbers.h"
+#include "runtime/compile/kernel.h"
 #include "runtime/compile/lowering.h"
 
 namespace vkf {
+
+/// One object for all that pack: pipelines are found by its address.
+inline const Shader kPackedRows{"packed_rows", spirv::kPackedRowsSpirv};
 
 inline constexpr std::uint32_t kPackGroup = 64;  ///< invocations of a work group
 

@@ -10,6 +10,7 @@
 #include "runtime/base/text.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
+#include "runtime/compile/stored.h"
 #include "runtime/compile/weight_order.h"
 #include "runtime/graph/packed.h"
 #include "runtime/graph/rewrite.h"
@@ -227,30 +228,6 @@ ArithmeticUse arithmetic_use(const std::vector<PlannedDispatch>& dispatches, Ari
     return use;
 }
 
-StoredTensor as_declared(const StorageInfo& s) {
-    StoredTensor t{s.name, s.dtype, {}, 0, 0, size_of(s.dtype)};
-    for (const Dim& d : s.shape) {
-        t.shape.push_back(d.constant());
-        t.bytes *= static_cast<std::uint64_t>(d.constant());
-    }
-    return t;
-}
-
-/// The weight as the layout has it, once that is what the graph wants.
-const StoredTensor& as_laid_out(const StoredTensor& wanted, const WeightLayout& weights) {
-    const StoredTensor* t = weights.find(wanted.name);
-    const std::string where = "weight " + wanted.name;
-    if (!t) {
-        throw Error("is missing; the graph wants it as " + shape_text(wanted.shape), where);
-    }
-    if (t->shape != wanted.shape || t->dtype != wanted.dtype) {
-        throw Error("is " + shape_text(t->shape) + " " + std::string(name_of(t->dtype)) + ", the graph wants " +
-                        shape_text(wanted.shape) + " " + std::string(name_of(wanted.dtype)),
-                    where);
-    }
-    return *t;
-}
-
 /// Notes how weights lie in memory; those that are packed become matrices of words.
 void place_weights(Plan& plan, const WeightLayout& weights) {
     for (StorageInfo& s : plan.storages) {
@@ -258,7 +235,9 @@ void place_weights(Plan& plan, const WeightLayout& weights) {
             continue;
         }
         StoredTensor& t = plan.weights.emplace_back(as_declared(s));
-        t = weights.tensors().empty() ? t : as_laid_out(t, weights);
+        if (!weights.tensors().empty()) {
+            t = check_stored("weight " + t.name, t, weights.find(t.name), WantedBy::graph);
+        }
         if (t.type != WeightType::f32) {
             const auto columns = static_cast<std::uint64_t>(t.shape[1]);
             s.type = t.type;

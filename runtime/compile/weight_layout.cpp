@@ -12,13 +12,9 @@ namespace vkf {
 
 namespace {
 
-WeightType as_given(DType dtype) {
-    return dtype == DType::f16 ? WeightType::f16 : dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
-}
-
 WeightType type_of(const HostTensor& t, std::optional<WeightType> matrices) {
     if (t.type == WeightType::f32) {
-        return packable(t) ? matrices.value_or(as_given(t.dtype)) : WeightType::f32;
+        return packable(t) ? matrices.value_or(kept_as(t.dtype)) : WeightType::f32;
     }
     if (matrices && *matrices != t.type) {
         throw Error(

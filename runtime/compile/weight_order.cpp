@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/compile/stored.h"
 #include "runtime/graph/rewrite.h"
 
 namespace vkf {
@@ -70,16 +71,7 @@ WeightLayout make_weight_layout(const Graph& graph, std::span<const HostTensor> 
 WeightLayout declared_layout(const Graph& graph, const Capabilities& device) {
     std::vector<StoredTensor> stored;
     for (const StorageId s : weight_order(graph)) {
-        const StorageInfo& declared = graph.storages()[s];
-        StoredTensor t;
-        t.name = declared.name;
-        t.dtype = declared.dtype;
-        t.bytes = size_of(t.dtype);
-        for (const Dim& d : declared.shape) {
-            t.bytes *= static_cast<std::uint64_t>(d.constant());
-            t.shape.push_back(d.constant());
-        }
-        stored.push_back(std::move(t));
+        stored.push_back(as_declared(graph.storages()[s]));
     }
     return WeightLayout(std::move(stored), device.storage_alignment, device.max_allocation);
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "packed_rows.spv.h"
 #include "runtime/compile/pack_lanes.h"
 #include "runtime/device/barrier.h"
 #include "runtime/device/device_core.h"
@@ -18,8 +17,6 @@ namespace {
 using namespace shader;
 
 // The one op that the runtime has of its own.
-
-const Shader kPackedRows{"packed_rows", spirv::kPackedRowsSpirv};
 
 struct PackWeightsParams {
     WeightType type;
@@ -48,14 +45,13 @@ void prepare_weights(const Operands& operands, Command& command) noexcept {
 
 void lower_weights(Lowering& l) {
     const auto& o = l.params<PackWeightsParams>();
-    const uint from = o.from == DType::f16 ? kPackedF16 : o.from == DType::bf16 ? kPackedBf16 : kPackedF32;
     const uint lanes = pack_lanes(l, o.columns);
     l.dispatch({{&kPackedRows,
                  {kPackGroup,
                   {{kPackedRowsSpecType, static_cast<uint>(o.type)},
                    {kPackedRowsSpecUnpack, 0},
                    {kPackedRowsSpecLanes, lanes},
-                   {kPackedRowsSpecFrom, from}}},
+                   {kPackedRowsSpecFrom, static_cast<uint>(kept_as(o.from))}}},
                  lanes > 1 ? "a row a group" : "a row an invocation"}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_weights, {lanes});
 }

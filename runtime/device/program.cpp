@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/text.h"
+#include "runtime/compile/stored.h"
 #include "runtime/device/device.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
@@ -20,20 +21,7 @@ void check_state(const Plan& plan, const State& state) {
         if (s.kind != StorageKind::state) {
             continue;
         }
-        std::vector<std::int64_t> shape;
-        for (const Dim& d : s.shape) {
-            shape.push_back(d.constant());
-        }
-        const StoredTensor* t = state.find(s.name);
-        const std::string where = "state " + s.name;
-        if (!t) {
-            throw Error("is missing; the graph wants it as " + shape_text(shape), where);
-        }
-        if (t->shape != shape || t->dtype != s.dtype) {
-            throw Error("is " + shape_text(t->shape) + " " + std::string(name_of(t->dtype)) + ", the graph wants " +
-                            shape_text(shape) + " " + std::string(name_of(s.dtype)),
-                        where);
-        }
+        check_stored("state " + s.name, as_declared(s), state.find(s.name), WantedBy::graph);
     }
 }
 
@@ -60,22 +48,11 @@ std::span<const float> floats_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-std::string kept_text(const StoredTensor& t) {
-    return shape_text(t.shape) + " " + std::string(name_of(t.dtype)) + " kept as " + std::string(name_of(t.type));
-}
-
 /// Every weight the plan names is there as it was planned with, and those that are read as one lie
 /// behind each other.
 void check_weights(const Plan& plan, const WeightLayout& given) {
     for (const StoredTensor& wanted : plan.weights) {
-        const StoredTensor* t = given.find(wanted.name);
-        const std::string where = "weight " + wanted.name;
-        if (!t) {
-            throw Error("is missing; the graph wants it as " + shape_text(wanted.shape), where);
-        }
-        if (t->shape != wanted.shape || t->dtype != wanted.dtype || t->type != wanted.type) {
-            throw Error("is " + kept_text(*t) + ", the program was compiled for " + kept_text(wanted), where);
-        }
+        check_stored("weight " + wanted.name, wanted, given.find(wanted.name), WantedBy::program);
     }
     for (const StorageInfo& joined : plan.storages) {
         const StoredTensor* before = nullptr;
@@ -105,16 +82,16 @@ Program Device::compile(const Graph& graph, const Weights& weights) const {
 Program Device::compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const {
     core_->check_alive();
     check_device(core_, weights, options.name);
-    Plan plan = make_plan(graph, core_->capabilities, weights.layout(), {options.arithmetic, options.rewrite});
-    check_weights(plan, weights.layout());
-    Program program = compile(std::move(plan), options);
-    program.set_weights(weights);
+    Program program = compile(graph, weights.layout(), options);
+    program.core_->weights = weights;  // checked already, as far as the plan asks
     return program;
 }
 
 Program Device::compile(const Graph& graph, const WeightLayout& weights, const CompileOptions& options) const {
     Plan plan = make_plan(graph, core_->capabilities, weights, {options.arithmetic, options.rewrite});
-    check_weights(plan, weights);
+    if (weights.tensors().empty()) {  // else they are what the plan was made for
+        check_weights(plan, weights);
+    }
     return compile(std::move(plan), options);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/numbers.h"
 #include "runtime/device/barrier.h"
 #include "runtime/device/failure.h"
 #include "runtime/device/program_core.h"
@@ -47,8 +48,8 @@ struct Grid {
 
     Grid(const Capabilities& caps, std::uint64_t most) noexcept {
         x = std::min<std::uint64_t>(most, caps.max_groups[0]);
-        y = std::min<std::uint64_t>((most + x - 1) / x, caps.max_groups[1]);
-        z = std::min<std::uint64_t>((most + x * y - 1) / (x * y), caps.max_groups[2]);
+        y = std::min<std::uint64_t>(divide_up(most, x), caps.max_groups[1]);
+        z = std::min<std::uint64_t>(divide_up(most, x * y), caps.max_groups[2]);
         covered = std::min(most, x * y * z);
     }
 };

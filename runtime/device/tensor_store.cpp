@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/compile/stored.h"
+
 namespace vkf {
 
 TensorStore::TensorStore(std::shared_ptr<DeviceCore> device, WeightLayout tensors, const std::string& purpose)
@@ -27,11 +29,7 @@ std::shared_ptr<TensorStore> make_state_store(const std::shared_ptr<DeviceCore>&
         if (s.kind != StorageKind::state) {
             continue;
         }
-        StoredTensor t{s.name, s.dtype, {}, 0, 0, size_of(s.dtype)};
-        for (const Dim& d : s.shape) {
-            t.shape.push_back(d.constant());
-            t.bytes *= static_cast<std::uint64_t>(d.constant());
-        }
+        StoredTensor t = as_declared(s);
         const auto same =
             std::find_if(stored.begin(), stored.end(), [&](const StoredTensor& o) { return o.name == t.name; });
         if (same == stored.end()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/numbers.h"
 #include "runtime/graph/sixteen.h"
 #include "shaders/common/packed.h"
 #include "shaders/common/quantize.h"
@@ -21,6 +22,13 @@ namespace {
 
 using namespace sixteen;
 using shader::kPackedGroup;
+
+static_assert(static_cast<unsigned>(WeightType::f32) == shader::kPackedF32 &&
+                  static_cast<unsigned>(WeightType::f16) == shader::kPackedF16 &&
+                  static_cast<unsigned>(WeightType::bf16) == shader::kPackedBf16 &&
+                  static_cast<unsigned>(WeightType::int8) == shader::kPackedInt8 &&
+                  static_cast<unsigned>(WeightType::int4) == shader::kPackedInt4,
+              "kernels take a WeightType as its number");
 
 // magnitudes below, so that no code stands for an infinity
 constexpr float kQuantizable = 0x1p127f;
@@ -110,7 +118,7 @@ void pack_group(std::span<const float> numbers, std::span<std::uint32_t, 4> code
 }
 
 void pack_int4(std::span<const float> numbers, std::span<std::uint32_t> words) {
-    const std::size_t groups = (numbers.size() + kPackedGroup - 1) / kPackedGroup;
+    const std::size_t groups = divide_up(numbers.size(), kPackedGroup);
     for (std::size_t g = 0; g < groups; ++g) {
         const std::size_t first = g * kPackedGroup;
         pack_group(numbers.subspan(first, std::min<std::size_t>(kPackedGroup, numbers.size() - first)),
@@ -163,11 +171,11 @@ Refused refused_halves(WeightType type) {
 std::uint64_t packed_row_words(WeightType type, std::uint64_t columns) {
     switch (type) {
         case WeightType::f16:
-        case WeightType::bf16: return (columns + 7) / 8 * 4;
-        case WeightType::int8: return (columns + 15) / 16 * 4 + 4;
+        case WeightType::bf16: return align_up(columns, 8) / 2;
+        case WeightType::int8: return align_up(columns, 16) / 4 + 4;
         case WeightType::int4: {
-            const std::uint64_t groups = (columns + kPackedGroup - 1) / kPackedGroup;
-            return groups * 4 + (groups + 3) / 4 * 4;
+            const std::uint64_t groups = divide_up(columns, kPackedGroup);
+            return groups * 4 + align_up(groups, 4);
         }
         case WeightType::f32: break;
     }

@@ -13,6 +13,11 @@
 
 namespace vkf {
 
+/// What keeps a matrix of such numbers without converting them.
+constexpr WeightType kept_as(DType dtype) {
+    return dtype == DType::f16 ? WeightType::f16 : dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
+}
+
 /// Number of 32-bit words of a row of `columns` numbers; a multiple of 4. Not for f32.
 VKF_API std::uint64_t packed_row_words(WeightType type, std::uint64_t columns);
 

@@ -86,8 +86,10 @@ private:
     const RewriteLimits& limits_;
 };
 
-/// Asks every node that is run for a rewrite, in order, until nothing changes; then asks each once
-/// for a join. Returns a line for explain() for each match, and for each near miss with its reason.
+/// Goes once through the nodes that are run, in order, and asks each for a rewrite; where it finds
+/// one, it goes on with the first of the new nodes. Then it goes through them again and asks for
+/// joins likewise. Returns a line for explain() for each match, and for each near miss with its
+/// reason.
 VKF_API std::vector<std::string> rewrite(Graph& graph, const RewriteLimits& limits = {});
 
 }  // namespace vkf
