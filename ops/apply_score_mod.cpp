@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // score_mod() of a tensor of scores.
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
 #include "score_mod.glsl.h"
 #include "shaders/score_mod.h"
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/argmax.h"
 #include "argmax.spv.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/row_group.h"
 
 namespace vkf {
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_dot_product_attention(): its checks and its shape rule.
 #include "shaders/attention.h"
+#include "ops/add_op.h"
 #include "ops/attention_params.h"
+#include "ops/checks.h"
+#include "ops/packed_rows.h"
 
 namespace vkf {
 
@@ -80,22 +83,11 @@ void check_numbers(const AttentionOptions& o) {
     if (o.scale) {
         require_finite(kName, "scale", *o.scale);
     }
-    require(std::isfinite(o.softcap) && o.softcap >= 0, kName,
-            "softcap = " + std::to_string(o.softcap) + " is not finite and >= 0");
-    const Mask& mask = o.mask;
-    require(!std::isnan(mask.fill) && mask.fill < 0, kName,
-            "mask fill = " + std::to_string(mask.fill) + " is neither -inf nor a finite negative number");
-    require(mask.window >= 0 && (mask.window == 0 || mask.causal != Causal::none), kName,
-            "window = " + std::to_string(mask.window) + " needs a causal mask and must not be negative");
-    require(o.dropout >= 0.0f && o.dropout <= 1.0f, kName,
-            "dropout = " + std::to_string(o.dropout) + " is not in 0..1");
-    if (mask.keys) {
-        require_dtype(kName, mask.keys, DType::i32);
-    }
-    for (const Value& x : {mask.bias, mask.alibi_slopes, o.sinks}) {
-        if (x) {
-            require_dtype(kName, x, DType::f32);
-        }
+    check_softcap(kName, o.softcap);
+    check_mask(kName, o.mask);
+    check_probability(kName, "dropout", o.dropout);
+    if (o.sinks) {
+        require_dtype(kName, o.sinks, DType::f32);
     }
 }
 
@@ -105,31 +97,25 @@ void check_sequences(const Value& q, const Value& k, const AttentionOptions& o) 
     require(
         std::isinf(o.mask.fill) || !(o.cumulative_queries || o.key_lengths), kName,
         "sequences of different lengths go with a mask fill of -inf only: what lies beyond a sequence has no score");
-    const auto lengths = [&](const Value& x, const char* what) {
-        require_dtype(kName, x, DType::i32);
-        require(x.rank() == 1, kName, std::string(what) + " " + x.str() + " must have one dimension");
-    };
     if (o.cumulative_queries) {
-        lengths(o.cumulative_queries, "cumulative_queries");
+        check_cumulative_queries(kName, q, o.cumulative_queries);
         require(bool(o.cumulative_keys) != bool(o.key_lengths), kName,
                 "packed queries need either cumulative_keys or key_lengths");
-        require(q.size(0) == Dim(1), kName, "packed queries " + q.str() + " must be a batch of 1");
         require(!o.mask.keys && !o.mask.bias, kName,
                 "packed sequences take no mask and no bias: which query and key would it be of?");
     }
     if (o.cumulative_keys) {
-        lengths(o.cumulative_keys, "cumulative_keys");
         require(bool(o.cumulative_queries), kName, "cumulative_keys need cumulative_queries");
+        check_cumulative_keys(kName, o.cumulative_keys, o.cumulative_queries);
         require(!o.pages && k.size(0) == Dim(1), kName, "packed keys " + k.str() + " must be a batch of 1, not pages");
-        require(
-            o.cumulative_keys.shape() == o.cumulative_queries.shape(), kName,
-            o.cumulative_queries.str() + " and " + o.cumulative_keys.str() + " differ in their number of sequences");
     }
     if (o.key_lengths) {
-        lengths(o.key_lengths, "key_lengths");
-        const Dim sequences = o.cumulative_queries ? o.cumulative_queries.size(0) - Dim(1) : q.size(0);
-        require(o.key_lengths.size(0) == sequences, kName,
-                o.key_lengths.str() + " must hold a length for each of " + q.graph().str(sequences) + " sequences");
+        if (o.cumulative_queries) {
+            check_lengths(kName, "key_lengths", o.key_lengths, o.cumulative_queries,
+                          o.cumulative_queries.size(0) - Dim(1));
+        } else {
+            check_lengths(kName, "key_lengths", o.key_lengths, q, q.size(0));
+        }
         require(!o.cumulative_queries || o.pages, kName, "packed queries with key_lengths need pages");
     }
     if (o.pages) {
@@ -207,7 +193,7 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     add_broadcast(o.sinks, "sinks", true, p.sinks, p.sinks_present);
     if (o.cumulative_queries) {
         p.queries = add(o.cumulative_queries);
-        g.constrain(1, o.cumulative_queries.size(0), "cumulative_queries begin with 0");
+        constrain_cumulative(o.cumulative_queries);
     }
     if (o.cumulative_keys || o.key_lengths) {
         p.keys = add(o.cumulative_keys ? o.cumulative_keys : o.key_lengths);

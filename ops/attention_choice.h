@@ -9,6 +9,8 @@
 
 #include "ops/attention_params.h"
 #include "ops/attention_tiles.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 
@@ -32,16 +34,16 @@ struct AttentionTiling {
 /// Rounds of the loops of attention_lanes.comp for so many keys: tiles, head dimension and values.
 /// The round in which a loop finds that it has ended counts too, as llvmpipe counts it.
 inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int64_t head_dim) {
-    const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
-    const std::uint64_t fours = support::divide_up(static_cast<std::uint64_t>(head_dim), 4);
+    const auto tiles = divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
+    const std::uint64_t fours = divide_up(static_cast<std::uint64_t>(head_dim), 4);
     return static_cast<std::int64_t>(tiles * (1 + (fours + 1) + (lanes + 1)));
 }
 
 /// Counts the rounds of attention_shared.comp, no loop unrolled: with a mask, and the rare loop for
 /// values that are not finite in every tile.
 inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::int64_t keys, std::int64_t head_dim) {
-    const auto tiles = support::divide_up(static_cast<std::uint64_t>(keys), tile);
-    const auto parts = support::divide_up(static_cast<std::uint64_t>(head_dim), tile);
+    const auto tiles = divide_up(static_cast<std::uint64_t>(keys), tile);
+    const auto parts = divide_up(static_cast<std::uint64_t>(head_dim), tile);
     const auto loop = [](std::uint64_t times, std::uint64_t rounds_within = 0) {
         return times * (1 + rounds_within) + 1;
     };

@@ -13,9 +13,15 @@
 #include "attention_shared.glsl.h"
 #include "attention_shared.spv.h"
 #include "attention_shared_full.spv.h"
+#include "ops/add_op.h"
 #include "ops/attention_choice.h"
+#include "ops/checks.h"
+#include "ops/dropout.h"
+#include "ops/elementwise.h"
+#include "ops/fours.h"
+#include "ops/pushed_mask.h"
 #include "ops/sequence_table.h"
-#include "ops/support.h"
+#include "ops/tuned.h"
 #include "shaders/attention_mask.h"
 #include "shaders/attention_merge.h"
 
@@ -34,7 +40,7 @@ const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpi
 const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
 const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
-constexpr std::size_t kFullBindings = kSplitBuffers;
+constexpr std::size_t kFullBindings = kAttentionBindingPartial + 1;
 constexpr std::size_t kBaseBindings = 4;
 /// So many key/value heads, of all batches, keep a device busy without splitting their keys.
 constexpr uint kBusyHeads = 64;
@@ -151,7 +157,8 @@ ValueId make_bits(Lowering& l, ValueId mask) {
     const Shape& shape = l.info(mask).shape;
     for (std::size_t i = 0; i < shape.size(); ++i) {
         const std::int64_t size = l.max_of(shape[i]);
-        words *= i + 1 == shape.size() ? (size + 31) / 32 : size;
+        words *=
+            i + 1 == shape.size() ? static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(size), 32)) : size;
     }
     const ValueId bits = l.scratch(DType::i32, {words});
     l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, prepare_mask_bits);
@@ -235,18 +242,16 @@ void lower(Lowering& l) {
     const KeySplits splits = key_splits(l.device(), params, full);
     l.check_rounds(rounds_of(tiling, value_dim, splits.most_keys, params.head_dim),
                    std::to_string(params.most_keys) + " keys");
-    const Causal causal = params.causal;
 
     std::vector<Kernel> kernels;
     std::vector<uint> words{blocks * tiling.tile, splits.may ? splits.keys_a_group.value : 0};
     for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
         const uint rows = tiling.rows[i];
-        const uint aligned = causal == Causal::none ? 0u : causal == Causal::top_left ? 1u : 2u;
         Constants constants(tiling.local_size,
                             {{kAttentionSpecRows, rows},
                              {kAttentionSpecBlocks, blocks},
                              {kAttentionSpecFours, fours ? 1u : 0u},
-                             {kAttentionSpecCausal, aligned},
+                             {kAttentionSpecCausal, causal_constant(params.causal)},
                              {kAttentionSpecSoftcap, params.softcap == 0.0f ? 0u : 1u},
                              {kAttentionSpecFill, std::bit_cast<uint>(params.fill)},
                              {kAttentionSpecGroup, params.group},

@@ -2,7 +2,8 @@
 // Between what describes attention, what dispatches it, and what it is decomposed into.
 #pragma once
 
-#include "ops/support.h"
+#include "ops/ops.h"
+#include "runtime/graph/op.h"
 
 namespace vkf {
 
@@ -40,6 +41,13 @@ struct AttentionParams {
     std::int64_t most_heads = 0;  ///< of queries, in all batches
     std::int64_t most_queries = 0, most_keys = 0, head_dim = 0;
 };
+
+namespace support {
+
+/// What a ring (B, Hk, S, n) holds, the oldest rows first.
+Value ring_in_order(Value x, const RingRows& ring);
+
+}  // namespace support
 
 /// What attention is made of where a device declines it: OpType::decompose.
 std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, WantedOutputs wanted);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused attention at record time: push constants and group counts for the sizes of a run.
 #include "ops/attention_choice.h"
+#include "ops/dropout.h"
+#include "ops/pushed_mask.h"
 #include "shaders/attention.h"
 #include "shaders/attention_mask.h"
 #include "shaders/attention_merge.h"
@@ -63,9 +65,7 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     }
     push.scale = params.scale;
     push.softcap = params.softcap;
-    // a window this wide masks nothing
-    const auto span = std::max<std::int64_t>(push.keys, push.queries);
-    push.window = params.window < span ? static_cast<uint>(params.window) : 0;
+    push.window = pushed_window(params.window, push.queries, push.keys);
     push.split_keys = packed ? 0 : split_keys(operands.words[kAttentionSplitKeys], push.queries, push.keys);
     if (params.pages >= 0) {
         push.pages = k.dim(3);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/numbers.h"
 #include "runtime/compile/capabilities.h"
 #include "shaders/attention.h"
 
@@ -28,7 +29,9 @@ struct AttentionTile {
     /// Neighbours that share a row of their subgroup's strip; with these, the shader's passes over
     /// its rows and the fours of one.
     std::uint32_t row_lanes() const { return std::clamp(std::bit_floor(subgroup / subgroup_rows), 1u, 8u); }
-    std::uint32_t rows_each() const { return (subgroup_rows * row_lanes() + subgroup - 1) / subgroup; }
+    std::uint32_t rows_each() const {
+        return static_cast<std::uint32_t>(divide_up(subgroup_rows * row_lanes(), subgroup));
+    }
     std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
 
     /// Shared memory as shaders/attention_coopmat.comp declares it, in bytes.
@@ -65,7 +68,7 @@ inline std::optional<AttentionTile> attention_tile(const Capabilities& device, s
         if (work(shape) == 0 || (best && work(shape) <= work(best->mat))) {
             continue;
         }
-        const std::uint32_t whole = (head_dim + shape.k - 1) / shape.k * shape.k;
+        const std::uint32_t whole = static_cast<std::uint32_t>(align_up(head_dim, shape.k));
         for (const std::uint32_t most : {256u, 128u, 64u, 32u}) {
             const AttentionTile t{shape,
                                   subgroups,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch statistics from products with a row of ones: composed of other ops, no kernel of its own.
-#include "ops/support.h"
+#include "ops/checks.h"
+#include "ops/ops.h"
 
 namespace vkf {
 
@@ -16,8 +17,8 @@ void check_shapes(const Value& x, std::initializer_list<Value> columns, float mo
     for (const Value& v : columns) {
         require(v.shape() == Shape{x.size(1)}, kName, v.str() + " must hold one value for each channel of " + x.str());
     }
-    require(std::isfinite(eps) && eps >= 0, kName, "eps = " + std::to_string(eps) + " is not finite and >= 0");
-    require(momentum >= 0 && momentum <= 1, kName, "momentum = " + std::to_string(momentum) + " is not in 0..1");
+    check_epsilon(kName, eps);
+    check_probability(kName, "momentum", momentum);
 }
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias, given x - mean.

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies that change the type, or whose type has 16 bits.
+#include "ops/convert.h"
+
 #include "shaders/convert.h"
 
 #include <algorithm>
 #include <array>
 
 #include "convert.spv.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "runtime/base/numbers.h"
+#include "runtime/graph/packed.h"
 #include "runtime/graph/sixteen.h"
 
 namespace vkf {
@@ -21,7 +26,7 @@ constexpr uint kLocalSize = 64;
 
 const Shader kShader{"convert", spirv::kConvertSpirv};
 
-uint kind_of(DType dtype) { return dtype == DType::f16 ? kPackedF16 : dtype == DType::bf16 ? kPackedBf16 : kPackedF32; }
+uint kind_of(DType dtype) { return static_cast<uint>(kept_as(dtype)); }
 
 struct Dimension {
     uint size, from, to;
@@ -29,8 +34,8 @@ struct Dimension {
 
 /// Sorts the dimensions as they lie in `to`, the innermost last, and joins those that follow each
 /// other there into runs: of a window of a dense tensor no two runs touch, so that no two
-/// invocations write the same word.
-void describe(ConvertPush& push, const View& from, const View& to) noexcept {
+/// invocations write the same word. Of 16 bits there are `pairs` of elements in a word.
+void describe(ConvertPush& push, const View& from, const View& to, bool pairs) noexcept {
     std::array<Dimension, kMaxRank> dims;
     for (std::size_t i = 0; i < kMaxRank; ++i) {
         dims[i] = {to.size[i], from.stride[i], to.size[i] == 1 ? ~0u : to.stride[i]};
@@ -49,7 +54,8 @@ void describe(ConvertPush& push, const View& from, const View& to) noexcept {
             even = even && d.to % 2 == 0;
         }
     }
-    push.run_words = even ? (push.run + 1) / 2 : push.run / 2 + 1;
+    push.run_words = !pairs ? push.run : even ? static_cast<uint>(divide_up(push.run, 2)) : push.run / 2 + 1;
+    push.count = static_cast<uint>(to.elements() / push.run * push.run_words);
     push.from_offset = from.offset;
     push.to_offset = to.offset;
 }
@@ -60,9 +66,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
     const std::uint64_t elements = to.elements();
     ConvertPush push{};
     if (elements != 0) {
-        describe(push, from, to);
-        const bool pairs = operands.words[0] != 0;
-        push.count = static_cast<uint>(pairs ? elements / push.run * push.run_words : elements);
+        describe(push, from, to, operands.words[0] != 0);
     }
     command.push(push);
     command.groups(divide_up(push.count, kLocalSize * kConvertPerInvocation));

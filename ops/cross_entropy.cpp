@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/cross_entropy.h"
 #include "cross_entropy.spv.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/softmax.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 
@@ -56,8 +59,7 @@ Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& optio
     require(!rows.empty(), kName, logits.str() + " has no classes");
     rows.pop_back();
     require(rows == labels.shape(), kName, labels.str() + " must hold one label for each row of " + logits.str());
-    require(options.label_smoothing >= 0 && options.label_smoothing <= 1, kName,
-            "label_smoothing = " + std::to_string(options.label_smoothing) + " is not in 0..1");
+    check_probability(kName, "label_smoothing", options.label_smoothing);
     require(options.ignore_index >= std::numeric_limits<std::int32_t>::min() &&
                 options.ignore_index <= std::numeric_limits<std::int32_t>::max(),
             kName, "ignore_index = " + std::to_string(options.ignore_index) + " is no 32-bit number");

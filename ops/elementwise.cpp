@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // add, mul, scale, activations, gated products, mask combination and copies: all one kernel.
+#include "ops/elementwise.h"
+
 #include "shaders/elementwise.h"
 
 #include "elementwise.spv.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/convert.h"
+#include "ops/dropout.h"
+#include "ops/fours.h"
 #include "ops/matmul_params.h"
-#include "ops/support.h"
+#include "runtime/base/numbers.h"
 #include "runtime/graph/sixteen.h"
 
 namespace vkf {
@@ -254,7 +261,7 @@ Value gated(Value gate, Value up, Activation activation) {
 }
 
 Value dropout(Value x, float p, std::uint32_t seed) {
-    require(p >= 0.0f && p <= 1.0f, kDropout.name, "p = " + std::to_string(p) + " is not in 0..1");
+    check_probability(kDropout.name, "p", p);
     if (p == 0.0f) {
         return x;
     }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/embedding.h"
 #include "embedding.spv.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 

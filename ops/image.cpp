@@ -10,7 +10,10 @@
 #include "image_write_rgba16f.spv.h"
 #include "image_write_rgba32f.spv.h"
 #include "image_write_rgba8.spv.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 
@@ -51,7 +54,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.offset = tensor.offset;
     command.push(push);
     const std::uint64_t texels = std::uint64_t{push.height} * push.width;
-    command.groups((texels + kLocalSize - 1) / kLocalSize);
+    command.groups(divide_up(texels, kLocalSize));
     command.cost(0, static_cast<double>(texels) * 2 * sizeof(float) * push.channels);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/matmul_params.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 
@@ -67,9 +68,6 @@ std::string no_dot(const Capabilities& device);
 std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
 /// Dimensions that a may have.
 inline constexpr std::size_t kMostCodesRank = 4;
-/// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the
-/// products of a.
-ValueId codes_of(Lowering& l, ValueId a);
 /// The kernel with integer dot products for such rows.
 void choose_dot(Choice& choice, const Capabilities& device, const Constants& form);
 

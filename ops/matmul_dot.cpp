@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul_dot.spv.h"
+#include "ops/checks.h"
 #include "ops/matmul_choice.h"
 
 namespace vkf {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How what follows a product becomes part of it.
+#include "ops/add_op.h"
 #include "ops/matmul_params.h"
 
 namespace vkf {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul_half.spv.h"
+#include "ops/checks.h"
 #include "ops/matmul_choice.h"
+#include "ops/shared_tile.h"
 
 namespace vkf {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How products of one x become one: queries, keys and values of an attention layer.
+#include "ops/add_op.h"
 #include "ops/matmul_params.h"
 
 namespace vkf {

@@ -5,7 +5,13 @@
 #include "matmul_lanes8_wide.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
+#include "ops/add_op.h"
+#include "ops/fours.h"
 #include "ops/matmul_choice.h"
+#include "ops/packed_rows.h"
+#include "ops/shared_tile.h"
+#include "ops/tuned.h"
+#include "shaders/common/rounds.h"
 
 namespace vkf {
 
@@ -21,18 +27,6 @@ const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanes8WideSpirv};
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
 
-/// Where b's k and n dimensions are, counted from the innermost.
-struct BAxes {
-    std::size_t k, n;
-};
-
-BAxes b_axes(bool transpose_b) { return transpose_b ? BAxes{0, 1} : BAxes{1, 0}; }
-
-bool by_four(const Dim& d) {
-    Dim quotient;
-    return d == Dim(0) || d.divided_by(Dim(4), quotient);
-}
-
 /// True when the value can be read by vec4 along `dim`: unit stride there, everything else a
 /// multiple of four.
 bool vectorizable(const ValueInfo& v, std::size_t dim) {
@@ -42,9 +36,6 @@ bool vectorizable(const ValueInfo& v, std::size_t dim) {
     }
     return good;
 }
-
-static_assert(static_cast<uint>(WeightType::f16) == kPackedF16 && static_cast<uint>(WeightType::bf16) == kPackedBf16 &&
-              static_cast<uint>(WeightType::int8) == kPackedInt8 && static_cast<uint>(WeightType::int4) == kPackedInt4);
 
 struct Form {
     bool a_vec;
@@ -60,8 +51,8 @@ struct Product {
 Form form_of(const Lowering& l, const Product& product, const MatmulParams& params) {
     const ValueInfo& bi = l.info(product.b);
     const std::size_t rank = bi.shape.size();
-    const std::size_t k = rank - 1 - b_axes(params.transpose_b).k;
-    const std::size_t n = rank - 1 - b_axes(params.transpose_b).n;
+    const std::size_t k = rank - 1 - params.b_axes().k;
+    const std::size_t n = rank - 1 - params.b_axes().n;
     Form f;
     const auto by_columns = [&](ValueId v) { return vectorizable(l.info(v), l.info(v).shape.size() - 1); };
     f.a_vec = by_columns(product.a);
@@ -303,7 +294,7 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const bool packed = l.weight_type(product.b) != WeightType::f32 && params.transpose_b && !params.masked_weights;
     const ValueId b = packed ? l.words(product.b) : product.b;
     const ValueId c = product.c;
-    const std::size_t b_n = l.info(b).shape.size() - 1 - b_axes(params.transpose_b).n;
+    const std::size_t b_n = l.info(b).shape.size() - 1 - params.b_axes().n;
     const std::int64_t most_rows = rows_at_most(l, b, c);
     const bool large = most_elements(l, product.b) >= kLargeMatrix;
     const Reduced less = reduced(l, {a, b, product.bias, product.other, c}, params, most_rows);

@@ -2,7 +2,7 @@
 // Between what describes matrix products and what dispatches them.
 #pragma once
 
-#include "ops/support.h"
+#include "ops/ops.h"
 #include "runtime/graph/rewrite.h"
 #include "shaders/matmul.h"
 
@@ -22,6 +22,12 @@ struct MatmulParams {
     bool has_other() const { return other != shader::kMatmulOtherNone; }
     bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }
     bool other_beside_bias() const { return bias && has_other(); }
+
+    struct Axes {
+        std::size_t k, n;
+    };
+    /// Where b's k and n dimensions are, counted from the innermost.
+    Axes b_axes() const { return transpose_b ? Axes{0, 1} : Axes{1, 0}; }
 };
 
 /// Inputs: a, b, the bias where there is one, the other operand of shaders/matmul.h where there is

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products at record time: push constants and group counts for the sizes of a run.
 #include "ops/matmul_choice.h"
+#include "runtime/base/numbers.h"
 
 namespace vkf {
 
 namespace {
 
 using namespace shader;
-using namespace support;
-
-/// Where b's k and n dimensions are, counted from the innermost.
-struct BAxes {
-    std::size_t k, n;
-};
-
-BAxes b_axes(bool transpose_b) { return transpose_b ? BAxes{0, 1} : BAxes{1, 0}; }
 
 uint batch_stride(const View& v, std::size_t i) { return v.size[i] == 1 ? 0 : v.stride[i]; }
 
@@ -24,7 +17,7 @@ MatmulPush describe(const Operands& operands) noexcept {
     const View& b = operands[kMatmulBindingB];
     const View& bias = operands[kMatmulBindingBias];
     const View& c = operands[kMatmulBindingC];
-    const BAxes axes = b_axes(params.transpose_b);
+    const MatmulParams::Axes axes = params.b_axes();
     MatmulPush push{};
     push.m = c.dim(1);
     push.n = c.dim(0);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "ops/support.h"
+#include "ops/checks.h"
 #include "runtime/compile/capabilities.h"
 
 namespace vkf {

@@ -3,7 +3,11 @@
 #include <optional>
 
 #include "layer_norm.spv.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/elementwise.h"
+#include "ops/fours.h"
+#include "ops/row_group.h"
 #include "runtime/graph/rewrite.h"
 #include "shaders/layer_norm.h"
 
@@ -220,7 +224,7 @@ Rewrite rewrite(const RewriteSite& site) {
 std::vector<Value> norm_inputs(const OpType& op, Value x, Value weight, Value bias, float eps) {
     require_dtype(op.name, x, DType::f32);
     require(x.rank() >= 1, op.name, x.str() + " has no last dimension");
-    require(std::isfinite(eps) && eps >= 0, op.name, "eps = " + std::to_string(eps) + " is not finite and >= 0");
+    check_epsilon(op.name, eps);
     std::vector<Value> inputs{in_row_groups(x.graph().values()[x.id()]) ? x : contiguous(x)};
     for (const Value& v : {weight, bias}) {
         if (v) {

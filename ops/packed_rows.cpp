@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shaders/packed_rows.h"
-#include "ops/matmul_choice.h"
-#include "packed_rows.spv.h"
+#include "ops/packed_rows.h"
+
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "runtime/base/numbers.h"
 #include "runtime/compile/pack_lanes.h"
 #include "runtime/graph/packed.h"
+#include "shaders/matmul.h"
+#include "shaders/packed_rows.h"
 
 namespace vkf {
 
@@ -15,8 +19,6 @@ using namespace support;
 constexpr const char* kPackName = "pack_into";
 constexpr const char* kUnpackName = "unpack_rows";
 constexpr uint kLocalSize = kPackGroup;
-
-const Shader kShader{"packed_rows", spirv::kPackedRowsSpirv};
 
 struct PackedRowsParams {
     WeightType type;
@@ -69,14 +71,14 @@ void prepare_unpack(const Operands& operands, Command& command) noexcept {
 
 void lower_pack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kShader, rows_of_f32(type, 0, 1), "a row an invocation"}},
+    l.dispatch({{&kPackedRows, rows_of_f32(type, 0, 1), "a row an invocation"}},
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_pack);
 }
 
 void lower_unpack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kShader, rows_of_f32(type, 1, 1), ""}}, {{l.input(0), Access::read}, {l.output(0), Access::write}},
-               prepare_unpack);
+    l.dispatch({{&kPackedRows, rows_of_f32(type, 1, 1), ""}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_unpack);
 }
 
 /// Few rows are multiplied as they are.
@@ -95,7 +97,7 @@ ValueId make_codes(Lowering& l, ValueId a) {
     shape.back() = static_cast<std::int64_t>(packed_row_words(WeightType::int8, static_cast<std::uint64_t>(columns)));
     const ValueId codes = l.scratch(DType::i32, shape);
     const uint lanes = pack_lanes(l, columns);
-    l.dispatch({{&kShader, rows_of_f32(kPackedInt8, 0, lanes), "rows of a as codes"}},
+    l.dispatch({{&kPackedRows, rows_of_f32(kPackedInt8, 0, lanes), "rows of a as codes"}},
                {{a, Access::read}, {codes, Access::write}}, prepare_codes_of, {lanes});
     return codes;
 }

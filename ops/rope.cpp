@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/rope.h"
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/fours.h"
 #include "rope.spv.h"
 #include "rope_wide.spv.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 

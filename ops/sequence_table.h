@@ -2,7 +2,7 @@
 // The table by which kernels know sequences with lengths of their own.
 #pragma once
 
-#include "ops/support.h"
+#include "runtime/compile/lowering.h"
 
 namespace vkf {
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/softmax.h"
+
 #include "shaders/softmax.h"
 
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/fours.h"
+#include "ops/pushed_mask.h"
+#include "ops/row_group.h"
 #include "softmax.spv.h"
 #include "softmax_wide.spv.h"
 
@@ -52,9 +58,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.out_offset = operands[kSoftmaxBindingOut].offset;
     const auto queries = static_cast<std::int64_t>(scores.dim(1));
     push.causal_shift = params.causal == Causal::bottom_right ? static_cast<int>(scores.dim(0) - queries) : 0;
-    // a window this wide masks nothing
-    const auto span = std::max<std::int64_t>(scores.dim(0), queries);
-    push.window = params.window < span ? static_cast<uint>(params.window) : 0;
+    push.window = pushed_window(params.window, scores.dim(1), scores.dim(0));
     push.scale = params.scale;
     push.softcap = params.softcap;
     push.fill = params.fill;
@@ -117,16 +121,14 @@ void check_options(const Value& scores, const SoftmaxOptions& o) {
     require(o.mask.causal == Causal::none || scores.rank() >= 2, kName,
             scores.str() + " has no queries for a causal mask");
     require_finite(kName, "scale", o.scale);
-    require(std::isfinite(o.softcap) && o.softcap >= 0, kName,
-            "softcap = " + std::to_string(o.softcap) + " is not finite and >= 0");
-    require(!std::isnan(o.mask.fill) && o.mask.fill < 0, kName,
-            "mask fill = " + std::to_string(o.mask.fill) + " is neither -inf nor a finite negative number");
-    require(o.mask.window >= 0 && (o.mask.window == 0 || o.mask.causal != Causal::none), kName,
-            "window = " + std::to_string(o.mask.window) + " needs a causal mask and must not be negative");
+    check_softcap(kName, o.softcap);
+    check_mask(kName, o.mask);
+    if (o.sinks) {
+        require_dtype(kName, o.sinks, DType::f32);
+    }
 }
 
-Value fit(const char* what, const Value& tensor, DType dtype, const Value& scores) {
-    require_dtype(kName, tensor, dtype);
+Value fit(const char* what, const Value& tensor, const Value& scores) {
     try {
         return broadcast_to(tensor, scores.shape());
     } catch (const Error& e) {
@@ -148,14 +150,13 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     };
     std::vector<Term> terms;
     if (o.mask.bias) {
-        terms.push_back({kSoftmaxTermBias, fit("bias", o.mask.bias, DType::f32, scores)});
+        terms.push_back({kSoftmaxTermBias, fit("bias", o.mask.bias, scores)});
     }
     if (o.mask.alibi_slopes) {
-        terms.push_back(
-            {kSoftmaxTermSlopes, fit("alibi_slopes", a_head_each(o.mask.alibi_slopes), DType::f32, scores)});
+        terms.push_back({kSoftmaxTermSlopes, fit("alibi_slopes", a_head_each(o.mask.alibi_slopes), scores)});
     }
     if (o.sinks) {
-        terms.push_back({kSoftmaxTermSinks, fit("sinks", a_head_each(o.sinks), DType::f32, scores)});
+        terms.push_back({kSoftmaxTermSinks, fit("sinks", a_head_each(o.sinks), scores)});
     }
     SoftmaxParams p{o.scale,         o.softcap, o.mask.fill,      o.mask.causal,       o.mask.window,
                     o.mask.polarity, false,     kSoftmaxTermNone, kSoftmaxOutputScores};
@@ -167,7 +168,7 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     }
     std::vector<Value> inputs{scores};
     if (o.mask.keys) {
-        inputs.push_back(fit("mask", o.mask.keys, DType::i32, scores));
+        inputs.push_back(fit("mask", o.mask.keys, scores));
         p.mask = true;
     }
     p.term = terms.empty() ? kSoftmaxTermNone : terms.front().kind;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/top_k.h"
 
-#include "ops/support.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "runtime/compile/lowering.h"
 #include "top_k.spv.h"
 
 namespace vkf {

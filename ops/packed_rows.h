@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows that are packed on the device, for other ops.
+#pragma once
+
+#include "runtime/compile/lowering.h"
+
+namespace vkf {
+
+namespace support {
+
+/// Rows of words hold so many numbers as that type, one of those that are packed on the device.
+void check_packed(const char* op, const Value& words, WeightType type, const Dim& columns);
+
+}  // namespace support
+
+/// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the
+/// products of a.
+ValueId codes_of(Lowering& l, ValueId a);
+
+}  // namespace vkf
