@@ -32,11 +32,11 @@ std::optional<KvCache> cache_of(const vkf_kv_cache* cache) {
                    ring_of(c.seen, graph)};
 }
 
-std::optional<CachedKv> projected_of(const vkf_kv_cache* memory) {
+std::optional<CachedKv> projected_of(const vkf_cached_kv* memory) {
     if (!memory) {
         return std::nullopt;
     }
-    const vkf_kv_cache m = read(memory);
+    const vkf_cached_kv m = read(memory);
     return CachedKv{value_of(m.key, "the memory's key"), value_of(m.value, "the memory's value")};
 }
 
@@ -50,11 +50,11 @@ vkf_result give_attention(const char* function, vkf_attention* out, Body&& body)
 }
 
 template <class Body>
-vkf_result give_keys_values(const char* function, vkf_kv_cache* out, Body&& body) noexcept {
+vkf_result give_keys_values(const char* function, vkf_cached_kv* out, Body&& body) noexcept {
     return guard(function, [&] {
-        vkf_kv_cache& result = need_struct(out, "the output");
+        vkf_cached_kv& result = need_struct(out, "the output");
         const CachedKv kv = body();
-        fill(result, {0, to_c(kv.key), to_c(kv.value), {}, 0, 0, nullptr, nullptr});
+        fill(result, {0, to_c(kv.key), to_c(kv.value)});
     });
 }
 
@@ -274,7 +274,7 @@ vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_t batch,
     });
 }
 
-vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_kv_cache* all) {
+vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_cached_kv* all) {
     return give_keys_values(__func__, all, [&] {
         return append(*cache_of(&need(cache, "cache")), value_of(key, "key"), value_of(value, "value"));
     });
@@ -320,7 +320,7 @@ vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_val
 }
 
 vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t num_heads, bool bias,
-                                    vkf_kv_cache* projected) {
+                                    vkf_cached_kv* projected) {
     return give_keys_values(__func__, projected, [&] {
         return torch::project_memory(value_of(memory, "memory"), text_or(name), num_heads, bias);
     });

@@ -309,17 +309,23 @@ typedef struct vkf_ring_rows {
     vkf_dim first, before_end, count;
 } vkf_ring_rows;
 
-/// KvCache, CachedKv
+/// KvCache: tokens first, (B, capacity, Hk, d).
 typedef struct vkf_kv_cache {
     uint32_t struct_size;
     vkf_value key, value;
-    vkf_dim start;  ///< ignored where key and value are all there are, as the rest is
+    vkf_dim start;
     vkf_weight_type type;
     uint32_t reserved;
     const vkf_ring_rows* written;  ///< null: token i lies in row i
     /// The same. What vkf_append() returns of a ring wants it as vkf_attention_options::ring.
     const vkf_ring_rows* seen;
 } vkf_kv_cache;
+
+/// CachedKv: heads first, (B, Hk, S, d).
+typedef struct vkf_cached_kv {
+    uint32_t struct_size;
+    vkf_value key, value;
+} vkf_cached_kv;
 
 /// AttentionOptions
 typedef struct vkf_attention_options {
@@ -412,8 +418,8 @@ typedef struct vkf_torch_attention_options {
     vkf_value attn_mask, key_padding_mask;
     float dropout;
     uint32_t dropout_seed;
-    const vkf_kv_cache* cache;   ///< null: none
-    const vkf_kv_cache* memory;  ///< null: none; else key and value are ignored
+    const vkf_kv_cache* cache;    ///< null: none
+    const vkf_cached_kv* memory;  ///< null: none; else key and value are ignored
 } vkf_torch_attention_options;
 
 /// torch::TransformerLayerOptions
@@ -435,8 +441,8 @@ typedef struct vkf_decoder_inputs {
     bool tgt_is_causal;
     vkf_value memory;
     vkf_value tgt_mask, tgt_key_padding_mask, memory_mask, memory_key_padding_mask;
-    const vkf_kv_cache* cache;             ///< null: none
-    const vkf_kv_cache* projected_memory;  ///< null: none
+    const vkf_kv_cache* cache;              ///< null: none
+    const vkf_cached_kv* projected_memory;  ///< null: none
 } vkf_decoder_inputs;
 
 /// torch::TransformerOptions
@@ -488,17 +494,16 @@ VKF_API vkf_result vkf_graph_kv_cache(vkf_graph* graph, const char* name, int64_
                                       int64_t kv_heads, int64_t head_dim, vkf_dim start, vkf_weight_type type,
                                       vkf_kv_cache* cache);
 /// append(): writes behind what the cache holds. `all` receives all keys and values, heads first.
-VKF_API vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_kv_cache* all);
+VKF_API vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_value value, vkf_cached_kv* all);
 VKF_API vkf_result vkf_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name, bool bias,
                                     vkf_value* y);
 VKF_API vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name,
                                           vkf_value* y);
 VKF_API vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_value value,
                                                  const vkf_torch_attention_options* options, vkf_attention* result);
-/// (B, S, H, d) each. vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory
-/// take (B, H, S, d).
+/// For vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory.
 VKF_API vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t num_heads, bool bias,
-                                            vkf_kv_cache* projected);
+                                            vkf_cached_kv* projected);
 VKF_API vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_layer_options* options,
                                                  vkf_value src_mask, vkf_value src_key_padding_mask, vkf_value* y);
 /// `cross_weights` may be null.

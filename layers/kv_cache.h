@@ -30,14 +30,14 @@ struct KvCache {
 VKF_API KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
                          std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type = WeightType::f32);
 
-/// Keys and values of one layer, as append() and torch::project_memory() return them.
+/// Keys and values of one layer, ready to be attended to: heads first, (B, Hk, S, d).
 struct CachedKv {
     Value key, value;
 };
 
-/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all of it, heads first:
-/// (B, Hk, start + L, d), or packed as the cache is. Of a ring all rows come back, as they lie, for
-/// AttentionOptions::ring = cache.seen.
+/// Writes key and value (B, L, Hk, d) behind what the cache holds; returns all start + L tokens,
+/// packed as the cache is. Of a ring all rows come back, as they lie, for AttentionOptions::ring =
+/// cache.seen.
 VKF_API CachedKv append(const KvCache& cache, Value key, Value value);
 
 }  // namespace vkf

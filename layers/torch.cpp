@@ -175,10 +175,7 @@ CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_
     const Scope scope(memory.graph(), name);
     const std::int64_t e = fixed_width(kName, memory);
     const Value kv = Projections(memory.graph(), e, e, e, bias)(memory, 1, 3);
-    const auto heads = [&](std::int64_t part) {
-        return transpose(split_heads(slice(kv, -1, part * e, e), num_heads), 1, 2);
-    };
-    return {heads(0), heads(1)};
+    return {split_heads(slice(kv, -1, 0, e), num_heads), split_heads(slice(kv, -1, e, e), num_heads)};
 }
 
 Value layer_norm_layer(Value x, const std::string& name, float eps, bool bias) {

@@ -11,10 +11,6 @@
 
 namespace vkf::torch {
 
-/// Keys and values already projected and split: (B, H, S, d). project_memory() returns (B, S, H,
-/// d); transpose(x, 1, 2) swaps these.
-using ProjectedKv = CachedKv;
-
 struct MultiheadAttentionOptions {
     std::string name = {};
     std::int64_t num_heads = 1;
@@ -38,7 +34,7 @@ struct MultiheadAttentionOptions {
     std::optional<KvCache> cache =
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
     /// cross-attention to these keys and values; the arguments key and value are then ignored
-    std::optional<ProjectedKv> memory = {};
+    std::optional<CachedKv> memory = {};
 };
 
 /// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E),
@@ -49,7 +45,7 @@ VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
                                             const MultiheadAttentionOptions& options);
 
 /// Projects `memory` (B, S, E) to the keys and values that a multihead_attention of that name makes
-/// of it: (B, S, H, d) each, as append() takes them.
+/// of it, for MultiheadAttentionOptions::memory.
 VKF_API CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias = true);
 
 struct TransformerLayerOptions {
@@ -74,7 +70,7 @@ struct DecoderInputs {
     Value memory_key_padding_mask = {};
     bool tgt_is_causal = false;
     std::optional<KvCache> cache = {};  ///< of the self-attention
-    std::optional<ProjectedKv> projected_memory = {};
+    std::optional<CachedKv> projected_memory = {};
 };
 
 struct DecoderResult {

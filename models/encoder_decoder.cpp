@@ -73,7 +73,7 @@ void EncoderDecoder::describe_encoder(Graph& graph, const EncoderDecoderConfig& 
             memory, "transformer.decoder.layers." + std::to_string(i) + ".multihead_attn", config.nhead);
         append({cache_state(graph, config, cache_name("cross_key", i), max_batch, config.max_source),
                 cache_state(graph, config, cache_name("cross_value", i), max_batch, config.max_source)},
-               kv.key, kv.value);
+               transpose(kv.key, 1, 2), transpose(kv.value, 1, 2));
     }
 }
 
@@ -96,7 +96,7 @@ void EncoderDecoder::describe_decoder(Graph& graph, const EncoderDecoderConfig& 
         in.cache =
             KvCache{cache_state(graph, config, cache_name("self_key", i), max_batch, config.max_target),
                     cache_state(graph, config, cache_name("self_value", i), max_batch, config.max_target), start};
-        in.projected_memory = torch::ProjectedKv{cross("cross_key"), cross("cross_value")};
+        in.projected_memory = CachedKv{cross("cross_key"), cross("cross_value")};
         inputs.push_back(in);
     }
     const Value embedded =

@@ -309,7 +309,8 @@ TEST_CASE("c functions: layers are those of C++") {
     const RingRows seen_rows{4, 2, 5}, written_rows{1, 2, 2};
     const Value two = b.input("two", random_tensor({2, 2, 2, 4}, 8)),
                 asks = b.input("asks", random_tensor({2, 4, 2, 4}, 9));
-    vkf_kv_cache ring = sized<vkf_kv_cache>(), all = sized<vkf_kv_cache>();
+    vkf_kv_cache ring = sized<vkf_kv_cache>();
+    vkf_cached_kv all = sized<vkf_cached_kv>();
     ring.key = b.c(g.state("c ring keys", {2, 6, 2, 4}));
     ring.value = b.c(g.state("c ring values", {2, 6, 2, 4}));
     ring.start = vkf_size(7);
@@ -341,6 +342,16 @@ TEST_CASE("c functions: layers are those of C++") {
     OK(vkf_torch_multihead_attention(b.c(x), b.c(x), b.c(x), &torch_options, &a));
     b.same("torch_multihead_attention", a.y,
            torch::multihead_attention(x, x, x, {.name = "torch", .num_heads = 2, .batch_first = false}));
+    vkf_cached_kv projected = sized<vkf_cached_kv>();
+    OK(vkf_torch_project_memory(b.c(memory), "torch", 2, true, &projected));
+    const CachedKv same_projected = torch::project_memory(memory, "torch", 2);
+    b.same("torch_project_memory, keys", projected.key, same_projected.key);
+    b.same("torch_project_memory, values", projected.value, same_projected.value);
+    torch_options.batch_first = VKF_ON;
+    torch_options.memory = &projected;
+    OK(vkf_torch_multihead_attention(b.c(x), vkf_no_value(), vkf_no_value(), &torch_options, &a));
+    b.same("torch_multihead_attention, of a projected memory", a.y,
+           torch::multihead_attention(x, {}, {}, {.name = "torch", .num_heads = 2, .memory = same_projected}));
 
     vkf_transformer_layer_options layer = sized<vkf_transformer_layer_options>();
     layer.nhead = 2;

@@ -128,8 +128,7 @@ void steps_and_memory(Examples& e) {
     o.is_causal = true;
     give("y", attend({x, x, x}, o));
     give("cross", attend({x, memory, memory}, {.name = "mha", .num_heads = kHeads}));
-    const CachedKv kv = torch::project_memory(memory, "mha", kHeads);
-    const torch::ProjectedKv projected{transpose(kv.key, 1, 2), transpose(kv.value, 1, 2)};
+    const CachedKv projected = torch::project_memory(memory, "mha", kHeads);
     give("projected", attend({x, {}, {}}, {.name = "mha", .num_heads = kHeads, .memory = projected}));
     Tensors r = e.run(g);
     e.close("memory projected once by project_memory() = cross-attention", r["projected"], r["cross"]);

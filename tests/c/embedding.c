@@ -491,8 +491,15 @@ static void refuses(host* h, const model* m) {
     parts[1] = parts[0];
     vkf_kv_cache cache = {.struct_size = sizeof(cache)};
     OK(vkf_graph_kv_cache(in_place, "cache", 1, 2, 1, 4, vkf_size(0), VKF_WEIGHT_F32, &cache));
-    OK(vkf_append(&cache, parts[0], parts[0], &cache));
-    REQUIRE(cache.key.graph == in_place);
+    vkf_cached_kv all = {.struct_size = sizeof(all)};
+    OK(vkf_append(&cache, parts[0], parts[0], &all));
+    REQUIRE(all.key.graph == in_place);
+    vkf_paged_kv_cache pages = {.struct_size = sizeof(pages), .key = cache.key, .value = cache.value};
+    const vkf_dim pages_of_one[] = {vkf_size(1), vkf_size(1)};
+    OK(vkf_graph_input(in_place, "table", VKF_I32, 2, pages_of_one, &pages.table));
+    OK(vkf_graph_input(in_place, "lengths", VKF_I32, 1, pages_of_one, &pages.lengths));
+    OK(vkf_append_pages(&pages, parts[0], parts[0], &pages));
+    REQUIRE(pages.key.id != cache.key.id && pages.table.graph == in_place);
     OK(vkf_concat(2, parts, 1, &parts[0]));
     REQUIRE(parts[0].id != parts[1].id);
     /* what only a newer caller knows of an output is 0 */
