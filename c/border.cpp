@@ -42,7 +42,7 @@ VKF_ENDS_WITH(vkf_multi_head_attention_options, mask);
 VKF_ENDS_WITH(vkf_grouped_query_attention_options, reserved);
 VKF_ENDS_WITH(vkf_cross_entropy_options, ignore_index);
 VKF_ENDS_WITH(vkf_self_attention_options, mask);
-VKF_ENDS_WITH(vkf_incremental_attention_options, head_dim);
+VKF_ENDS_WITH(vkf_incremental_attention_options, mask);
 VKF_ENDS_WITH(vkf_score_options, hidden);
 VKF_ENDS_WITH(vkf_paged_kv_cache, lengths);
 VKF_ENDS_WITH(vkf_transformer_options, num_decoder_layers);

@@ -185,6 +185,7 @@ vkf_result vkf_incremental_attention(vkf_value x, vkf_value context, vkf_value c
         out.kv_heads = or_default(o.kv_heads, out.kv_heads);
         out.head_dim = or_default(o.head_dim, out.head_dim);
         out.scale = scale_of(o.scale);
+        out.mask = mask_of(o.mask);
         const IncrementalAttentionResult r =
             incremental_attention(value_of(x, "x"), value_of(context, "context"), value_of(cache_key, "cache_key"),
                                   value_of(cache_value, "cache_value"), out);

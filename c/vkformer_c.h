@@ -369,6 +369,7 @@ typedef struct vkf_incremental_attention_options {
     float scale;                        ///< 0: 1 / sqrt(d)
     const char* name;                   ///< null: none
     int64_t heads, kv_heads, head_dim;  ///< 0: 1
+    const vkf_mask* mask;               ///< null: none
 } vkf_incremental_attention_options;
 
 /// ScoreKind

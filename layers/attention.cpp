@@ -100,15 +100,12 @@ std::array<Value, 3> project_qkv(Value x, const GroupedQueryAttentionOptions& o,
 AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options) {
     constexpr const char* kName = "grouped_query_attention";
     const std::int64_t width = fixed_width(kName, x);
-    const auto numbers = [&] {
-        return "heads " + std::to_string(options.heads) + ", kv_heads " + std::to_string(options.kv_heads) +
-               ", head_dim " + std::to_string(options.head_dim) + " over width " + std::to_string(width);
-    };
-    if (options.heads < 1 || options.kv_heads < 1 || options.heads % options.kv_heads != 0) {
-        throw Error(numbers() + ": the heads do not divide into groups", kName);
-    }
+    check_heads(kName, options.heads, options.kv_heads, x);
     if (options.head_dim < 0 || (options.head_dim == 0 && width % options.heads != 0)) {
-        throw Error(numbers() + ": the width does not divide into heads; give head_dim", kName);
+        throw Error("heads " + std::to_string(options.heads) + ", head_dim " + std::to_string(options.head_dim) +
+                        " over " + x.str() + ", width " + std::to_string(width) +
+                        ": the width does not divide into heads; give head_dim",
+                    kName);
     }
     const std::int64_t d = options.head_dim != 0 ? options.head_dim : width / options.heads;
     if (options.rope_table && !options.rope) {
@@ -153,11 +150,13 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
                         " must be (batch, width) twice and (batch, kv_heads, tokens, head_dim) twice",
                     kName);
     }
-    if (options.heads < 1 || options.kv_heads < 1 || options.heads % options.kv_heads != 0 ||
-        !(cache_key.size(1) == Dim(options.kv_heads))) {
-        throw Error("heads " + std::to_string(options.heads) + " and kv_heads " + std::to_string(options.kv_heads) +
-                        " do not fit " + cache_key.str(),
-                    kName);
+    check_heads(kName, options.heads, options.kv_heads, x);
+    for (const Value& cache : {cache_key, cache_value}) {
+        if (!(cache.size(1) == Dim(options.kv_heads) && cache.size(3) == Dim(options.head_dim))) {
+            throw Error("kv_heads " + std::to_string(options.kv_heads) + ", head_dim " +
+                            std::to_string(options.head_dim) + " do not fit " + cache.str(),
+                        kName);
+        }
     }
     Graph& g = x.graph();
     const Scope scope(g, options.name);
@@ -174,7 +173,7 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
     const Value q = project(x, weight("q", options.heads));
     const Value k = concat({cache_key, project(context, weight("k", options.kv_heads))}, 2);
     const Value v = concat({cache_value, project(context, weight("v", options.kv_heads))}, 2);
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.scale = options.scale});
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = options.mask, .scale = options.scale});
     const Value merged = reshape(a.y, {x.size(0), options.heads * options.head_dim});
     const Value out =
         reshape(contiguous(transpose(weight("o", options.heads), 0, 1)), {e, options.heads * options.head_dim});

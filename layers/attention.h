@@ -83,6 +83,7 @@ struct IncrementalAttentionOptions {
     std::int64_t kv_heads = 1;  ///< heads: multi-head; 1: multi-query (Shazeer 2019)
     std::int64_t head_dim = 1;
     std::optional<float> scale = {};  ///< of the scores; unset: 1/sqrt(d)
+    Mask mask = {};                   ///< broadcasts to (B, H, 1, M+1)
 };
 
 struct IncrementalAttentionResult {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ops/ops.h"
 
@@ -22,6 +23,15 @@ inline std::int64_t fixed_width(const char* layer, const Value& x) {
         throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", layer);
     }
     return x.size(-1).constant();
+}
+
+/// Throws Error in the name of `layer`, which is over x, where heads do not share kv_heads evenly.
+inline void check_heads(const char* layer, std::int64_t heads, std::int64_t kv_heads, const Value& x) {
+    if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
+        throw Error("heads " + std::to_string(heads) + ", kv_heads " + std::to_string(kv_heads) + " over " + x.str() +
+                        ": the heads do not divide into groups",
+                    layer);
+    }
 }
 
 }  // namespace vkf

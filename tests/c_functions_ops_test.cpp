@@ -263,9 +263,14 @@ TEST_CASE("c functions: layers are those of C++") {
     incremental.name = "incremental";
     incremental.heads = 2;
     incremental.head_dim = 4;
+    vkf_mask near = sized<vkf_mask>();
+    near.causal = VKF_CAUSAL_BOTTOM_RIGHT;
+    near.window = 2;
+    incremental.mask = &near;
     OK(vkf_incremental_attention(b.c(one), b.c(context), b.c(old_keys), b.c(old_values), &incremental, &y, &z, &w));
-    const IncrementalAttentionResult step =
-        incremental_attention(one, context, old_keys, old_values, {.name = "incremental", .heads = 2, .head_dim = 4});
+    const IncrementalAttentionResult step = incremental_attention(
+        one, context, old_keys, old_values,
+        {.name = "incremental", .heads = 2, .head_dim = 4, .mask = {.causal = Causal::bottom_right, .window = 2}});
     b.same("incremental_attention", y, step.y);
     b.same("incremental_attention, keys", z, step.cache_key);
     b.same("incremental_attention, values", w, step.cache_value);

@@ -12,6 +12,7 @@
 #include "tests/fixtures.h"
 #include "tests/host.h"
 #include "tests/op_check.h"
+#include "tests/reference_attention.h"
 
 using namespace vkf;
 using namespace vkf::test;
@@ -35,6 +36,16 @@ Weights random_weights(std::initializer_list<const Graph*> graphs, std::vector<s
     std::vector<HostTensor> tensors;
     for (const auto& [name, t] : all) {
         tensors.push_back({name, DType::f32, t.first, std::as_bytes(std::span(t.second))});
+    }
+    return device().load(tensors);
+}
+
+Weights load(const std::map<std::string, Tensor>& weights) {
+    std::vector<std::vector<float>> data;
+    std::vector<HostTensor> tensors;
+    for (const auto& [name, t] : weights) {
+        data.push_back(t.floats());
+        tensors.push_back({name, DType::f32, t.shape, std::as_bytes(std::span(data.back()))});
     }
     return device().load(tensors);
 }
@@ -75,11 +86,98 @@ TEST_CASE("layers: numbers that do not fit are named") {
                    "heads 4, kv_heads 3"));
     CHECK(contains(error_of([&] { grouped_query_attention(x, {.heads = 4, .kv_heads = 2}); }), "width 30"));
     CHECK(contains(error_of([&] { multi_head_attention(x, x, x, {.name = "a", .heads = 7}); }), "7 heads"));
+    const Value one = g.input("one", {1, 30}), cached = g.input("cached", {1, 2, 6, 8});
+    const auto refusal = [&](const IncrementalAttentionOptions& o) {
+        return error_of([&] { incremental_attention(one, one, cached, cached, o); });
+    };
+    CHECK(contains(refusal({.heads = 3, .kv_heads = 2, .head_dim = 8}), "the heads do not divide into groups"));
+    CHECK(contains(refusal({.heads = 4, .kv_heads = 4, .head_dim = 8}), "kv_heads 4, head_dim 8 do not fit cached"));
+    CHECK(contains(refusal({.heads = 4, .kv_heads = 2, .head_dim = 6}), "kv_heads 2, head_dim 6 do not fit cached"));
     CHECK(contains(error_of([&] { self_attention(g.input("flat", {5, 30})); }), "(batch, tokens, width)"));
     const Value mask = g.input("mask", {4, 5}, DType::i32);
     const std::string error = error_of([&] { self_attention(x, {.name = "b", .mask = {.keys = mask}}); });
     CHECK(contains(error, "mask (4, 5)"));
     CHECK(contains(error, "4 against 5"));
+}
+
+TEST_CASE("incremental_attention: masks are those of the reference") {
+    constexpr std::int64_t kBatch = 2, kWidth = 6, kHeads = 4, kKvHeads = 2, kCached = 5, kHeadDim = 3;
+    const std::map<std::string, Tensor> weights{{"q", random_tensor({kHeads, kWidth, kHeadDim}, 1)},
+                                                {"k", random_tensor({kKvHeads, kWidth, kHeadDim}, 2)},
+                                                {"v", random_tensor({kKvHeads, kWidth, kHeadDim}, 3)},
+                                                {"o", random_tensor({kHeads, kWidth, kHeadDim}, 4)}};
+    const Tensor x = random_tensor({kBatch, kWidth}, 5), context = random_tensor({kBatch, kWidth}, 6);
+    const Tensor keys = random_tensor({kBatch, kKvHeads, kCached, kHeadDim}, 7),
+                 values = random_tensor({kBatch, kKvHeads, kCached, kHeadDim}, 8);
+    const auto want = [&](const reference::AttentionOptions& options) {
+        const auto project = [&](const Tensor& of, const char* name) {
+            const Tensor& w = weights.at(name);
+            const Tensor heads = reference::matmul(reshape(of, {1, kBatch, kWidth}), w);
+            return reshape(transpose(heads, 0, 1), {kBatch, w.size(0), 1, kHeadDim});
+        };
+        const Tensor y = reference::attention(project(x, "q"), reference::concat({keys, project(context, "k")}, 2),
+                                              reference::concat({values, project(context, "v")}, 2), options)
+                             .y;
+        return reference::matmul(reshape(y, {kBatch, kHeads * kHeadDim}),
+                                 reshape(transpose(weights.at("o"), 1, 2), {kHeads * kHeadDim, kWidth}));
+    };
+    const Tensor some({kBatch, 1, 1, kCached + 1}, {1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0});
+    const Tensor bias = random_tensor({kHeads, 1, kCached + 1}, 9, 3), slopes = random_tensor({kHeads}, 10);
+    Graph g;
+    const auto step = [&](const char* name, const Mask& mask) {
+        const auto input = [&](const char* which, const Tensor& t) {
+            return g.input(std::string(name) + " " + which, Shape(t.shape.begin(), t.shape.end()));
+        };
+        const Value y = incremental_attention(
+                            input("x", x), input("context", context), input("keys", keys), input("values", values),
+                            {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .mask = mask})
+                            .y;
+        g.output(name, y);
+    };
+    step("all", {});
+    step("some keys", {.keys = g.input("some", {kBatch, 1, 1, kCached + 1}, DType::i32)});
+    step("all but some",
+         {.keys = g.input("not some", {kBatch, 1, 1, kCached + 1}, DType::i32), .polarity = Polarity::ignore});
+    step("biased", {.bias = g.input("bias", {kHeads, 1, kCached + 1})});
+    step("window", {.alibi_slopes = g.input("slopes", {kHeads}), .causal = Causal::bottom_right, .window = 3});
+    Program p = device().compile(g, load(weights));
+    for (const char* name : {"all", "some keys", "all but some", "biased", "window"}) {
+        upload(p, std::string(name) + " x", x);
+        upload(p, std::string(name) + " context", context);
+        upload(p, std::string(name) + " keys", keys);
+        upload(p, std::string(name) + " values", values);
+    }
+    upload(p, "some", some, DType::i32);
+    upload(p, "not some", some, DType::i32);
+    upload(p, "bias", bias);
+    upload(p, "slopes", slopes);
+    p.run();
+    reference::AttentionOptions keys_only, others, biased, window;
+    keys_only.scores.keys = others.scores.keys = some;
+    others.scores.polarity = Polarity::ignore;
+    biased.scores.bias = bias;
+    window.scores.alibi_slopes = slopes;
+    window.scores.causal = Causal::bottom_right;
+    window.scores.window = 3;
+    CHECK(difference(download(p, "all"), want({})) == "");
+    CHECK(difference(download(p, "some keys"), want(keys_only)) == "");
+    CHECK(difference(download(p, "all but some"), want(others)) == "");
+    CHECK(difference(download(p, "biased"), want(biased)) == "");
+    CHECK(difference(download(p, "window"), want(window)) == "");
+}
+
+TEST_CASE("torch: a memory that was projected before, with as many keys as heads") {
+    Graph g;
+    const Value x = g.input("x", {2, 3, 8}), memory = g.input("memory", {2, 4, 8});
+    torch::MultiheadAttentionOptions o{.name = "attn", .num_heads = 4};
+    g.output("anew", torch::multihead_attention(x, memory, memory, o).y);
+    o.memory = torch::project_memory(memory, "attn", 4);
+    g.output("before", torch::multihead_attention(x, {}, {}, o).y);
+    Program p = device().compile(g, random_weights({&g}));
+    upload(p, "x", random_tensor({2, 3, 8}, 1));
+    upload(p, "memory", random_tensor({2, 4, 8}, 2));
+    p.run();
+    CHECK(difference(download(p, "before"), download(p, "anew")) == "");
 }
 
 TEST_CASE("torch: a mask row without a key gives out_proj's bias, not NaN") {
@@ -176,13 +274,7 @@ TEST_CASE("multi-head attention head by head gives the batched form's numbers") 
             all["mha.heads." + std::to_string(h) + name.substr(3)] = slice(t, 0, h * kWidth / kHeads, kWidth / kHeads);
         }
     }
-    std::vector<std::vector<float>> data;
-    std::vector<HostTensor> tensors;
-    for (const auto& [name, t] : all) {
-        data.push_back(t.floats());
-        tensors.push_back({name, DType::f32, t.shape, std::as_bytes(std::span(data.back()))});
-    }
-    const Weights weights = device().load(tensors);
+    const Weights weights = load(all);
     const auto answer = [&](const Graph& g) {
         Program p = device().compile(g, weights);
         upload(p, "q", random_tensor({2, 5, kWidth}, 21));
