@@ -252,7 +252,6 @@ vkf_result vkf_grouped_query_attention(vkf_value x, const vkf_grouped_query_atte
         out.sinks = value_or_none(o.sinks);
         out.repeat_kv = o.repeat_kv;
         out.cache = cache_of(o.cache);
-        out.rope_table = value_or_none(o.rope_table);
         if (o.qk_norm_eps != 0.0f) {
             out.qk_norm_eps = o.qk_norm_eps;
         }

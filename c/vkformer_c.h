@@ -393,7 +393,7 @@ typedef struct vkf_paged_kv_cache {
 /// GroupedQueryAttentionOptions
 typedef struct vkf_grouped_query_attention_options {
     uint32_t struct_size;
-    bool bias, qkv_bias, repeat_kv;
+    bool bias, qkv_bias, repeat_kv, fused_qkv;
     const char* name;
     int64_t heads, kv_heads;  ///< 0: 1
     int64_t head_dim;         ///< 0: E / heads
@@ -403,10 +403,8 @@ typedef struct vkf_grouped_query_attention_options {
     const vkf_rope_options* rope;  ///< null: none
     const vkf_kv_cache* cache;     ///< null: none
     const char* names[4];          ///< null: q_proj, k_proj, v_proj, o_proj
-    vkf_value rope_table;
-    float qk_norm_eps;  ///< 0: queries and keys are not normalized
-    bool fused_qkv;
-    uint8_t reserved[3];
+    float qk_norm_eps;             ///< 0: queries and keys are not normalized
+    uint32_t reserved;
 } vkf_grouped_query_attention_options;
 
 /// torch::MultiheadAttentionOptions

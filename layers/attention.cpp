@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/attention.h"
 
-#include <array>
 #include <cmath>
 #include <vector>
 
 #include "layers/checks.h"
+#include "layers/projections.h"
 
 namespace vkf {
 
 AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
     const std::int64_t width = fixed_width("self_attention", x);
     const Scope scope(x.graph(), options.name);
-    Value q, k, v;
-    if (options.fused_qkv) {
-        const Value qkv = linear_layer(x, "qkv_proj", 3 * width, options.bias);
-        q = slice(qkv, -1, 0, width);
-        k = slice(qkv, -1, width, width);
-        v = slice(qkv, -1, 2 * width, width);
-    } else {
-        q = linear_layer(x, "q_proj", width, options.bias);
-        k = linear_layer(x, "k_proj", width, options.bias);
-        v = linear_layer(x, "v_proj", width, options.bias);
-    }
+    const HeadSizes sizes{.head_dim = width};
+    const auto [q, k, v] =
+        options.fused_qkv ? project_fused(x, "qkv_proj", sizes, options.bias) : project(x, sizes, options.bias);
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
     const Value weights = softmax(matmul(q, k, {.transpose_b = true}), {.mask = options.mask, .scale = scale});
     const Value y = matmul(weights, v, {.masked_weights = std::isinf(options.mask.fill)});
@@ -62,41 +54,6 @@ Value multi_head_attention_by_heads(Value query, Value key, Value value, const M
     return linear_layer(concat(heads, -1), "out_proj", width, options.bias);
 }
 
-namespace {
-
-/// (B, L, heads_i * d) each.
-std::array<Value, 3> project(Value x, const GroupedQueryAttentionOptions& o, std::int64_t d) {
-    const std::int64_t columns[3] = {o.heads * d, o.kv_heads * d, o.kv_heads * d};
-    const bool bias = o.bias || o.qkv_bias;
-    if (o.fused_qkv) {
-        const Value all = linear_layer(x, o.names[0], columns[0] + columns[1] + columns[2], bias);
-        return {slice(all, -1, 0, columns[0]), slice(all, -1, columns[0], columns[1]),
-                slice(all, -1, columns[0] + columns[1], columns[2])};
-    }
-    const auto one = [&](std::size_t i) { return linear_layer(x, o.names[i], columns[i], bias); };
-    return {one(0), one(1), one(2)};
-}
-
-/// (B, H, L, d) and twice (B, Hk, L, d), each head's query and key normed where asked for.
-std::array<Value, 3> project_qkv(Value x, const GroupedQueryAttentionOptions& o, std::int64_t d) {
-    const std::int64_t heads[3] = {o.heads, o.kv_heads, o.kv_heads};
-    std::array<Value, 3> parts = project(x, o, d);
-    for (std::size_t i = 0; i < 3; ++i) {
-        Value part = parts[i];
-        if (o.qk_norm_eps && i < 2) {
-            const Scope scope(x.graph(), i == 0 ? "q_norm" : "k_norm");
-            part = reshape(part, {part.size(0), part.size(1), heads[i], d});
-            part = rms_norm(part, x.graph().weight("weight", {d}), *o.qk_norm_eps);
-            parts[i] = transpose(part, 1, 2);
-        } else {
-            parts[i] = split_heads(part, heads[i]);
-        }
-    }
-    return parts;
-}
-
-}  // namespace
-
 AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options) {
     constexpr const char* kName = "grouped_query_attention";
     const std::int64_t width = fixed_width(kName, x);
@@ -107,17 +64,17 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
                         ": the width does not divide into heads; give head_dim",
                     kName);
     }
-    const std::int64_t d = options.head_dim != 0 ? options.head_dim : width / options.heads;
-    if (options.rope_table && !options.rope) {
-        throw Error("a rope_table without rope, which says how the table turns a head", kName);
-    }
+    const HeadSizes sizes{options.heads, options.kv_heads,
+                          options.head_dim != 0 ? options.head_dim : width / options.heads};
     const Scope scope(x.graph(), options.name);
-    auto [q, k, v] = project_qkv(x, options, d);
+    const bool bias = options.bias || options.qkv_bias;
+    const auto& names = options.names;
+    const QueryKeyValue projected = options.fused_qkv ? project_fused(x, names[0], sizes, bias)
+                                                      : project(x, sizes, bias, {names[0], names[1], names[2]});
+    auto [q, k, v] = options.qk_norm_eps ? split_and_norm_heads(projected, sizes, *options.qk_norm_eps)
+                                         : split_heads(projected, sizes);
     const Dim start = options.cache ? options.cache->start : Dim(0);
-    if (options.rope && options.rope_table) {
-        q = rope_by_table(q, options.rope_table, options.rope->layout, start);
-        k = rope_by_table(k, options.rope_table, options.rope->layout, start);
-    } else if (options.rope) {
+    if (options.rope) {
         Rope turn = *options.rope;
         if (turn.max_positions == 0) {
             turn.max_positions =
@@ -139,7 +96,7 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
                                      .kv_type = options.cache ? options.cache->type : WeightType::f32,
                                      .ring = options.cache ? options.cache->seen : std::nullopt};
     const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
-    return {linear_layer(merge_heads(a.y), options.names[3], width, options.bias), a.weights, {}};
+    return {linear_layer(merge_heads(a.y), names[3], width, options.bias), a.weights, {}};
 }
 
 IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,

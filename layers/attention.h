@@ -50,18 +50,15 @@ struct GroupedQueryAttentionOptions {
     std::int64_t kv_heads = 1;  ///< heads: multi-head attention; 1: multi-query attention
     std::int64_t head_dim = 0;  ///< 0: E / heads
     std::optional<Rope> rope = {};
-    /// rope's own when empty, see rope_by_table(): a model's layers need not each compute it. Needs
-    /// rope, whose layout it has.
-    Value rope_table = {};
     /// A query sees everything before it. A mask of yours says anew whether and how it is causal.
     Mask mask = {.causal = Causal::bottom_right};
     bool bias = false;      ///< of all four projections
-    bool qkv_bias = false;  ///< of the first three alone (Qwen 2)
-    /// RMSNorm of each head's query and key before they turn, with q_norm.weight and k_norm.weight
-    /// (head_dim) (Qwen 3).
+    bool qkv_bias = false;  ///< of the first three alone
+    /// QK norm: an RMSNorm of each head's query and key before they turn, with q_norm.weight and
+    /// k_norm.weight (head_dim). Unset: none.
     std::optional<float> qk_norm_eps = {};
-    /// One projection names[0] of (heads + 2 kv_heads) * head_dim rows, q | k | v, instead of the
-    /// first three (GPT-2).
+    /// one projection names[0] ((heads + 2 kv_heads) * head_dim, E), rows q | k | v, instead of the
+    /// first three
     bool fused_qkv = false;
     std::optional<float> scale = {};  ///< see AttentionOptions, as the next three
     float softcap = 0.0f;

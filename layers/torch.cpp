@@ -3,6 +3,8 @@
 
 #include "layers/checks.h"
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
+#include "layers/projections.h"
 
 namespace vkf::torch {
 
@@ -126,10 +128,10 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         v = options.memory->value;
     } else {
         if (same && in.packed()) {  // one product for all three
-            const Value qkv = in(query, 0, 3);
-            q = slice(qkv, -1, 0, e);
-            k = slice(qkv, -1, e, e);
-            v = slice(qkv, -1, 2 * e, e);
+            const QueryKeyValue parts = split_columns(in(query, 0, 3), {.head_dim = e});
+            q = parts.query;
+            k = parts.key;
+            v = parts.value;
         } else {
             q = in(query, 0, 1);
             k = in(key, 1, 2);
@@ -179,9 +181,7 @@ CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_
 }
 
 Value layer_norm_layer(Value x, const std::string& name, float eps, bool bias) {
-    Graph& g = x.graph();
-    const Scope scope(g, name);
-    return layer_norm(x, g.weight("weight", {x.size(-1)}), bias ? g.weight("bias", {x.size(-1)}) : Value(), eps);
+    return layer_norm(x, name, eps, bias);
 }
 
 namespace {

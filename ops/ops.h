@@ -189,6 +189,8 @@ struct RopeScaling {
     /// 1
     double attention_factor = 0.0;
     std::int64_t original_max_positions = 0;  ///< llama3, yarn
+
+    bool operator==(const RopeScaling&) const = default;
 };
 
 /// The kind that a model's configuration calls "default", "linear", "ntk", "llama3" or "yarn".
@@ -203,6 +205,8 @@ struct Rope {
     std::int64_t rotary_dim = 0;     ///< leading dimensions that turn; 0: all. Even.
     std::int64_t max_positions = 0;  ///< rows of the cos/sin table
     RopeScaling scaling = {};
+
+    bool operator==(const Rope&) const = default;
 };
 
 /// Rotary position embedding (Su et al. 2021). x (..., L, d): row l has position start + l. The

@@ -23,6 +23,8 @@ constexpr uint kLocalSize = 64;
 struct RopeParams {
     RopeLayout layout;
     bool positions;
+    /// what the table was computed from; none where it is a caller's
+    std::optional<Rope> angles;
 };
 
 void prepare(const Operands& operands, Command& command) noexcept {
@@ -129,12 +131,32 @@ std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude
     return out;
 }
 
-Value add_rope(Value x, Value table, Value positions, const Rope& o) {
+Value add_rope(Value x, Value table, Value positions, RopeLayout layout, std::optional<Rope> angles = {}) {
     std::vector<Value> inputs{x, table};
     if (positions) {
         inputs.push_back(positions);
     }
-    return add_op(kRope, inputs, RopeParams{o.layout, bool(positions)}, x.shape());
+    return add_op(kRope, inputs, RopeParams{layout, bool(positions), std::move(angles)}, x.shape());
+}
+
+/// What decides the numbers of a table, and no more.
+Rope angles_of(const Rope& o, std::int64_t head_dim) {
+    Rope angles = o;
+    angles.rotary_dim = rotary_dim(o, head_dim);
+    angles.layout = RopeLayout::half;
+    return angles;
+}
+
+/// The table that an earlier rope() or rope_at() of the graph computed from these angles; empty
+/// where there is none. A model's layers ask for the same one again and again.
+Value known_table(Graph& g, const Rope& angles) {
+    for (const NodeInfo& node : g.nodes()) {
+        if (node.op == &kRope && static_cast<const RopeParams*>(node.params.get())->angles == angles) {
+            const Shape shape{angles.max_positions, angles.rotary_dim / 2, 2};
+            return g.add_view(Value(g, node.inputs[1]), shape, contiguous_strides(shape), 0);
+        }
+    }
+    return {};
 }
 
 Value table_for(Value x, const Rope& o) {
@@ -142,10 +164,13 @@ Value table_for(Value x, const Rope& o) {
     require(x.rank() >= 2 && x.size(-1).is_constant(), kName,
             x.str() + " must be (..., tokens, head_dim) with a fixed head_dim");
     const std::int64_t d = x.size(-1).constant();
-    const std::int64_t r = rotary_dim(o, d);
     require(o.max_positions >= 1, kName, "max_positions = " + std::to_string(o.max_positions) + " is not positive");
+    const Rope angles = angles_of(o, d);
+    if (const Value known = known_table(x.graph(), angles)) {
+        return known;
+    }
     const std::vector<float> data = rope_table(o, d);
-    return x.graph().constant("rope_table", {o.max_positions, r / 2, 2}, data);
+    return x.graph().constant("rope_table", {o.max_positions, angles.rotary_dim / 2, 2}, data);
 }
 
 }  // namespace
@@ -202,7 +227,8 @@ std::vector<float> rope_table(const Rope& options, std::int64_t head_dim) {
 
 Value rope(Value x, const Rope& options, Dim start) {
     const Value table = table_for(x, options);
-    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, options);
+    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, options.layout,
+                    angles_of(options, x.size(-1).constant()));
 }
 
 Value rope_at(Value x, Value positions, const Rope& options) {
@@ -211,7 +237,7 @@ Value rope_at(Value x, Value positions, const Rope& options) {
     require(positions.shape() == Shape{x.size(-2)}, kName,
             positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " +
                 x.str());
-    return add_rope(x, table, positions, options);
+    return add_rope(x, table, positions, options.layout, angles_of(options, x.size(-1).constant()));
 }
 
 Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start) {
@@ -222,7 +248,7 @@ Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start) {
     require(table.rank() == 3 && table.size(2) == Dim(2) && table.size(1).is_constant() &&
                 2 * table.size(1).constant() <= x.size(-1).constant(),
             kName, table.str() + " must be (positions, pairs, 2) with no more pairs than " + x.str() + " has");
-    return add_rope(x, slice(dense(table), 0, std::move(start), x.size(-2)), {}, Rope{.layout = layout});
+    return add_rope(x, slice(dense(table), 0, std::move(start), x.size(-2)), {}, layout);
 }
 
 Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim) {

@@ -147,7 +147,6 @@ TEST_CASE("grouped_query_attention: numbers that do not fit are named") {
     CHECK(contains(refusal({.heads = 4, .mask = {.window = 2}}), "window = 2 needs a causal mask"));
     CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved, .rotary_dim = 4}}),
                    "rotary_dim = 4"));
-    CHECK(contains(refusal({.heads = 6, .rope_table = g.input("angles", {5, 2, 2})}), "a rope_table without rope"));
     CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved}}), "rotary_dim = 3"));
     CHECK(contains(refusal({.heads = 4, .rope = Rope{.layout = RopeLayout::interleaved, .max_positions = 4}}), "4"));
 }

@@ -237,10 +237,8 @@ TEST_CASE("c functions: layers are those of C++") {
 
     vkf_rope_options turning = sized<vkf_rope_options>();
     turning.layout = VKF_ROPE_HALF;
-    const Value angles = b.input("angles", random_tensor({5, 1, 2}, 7));
     grouped.name = "normed";
     grouped.rope = &turning;
-    grouped.rope_table = b.c(angles);
     grouped.qk_norm_eps = 1e-6f;
     grouped.fused_qkv = true;
     grouped.names[0] = "qkv";
@@ -250,7 +248,6 @@ TEST_CASE("c functions: layers are those of C++") {
                                        .heads = 4,
                                        .kv_heads = 2,
                                        .rope = Rope{.layout = RopeLayout::half},
-                                       .rope_table = angles,
                                        .mask = {.causal = Causal::top_left, .window = 2},
                                        .qk_norm_eps = 1e-6f,
                                        .fused_qkv = true,

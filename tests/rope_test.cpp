@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -184,6 +186,38 @@ TEST_CASE("rope: a decoder's run turns queries and keys as the table says") {
         CHECK(difference(download(p, "query"), reference::rope(x, o, count_from(3, 5))) == "");
         CHECK(difference(download(p, "key"), reference::rope(x, o, count_from(3, 5))) == "");
     }
+}
+
+TEST_CASE("rope: calls with the same angles in a graph share a table, and others do not") {
+    const Tensor x = random_tensor({7, 8}, 6);
+    const RopeScaling yarn{.kind = RopeScaling::Kind::yarn, .factor = 4, .original_max_positions = 6};
+    RopeScaling larger = yarn;
+    larger.attention_factor = 2;
+    const Rope all[] = {
+        {.layout = RopeLayout::half, .max_positions = 9},
+        {.theta = 500, .layout = RopeLayout::half, .max_positions = 9},
+        {.layout = RopeLayout::half, .rotary_dim = 4, .max_positions = 9},
+        {.layout = RopeLayout::half, .max_positions = 10},
+        {.layout = RopeLayout::half, .max_positions = 9, .scaling = {.kind = RopeScaling::Kind::linear, .factor = 2}},
+        {.layout = RopeLayout::half, .max_positions = 9, .scaling = yarn},
+        {.layout = RopeLayout::half, .max_positions = 9, .scaling = larger}};
+    OpCheck check;
+    const Value input = check.input("x", x), positions = check.indices("positions", Tensor({7}, 2.0));
+    for (int round = 0; round < 2; ++round) {  // the second finds the tables of the first
+        for (const Rope& o : all) {
+            for (const RopeLayout layout : {RopeLayout::half, RopeLayout::interleaved}) {
+                Rope turned = o;
+                turned.layout = layout;
+                CHECK(check.difference(rope(input, turned, 2), reference::rope(x, turned, count_from(2, 7))) == "");
+                CHECK(check.difference(rope_at(input, positions, turned),
+                                       reference::rope(x, turned, std::vector<std::int64_t>(7, 2))) == "");
+            }
+        }
+    }
+    const auto& storages = check.graph.storages();
+    CHECK(std::count_if(storages.begin(), storages.end(), [](const StorageInfo& s) {
+              return s.kind == StorageKind::constant;
+          }) == static_cast<std::ptrdiff_t>(std::size(all)));
 }
 
 TEST_CASE("rope: by a table of the caller's") {

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "models/blocks/attention.h"
+#include "layers/projections.h"
 #include "models/blocks/cache_ring.h"
 #include "models/blocks/decoder_facts.h"
 
@@ -25,6 +26,12 @@ struct DecoderRunSizes {
 struct RopeTable {
     Value angles;  ///< (positions, pairs, 2)
     Required<RopeLayout> layout;
+};
+
+/// What shapes softmax(q k^T scale); softcap c makes a score s into c tanh(s / c).
+struct AttentionScores {
+    std::optional<float> scale = {};  ///< unset: 1/sqrt(head_dim)
+    float softcap = 0.0f;             ///< 0: none
 };
 
 class DecoderRun {

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms with their parameters, found by name under the scopes that are open, and a soft cap.
+// Norms, and a soft cap.
 #pragma once
 
-#include <string>
-
-#include "ops/ops.h"
+#include "layers/norm.h"
 
 namespace vkf {
-
-/// RMSNorm with `name`.weight.
-Value rms_norm(Value x, const std::string& name, float eps);
-/// LayerNorm with `name`.weight and `name`.bias.
-Value layer_norm(Value x, const std::string& name, float eps);
 
 /// c tanh(x / c); c = 0: x.
 Value softcap(Value x, float c);

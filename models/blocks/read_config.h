@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "models/blocks/attention.h"
+#include "layers/projections.h"
 #include "models/blocks/decoder_facts.h"
 #include "models/files/config_reader.h"
 

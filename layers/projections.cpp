@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/blocks/attention.h"
+#include "layers/projections.h"
 
 #include "layers/linear.h"
-#include "models/blocks/norm.h"
+#include "layers/norm.h"
 
 namespace vkf {
 
@@ -13,9 +13,12 @@ QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias, const Projecti
 }
 
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias) {
+    return split_columns(linear_layer(x, name, (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, bias), sizes);
+}
+
+QueryKeyValue split_columns(Value projected, const HeadSizes& sizes) {
     const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
-    const Value all = linear_layer(x, name, q + 2 * kv, bias);
-    return {slice(all, -1, 0, q), slice(all, -1, q, kv), slice(all, -1, q + kv, kv)};
+    return {slice(projected, -1, 0, q), slice(projected, -1, q, kv), slice(projected, -1, q + kv, kv)};
 }
 
 QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes) {

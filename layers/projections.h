@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries, keys and values of a decoder's layer, from its input to what attends.
+// Queries, keys and values, from a layer's input to what attends. B batch, L tokens, E width, d
+// head size.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "ops/ops.h"
@@ -15,16 +15,10 @@ struct HeadSizes {
     std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
 };
 
-/// What project() gives is (B, L, heads * d) and twice (B, L, kv_heads * d); with the heads split,
-/// (B, heads, L, d) and twice (B, kv_heads, L, d).
+/// As projected, (B, L, heads * d) and twice (B, L, kv_heads * d); with the heads split, (B, heads,
+/// L, d) and twice (B, kv_heads, L, d).
 struct QueryKeyValue {
     Value query, key, value;
-};
-
-/// What shapes softmax(q k^T scale); softcap c makes a score s into c tanh(s / c).
-struct AttentionScores {
-    std::optional<float> scale = {};  ///< unset: 1/sqrt(head_dim)
-    float softcap = 0.0f;             ///< 0: none
 };
 
 /// The names of the three projections.
@@ -34,6 +28,8 @@ QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias = false,
                       const ProjectionNames& names = {"q_proj", "k_proj", "v_proj"});
 /// Projects by one matrix `name`, whose rows are q | k | v.
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias = false);
+/// Cuts (B, L, (heads + 2 kv_heads) * d) into its columns q | k | v.
+QueryKeyValue split_columns(Value projected, const HeadSizes& sizes);
 
 QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes);
 /// Splits heads, with an RMSNorm of each head's query and key, q_norm and k_norm, whose weights

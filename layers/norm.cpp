@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/norm.h"
+
+namespace vkf {
+
+Value rms_norm(Value x, const std::string& name, float eps) {
+    const Scope scope(x.graph(), name);
+    return rms_norm(x, x.graph().weight("weight", {x.size(-1)}), eps);
+}
+
+Value layer_norm(Value x, const std::string& name, float eps, bool bias) {
+    Graph& g = x.graph();
+    const Scope scope(g, name);
+    const Value weight = g.weight("weight", {x.size(-1)});
+    return layer_norm(x, weight, bias ? g.weight("bias", {x.size(-1)}) : Value(), eps);
+}
+
+}  // namespace vkf
