@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "models/blocks/attention.h"
+#include "layers/projections.h"
 
 namespace vkf {
 
