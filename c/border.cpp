@@ -50,12 +50,14 @@ VKF_ENDS_WITH(vkf_transformer_masks, memory_key_padding_mask);
 VKF_ENDS_WITH(vkf_torch_attention_options, memory);
 VKF_ENDS_WITH(vkf_transformer_layer_options, reserved);
 VKF_ENDS_WITH(vkf_decoder_inputs, projected_memory);
-VKF_ENDS_WITH(vkf_capabilities, reserved);
+VKF_ENDS_WITH(vkf_capabilities, tuning_is_asked);
 VKF_ENDS_WITH(vkf_device_options, tuning);
 VKF_ENDS_WITH(vkf_borrowed_device, memory_user);
 VKF_ENDS_WITH(vkf_requirement, buys);
 VKF_ENDS_WITH(vkf_staging_range, mapped);
 VKF_ENDS_WITH(vkf_load_options, reserved);
+VKF_ENDS_WITH(vkf_stored_tensor, bytes);
+VKF_ENDS_WITH(vkf_dispatch_time, bytes);
 VKF_ENDS_WITH(vkf_compile_options, rewrite);
 VKF_ENDS_WITH(vkf_memory_sizes, mirrors);
 VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
@@ -68,6 +70,7 @@ VKF_ENDS_WITH(vkf_model_memory, total);
 VKF_ENDS_WITH(vkf_encoder_decoder_config, dim_feedforward);
 VKF_ENDS_WITH(vkf_sampler_options, seed);
 VKF_ENDS_WITH(vkf_text_encoder_options, max_tokens);
+VKF_ENDS_WITH(vkf_encoder_facts, model_type);
 #endif
 #undef VKF_ENDS_WITH
 
@@ -125,6 +128,21 @@ std::optional<WeightType> weight_type_of(vkf_weight_type type) {
         return std::nullopt;
     }
     return pick(kWeightTypes, type, "weight type");
+}
+
+vkf_weight_type weight_type_to_c(WeightType type) {
+    const auto* first = kWeightTypes.begin() + 1;
+    return static_cast<vkf_weight_type>(std::find(first, kWeightTypes.end(), type) - kWeightTypes.begin());
+}
+
+void give_tensors(const WeightLayout& layout, vkf_stored_tensor* tensors, std::uint32_t* count) {
+    const std::vector<StoredTensor>& all = layout.tensors();
+    give_list(all.size(), tensors, count, [&](std::size_t i) {
+        const StoredTensor& t = all[i];
+        const auto rank = static_cast<std::uint32_t>(t.shape.size());
+        return vkf_stored_tensor{0, dtype_to_c(t.dtype), weight_type_to_c(t.type), rank,     t.block,
+                                 0, t.name.c_str(),      t.shape.data(),           t.offset, t.bytes};
+    });
 }
 
 }  // namespace vkf::c

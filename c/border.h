@@ -162,6 +162,18 @@ void fill(T& to, T from) {
     }
 }
 
+/// Fills at most *count elements of a caller's list, where there is one, by `one(i)`, and tells how
+/// many there are.
+template <class T, class One>
+void give_list(std::size_t all, T* list, std::uint32_t* count, One&& one) {
+    const std::uint32_t room = list ? need(count, "count") : 0;
+    const std::size_t stride = room != 0 ? need_struct(list, "the list").struct_size : 0;
+    for (std::size_t i = 0; i < all && i < room; ++i) {
+        fill(*reinterpret_cast<T*>(reinterpret_cast<std::byte*>(list) + i * stride), one(i));
+    }
+    need(count, "count") = static_cast<std::uint32_t>(all);
+}
+
 // --- numbers and texts ---------------------------------------------------------------------------
 
 /// C's enumerators count through a table of ours.
@@ -209,6 +221,7 @@ DType dtype_of(vkf_dtype dtype);
 vkf_dtype dtype_to_c(DType dtype);
 /// Nothing for VKF_WEIGHT_AS_GIVEN.
 std::optional<WeightType> weight_type_of(vkf_weight_type type);
+vkf_weight_type weight_type_to_c(WeightType type);
 Activation activation_of(vkf_activation activation);
 
 // --- graphs --------------------------------------------------------------------------------------
@@ -226,6 +239,9 @@ vkf_value to_c(const Value& value);
 Mask mask_of(const vkf_mask* mask);
 Rope rope_of(const vkf_rope_options* options);
 ScoreMod score_mod_of(const char* glsl, const float* parameters, std::uint32_t count);
+
+/// Gives the tensors of a layout, which outlives the caller's list.
+void give_tensors(const WeightLayout& layout, vkf_stored_tensor* tensors, std::uint32_t* count);
 
 template <class Body>
 vkf_result give_value(const char* function, vkf_value* out, Body&& body) noexcept {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -100,6 +101,29 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.external_memory_android = c.external_memory_android;
     out.unified_memory = c.unified_memory;
     out.minimum_profile = c.minimum_profile;
+    out.device_memory = c.device_memory;
+    std::copy(c.cache_uuid.begin(), c.cache_uuid.end(), out.cache_uuid);
+    std::copy(c.max_group_size.begin(), c.max_group_size.end(), out.max_group_size);
+    std::copy(c.max_groups.begin(), c.max_groups.end(), out.max_groups);
+    out.push_constants = c.push_constants;
+    out.subgroup_size = c.subgroup_size;
+    out.exact_subgroup_size = c.exact_subgroup_size;
+    out.matrix_subgroup_size = c.matrix_subgroup_size;
+    out.max_subgroups = c.max_subgroups;
+    out.timestamp_bits = c.timestamp_bits;
+    out.timestamp_period = c.timestamp_period;
+    out.timeline_semaphore = c.timeline_semaphore;
+    out.subgroup_shuffle = c.subgroup_shuffle;
+    out.subgroup_arithmetic = c.subgroup_arithmetic;
+    out.int64 = c.int64;
+    out.float16 = c.float16;
+    out.cooperative_matrix = c.cooperative_matrix;
+    out.matrix_elements = c.matrix_elements;
+    out.cooperative_matrix_int8 = c.cooperative_matrix_int8;
+    out.integer_dot = c.integer_dot;
+    out.fast_integer_dot = c.fast_integer_dot;
+    out.portability_subset = c.portability_subset;
+    out.tuning_is_asked = c.tuning_is_asked;
     return out;
 }
 static_assert(VKF_DEVICE_CPU == static_cast<int>(DeviceType::cpu));
@@ -155,15 +179,9 @@ vkf_result vkf_requirements_features(vkf_requirements* requirements, const void*
 
 vkf_result vkf_device_list(vkf_get_instance_proc_addr get_instance_proc_addr, vkf_capabilities* list, uint32_t* count) {
     return guard(__func__, [&] {
-        const std::uint32_t room = list ? need(count, "count") : 0;
-        need(count, "count") = 0;
+        need(count, "count");
         const std::vector<Capabilities> devices = Device::list(get_instance_proc_addr);
-        const std::size_t stride = room != 0 ? need_struct(list, "list").struct_size : 0;
-        for (std::size_t i = 0; i < devices.size() && i < room; ++i) {
-            fill(*reinterpret_cast<vkf_capabilities*>(reinterpret_cast<std::byte*>(list) + i * stride),
-                 capabilities_to_c(devices[i]));
-        }
-        *count = static_cast<std::uint32_t>(devices.size());
+        give_list(devices.size(), list, count, [&](std::size_t i) { return capabilities_to_c(devices[i]); });
     });
 }
 

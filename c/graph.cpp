@@ -167,6 +167,10 @@ vkf_result vkf_value_shape(vkf_value value, vkf_dim shape[VKF_MAX_RANK], uint32_
     });
 }
 
+vkf_result vkf_value_dtype(vkf_value value, vkf_dtype* dtype) {
+    return give(__func__, dtype, [&] { return dtype_to_c(value_of(value, "value").dtype()); });
+}
+
 vkf_result vkf_value_text(vkf_value value, char* text, size_t capacity, size_t* needed) {
     return guard(__func__, [&] { give_text(value_of(value, "value").str(), text, capacity, needed); });
 }

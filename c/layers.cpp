@@ -287,10 +287,10 @@ vkf_result vkf_feed_forward(vkf_value x, int64_t hidden, vkf_activation activati
     });
 }
 
-vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name,
+vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name, bool bias,
                                   vkf_value* y) {
     return give_value(__func__, y, [&] {
-        return gated_feed_forward(value_of(x, "x"), hidden, activation_of(activation), text_or(name));
+        return gated_feed_forward(value_of(x, "x"), hidden, activation_of(activation), text_or(name), bias);
     });
 }
 

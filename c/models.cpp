@@ -8,10 +8,13 @@
 
 struct vkf_decoder {
     vkf::Decoder decoder;
+    std::shared_ptr<const vkf_program> prompt = vkf::c::lent(decoder.prompt_program()),
+                                       step = vkf::c::lent(decoder.step_program());
 };
 
 struct vkf_encoder_decoder {
     vkf::EncoderDecoder model;
+    std::shared_ptr<const vkf_program> encoder = vkf::c::lent(model.encoder()), decoder = vkf::c::lent(model.decoder());
     std::vector<vkf::Decoded> found = {};
 };
 
@@ -21,6 +24,7 @@ struct vkf_sampler {
 
 struct vkf_text_encoder {
     vkf::TextEncoder encoder;
+    std::shared_ptr<const vkf_program> program = vkf::c::lent(encoder.program());
 };
 
 namespace {
@@ -59,9 +63,16 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
     out.arithmetic = arithmetic_of(o.arithmetic);
     out.score = o.score;
     out.profile = o.profile;
-    if (o.progress) {
-        out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
-    }
+    out.progress = progress_of(o.progress, o.user);
+    return out;
+}
+
+TextEncoderOptions text_encoder_options_of(const vkf_text_encoder_options* options) {
+    const vkf_text_encoder_options o = read(options);
+    TextEncoderOptions out;
+    out.max_batch = or_default(o.max_batch, out.max_batch);
+    out.max_tokens = o.max_tokens;
+    out.arithmetic = arithmetic_of(o.arithmetic);
     return out;
 }
 
@@ -117,6 +128,27 @@ vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_
     });
 }
 
+vkf_result vkf_weights_load_decoder(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                    vkf_weights** weights) {
+    return make(__func__, weights, [&] {
+        const Device& on = need(device, "device").device;
+        const LoadOptions how = load_of(load);
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        return new vkf_weights{
+            load_decoder(on, checkpoint, read_decoder(checkpoint), how.matrices, how.progress, how.pack_on)};
+    });
+}
+
+vkf_result vkf_decoder_create_with_weights(vkf_device* device, const char* folder, const vkf_weights* weights,
+                                           const vkf_decoder_options* options, vkf_decoder** decoder) {
+    return make(__func__, decoder, [&] {
+        const Device& on = need(device, "device").device;
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        return new vkf_decoder{
+            Decoder(on, need(weights, "weights"), read_decoder(checkpoint), decoder_options_of(options))};
+    });
+}
+
 vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, const vkf_load_options* load,
                               const vkf_decoder_options* options, vkf_model_memory* memory) {
     return guard(__func__, [&] {
@@ -130,10 +162,12 @@ vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, cons
 
 void vkf_decoder_destroy(vkf_decoder* decoder) { delete decoder; }
 
-vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices) {
+vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices,
+                            void (*progress)(void* user, uint64_t done, uint64_t all), void* user) {
     return guard(__func__, [&] {
         const Checkpoint checkpoint(path_of(text(from, "from")));
-        save_decoder(path_of(text(to, "to")), checkpoint, read_decoder(checkpoint), weight_type_of(matrices));
+        save_decoder(path_of(text(to, "to")), checkpoint, read_decoder(checkpoint), weight_type_of(matrices),
+                     progress_of(progress, user));
     });
 }
 
@@ -205,6 +239,14 @@ vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, flo
     });
 }
 
+vkf_result vkf_decoder_prompt_program(const vkf_decoder* decoder, const vkf_program** program) {
+    return give(__func__, program, [&] { return need(decoder, "decoder").prompt.get(); });
+}
+
+vkf_result vkf_decoder_step_program(const vkf_decoder* decoder, const vkf_program** program) {
+    return give(__func__, program, [&] { return need(decoder, "decoder").step.get(); });
+}
+
 vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weights* weights,
                                       const vkf_encoder_decoder_config* config, int64_t max_batch,
                                       vkf_encoder_decoder** model) {
@@ -254,6 +296,14 @@ vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder* model,
     });
 }
 
+vkf_result vkf_encoder_decoder_encoder(const vkf_encoder_decoder* model, const vkf_program** program) {
+    return give(__func__, program, [&] { return need(model, "model").encoder.get(); });
+}
+
+vkf_result vkf_encoder_decoder_decoder(const vkf_encoder_decoder* model, const vkf_program** program) {
+    return give(__func__, program, [&] { return need(model, "model").decoder.get(); });
+}
+
 vkf_result vkf_sampler_create(const vkf_sampler_options* options, vkf_sampler** sampler) {
     return make(__func__, sampler, [&] {
         const vkf_sampler_options o = read(options);
@@ -279,18 +329,45 @@ vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const
                                    const vkf_text_encoder_options* options, vkf_text_encoder** encoder) {
     return make(__func__, encoder, [&] {
         const Device& on = need(device, "device").device;
-        const vkf_text_encoder_options o = read(options);
-        TextEncoderOptions out;
-        out.max_batch = or_default(o.max_batch, out.max_batch);
-        out.max_tokens = o.max_tokens;
-        out.arithmetic = arithmetic_of(o.arithmetic);
+        const TextEncoderOptions how = text_encoder_options_of(options);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
         const TextEncoderModel model = read_text_encoder(checkpoint);
-        return new vkf_text_encoder{TextEncoder(on, checkpoint, model, out, load_of(load).matrices)};
+        return new vkf_text_encoder{TextEncoder(on, checkpoint, model, how, load_of(load).matrices)};
+    });
+}
+
+vkf_result vkf_weights_load_text_encoder(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                         vkf_weights** weights) {
+    return make(__func__, weights, [&] {
+        const Device& on = need(device, "device").device;
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        return new vkf_weights{
+            load_text_encoder(on, checkpoint, read_text_encoder(checkpoint), load_of(load).matrices)};
+    });
+}
+
+vkf_result vkf_text_encoder_create_with_weights(vkf_device* device, const char* folder, const vkf_weights* weights,
+                                                const vkf_text_encoder_options* options, vkf_text_encoder** encoder) {
+    return make(__func__, encoder, [&] {
+        const Device& on = need(device, "device").device;
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        return new vkf_text_encoder{
+            TextEncoder(on, need(weights, "weights"), read_text_encoder(checkpoint), text_encoder_options_of(options))};
     });
 }
 
 void vkf_text_encoder_destroy(vkf_text_encoder* encoder) { delete encoder; }
+
+vkf_result vkf_text_encoder_get(const vkf_text_encoder* encoder, vkf_encoder_facts* facts) {
+    return guard(__func__, [&] {
+        const EncoderFacts& f = need(encoder, "encoder").encoder.model().facts();
+        fill(need(facts, "facts"), {0, 0, f.vocab_size, f.hidden_size, f.max_tokens, f.model_type.c_str()});
+    });
+}
+
+vkf_result vkf_text_encoder_program(const vkf_text_encoder* encoder, const vkf_program** program) {
+    return give(__func__, program, [&] { return need(encoder, "encoder").program.get(); });
+}
 
 vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts, float* vectors,
                                   uint64_t capacity, uint64_t* numbers) {

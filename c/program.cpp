@@ -28,9 +28,10 @@ struct vkf_ticket {
 };
 
 struct vkf_program {
-    std::optional<Program> program;  // empty: destroyed, see Graveyard
+    std::optional<Program> own;  // empty: of a model, or destroyed
     std::string name;
-    std::vector<Slot> slots;
+    Program* program = nullptr;  // null: destroyed, see Graveyard
+    std::vector<Slot> slots = {};
     std::weak_ptr<Graveyard> graveyard = {};  // of a checked program's device
     vkf_program* next = nullptr;              // in the graveyard
 };
@@ -173,7 +174,8 @@ void make_slots(vkf_program& p, std::uint32_t slots) {
 }
 
 vkf_program* handle_of(const vkf_device& device, Program program, const CompileOptions& options) {
-    auto handle = std::make_unique<vkf_program>(vkf_program{std::move(program), options.name, {}});
+    auto handle = std::make_unique<vkf_program>(vkf_program{std::move(program), options.name});
+    handle->program = &*handle->own;
     make_slots(*handle, options.slots);
     if (options.checked || Insides::core(device.device).options.checked) {
         handle->graveyard = device.graveyard;
@@ -193,6 +195,10 @@ std::span<const T> numbers(const T* data, std::uint64_t count) {
 
 vkf::Arithmetic vkf::c::arithmetic_of(std::uint32_t arithmetic) {
     return pick(std::array{Arithmetic::f32, Arithmetic::f16, Arithmetic::int8}, arithmetic, "arithmetic");
+}
+
+std::shared_ptr<const vkf_program> vkf::c::lent(Program& program) {
+    return std::make_shared<const vkf_program>(vkf_program{{}, Insides::core(program).options.name, &program});
 }
 
 vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
@@ -231,7 +237,8 @@ void vkf_program_destroy(vkf_program* program) {
         fail(VKF_ERROR, "%s: %s: the program was destroyed before", __func__, program->name.c_str());
         return;
     }
-    program->program.reset();  // waits, and calls hooks of the host's: not under the lock
+    program->program = nullptr;
+    program->own.reset();  // waits, and calls hooks of the host's: not under the lock
     decltype(program->slots)().swap(program->slots);
     const std::lock_guard lock(graveyard->mutex);
     program->next = std::exchange(graveyard->first, program);
@@ -419,6 +426,16 @@ vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t ca
 
 vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed) {
     return guard(__func__, [&] { give_text(alive(program).dot(), text, capacity, needed); });
+}
+
+vkf_result vkf_program_times(const vkf_program* program, vkf_dispatch_time* times, uint32_t* count) {
+    return guard(__func__, [&] {
+        const std::vector<DispatchTime>& all = alive(program).times();
+        give_list(all.size(), times, count, [&](std::size_t i) {
+            const DispatchTime& t = all[i];
+            return vkf_dispatch_time{0, 0, t.label.c_str(), t.kernel.c_str(), t.start_ms, t.ms, t.flops, t.bytes};
+        });
+    });
 }
 
 vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed) {

@@ -29,6 +29,14 @@ vkf_result vkf_state_clear(vkf_state* state) {
     return guard(__func__, [&] { need(state, "state").clear(); });
 }
 
+vkf_result vkf_state_tensors(const vkf_state* state, vkf_stored_tensor* tensors, uint32_t* count) {
+    return guard(__func__, [&] { give_tensors(need(state, "state").layout(), tensors, count); });
+}
+
+vkf_result vkf_state_bytes(const vkf_state* state, uint64_t* bytes) {
+    return give(__func__, bytes, [&] { return need(state, "state").bytes(); });
+}
+
 vkf_result vkf_state_read(const vkf_state* state, const vkf_state_part* part, void* bytes, uint64_t capacity,
                           uint64_t* count) {
     return guard(__func__, [&] {

@@ -151,6 +151,7 @@ VKF_API vkf_result vkf_image_output(const char* name, vkf_value x, vkf_image_for
 /// `shape` may be null. Fails for a size that is more than one symbol, which vkf_value_text()
 /// prints.
 VKF_API vkf_result vkf_value_shape(vkf_value value, vkf_dim shape[VKF_MAX_RANK], uint32_t* rank);
+VKF_API vkf_result vkf_value_dtype(vkf_value value, vkf_dtype* dtype);
 /// "name (2, tokens, 64) F32"
 VKF_API vkf_result vkf_value_text(vkf_value value, char* text, size_t capacity, size_t* needed);
 
@@ -497,7 +498,7 @@ VKF_API vkf_result vkf_append(const vkf_kv_cache* cache, vkf_value key, vkf_valu
 VKF_API vkf_result vkf_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name, bool bias,
                                     vkf_value* y);
 VKF_API vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activation activation, const char* name,
-                                          vkf_value* y);
+                                          bool bias, vkf_value* y);
 VKF_API vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_value value,
                                                  const vkf_torch_attention_options* options, vkf_attention* result);
 /// For vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory.
@@ -558,6 +559,20 @@ typedef struct vkf_capabilities {
     bool external_memory_fd, external_memory_host, external_memory_android;
     bool unified_memory, minimum_profile;
     uint8_t reserved[5];
+    uint64_t device_memory;  ///< bytes of the largest heap of device-local memory
+    uint8_t cache_uuid[16];  ///< VkPhysicalDeviceProperties::pipelineCacheUUID
+    uint32_t max_group_size[3], max_groups[3];
+    uint32_t push_constants;  ///< bytes
+    uint32_t subgroup_size, exact_subgroup_size;
+    uint32_t matrix_subgroup_size, max_subgroups;
+    uint32_t timestamp_bits;
+    float timestamp_period;   ///< nanoseconds a tick; 0: nothing can be profiled
+    bool timeline_semaphore;  ///< false: vkf_ticket_semaphore() returns null
+    bool subgroup_shuffle, subgroup_arithmetic;
+    bool int64, float16;
+    bool cooperative_matrix, matrix_elements, cooperative_matrix_int8;
+    bool integer_dot, fast_integer_dot;
+    bool portability_subset, tuning_is_asked;
 } vkf_capabilities;
 
 /// DeviceOptions
@@ -704,14 +719,40 @@ typedef struct vkf_load_options {
     uint32_t reserved;
 } vkf_load_options;
 
+/// StoredTensor. Name and shape live as long as the handle that they are of.
+typedef struct vkf_stored_tensor {
+    uint32_t struct_size;
+    vkf_dtype dtype;       ///< of the numbers that graphs see
+    vkf_weight_type type;  ///< how they lie in memory, where graphs see VKF_F32
+    uint32_t rank, block, reserved;
+    const char* name;
+    const int64_t* shape;
+    uint64_t offset, bytes;  ///< in the block
+} vkf_stored_tensor;
+
 /// The tensors' data is copied before it returns.
 VKF_API vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                                     const vkf_load_options* options, vkf_weights** weights);
 /// A safetensors file.
 VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
                                          vkf_weights** weights);
+/// load_decoder(): what a decoder needs of a Hugging Face folder, for several decoders, which
+/// vkf_decoder_create_with_weights() makes. The members `choose` and `graph` of `load` are ignored.
+VKF_API vkf_result vkf_weights_load_decoder(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                            vkf_weights** weights);
+/// load_text_encoder(), for vkf_text_encoder_create_with_weights(). Only the member `matrices` of
+/// `load` is used.
+VKF_API vkf_result vkf_weights_load_text_encoder(vkf_device* device, const char* folder, const vkf_load_options* load,
+                                                 vkf_weights** weights);
 VKF_API void vkf_weights_destroy(vkf_weights* weights);
+/// Writes at most *count of the tensors, by name, into `tensors`, where it is not null. *count
+/// becomes the number of tensors.
+VKF_API vkf_result vkf_weights_tensors(const vkf_weights* weights, vkf_stored_tensor* tensors, uint32_t* count);
 VKF_API vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes);
+/// The part of these bytes that floating tensors kept as `type` take.
+VKF_API vkf_result vkf_weights_bytes_of_type(const vkf_weights* weights, vkf_weight_type type, uint64_t* bytes);
+/// The part of these bytes that the device itself packed.
+VKF_API vkf_result vkf_weights_bytes_packed_on_device(const vkf_weights* weights, uint64_t* bytes);
 
 /// The layout that loading these tensors will give, known in advance: all that vkf_compile_layout()
 /// needs. The members data and bytes of the tensors are not read.
@@ -721,6 +762,9 @@ VKF_API vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t c
 VKF_API vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path,
                                                  const vkf_load_options* options, vkf_weight_layout** layout);
 VKF_API void vkf_weight_layout_destroy(vkf_weight_layout* layout);
+/// As vkf_weights_tensors().
+VKF_API vkf_result vkf_weight_layout_tensors(const vkf_weight_layout* layout, vkf_stored_tensor* tensors,
+                                             uint32_t* count);
 /// Bytes of device memory that the weights will take.
 VKF_API vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes);
 
@@ -729,6 +773,9 @@ VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vk
                                     vkf_state** state);
 VKF_API void vkf_state_destroy(vkf_state* state);
 VKF_API vkf_result vkf_state_clear(vkf_state* state);
+/// As vkf_weights_tensors().
+VKF_API vkf_result vkf_state_tensors(const vkf_state* state, vkf_stored_tensor* tensors, uint32_t* count);
+VKF_API vkf_result vkf_state_bytes(const vkf_state* state, uint64_t* bytes);
 
 /// StatePart: the first `length` of a tensor's dimension `dim`.
 typedef struct vkf_state_part {
@@ -747,8 +794,16 @@ VKF_API vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part,
 VKF_API vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count,
                                   const vkf_state_part* parts);
 VKF_API vkf_result vkf_state_restore(vkf_state* state, const char* path);
+
+/// What a file's metadata calls by a name.
+typedef struct vkf_metadata {
+    const char* key;
+    const char* value;
+} vkf_metadata;
+
 /// Writes a safetensors file.
-VKF_API vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors);
+VKF_API vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors,
+                                        uint32_t metadata_count, const vkf_metadata* metadata);
 
 struct AHardwareBuffer;
 VKF_API vkf_result vkf_shared_buffer_create(vkf_device* device, uint64_t bytes, vkf_shared_buffer** shared);
@@ -871,7 +926,8 @@ VKF_API void vkf_ticket_destroy(vkf_ticket* ticket);
 /// Waits at most this many nanoseconds; 0: does not wait. `done` receives whether the run has
 /// finished.
 VKF_API vkf_result vkf_ticket_wait(const vkf_ticket* ticket, uint64_t timeout, bool* done);
-/// A timeline semaphore that has this value when the run is done; null where the device has none.
+/// A timeline semaphore that has this value when the run is done; null where the device has none
+/// (vkf_capabilities::timeline_semaphore).
 VKF_API vkf_result vkf_ticket_semaphore(const vkf_ticket* ticket, VkSemaphore* semaphore, uint64_t* value);
 /// `data` has room for `capacity` elements. `count`, where it is not null, receives the number of
 /// elements, even where they do not fit, which is an error.
@@ -916,6 +972,22 @@ VKF_API vkf_result vkf_program_arithmetic(const vkf_program* program, vkf_arithm
 VKF_API vkf_result vkf_program_fp32_reason(const vkf_program* program, uint32_t index, vkf_fp32_reason* reason);
 VKF_API vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed);
+
+/// DispatchTime. The texts live until the program runs again or is destroyed.
+typedef struct vkf_dispatch_time {
+    uint32_t struct_size;
+    uint32_t reserved;
+    const char* label;
+    const char* kernel;
+    double start_ms, ms;
+    double flops, bytes;
+} vkf_dispatch_time;
+
+/// The dispatches of the last run: writes at most *count of them into `times`, where it is not
+/// null. *count becomes the number of dispatches. Without vkf_compile_options::profile the times
+/// are 0.
+VKF_API vkf_result vkf_program_times(const vkf_program* program, vkf_dispatch_time* times, uint32_t* count);
+/// vkf_program_times() as a table.
 VKF_API vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_write_trace(const vkf_program* program, const char* path);
 
@@ -972,9 +1044,15 @@ VKF_API vkf_result vkf_decoder_memory(const vkf_device* device, const char* fold
 /// load_decoder() and Decoder. The members `choose` and `graph` of `load` are ignored.
 VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_decoder** decoder);
+/// The same with weights of vkf_weights_load_decoder(), which several decoders may share. No tensor
+/// of the folder is read.
+VKF_API vkf_result vkf_decoder_create_with_weights(vkf_device* device, const char* folder, const vkf_weights* weights,
+                                                   const vkf_decoder_options* options, vkf_decoder** decoder);
 VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);
-/// Writes a folder with the matrices packed: save_decoder().
-VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices);
+/// Writes a folder with the matrices packed: save_decoder(). `progress`, where it is not null, is
+/// called with the bytes written and the bytes in all.
+VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices,
+                                    void (*progress)(void* user, uint64_t done, uint64_t all), void* user);
 VKF_API vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts);
 /// The ids that end a text: there must be room for all. `count` may be null, as in what follows.
 VKF_API vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count);
@@ -998,6 +1076,11 @@ VKF_API vkf_result vkf_decoder_restore_cache(vkf_decoder* decoder, const char* p
 /// Logits (tokens, vocabulary) after each token of a text; needs vkf_decoder_options::score.
 VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
                                      uint64_t* count);
+/// The programs that read a prompt and make a step, to be looked at: vkf_program_explain(),
+/// vkf_program_times(), vkf_program_memory() and the like. They are the decoder's own, live as long
+/// as it does, and are not to be destroyed.
+VKF_API vkf_result vkf_decoder_prompt_program(const vkf_decoder* decoder, const vkf_program** program);
+VKF_API vkf_result vkf_decoder_step_program(const vkf_decoder* decoder, const vkf_program** program);
 
 /// EncoderDecoderConfig. Vocabularies, max_source and max_target are needed.
 typedef struct vkf_encoder_decoder_config {
@@ -1038,6 +1121,9 @@ VKF_API vkf_result vkf_encoder_decoder_tokens(const vkf_encoder_decoder* model, 
 /// The cross-attention weights of these tokens: (heads, tokens, source).
 VKF_API vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder* model, uint64_t source,
                                                        float* weights, uint64_t capacity, uint64_t* count);
+/// The model's own programs, to be looked at as vkf_decoder_prompt_program().
+VKF_API vkf_result vkf_encoder_decoder_encoder(const vkf_encoder_decoder* model, const vkf_program** program);
+VKF_API vkf_result vkf_encoder_decoder_decoder(const vkf_encoder_decoder* model, const vkf_program** program);
 
 /// SamplerOptions
 typedef struct vkf_sampler_options {
@@ -1062,11 +1148,29 @@ typedef struct vkf_text_encoder_options {
     int64_t max_tokens;   ///< 0: what the model was trained for
 } vkf_text_encoder_options;
 
+/// EncoderFacts
+typedef struct vkf_encoder_facts {
+    uint32_t struct_size;
+    uint32_t reserved;
+    int64_t vocab_size, hidden_size;
+    int64_t max_tokens;      ///< most tokens of a text
+    const char* model_type;  ///< as config.json says; lives as long as the encoder
+} vkf_encoder_facts;
+
 /// Loads a Hugging Face folder and compiles its encoder. Only the member `matrices` of `load` is
 /// used.
 VKF_API vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                            const vkf_text_encoder_options* options, vkf_text_encoder** encoder);
+/// The same with weights of vkf_weights_load_text_encoder(), which several encoders may share. No
+/// tensor of the folder is read.
+VKF_API vkf_result vkf_text_encoder_create_with_weights(vkf_device* device, const char* folder,
+                                                        const vkf_weights* weights,
+                                                        const vkf_text_encoder_options* options,
+                                                        vkf_text_encoder** encoder);
 VKF_API void vkf_text_encoder_destroy(vkf_text_encoder* encoder);
+VKF_API vkf_result vkf_text_encoder_get(const vkf_text_encoder* encoder, vkf_encoder_facts* facts);
+/// The encoder's own program, to be looked at as vkf_decoder_prompt_program().
+VKF_API vkf_result vkf_text_encoder_program(const vkf_text_encoder* encoder, const vkf_program** program);
 /// Writes for each text a vector of hidden_size numbers, scaled to length 1; the vectors lie behind
 /// each other.
 VKF_API vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors of the host, in files, and as weights on a device.
+#include <map>
+
 #include "c/device.h"
 #include "models/files/safetensors.h"
 
@@ -56,6 +58,13 @@ std::vector<vkf::HostTensor> vkf::c::tensors_of(std::uint32_t count, const vkf_t
     return list_of(count, tensors, tensor_of);
 }
 
+vkf::LoadProgress vkf::c::progress_of(ProgressOfC progress, void* user) {
+    if (!progress) {
+        return {};
+    }
+    return [=](std::uint64_t done, std::uint64_t all) { progress(user, done, all); };
+}
+
 vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
     const vkf_load_options o = read(options);
     LoadOptions out;
@@ -74,9 +83,7 @@ vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
         };
     }
     out.pack_on = pick(kPackOn, o.pack_on, "place to pack");
-    if (o.progress) {
-        out.progress = [o](std::uint64_t done, std::uint64_t all) { o.progress(o.user, done, all); };
-    }
+    out.progress = progress_of(o.progress, o.user);
     return out;
 }
 
@@ -95,8 +102,26 @@ vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf
 
 void vkf_weights_destroy(vkf_weights* weights) { delete weights; }
 
+vkf_result vkf_weights_tensors(const vkf_weights* weights, vkf_stored_tensor* tensors, uint32_t* count) {
+    return guard(__func__, [&] { give_tensors(need(weights, "weights").layout(), tensors, count); });
+}
+
 vkf_result vkf_weights_bytes(const vkf_weights* weights, uint64_t* bytes) {
     return give(__func__, bytes, [&] { return need(weights, "weights").bytes(); });
+}
+
+vkf_result vkf_weights_bytes_of_type(const vkf_weights* weights, vkf_weight_type type, uint64_t* bytes) {
+    return give(__func__, bytes, [&] {
+        const std::optional<WeightType> kept = weight_type_of(type);
+        if (!kept) {
+            throw Error("the type must be named");
+        }
+        return need(weights, "weights").bytes(*kept);
+    });
+}
+
+vkf_result vkf_weights_bytes_packed_on_device(const vkf_weights* weights, uint64_t* bytes) {
+    return give(__func__, bytes, [&] { return need(weights, "weights").bytes_packed_on_device(); });
 }
 
 vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t count, const vkf_tensor* tensors,
@@ -111,10 +136,24 @@ vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* p
 
 void vkf_weight_layout_destroy(vkf_weight_layout* layout) { delete layout; }
 
+vkf_result vkf_weight_layout_tensors(const vkf_weight_layout* layout, vkf_stored_tensor* tensors, uint32_t* count) {
+    return guard(__func__, [&] { give_tensors(need(layout, "layout"), tensors, count); });
+}
+
 vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint64_t* bytes) {
     return give(__func__, bytes, [&] { return need(layout, "layout").bytes(); });
 }
 
-vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors) {
-    return guard(__func__, [&] { save_safetensors(path_of(text(path, "path")), tensors_of(count, tensors)); });
+vkf_result vkf_save_safetensors(const char* path, uint32_t count, const vkf_tensor* tensors, uint32_t metadata_count,
+                                const vkf_metadata* metadata) {
+    return guard(__func__, [&] {
+        std::map<std::string, std::string> entries;
+        for (std::uint32_t i = 0; i < metadata_count; ++i) {
+            const vkf_metadata& entry = (&need(metadata, "metadata"))[i];
+            if (!entries.emplace(text(entry.key, "a key"), text(entry.value, "a value")).second) {
+                throw Error("the metadata has \"" + std::string(entry.key) + "\" twice");
+            }
+        }
+        save_safetensors(path_of(text(path, "path")), tensors_of(count, tensors), entries);
+    });
 }

@@ -120,12 +120,107 @@ TEST_CASE("c functions: decoders and samplers") {
     vkf_decoder_destroy(decoder);
 
     const std::string saved = (parent.path() / "saved").string();
-    OK(vkf_decoder_save(folder.c_str(), saved.c_str(), VKF_WEIGHT_INT8));
+    std::pair<std::uint64_t, std::uint64_t> written;
+    const auto note = [](void* user, std::uint64_t done, std::uint64_t all) {
+        *static_cast<std::pair<std::uint64_t, std::uint64_t>*>(user) = {done, all};
+    };
+    OK(vkf_decoder_save(folder.c_str(), saved.c_str(), VKF_WEIGHT_INT8, note, &written));
+    CHECK(written.first > 0);
+    CHECK(written.first == written.second);
     OK(vkf_decoder_create(on.device, saved.c_str(), nullptr, nullptr, &decoder));
     vkf_decoder_destroy(decoder);
     CHECK(vkf_decoder_create(on.device, "nowhere", nullptr, nullptr, &decoder) == VKF_ERROR);
     CHECK(decoder == nullptr);
     CHECK(contains(vkf_last_error(), "nowhere"));
+}
+
+TEST_CASE("c functions: decoders that share their weights, and their programs") {
+    const DeviceOfC on;
+    const std::string folder = source("samples/generate");
+    vkf_load_options load = sized<vkf_load_options>();
+    load.matrices = VKF_WEIGHT_INT8;
+    std::uint64_t uploaded = 0;
+    load.user = &uploaded;
+    load.progress = [](void* user, std::uint64_t done, std::uint64_t) { *static_cast<std::uint64_t*>(user) = done; };
+    vkf_weights* weights = nullptr;
+    OK(vkf_weights_load_decoder(on.device, folder.c_str(), &load, &weights));
+    CHECK(uploaded > 0);
+    const Checkpoint checkpoint{folder};
+    const DecoderModel model = read_decoder(checkpoint);
+    const Weights same_weights = load_decoder(device(), checkpoint, model, WeightType::int8);
+    std::uint64_t bytes = 0;
+    OK(vkf_weights_bytes(weights, &bytes));
+    CHECK(bytes == same_weights.bytes());
+    OK(vkf_weights_bytes_of_type(weights, VKF_WEIGHT_INT8, &bytes));
+    CHECK(bytes > 0);
+    CHECK(bytes == same_weights.bytes(WeightType::int8));
+    OK(vkf_weights_bytes_packed_on_device(weights, &bytes));
+    CHECK(bytes == same_weights.bytes_packed_on_device());
+    CHECK(vkf_weights_bytes_of_type(weights, VKF_WEIGHT_AS_GIVEN, &bytes) == VKF_ERROR);
+
+    vkf_decoder_options options = sized<vkf_decoder_options>();
+    options.max_tokens = 32;
+    options.chunk = 4;
+    options.profile = true;
+    vkf_decoder *one = nullptr, *two = nullptr;
+    OK(vkf_decoder_create_with_weights(on.device, folder.c_str(), weights, &options, &one));
+    options.chunk = 3;
+    options.profile = false;
+    OK(vkf_decoder_create_with_weights(on.device, folder.c_str(), weights, &options, &two));
+    vkf_weights_destroy(weights);
+    Decoder same(device(), same_weights, model, {.max_tokens = 32, .chunk = 4});
+    const std::vector<std::int32_t> prompt{1, 5, 9, 3, 7};
+    const vkf_tokens tokens{prompt.data(), prompt.size()};
+    same.prompt(prompt);
+    for (vkf_decoder* decoder : {one, two}) {
+        OK(vkf_decoder_prompt(decoder, 1, &tokens));
+        std::int32_t next = -1;
+        OK(vkf_decoder_next(decoder, &next, 1, nullptr));
+        CHECK(next == same.next()[0]);
+        const vkf_tokens step{&next, 1};
+        OK(vkf_decoder_step(decoder, &step));
+    }
+
+    const vkf_program *reads = nullptr, *steps = nullptr, *bare = nullptr;
+    OK(vkf_decoder_prompt_program(one, &reads));
+    OK(vkf_decoder_step_program(one, &steps));
+    OK(vkf_decoder_step_program(two, &bare));
+    CHECK(reads != steps);
+    std::uint32_t count = 0;
+    OK(vkf_program_times(bare, nullptr, &count));
+    std::vector<vkf_dispatch_time> untimed(count, sized<vkf_dispatch_time>());
+    OK(vkf_program_times(bare, untimed.data(), &count));
+    CHECK(std::all_of(untimed.begin(), untimed.end(), [](const vkf_dispatch_time& t) { return t.ms == 0; }));
+    vkf_memory_sizes sizes = sized<vkf_memory_sizes>();
+    OK(vkf_program_memory(steps, &sizes));
+    CHECK(sizes.state == same.step_program().memory().state);
+    if (device().capabilities().timestamp_period > 0) {
+        for (const vkf_program* program : {reads, steps}) {
+            OK(vkf_program_times(program, nullptr, &count));
+            REQUIRE(count > 2);
+            std::vector<vkf_dispatch_time> times(count, sized<vkf_dispatch_time>());
+            count = 2;
+            OK(vkf_program_times(program, times.data(), &count));
+            CHECK(count == times.size());
+            CHECK(times[1].label != nullptr);
+            CHECK(times[2].label == nullptr);
+            OK(vkf_program_times(program, times.data(), &count));
+            std::vector<char> said(100000);
+            OK(vkf_program_time_table(program, said.data(), said.size(), nullptr));
+            double ms = 0;
+            for (const vkf_dispatch_time& t : times) {
+                ms += t.ms;
+                CHECK(t.flops + t.bytes > 0);
+                CHECK(contains(said.data(), t.label));
+            }
+            CHECK(ms > 0);
+        }
+    }
+    vkf_decoder_destroy(one);
+    vkf_decoder_destroy(two);
+    CHECK(vkf_decoder_create_with_weights(on.device, folder.c_str(), nullptr, nullptr, &one) == VKF_ERROR);
+    CHECK(one == nullptr);
+    CHECK(contains(vkf_last_error(), "weights is null"));
 }
 
 TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
@@ -147,7 +242,40 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
     OK(vkf_text_encoder_embed(encoder, 2, ids, vectors.data(), vectors.size(), &count));
     CHECK(count == want.size());
     CHECK(vectors == want);
+    vkf_encoder_facts facts = sized<vkf_encoder_facts>();
+    OK(vkf_text_encoder_get(encoder, &facts));
+    CHECK(facts.vocab_size == model.facts().vocab_size);
+    CHECK(facts.hidden_size == model.facts().hidden_size);
+    CHECK(facts.max_tokens == model.facts().max_tokens);
+    CHECK(facts.model_type == model.facts().model_type);
+    const vkf_program* program = nullptr;
+    OK(vkf_text_encoder_program(encoder, &program));
+    vkf_memory_sizes sizes = sized<vkf_memory_sizes>();
+    OK(vkf_program_memory(program, &sizes));
+    CHECK(sizes.scratch == same.program().memory().scratch);
     vkf_text_encoder_destroy(encoder);
+
+    vkf_load_options halves = sized<vkf_load_options>();
+    halves.matrices = VKF_WEIGHT_F16;
+    vkf_weights* shared = nullptr;
+    OK(vkf_weights_load_text_encoder(on.device, folder.c_str(), &halves, &shared));
+    TextEncoder same_halves(device(), load_text_encoder(device(), checkpoint, model, WeightType::f16), model);
+    want.clear();
+    for (const std::vector<float>& v : same_halves.embed(texts)) {
+        want.insert(want.end(), v.begin(), v.end());
+    }
+    vkf_text_encoder *one = nullptr, *two = nullptr;
+    vkf_text_encoder_options fewer = sized<vkf_text_encoder_options>();
+    fewer.max_batch = 1;
+    OK(vkf_text_encoder_create_with_weights(on.device, folder.c_str(), shared, nullptr, &one));
+    OK(vkf_text_encoder_create_with_weights(on.device, folder.c_str(), shared, &fewer, &two));
+    vkf_weights_destroy(shared);
+    OK(vkf_text_encoder_embed(one, 2, ids, vectors.data(), vectors.size(), &count));
+    CHECK(vectors == want);
+    OK(vkf_text_encoder_embed(two, 2, ids, vectors.data(), vectors.size(), &count));
+    CHECK(count == want.size());
+    vkf_text_encoder_destroy(one);
+    vkf_text_encoder_destroy(two);
 
     const std::string file = source("samples/dates/model.safetensors");
     vkf_weights* weights = nullptr;
@@ -194,6 +322,12 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
             CHECK(looked == found[i].cross_attention);
         }
         CHECK(vkf_encoder_decoder_tokens(dates, 2, nullptr, 0, &count) == VKF_ERROR);
+        OK(vkf_encoder_decoder_encoder(dates, &program));
+        OK(vkf_program_memory(program, &sizes));
+        CHECK(sizes.outputs == same_dates.encoder().memory().outputs);
+        OK(vkf_encoder_decoder_decoder(dates, &program));
+        OK(vkf_program_memory(program, &sizes));
+        CHECK(sizes.outputs == same_dates.decoder().memory().outputs);
         vkf_encoder_decoder_destroy(dates);
     }
     vkf_encoder_decoder* dates = nullptr;

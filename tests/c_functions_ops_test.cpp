@@ -2,6 +2,7 @@
 // C's ops and layers beside those of C++ that they stand for: the same graph, the same weights, the
 // same bits.
 #include "c/border.h"
+#include "layers/feed_forward.h"
 #include "layers/sequences.h"
 #include "layers/torch.h"
 #include "runtime/graph/packed.h"
@@ -271,6 +272,14 @@ TEST_CASE("c functions: layers are those of C++") {
     b.same("incremental_attention", y, step.y);
     b.same("incremental_attention, keys", z, step.cache_key);
     b.same("incremental_attention, values", w, step.cache_value);
+
+    OK(vkf_feed_forward(b.c(x), 12, VKF_GELU, "ffn", false, &y));
+    b.same("feed_forward", y, feed_forward(x, 12, Activation::gelu, "ffn", false));
+    for (const bool bias : {false, true}) {
+        OK(vkf_gated_feed_forward(b.c(x), 12, VKF_SILU, bias ? "biased" : "gated", bias, &y));
+        b.same(bias ? "gated_feed_forward with bias" : "gated_feed_forward", y,
+               gated_feed_forward(x, 12, Activation::silu, bias ? "biased" : "gated", bias));
+    }
 
     vkf_score_options additive = sized<vkf_score_options>();
     additive.name = "additive";

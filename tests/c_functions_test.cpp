@@ -3,6 +3,10 @@
 // c_functions_ops_test.cpp, those of models in c_functions_models_test.cpp.
 #include "tests/c_functions.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
 #include "c/border.h"
 #include "models/files/safetensors.h"
 #include "ops/tuning.h"
@@ -31,6 +35,9 @@ TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
     char text[64];
     OK(vkf_value_text(y, text, sizeof(text), nullptr));
     CHECK(contains(text, "y (3) BF16"));
+    vkf_dtype dtype = VKF_F32;
+    OK(vkf_value_dtype(y, &dtype));
+    CHECK(dtype == VKF_BF16);
     vkf_state* state = nullptr;
     const vkf_graph* graphs[] = {graph};
     OK(vkf_state_create(on.device, 1, graphs, &state));
@@ -193,6 +200,31 @@ TEST_CASE("c functions: a program compiled before its weights are there") {
     OK(vkf_weight_layout_bytes(layout, &planned));
     OK(vkf_weights_bytes(weights, &held));
     CHECK(planned == held);
+    const auto tensors_of = [](const auto* handle, auto* function) {
+        std::uint32_t tensors = 0;
+        OK(function(handle, nullptr, &tensors));
+        std::vector<vkf_stored_tensor> out(tensors, sized<vkf_stored_tensor>());
+        OK(function(handle, out.data(), &tensors));
+        return out;
+    };
+    const std::vector<vkf_stored_tensor> lie = tensors_of(weights, vkf_weights_tensors),
+                                         will_lie = tensors_of(layout, vkf_weight_layout_tensors);
+    const Weights same_file = device().load(Safetensors(file), {.matrices = WeightType::int8});
+    const std::vector<StoredTensor>& want_lie = same_file.layout().tensors();
+    REQUIRE(lie.size() == want_lie.size());
+    REQUIRE(will_lie.size() == want_lie.size());
+    for (const auto* list : {&lie, &will_lie}) {
+        for (std::size_t i = 0; i < want_lie.size(); ++i) {
+            const vkf_stored_tensor& t = (*list)[i];
+            CHECK(t.name == want_lie[i].name);
+            CHECK(std::vector<std::int64_t>(t.shape, t.shape + t.rank) == want_lie[i].shape);
+            CHECK(t.dtype == VKF_F32);
+            CHECK(t.type == (want_lie[i].type == WeightType::int8 ? VKF_WEIGHT_INT8 : VKF_WEIGHT_F32));
+            CHECK(t.block == want_lie[i].block);
+            CHECK(t.offset == want_lie[i].offset);
+            CHECK(t.bytes == want_lie[i].bytes);
+        }
+    }
     vkf_weight_layout_destroy(layout);
     vkf_weights_destroy(weights);
 }
@@ -252,9 +284,26 @@ TEST_CASE("c functions: tickets, states in files, safetensors") {
     const std::int64_t sizes[] = {2, 3};
     const vkf_tensor tensor{"t", numbers.data(), numbers.size() * sizeof(float), sizes, 2, VKF_F32, VKF_WEIGHT_AS_GIVEN,
                             0};
-    OK(vkf_save_safetensors(tensors.c_str(), 1, &tensor));
+    const vkf_metadata entries[] = {{"format", "pt"}, {"made", "here"}};
+    OK(vkf_save_safetensors(tensors.c_str(), 1, &tensor, 2, entries));
     const Safetensors file(tensors);
     CHECK(file.at("t").shape == std::vector<std::int64_t>{2, 3});
+    CHECK(file.metadata() == std::map<std::string, std::string>{{"format", "pt"}, {"made", "here"}});
+    const vkf_metadata twice[] = {{"format", "pt"}, {"format", "np"}};
+    CHECK(vkf_save_safetensors(tensors.c_str(), 1, &tensor, 2, twice) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "\"format\" twice"));
+    CHECK(vkf_save_safetensors(tensors.c_str(), 1, &tensor, 1, nullptr) == VKF_ERROR);
+
+    std::uint64_t bytes = 0;
+    OK(vkf_state_bytes(state, &bytes));
+    CHECK(bytes >= 24);
+    vkf_stored_tensor stored = sized<vkf_stored_tensor>();
+    std::uint32_t states = 1;
+    OK(vkf_state_tensors(state, &stored, &states));
+    CHECK(states == 1);
+    CHECK(stored.name == std::string("kept"));
+    CHECK(stored.bytes == 24);
+    CHECK(std::vector<std::int64_t>(stored.shape, stored.shape + stored.rank) == std::vector<std::int64_t>{2, 3});
     vkf_program_destroy(program);
     vkf_state_destroy(state);
     vkf_graph_destroy(graph);
@@ -281,6 +330,43 @@ TEST_CASE("c functions: a compiler of the host's") {
     CHECK(count == 3);
     CHECK(words[2] == 3);
     OK(vkf_use_glsl_compiler(nullptr, nullptr));
+}
+
+TEST_CASE("c functions: capabilities") {
+    const DeviceOfC on;
+    const Capabilities& want = device().capabilities();
+    vkf_capabilities c = sized<vkf_capabilities>();
+    OK(vkf_device_capabilities(on.device, &c));
+    CHECK(c.name == want.name);
+    CHECK(c.device_memory > 0);
+    CHECK(c.device_memory == want.device_memory);
+    CHECK(std::equal(want.cache_uuid.begin(), want.cache_uuid.end(), c.cache_uuid));
+    CHECK(std::equal(want.max_group_size.begin(), want.max_group_size.end(), c.max_group_size));
+    CHECK(std::equal(want.max_groups.begin(), want.max_groups.end(), c.max_groups));
+    CHECK(c.push_constants == want.push_constants);
+    CHECK(c.subgroup_size == want.subgroup_size);
+    CHECK(c.exact_subgroup_size == want.exact_subgroup_size);
+    CHECK(c.max_subgroups == want.max_subgroups);
+    CHECK(c.matrix_subgroup_size == want.matrix_subgroup_size);
+    CHECK(c.timestamp_bits == want.timestamp_bits);
+    CHECK(c.timestamp_period == want.timestamp_period);
+    for (const auto& [in_c, in_cpp] :
+         {std::pair(c.timeline_semaphore, want.timeline_semaphore),
+          std::pair(c.subgroup_shuffle, want.subgroup_shuffle),
+          std::pair(c.subgroup_arithmetic, want.subgroup_arithmetic), std::pair(c.int64, want.int64),
+          std::pair(c.float16, want.float16), std::pair(c.cooperative_matrix, want.cooperative_matrix),
+          std::pair(c.matrix_elements, want.matrix_elements),
+          std::pair(c.cooperative_matrix_int8, want.cooperative_matrix_int8),
+          std::pair(c.integer_dot, want.integer_dot), std::pair(c.fast_integer_dot, want.fast_integer_dot),
+          std::pair(c.portability_subset, want.portability_subset),
+          std::pair(c.tuning_is_asked, want.tuning_is_asked)}) {
+        CHECK(in_c == in_cpp);
+    }
+    // a caller that was compiled before these members were there
+    c.struct_size = offsetof(vkf_capabilities, device_memory);
+    c.device_memory = 3;
+    OK(vkf_device_capabilities(on.device, &c));
+    CHECK(c.device_memory == 3);
 }
 
 TEST_CASE("c functions: what was tuned") {

@@ -169,15 +169,11 @@ const std::map<std::string, std::string> kUnderAnotherName{
 };
 
 const std::map<std::string, std::string> kNotInC{
-    {"Decoder::prompt_program", "its handle would outlive it"},
-    {"Decoder::step_program", "its handle would outlive it"},
     {"Device::pipelines", "for tests"},
     {"DeviceRequirements::str", "a text of what vkf_requirements_get() tells"},
     {"Decoder::weights", "the decoder's own"},
-    {"EncoderDecoder::decoder", "its handle would outlive it"},
     {"EncoderDecoder::describe_decoder", "vkf_encoder_decoder_create() does it"},
     {"EncoderDecoder::describe_encoder", "vkf_encoder_decoder_create() does it"},
-    {"EncoderDecoder::encoder", "its handle would outlive it"},
     {"Graph::add_node", "for whoever writes ops, in C++"},
     {"Graph::add_view", "for whoever writes ops"},
     {"Graph::made", "for tests"},
@@ -199,10 +195,7 @@ const std::map<std::string, std::string> kNotInC{
     {"Program::submissions", "for tests"},
     {"State::find", "C asks by name"},
     {"State::layout", "C asks by name"},
-    {"State::bytes", "vkf_program_memory() tells"},
     {"TextEncoder::model", "vkf_text_encoder_embed() tells how many numbers there are"},
-    {"TextEncoder::program", "its handle would outlive it"},
-    {"Weights::bytes_packed_on_device", "for reports"},
     {"Weights::find", "C asks by name"},
     {"Weights::layout", "C asks by name"},
     {"Weights::names", "the host gave them"},
