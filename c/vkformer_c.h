@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // vkformer for C (C99 and later), and for whatever calls C. The nouns are those of the C++
-// interface, whose headers hold the full contracts. A comment beside a declaration here names the
-// C++ declaration.
+// interface, whose headers hold the full contracts. A function is called as there, or as
+// tests/unit/c_coverage_test.cpp lists. "C++:" above a struct or an enum names those that it stands
+// for.
 //
 // Results. A function that can fail returns a vkf_result; vkf_last_error() returns the text of the
 // error. No exception comes out. Outputs come through pointers, the last arguments; a handle that
@@ -80,11 +81,12 @@ typedef struct vkf_sampler vkf_sampler;
 typedef struct vkf_text_encoder vkf_text_encoder;
 typedef struct vkf_shared_buffer vkf_shared_buffer;
 
+/// C++: DType.
 typedef uint32_t vkf_dtype;
 enum { VKF_F32, VKF_I32, VKF_F64, VKF_F16, VKF_BF16, VKF_I64, VKF_I16, VKF_I8, VKF_U8, VKF_BOOL };
 
-/// What numbers are kept as on the device, see runtime/graph/packed.h. AS_GIVEN: weights as the
-/// file or the host has them, caches in f32.
+/// C++: WeightType. What numbers are kept as on the device. AS_GIVEN: weights as the file or the
+/// host has them, caches in f32.
 typedef uint32_t vkf_weight_type;
 enum { VKF_WEIGHT_AS_GIVEN, VKF_WEIGHT_F32, VKF_WEIGHT_F16, VKF_WEIGHT_BF16, VKF_WEIGHT_INT8, VKF_WEIGHT_INT4 };
 
@@ -139,8 +141,10 @@ VKF_API vkf_result vkf_graph_pop_scope(vkf_graph* graph);
 typedef uint32_t vkf_switch;
 enum { VKF_DEFAULT, VKF_ON, VKF_OFF };
 
+/// C++: ImageAccess.
 typedef uint32_t vkf_image_access;
 enum { VKF_IMAGE_SAMPLED, VKF_IMAGE_STORAGE };
+/// C++: ImageFormat.
 typedef uint32_t vkf_image_format;
 enum { VKF_FORMAT_ANY, VKF_FORMAT_RGBA8, VKF_FORMAT_RGBA16F, VKF_FORMAT_R32F, VKF_FORMAT_RGBA32F };
 
@@ -167,6 +171,7 @@ VKF_API vkf_result vkf_merge_heads(vkf_value x, vkf_value* y);
 
 // --- ops: ops/ops.h ------------------------------------------------------------------------------
 
+/// C++: Activation.
 typedef uint32_t vkf_activation;
 enum {
     VKF_ACTIVATION_NONE,
@@ -179,12 +184,14 @@ enum {
     VKF_RSQRT,
 };
 
+/// C++: Causal.
 typedef uint32_t vkf_causal;
 enum { VKF_CAUSAL_NONE, VKF_CAUSAL_TOP_LEFT, VKF_CAUSAL_BOTTOM_RIGHT };
+/// C++: Polarity.
 typedef uint32_t vkf_polarity;
 enum { VKF_ATTEND, VKF_IGNORE };
 
-/// Mask
+/// C++: Mask.
 typedef struct vkf_mask {
     uint32_t struct_size;
     vkf_polarity polarity;  ///< what a 1 in `keys` means; 0: may attend
@@ -197,7 +204,7 @@ typedef struct vkf_mask {
     int64_t window;
 } vkf_mask;
 
-/// MatmulOptions
+/// C++: MatmulOptions.
 typedef struct vkf_matmul_options {
     uint32_t struct_size;
     vkf_activation activation;
@@ -206,7 +213,7 @@ typedef struct vkf_matmul_options {
     bool transpose_b, masked_weights, heads_last, reserved;
 } vkf_matmul_options;
 
-/// SoftmaxOptions
+/// C++: SoftmaxOptions.
 typedef struct vkf_softmax_options {
     uint32_t struct_size;
     float scale;  ///< 0: 1
@@ -215,7 +222,7 @@ typedef struct vkf_softmax_options {
     vkf_value sinks;
 } vkf_softmax_options;
 
-/// CrossEntropyOptions
+/// C++: CrossEntropyOptions.
 typedef struct vkf_cross_entropy_options {
     uint32_t struct_size;
     bool has_ignore_index;  ///< else -100
@@ -224,12 +231,14 @@ typedef struct vkf_cross_entropy_options {
     int64_t ignore_index;
 } vkf_cross_entropy_options;
 
+/// C++: RopeLayout.
 typedef uint32_t vkf_rope_layout;
 enum { VKF_ROPE_INTERLEAVED = 1, VKF_ROPE_HALF };
+/// C++: RopeScaling::Kind.
 typedef uint32_t vkf_rope_scaling;
 enum { VKF_ROPE_UNSCALED, VKF_ROPE_LINEAR, VKF_ROPE_NTK, VKF_ROPE_LLAMA3, VKF_ROPE_YARN };
 
-/// Rope and RopeScaling. layout and max_positions are needed.
+/// C++: Rope, RopeScaling. layout and max_positions are needed.
 typedef struct vkf_rope_options {
     uint32_t struct_size;
     vkf_rope_layout layout;
@@ -298,19 +307,19 @@ VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y
 
 // --- layers: the headers of layers/ --------------------------------------------------------------
 
-/// AttentionResult; an output that does not exist is no tensor.
+/// C++: AttentionResult. An output that does not exist is no tensor.
 typedef struct vkf_attention {
     uint32_t struct_size;
     vkf_value y, weights, log_sum_exp;
 } vkf_attention;
 
-/// RingRows
+/// C++: RingRows.
 typedef struct vkf_ring_rows {
     uint32_t struct_size;
     vkf_dim first, before_end, count;
 } vkf_ring_rows;
 
-/// KvCache: tokens first, (B, capacity, Hk, d).
+/// Tokens first: (B, capacity, Hk, d). C++: KvCache.
 typedef struct vkf_kv_cache {
     uint32_t struct_size;
     vkf_value key, value;
@@ -322,13 +331,13 @@ typedef struct vkf_kv_cache {
     const vkf_ring_rows* seen;
 } vkf_kv_cache;
 
-/// CachedKv: heads first, (B, Hk, S, d).
+/// Heads first: (B, Hk, S, d). C++: CachedKv.
 typedef struct vkf_cached_kv {
     uint32_t struct_size;
     vkf_value key, value;
 } vkf_cached_kv;
 
-/// AttentionOptions
+/// C++: AttentionOptions.
 typedef struct vkf_attention_options {
     uint32_t struct_size;
     float scale;  ///< 0: 1 / sqrt(d)
@@ -346,7 +355,7 @@ typedef struct vkf_attention_options {
     const vkf_ring_rows* ring;  ///< null: keys and values lie in order
 } vkf_attention_options;
 
-/// MultiHeadAttentionOptions
+/// C++: MultiHeadAttentionOptions.
 typedef struct vkf_multi_head_attention_options {
     uint32_t struct_size;
     vkf_switch bias;   ///< default: on
@@ -355,7 +364,7 @@ typedef struct vkf_multi_head_attention_options {
     const vkf_mask* mask;
 } vkf_multi_head_attention_options;
 
-/// SelfAttentionOptions
+/// C++: SelfAttentionOptions.
 typedef struct vkf_self_attention_options {
     uint32_t struct_size;
     vkf_switch bias, out_proj;  ///< default: on
@@ -364,7 +373,7 @@ typedef struct vkf_self_attention_options {
     const vkf_mask* mask;
 } vkf_self_attention_options;
 
-/// IncrementalAttentionOptions
+/// C++: IncrementalAttentionOptions.
 typedef struct vkf_incremental_attention_options {
     uint32_t struct_size;
     float scale;                        ///< 0: 1 / sqrt(d)
@@ -373,11 +382,11 @@ typedef struct vkf_incremental_attention_options {
     const vkf_mask* mask;               ///< null: none
 } vkf_incremental_attention_options;
 
-/// ScoreKind
+/// C++: ScoreKind.
 typedef uint32_t vkf_score_kind;
 enum { VKF_SCORE_DOT, VKF_SCORE_SCALED_DOT, VKF_SCORE_GENERAL, VKF_SCORE_ADDITIVE };
 
-/// ScoreOptions
+/// C++: ScoreOptions.
 typedef struct vkf_score_options {
     uint32_t struct_size;
     vkf_score_kind kind;
@@ -385,13 +394,13 @@ typedef struct vkf_score_options {
     int64_t hidden;
 } vkf_score_options;
 
-/// PagedKvCache
+/// C++: PagedKvCache.
 typedef struct vkf_paged_kv_cache {
     uint32_t struct_size;
     vkf_value key, value, table, lengths;
 } vkf_paged_kv_cache;
 
-/// GroupedQueryAttentionOptions
+/// C++: GroupedQueryAttentionOptions.
 typedef struct vkf_grouped_query_attention_options {
     uint32_t struct_size;
     bool bias, qkv_bias, repeat_kv, fused_qkv;
@@ -408,7 +417,7 @@ typedef struct vkf_grouped_query_attention_options {
     uint32_t reserved;
 } vkf_grouped_query_attention_options;
 
-/// torch::MultiheadAttentionOptions
+/// C++: torch::MultiheadAttentionOptions.
 typedef struct vkf_torch_attention_options {
     uint32_t struct_size;
     vkf_switch bias, batch_first;  ///< default: on
@@ -422,7 +431,7 @@ typedef struct vkf_torch_attention_options {
     const vkf_cached_kv* memory;  ///< null: none; else key and value are ignored
 } vkf_torch_attention_options;
 
-/// torch::TransformerLayerOptions
+/// C++: torch::TransformerLayerOptions.
 typedef struct vkf_transformer_layer_options {
     uint32_t struct_size;
     vkf_activation activation;  ///< 0: relu
@@ -435,7 +444,7 @@ typedef struct vkf_transformer_layer_options {
     uint32_t reserved;
 } vkf_transformer_layer_options;
 
-/// torch::DecoderInputs
+/// C++: torch::DecoderInputs.
 typedef struct vkf_decoder_inputs {
     uint32_t struct_size;
     bool tgt_is_causal;
@@ -445,7 +454,7 @@ typedef struct vkf_decoder_inputs {
     const vkf_cached_kv* projected_memory;  ///< null: none
 } vkf_decoder_inputs;
 
-/// torch::TransformerOptions
+/// C++: torch::TransformerOptions.
 typedef struct vkf_transformer_options {
     uint32_t struct_size;
     uint32_t reserved;
@@ -454,7 +463,7 @@ typedef struct vkf_transformer_options {
     int64_t num_encoder_layers, num_decoder_layers;  ///< 0: 6
 } vkf_transformer_options;
 
-/// torch::TransformerMasks
+/// C++: torch::TransformerMasks.
 typedef struct vkf_transformer_masks {
     uint32_t struct_size;
     bool tgt_is_causal;
@@ -543,10 +552,11 @@ VKF_API vkf_result vkf_compile_glsl(const char* source, const char* name, uint32
 /// Works as vkGetInstanceProcAddr, which is cast to it. Null: libvulkan is opened.
 typedef void (*(*vkf_get_instance_proc_addr)(VkInstance, const char*))(void);
 
+/// C++: DeviceType.
 typedef uint32_t vkf_device_type;
 enum { VKF_DEVICE_OTHER, VKF_DEVICE_INTEGRATED, VKF_DEVICE_DISCRETE, VKF_DEVICE_VIRTUAL, VKF_DEVICE_CPU };
 
-/// The Capabilities that a host needs.
+/// C++: Capabilities.
 typedef struct vkf_capabilities {
     uint32_t struct_size;
     vkf_device_type type;
@@ -575,7 +585,7 @@ typedef struct vkf_capabilities {
     bool portability_subset, tuning_is_asked;
 } vkf_capabilities;
 
-/// DeviceOptions
+/// C++: DeviceOptions.
 typedef struct vkf_device_options {
     uint32_t struct_size;
     bool validation, minimum_profile, checked;
@@ -587,14 +597,14 @@ typedef struct vkf_device_options {
     const char* tuning;  ///< null: what vkformer-tune kept; "0": nothing
 } vkf_device_options;
 
-/// MemoryRequest
+/// C++: MemoryRequest.
 typedef struct vkf_memory_request {
     uint64_t bytes, alignment;
     uint32_t type_bits, need, wish;
     const char* purpose;
 } vkf_memory_request;
 
-/// MemoryPiece
+/// C++: MemoryPiece.
 typedef struct vkf_memory_piece {
     VkDeviceMemory memory;
     uint64_t offset;
@@ -602,7 +612,7 @@ typedef struct vkf_memory_piece {
     void* tag;
 } vkf_memory_piece;
 
-/// BorrowedDevice and MemoryHooks
+/// C++: BorrowedDevice, MemoryHooks.
 typedef struct vkf_borrowed_device {
     uint32_t struct_size;
     uint32_t queue_family;
@@ -625,7 +635,7 @@ typedef struct vkf_borrowed_device {
     void* memory_user;
 } vkf_borrowed_device;
 
-/// DeviceRequirement; the texts live as long as the handle.
+/// C++: DeviceRequirement. The texts live as long as the handle.
 typedef struct vkf_requirement {
     uint32_t struct_size;
     bool required, extension;
@@ -672,7 +682,7 @@ VKF_API vkf_result vkf_tunable(uint32_t index, const char** name, const char** w
 VKF_API vkf_result vkf_tunable_values(const vkf_device* device, uint32_t index, uint32_t* values, uint64_t capacity,
                                       uint64_t* count);
 
-/// StagingRange
+/// C++: StagingRange.
 typedef struct vkf_staging_range {
     uint32_t struct_size;
     VkBuffer buffer;
@@ -687,7 +697,7 @@ VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t
 
 // --- tensors on the device: runtime/device/weights.h, state.h, shared_buffer.h; models/files -----
 
-/// HostTensor
+/// C++: HostTensor.
 typedef struct vkf_tensor {
     const char* name;
     const void* data;
@@ -701,10 +711,10 @@ typedef struct vkf_tensor {
     uint32_t reserved;
 } vkf_tensor;
 
-/// PackOn
+/// C++: PackOn.
 enum { VKF_PACK_BY_DEVICE, VKF_PACK_ON_HOST, VKF_PACK_ON_DEVICE };
 
-/// LoadOptions
+/// C++: LoadOptions.
 typedef struct vkf_load_options {
     uint32_t struct_size;
     vkf_weight_type matrices;
@@ -719,7 +729,7 @@ typedef struct vkf_load_options {
     uint32_t reserved;
 } vkf_load_options;
 
-/// StoredTensor. Name and shape live as long as the handle that they are of.
+/// C++: StoredTensor. Name and shape live as long as the handle that they are of.
 typedef struct vkf_stored_tensor {
     uint32_t struct_size;
     vkf_dtype dtype;       ///< of the numbers that graphs see
@@ -777,7 +787,7 @@ VKF_API vkf_result vkf_state_clear(vkf_state* state);
 VKF_API vkf_result vkf_state_tensors(const vkf_state* state, vkf_stored_tensor* tensors, uint32_t* count);
 VKF_API vkf_result vkf_state_bytes(const vkf_state* state, uint64_t* bytes);
 
-/// StatePart: the first `length` of a tensor's dimension `dim`.
+/// C++: StatePart. The first `length` of a tensor's dimension `dim`.
 typedef struct vkf_state_part {
     const char* name;  ///< the tensor
     uint64_t dim;
@@ -823,10 +833,10 @@ VKF_API vkf_result vkf_shared_host_alignment(const vkf_device* device, uint64_t*
 
 // --- program: runtime/device/program.h -----------------------------------------------------------
 
-/// Arithmetic
+/// C++: Arithmetic.
 enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16, VKF_ARITHMETIC_INT8 };
 
-/// CompileOptions
+/// C++: CompileOptions.
 typedef struct vkf_compile_options {
     uint32_t struct_size;
     uint32_t slots;          ///< 0: 1
@@ -838,13 +848,13 @@ typedef struct vkf_compile_options {
     vkf_switch rewrite;  ///< default: on
 } vkf_compile_options;
 
-/// MemorySizes
+/// C++: MemorySizes.
 typedef struct vkf_memory_sizes {
     uint32_t struct_size;
     uint64_t weights, state, constants, scratch, inputs, outputs, mirrors;
 } vkf_memory_sizes;
 
-/// BufferRange
+/// C++: BufferRange.
 typedef struct vkf_buffer_range {
     uint32_t struct_size;
     bool acquires, releases;  ///< the queue family changes: acquire_from, release_to count
@@ -857,7 +867,7 @@ typedef struct vkf_buffer_range {
     VkDevice buffer_device;
 } vkf_buffer_range;
 
-/// ImageView
+/// C++: ImageView.
 typedef struct vkf_image_view {
     uint32_t struct_size;
     uint32_t layout;  ///< VkImageLayout; 0: GENERAL
@@ -866,7 +876,7 @@ typedef struct vkf_image_view {
     uint32_t width, height;
 } vkf_image_view;
 
-/// SizeSetting
+/// C++: SizeSetting.
 typedef struct vkf_size_setting {
     const char* name;
     int64_t value;
@@ -876,7 +886,7 @@ typedef struct vkf_size_setting {
 /// checked program refuses them.
 #define VKF_MORE_THAN_NEEDED 32
 
-/// Recording
+/// C++: Recording.
 typedef struct vkf_recording {
     uint32_t struct_size;
     uint32_t slot;
@@ -886,7 +896,7 @@ typedef struct vkf_recording {
     const vkf_size_setting* sizes;
 } vkf_recording;
 
-/// Cost and Segment
+/// C++: Cost, Segment.
 typedef struct vkf_segment {
     uint32_t struct_size;
     bool last;
@@ -973,7 +983,7 @@ VKF_API vkf_result vkf_program_fp32_reason(const vkf_program* program, uint32_t 
 VKF_API vkf_result vkf_program_explain(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_dot(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 
-/// DispatchTime. The texts live until the program runs again or is destroyed.
+/// C++: DispatchTime. The texts live until the program runs again or is destroyed.
 typedef struct vkf_dispatch_time {
     uint32_t struct_size;
     uint32_t reserved;
@@ -999,7 +1009,7 @@ typedef struct vkf_tokens {
     uint64_t count;
 } vkf_tokens;
 
-/// DecoderOptions
+/// C++: DecoderOptions.
 typedef struct vkf_decoder_options {
     uint32_t struct_size;
     vkf_weight_type kv;   ///< VKF_WEIGHT_AS_GIVEN: f32
@@ -1015,7 +1025,7 @@ typedef struct vkf_decoder_options {
     void* user;
 } vkf_decoder_options;
 
-/// DecoderFacts
+/// C++: DecoderFacts.
 typedef struct vkf_decoder_facts {
     uint32_t struct_size;
     bool has_begin;     ///< `begin` begins a text
@@ -1027,7 +1037,7 @@ typedef struct vkf_decoder_facts {
     const char* model_type;  ///< as config.json says; lives as long as the decoder
 } vkf_decoder_facts;
 
-/// ModelMemory
+/// C++: ModelMemory.
 typedef struct vkf_model_memory {
     uint32_t struct_size;
     uint32_t reserved;
@@ -1082,7 +1092,7 @@ VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tok
 VKF_API vkf_result vkf_decoder_prompt_program(const vkf_decoder* decoder, const vkf_program** program);
 VKF_API vkf_result vkf_decoder_step_program(const vkf_decoder* decoder, const vkf_program** program);
 
-/// EncoderDecoderConfig. Vocabularies, max_source and max_target are needed.
+/// C++: EncoderDecoderConfig. Vocabularies, max_source and max_target are needed.
 typedef struct vkf_encoder_decoder_config {
     uint32_t struct_size;
     vkf_activation activation;  ///< 0: relu
@@ -1125,7 +1135,7 @@ VKF_API vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder
 VKF_API vkf_result vkf_encoder_decoder_encoder(const vkf_encoder_decoder* model, const vkf_program** program);
 VKF_API vkf_result vkf_encoder_decoder_decoder(const vkf_encoder_decoder* model, const vkf_program** program);
 
-/// SamplerOptions
+/// C++: SamplerOptions.
 typedef struct vkf_sampler_options {
     uint32_t struct_size;
     float temperature;  ///< 0: always the likeliest
@@ -1140,7 +1150,7 @@ VKF_API void vkf_sampler_destroy(vkf_sampler* sampler);
 /// Chooses among a decoder's candidates for a sequence.
 VKF_API vkf_result vkf_sampler_choose(vkf_sampler* sampler, const vkf_decoder* decoder, uint64_t sequence, int32_t* id);
 
-/// TextEncoderOptions
+/// C++: TextEncoderOptions.
 typedef struct vkf_text_encoder_options {
     uint32_t struct_size;
     uint32_t arithmetic;  ///< VKF_ARITHMETIC_...
@@ -1148,7 +1158,7 @@ typedef struct vkf_text_encoder_options {
     int64_t max_tokens;   ///< 0: what the model was trained for
 } vkf_text_encoder_options;
 
-/// EncoderFacts
+/// C++: EncoderFacts.
 typedef struct vkf_encoder_facts {
     uint32_t struct_size;
     uint32_t reserved;
