@@ -216,8 +216,6 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
         p.not_fused = "alibi_slopes and sinks must be one number a head";
     } else if (p.value_dim == 0) {
         p.not_fused = "the value's head size must be fixed";
-    } else if (p.head_dim >= 65536 || p.value_dim >= 65536) {
-        p.not_fused = "head sizes must be below 65536";
     }
     // the positions of sequences would have to be counted anew for each by the ops that it is made
     // of, and the pages of each be read by its own queries alone

@@ -56,24 +56,15 @@ inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::i
 
 // --- at record time ------------------------------------------------------------------------------
 
-/// A few queries against many keys leave most of a device idle: then the keys are split, for up to
-/// so many queries.
-inline constexpr shader::uint kSplitQueries = 8;
-inline constexpr shader::uint kMostSplits = 64;
-
-/// Keys that one split takes: as given, or more where that would make more than kMostSplits; 0: not
-/// split.
-shader::uint split_keys(shader::uint wanted, shader::uint queries, shader::uint keys);
-
-/// Words of prepare_attention(): columns of O that a group takes, keys that a split is to take, and
-/// from kAttentionKernelRows on the rows of each kernel's tile.
+/// Words of prepare_attention(): columns of O that a group takes, keys that a split takes at least,
+/// and from kAttentionKernelRows on the rows of each kernel's tile.
 enum AttentionWord : std::size_t { kAttentionSliceColumns, kAttentionSplitKeys, kAttentionKernelRows };
 
 /// Operands: those of shaders/attention.h, of which plain kernels have the first four; then, for
 /// their sizes, the two views of a ring.
 void prepare_attention(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_merge.h; then, for their sizes, the keys, the pages and the
-/// first view of a ring. Word: the keys that a split is to take.
+/// first view of a ring. Word: the keys that a split takes at least.
 void prepare_splits_merge(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_mask.h.
 void prepare_mask_bits(const Operands& operands, Command& command) noexcept;

@@ -207,13 +207,13 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
     if (wanted == 0) {
         return s;
     }
-    s.most = std::min<std::int64_t>(kMostSplits, divide_up(params.most_keys, std::int64_t{wanted}));
-    s.rows = params.most_heads * std::min<std::int64_t>(params.most_queries, kSplitQueries);
+    s.most = std::min<std::int64_t>(kAttentionMostSplits, divide_up(params.most_keys, std::int64_t{wanted}));
+    s.rows = params.most_heads * std::min<std::int64_t>(params.most_queries, kAttentionSplitQueries);
     const bool busy = params.most_heads / params.group >= kBusyHeads;
     const auto bytes = static_cast<std::uint64_t>(s.rows * s.most * (params.value_dim + 2)) * sizeof(float);
     s.may = s.most > 1 && !busy && bytes <= device.storage_range;
-    if (s.may && params.most_queries <= kSplitQueries) {
-        s.most_keys = std::max(split_keys(wanted, 1, static_cast<uint>(params.most_keys)), wanted);
+    if (s.may && params.most_queries <= kAttentionSplitQueries) {
+        s.most_keys = std::max(attention_split_keys(wanted, 1, static_cast<uint>(params.most_keys)), wanted);
     }
     return s;
 }
@@ -244,7 +244,8 @@ void lower(Lowering& l) {
                    std::to_string(params.most_keys) + " keys");
 
     std::vector<Kernel> kernels;
-    std::vector<uint> words{blocks * tiling.tile, splits.may ? splits.keys_a_group.value : 0};
+    const uint split = splits.may ? splits.keys_a_group.value : 0;
+    std::vector<uint> words{blocks * tiling.tile, split};
     for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
         const uint rows = tiling.rows[i];
         Constants constants(tiling.local_size,
@@ -270,7 +271,7 @@ void lower(Lowering& l) {
             constants.set(kAttentionSpecPageSize, page);
             constants.set(kAttentionSpecLse, params.log_sum_exp >= 0 ? 1u : 0u);
             constants.set(kAttentionSpecBiasFours, bias_fours ? 1u : 0u);
-            constants.set(kAttentionSpecSplit, splits.may ? 1u : 0u);
+            constants.set(kAttentionSpecSplit, split);
         }
         if (params.ring >= 0) {
             constants.set(kAttentionSpecRing, 1);
@@ -327,8 +328,7 @@ void lower(Lowering& l) {
     if (splits.may) {
         Dispatch& d = l.dispatch(
             {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},
-            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge,
-            {splits.keys_a_group.value});
+            {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge, {split});
         d.sizes_of = {k, pages, input(params.ring)};
     }
 }

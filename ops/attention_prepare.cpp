@@ -21,14 +21,6 @@ uint keys_of(const AttentionParams& params, const View& key, const View& pages, 
 
 }  // namespace
 
-uint split_keys(uint wanted, uint queries, uint keys) {
-    if (wanted == 0 || queries > kSplitQueries || keys <= wanted) {
-        return 0;
-    }
-    const uint least = static_cast<uint>(divide_up(divide_up(keys, kMostSplits), 32) * 32);
-    return std::max(wanted, least);
-}
-
 void prepare_attention(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionParams>();
     const View& q = operands[kAttentionBindingQuery];
@@ -39,7 +31,8 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     const std::size_t beyond = operands.views.size();
     const bool packed = params.queries >= 0;
     AttentionPush push{};
-    push.widths = q.dim(0) | y.dim(0) << 16;
+    push.head_dim = q.dim(0);
+    push.value_dim = y.dim(0);
     push.queries = q.dim(1);
     push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond - 2] : k);
     push.kv_heads = k.dim(2);
@@ -48,28 +41,25 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     push.q_head = q.step(2);
     push.q_row = q.step(1);
     push.q_offset = q.offset;
-    push.k_outer = k.step(3);
     push.k_head = k.step(2);
     push.k_row = k.step(1);
     push.k_offset = k.offset;
-    push.v_outer = v.step(3);
     push.v_head = v.step(2);
     push.v_row = v.step(1);
     push.v_offset = v.offset;
     push.o_batch = packed ? 0 : y.step(3);
-    push.o_head = y.step(2);
     push.o_row = y.step(1);
     push.o_offset = y.offset;
-    if (packed && params.pages < 0) {
-        push.k_outer = push.v_outer = 0;
-    }
     push.scale = params.scale;
     push.softcap = params.softcap;
     push.window = pushed_window(params.window, push.queries, push.keys);
-    push.split_keys = packed ? 0 : split_keys(operands.words[kAttentionSplitKeys], push.queries, push.keys);
     if (params.pages >= 0) {
         push.pages = k.dim(3);
-        push.table_width = pages.dim(0);
+        push.k_page = k.step(3);
+        push.v_page = v.step(3);
+    } else if (!packed) {
+        push.k_batch = k.step(3);
+        push.v_batch = v.step(3);
     }
     if (params.ring >= 0) {
         push.ring_rows = k.dim(1);
@@ -85,7 +75,8 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     }
     const std::uint64_t tiles = divide_up(rows, operands.words[kernel]) + push.sequences;
     const std::uint64_t slices = divide_up(y.dim(0), operands.words[kAttentionSliceColumns]);
-    const std::uint64_t splits = push.split_keys == 0 ? 1 : divide_up(push.keys, push.split_keys);
+    const uint split = attention_split_keys(operands.words[kAttentionSplitKeys], push.queries, push.keys);
+    const std::uint64_t splits = split == 0 ? 1 : divide_up(push.keys, split);
     command.kernel(static_cast<uint>(kernel - kAttentionKernelRows));
     command.push(push);
     command.groups(y.elements() == 0 ? 0 : tiles * slices * splits * push.kv_heads * (packed ? 1 : q.size[1]));
@@ -107,7 +98,7 @@ void prepare_splits_merge(const Operands& operands, Command& command) noexcept {
     AttentionMergePush push{};
     push.queries = y.dim(1);
     const uint keys = keys_of(params, k, pages, operands[5]);
-    const uint split = split_keys(operands.words[0], push.queries, keys);
+    const uint split = attention_split_keys(operands.words[0], push.queries, keys);
     push.count = static_cast<uint>(y.elements());
     push.splits = split == 0 ? 1 : static_cast<uint>(divide_up(keys, split));
     push.width = y.dim(0);

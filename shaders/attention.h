@@ -62,7 +62,8 @@ VKF_CONSTANT(kAttentionSpecSequences, 15)
 VKF_CONSTANT(kAttentionSpecPageSize, 16)
 VKF_CONSTANT(kAttentionSpecLse, 17)        // 1: write the log-sum-exp
 VKF_CONSTANT(kAttentionSpecBiasFours, 18)  // 1: the bias can be read by vec4
-VKF_CONSTANT(kAttentionSpecSplit, 19)      // 1: p.split_keys may be set
+// keys may be split among groups, at least so many each: see attention_split_keys(); 0: never
+VKF_CONSTANT(kAttentionSpecSplit, 19)
 // All variants read these again.
 VKF_CONSTANT(kAttentionSpecRing, 20)       // 1: K and V are rings
 
@@ -79,6 +80,10 @@ VKF_CONSTANT(kAttentionSpecPart, 26)          // columns of Q and K that are sta
 VKF_CONSTANT(kAttentionSequenceWords, 5)
 
 VKF_CONSTANT(kAttentionMaxBlocks, 4)
+// A few queries against many keys leave most of a device idle: then the keys are split, for up to
+// so many queries.
+VKF_CONSTANT(kAttentionSplitQueries, 8)
+VKF_CONSTANT(kAttentionMostSplits, 64)
 // keys of a tile, and columns of a block, of attention_coopmat.comp
 VKF_CONSTANT(kAttentionMatrixTile, 32)
 VKF_CONSTANT(kAttentionPresent, 16)
@@ -87,38 +92,54 @@ VKF_CONSTANT(kAttentionPresentHead, 4)
 VKF_CONSTANT(kAttentionPresentQuery, 2)
 VKF_CONSTANT(kAttentionPresentKey, 1)
 
-// 32 words, which are all that Vulkan 1.1 guarantees: so two widths share one, and numbers that are
-// known when a kernel is made are specialization constants.
+#ifdef __cplusplus
+namespace vkf::shader {
+#endif
+
+// Keys that one split takes, a multiple of every kernel's tile: `least`, or more where that would
+// make more than kAttentionMostSplits; 0: they are not split.
+VKF_FUNCTION uint attention_split_keys(uint least, uint queries, uint keys) {
+    uint each = ((keys + kAttentionMostSplits - 1u) / kAttentionMostSplits + 31u) / 32u * 32u;
+    bool split = least != 0u && queries <= kAttentionSplitQueries && keys > least;
+    return split ? (each > least ? each : least) : 0u;
+}
+
+#ifdef __cplusplus
+}  // namespace vkf::shader
+#endif
+
+// 32 words, which are all that Vulkan 1.1 guarantees: so what follows from other words, or from
+// constants, is not here.
 // clang-format off
 VKF_PUSH_BEGIN(AttentionPush)
-    uint widths;       // of a head of Q and K, and, 16 bits up, of V
+    uint head_dim;     // columns of Q and K
+    uint value_dim;    // columns of V and O
     uint queries;      // of a batch of Q
-    uint keys;         // of a batch: K's, or its pages', or those of the ring that are seen
+    uint keys;         // of a batch: columns of its scores
     uint kv_heads;
     uint sequences;    // in the table, where they are packed: in a batch of one
-    uint q_batch;
+    uint q_batch;      // 0 where queries are packed
     uint q_head;
     uint q_row;
     uint q_offset;
-    uint k_outer;      // step of the outermost dimension: batches, or the pages of a pool
+    uint k_batch;      // 0 where keys are packed
+    uint k_page;       // instead of k_batch, where keys lie in pages of a pool
     uint k_head;
     uint k_row;
     uint k_offset;
-    uint v_outer;
+    uint v_batch;      // as of K
+    uint v_page;
     uint v_head;
     uint v_row;
     uint v_offset;
-    uint o_batch;
-    uint o_head;
-    uint o_row;
+    uint o_batch;      // as of Q
+    uint o_row;        // within one, heads lie side by side
     uint o_offset;
     float scale;
     float softcap;
     // causal: a query sees itself and the window - 1 keys before it; 0: all before it
     uint window;
-    uint split_keys;   // keys one split takes, a multiple of the tile; 0: not split
     uint pages;        // in the pool
-    uint table_width;  // pages a batch has room for
     uint ring_rows;
     uint ring_first;   // the row of key 0
     uint seed;         // dropout

@@ -219,9 +219,9 @@ void finish_row(uint n, out float factor, out uint to) {
         to = row_offset(row);
 #ifdef FULL
         if (work.slice == 0u && four_of(0u) == 0u) {
-            if (kSplit != 0u && p.split_keys != 0u) {
-                partial[to + value_dim()] = partial_maximum(maxima[n], total);
-                partial[to + value_dim() + 1u] = total;
+            if (kSplit != 0u && work.split_keys != 0u) {
+                partial[to + p.value_dim] = partial_maximum(maxima[n], total);
+                partial[to + p.value_dim + 1u] = total;
             } else if (kLse != 0u) {
                 lse[lse_index(row)] = log_sum_exp(maxima[n], total);
             }
@@ -291,9 +291,9 @@ void main() {
         [[unroll]] for (uint i = 0u; i < kMatsDown * kMatsAcross; ++i) {
             scores[i] = Accumulator(0.0);
         }
-        for (uint part = 0u; part < head_dim(); part += kPart) {
+        for (uint part = 0u; part < p.head_dim; part += kPart) {
             barrier();
-            if (!queries_staged || head_dim() > kPart) {
+            if (!queries_staged || p.head_dim > kPart) {
                 stage_queries(part);
             }
             stage_keys(first, part);
@@ -301,7 +301,7 @@ void main() {
                 stage_values(first);
             }
             barrier();
-            uint depth_end = part_taken ? min(kPart, head_dim() - part) : 0u;
+            uint depth_end = part_taken ? min(kPart, p.head_dim - part) : 0u;
             for (uint depth = 0u; depth < depth_end; depth += kMatDepth) {
                 coopmat<float16_t, gl_ScopeSubgroup, kMatRows, kMatDepth, gl_MatrixUseA> rows[kMatsDown];
                 [[unroll]] for (uint i = 0u; i < kMatsDown; ++i) {

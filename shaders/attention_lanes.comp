@@ -162,7 +162,7 @@ void redo(uint row, uint column0) {
         uvec3 at2 = key_offsets(lane_first + 2u);
         uvec3 at3 = key_offsets(lane_first + 3u);
         vec4 s = vec4(0.0);
-        [[dont_unroll]] for (uint k = 0u; k < head_dim(); k += 4u) {
+        [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
             s += load_keys(at0.x, at1.x, at2.x, at3.x, k) * load_query(query_row, k);
         }
         uint bits = kMask != 0u ? mask_word(row, first) >> (LANE * 4u) : 0u;
@@ -206,7 +206,7 @@ const uint kRoundsToStore = 40u;
 bool redo_allowed() {
     uint tiles = (work.end - work.begin + kTile - 1u) / kTile;
     uint rows = work.last_row - work.first_row + 1u;
-    uint fours = (head_dim() + 3u) / 4u;
+    uint fours = (p.head_dim + 3u) / 4u;
     // rounds that only find a loop's end count too
     uint once = 3u + fours + LANES;
     uint again = 3u + fours + kBlocks * LANES;
@@ -225,9 +225,9 @@ void write_statistics(uint row, uint to, float largest, float total) {
     if (work.slice != 0u || LANE != 0u) {
         return;
     }
-    if (kSplit != 0u && p.split_keys != 0u) {
-        partial[to + value_dim()] = partial_maximum(largest, total);
-        partial[to + value_dim() + 1u] = total;
+    if (kSplit != 0u && work.split_keys != 0u) {
+        partial[to + p.value_dim] = partial_maximum(largest, total);
+        partial[to + p.value_dim + 1u] = total;
     } else if (kLse != 0u) {
         lse[lse_index(row)] = log_sum_exp(largest, total);
     }
@@ -305,7 +305,7 @@ void main() {
     }
         EACH_ROW(DO)
 #undef DO
-        [[dont_unroll]] for (uint k = 0u; k < head_dim(); k += 4u) {
+        [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
             mat4 keys = load_keys(at0.x, at1.x, at2.x, at3.x, k);
             vec4 rows[LOADS];
 #define DO(i) \

@@ -79,12 +79,12 @@ void main() {
         }
 #endif
         vec4 products[2] = {vec4(0.0), vec4(0.0)};
-        for (uint part = 0u; part < head_dim(); part += kTile) {
+        for (uint part = 0u; part < p.head_dim; part += kTile) {
             barrier();
             for (uint i = self; i < kTile * kLane; i += gl_WorkGroupSize.x) {
                 uint row = i / kLane;
                 uint column = part + i % kLane * 4u;
-                bool inside = column < head_dim();
+                bool inside = column < p.head_dim;
                 column = inside ? column : 0u;
                 vec4 q = load_query(query_offset(min(work.first_row + row, work.last_row)), column);
                 vec4 k = load_key(key_offsets(first + row).x, column);
@@ -197,9 +197,9 @@ void main() {
         uint to = row_offset(row);
 #ifdef FULL
         if (work.slice == 0u && lane == 0u) {
-            if (kSplit != 0u && p.split_keys != 0u) {
-                partial[to + value_dim()] = partial_maximum(maxima[i], total);
-                partial[to + value_dim() + 1u] = total;
+            if (kSplit != 0u && work.split_keys != 0u) {
+                partial[to + p.value_dim] = partial_maximum(maxima[i], total);
+                partial[to + p.value_dim + 1u] = total;
             } else if (kLse != 0u) {
                 lse[lse_index(row)] = log_sum_exp(maxima[i], total);
             }

@@ -74,14 +74,6 @@ layout(push_constant) uniform Push { AttentionPush p; };
 const uint kNegativeInfinityBits = kInfinityBits | kSignBit;
 const bool kFiniteFill = kFill != kNegativeInfinityBits;
 
-uint head_dim() {
-    return p.widths & 0xffffu;
-}
-
-uint value_dim() {
-    return p.widths >> 16;
-}
-
 // What this group works on: rows of one kv head against a range of keys.
 struct Work {
     uint batch;
@@ -89,12 +81,14 @@ struct Work {
     uint slice;         // which kBlocks blocks of O's columns
     uint split;
     uint splits;
+    uint split_keys;    // of each; 0: not split
     uint first_row;
     uint last_row;      // inclusive
     uint queries;
     uint keys;          // of the sequence
     uint first_query;   // of the sequence, where sequences are packed
     uint first_key;
+    uint first_page;    // its place in the table of pages
     uint begin;         // keys that some row may see, `begin` a multiple of the tile
     uint end;
     int shift;          // query i stands at key i + shift
@@ -112,8 +106,15 @@ bool find_work(uint tile_keys) {
     tiles += kSequences == 2u ? p.sequences : 0u;
 #endif
     uint tile = take_dimension(rest, tiles);
-    work.slice = take_dimension(rest, tiles_over(value_dim(), slice_columns));
-    work.splits = p.split_keys != 0u ? (p.keys + p.split_keys - 1u) / p.split_keys : 1u;
+    work.slice = take_dimension(rest, tiles_over(p.value_dim, slice_columns));
+    work.splits = 1u;
+    work.split_keys = 0u;
+#ifdef FULL
+    if (kSplit != 0u) {
+        work.split_keys = attention_split_keys(kSplit, p.queries, p.keys);
+        work.splits = work.split_keys != 0u ? tiles_over(p.keys, work.split_keys) : 1u;
+    }
+#endif
     work.split = take_dimension(rest, work.splits);
     work.head = take_dimension(rest, p.kv_heads);
     work.batch = rest;
@@ -141,6 +142,9 @@ bool find_work(uint tile_keys) {
         work.first_key = sequences[at + 2u];
         work.keys = sequences[at + 3u];
     }
+    if (kPageSize != 0u) {
+        work.first_page = work.batch * (p.keys / kPageSize);
+    }
 #endif
     uint rows = work.queries * kGroup;
     work.first_row = tile * kRows;
@@ -158,10 +162,12 @@ bool find_work(uint tile_keys) {
             work.begin = uint(max(int(work.first_row / kGroup) + work.shift + 1 - int(p.window), 0));
         }
     }
-    if (p.split_keys != 0u) {
-        work.begin = max(work.begin, work.split * p.split_keys);
-        work.end = min(work.end, (work.split + 1u) * p.split_keys);
+#ifdef FULL
+    if (kSplit != 0u && work.split_keys != 0u) {
+        work.begin = max(work.begin, work.split * work.split_keys);
+        work.end = min(work.end, (work.split + 1u) * work.split_keys);
     }
+#endif
     work.begin = work.begin / tile_keys * tile_keys;
     return true;
 }
@@ -185,7 +191,7 @@ uint query_offset(uint row) {
 }
 
 uint out_offset(uint row) {
-    return p.o_offset + work.batch * p.o_batch + head_of(row) * p.o_head +
+    return p.o_offset + work.batch * p.o_batch + head_of(row) * p.value_dim +
            (work.first_query + query_of(row)) * p.o_row;
 }
 
@@ -195,12 +201,12 @@ uvec3 key_offsets(uint index) {
     index = min(index, work.keys - 1u);
 #ifdef FULL
     if (kPageSize != 0u) {
-        uint page = pages[work.batch * p.table_width + index / kPageSize];
+        uint page = pages[work.first_page + index / kPageSize];
         uint good = page < p.pages ? 1u : 0u;
         page *= good;
         index %= kPageSize;
-        return uvec3(p.k_offset + page * p.k_outer + work.head * p.k_head + index * p.k_row,
-                     p.v_offset + page * p.v_outer + work.head * p.v_head + index * p.v_row, good);
+        return uvec3(p.k_offset + page * p.k_page + work.head * p.k_head + index * p.k_row,
+                     p.v_offset + page * p.v_page + work.head * p.v_head + index * p.v_row, good);
     }
 #endif
     index += work.first_key;
@@ -208,8 +214,8 @@ uvec3 key_offsets(uint index) {
         index += p.ring_first;
         index -= index >= p.ring_rows ? p.ring_rows : 0u;
     }
-    return uvec3(p.k_offset + work.batch * p.k_outer + work.head * p.k_head + index * p.k_row,
-                 p.v_offset + work.batch * p.v_outer + work.head * p.v_head + index * p.v_row, 1u);
+    return uvec3(p.k_offset + work.batch * p.k_batch + work.head * p.k_head + index * p.k_row,
+                 p.v_offset + work.batch * p.v_batch + work.head * p.v_head + index * p.v_row, 1u);
 }
 
 // Four neighbours along the width from `offset + at` on; 0 past `width`.
@@ -223,8 +229,8 @@ uvec3 key_offsets(uint index) {
         vec4 found = vec4(buffer_name[from.x], buffer_name[from.y], buffer_name[from.z], buffer_name[from.w]); \
         return mix(vec4(0.0), found, lessThan(columns, uvec4(width))); \
     }
-DEFINE_LOAD(load_query, query, query_fours, head_dim())
-DEFINE_LOAD(load_plain_key, key, key_fours, head_dim())
+DEFINE_LOAD(load_query, query, query_fours, p.head_dim)
+DEFINE_LOAD(load_plain_key, key, key_fours, p.head_dim)
 #undef DEFINE_LOAD
 
 // The same of a packed row, `at` a multiple of four; what fills up the last four is 0.
@@ -239,8 +245,8 @@ DEFINE_LOAD(load_plain_key, key, key_fours, head_dim())
         float scale = uintBitsToFloat(words[offset + packed_code_words(kPackedInt8, width)]); \
         return unpack_int8(words[offset + (at >> 2)]) * scale; \
     }
-DEFINE_PACKED_LOAD(load_packed_key, key_words, key_pairs, head_dim())
-DEFINE_PACKED_LOAD(load_packed_value, value_words, value_pairs, value_dim())
+DEFINE_PACKED_LOAD(load_packed_key, key_words, key_pairs, p.head_dim)
+DEFINE_PACKED_LOAD(load_packed_value, value_words, value_pairs, p.value_dim)
 #undef DEFINE_PACKED_LOAD
 
 vec4 load_key(uint offset, uint at) {
@@ -253,12 +259,12 @@ vec4 load_key(uint offset, uint at) {
 // The same of V, past the width the last ones again: what they give is not stored.
 vec4 load_value(uint offset, uint at) {
     if (kKv != kPackedF32) {
-        return load_packed_value(offset, min(at, (value_dim() - 1u) & ~3u));
+        return load_packed_value(offset, min(at, (p.value_dim - 1u) & ~3u));
     }
     if (kFours != 0u) {
-        return floats_of(value_fours[(offset + min(at, value_dim() - 4u)) >> 2]);
+        return floats_of(value_fours[(offset + min(at, p.value_dim - 4u)) >> 2]);
     }
-    uvec4 from = offset + min(at + uvec4(0, 1, 2, 3), uvec4(value_dim() - 1u));
+    uvec4 from = offset + min(at + uvec4(0, 1, 2, 3), uvec4(p.value_dim - 1u));
     return vec4(value[from.x], value[from.y], value[from.z], value[from.w]);
 }
 
@@ -299,7 +305,7 @@ uint lse_index(uint row) {
 
 uint partial_offset(uint row) {
     uint at = (work.batch * p.kv_heads + work.head) * p.queries * kGroup + row;
-    return (at * work.splits + work.split) * (value_dim() + 2u);
+    return (at * work.splits + work.split) * (p.value_dim + 2u);
 }
 
 // The maximum a split tells of a row: a NaN among the scores must not get lost where others are put
@@ -390,10 +396,10 @@ vec4 drop(uint row, uint first, vec4 weights) {
 
 // Four neighbouring columns of a row of O, or of a split's part of one, that lies at `to`.
 void store(uint to, uint column, vec4 o) {
-    uint left = column < value_dim() ? value_dim() - column : 0u;
+    uint left = column < p.value_dim ? p.value_dim - column : 0u;
     to += column;
 #ifdef FULL
-    if (kSplit != 0u && p.split_keys != 0u) {
+    if (kSplit != 0u && work.split_keys != 0u) {
         [[dont_unroll]] for (uint i = 0u; i < min(left, 4u); ++i) {
             partial[to + i] = i < 2u ? (i == 0u ? o.x : o.y) : (i == 2u ? o.z : o.w);
         }
@@ -417,7 +423,7 @@ float final_factor(float total) {
     factor = floatBitsToUint(total) == 0u ? 0.0 : factor;
 #ifdef FULL
     if (kSplit != 0u) {
-        factor = p.split_keys != 0u ? 1.0 : factor;
+        factor = work.split_keys != 0u ? 1.0 : factor;
     }
 #endif
     return factor;
@@ -429,7 +435,7 @@ uint row_offset(uint row) {
 #ifdef FULL
     if (kSplit != 0u) {
         uint part = partial_offset(row);
-        to = p.split_keys != 0u ? part : to;
+        to = work.split_keys != 0u ? part : to;
     }
 #endif
     return to;

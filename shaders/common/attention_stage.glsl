@@ -82,11 +82,11 @@ uvec4 eight_halves(vec4 a, vec4 b) {
 }
 
 vec4 query_four(uint offset, uint column) {
-    return column < head_dim() ? load_query(offset, column) : vec4(0.0);
+    return column < p.head_dim ? load_query(offset, column) : vec4(0.0);
 }
 
 vec4 key_four(uint offset, uint column) {
-    return column < head_dim() ? load_key(offset, column) : vec4(0.0);
+    return column < p.head_dim ? load_key(offset, column) : vec4(0.0);
 }
 
 void stage_queries(uint part) {
