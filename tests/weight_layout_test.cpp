@@ -84,6 +84,30 @@ TEST_CASE("weight layout: tensors that cannot be are named") {
                    "weight w: is packed as int8; int4 was asked for"));
 }
 
+TEST_CASE("weight layout: tensors are loaded as a layout has them, or refused by name") {
+    const std::vector<float> numbers(64, 1.5f);
+    const auto bytes = std::as_bytes(std::span(numbers));
+    const std::vector<HostTensor> tensors{{"a", DType::f32, {2, 32}, bytes}, {"b", DType::f32, {64}, bytes}};
+    const Capabilities& on = device().capabilities();
+    const WeightLayout layout = make_weight_layout(tensors, on, {.matrices = WeightType::int8});
+    const std::vector<HostTensor> turned{tensors[1], tensors[0]};
+    std::uint64_t done = 0;
+    const Weights weights = device().load(turned, layout, [&](std::uint64_t now, std::uint64_t) { done = now; });
+    CHECK(weights.layout().tensors() == layout.tensors());
+    CHECK(done == weights.find("a")->bytes + weights.find("b")->bytes);
+
+    const auto refusal = [&](const std::vector<HostTensor>& some, const WeightLayout& as) {
+        return message_of([&] { device().load(some, as); });
+    };
+    CHECK(contains(refusal({tensors[0]}, layout), "weight b: is in the layout, but is not given"));
+    CHECK(contains(refusal({tensors[0], tensors[0], tensors[1]}, layout), "weight a: is given twice"));
+    CHECK(contains(refusal(tensors, make_weight_layout(std::span(tensors).first(1), on)), "weight b: has no place"));
+    const std::vector<HostTensor> wider{{"a", DType::f32, {1, 64}, bytes}, tensors[1]};
+    CHECK(contains(refusal(wider, layout), "weight a: becomes (1, 64) int8, the layout has it as (2, 32) int8"));
+    const WeightLayout elsewhere({*layout.find("b"), *layout.find("a")}, on.storage_alignment + 4, 1 << 20);
+    CHECK(contains(refusal(tensors, elsewhere), "weight a: lies at byte"));
+}
+
 TEST_CASE("weight layout: a program is compiled before its weights are there, and answers the same") {
     Graph g;
     SmallModel::describe(g, 9);

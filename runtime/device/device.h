@@ -58,6 +58,11 @@ public:
     /// The same, for programs of this graph: weights that one launch reads together, such as those
     /// of queries, keys and values, lie behind each other in memory. The graph is not kept.
     Weights load(const Graph& graph, std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
+    /// The same, laid out as planned: make_weight_layout() gave this layout for these tensors and
+    /// this device. Throws Error naming a tensor that the layout lacks or has otherwise, or that it
+    /// has and that is not given.
+    Weights load(std::span<const HostTensor> tensors, const WeightLayout& layout, const LoadProgress& progress = {},
+                 PackOn pack_on = PackOn::by_device) const;
     /// Memory for every state the graphs name, zeroed; programs compiled with it share it.
     State make_state(std::span<const Graph* const> graphs) const;
     State make_state(std::initializer_list<const Graph*> graphs) const;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device::load: how tensors get to where their layout has them.
 #include <algorithm>
+#include <set>
 
+#include "runtime/base/text.h"
 #include "runtime/compile/weight_order.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device.h"
@@ -29,12 +31,12 @@ constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted
 class Loader {
 public:
     Loader(const Device& device, const std::shared_ptr<DeviceCore>& core, TensorStore& store, std::uint64_t bytes,
-           const LoadOptions& options, bool on_device)
+           const LoadProgress& progress, bool on_device)
         : store_(store),
           uploader_(core, bytes),
           packer_(device, core, uploader_),
           all_(bytes),
-          options_(options),
+          progress_(progress),
           on_device_(on_device) {}
 
     void load(const HostTensor& t) {
@@ -62,8 +64,8 @@ private:
 
     void progress(std::uint64_t bytes) {
         done_ += bytes;
-        if (options_.progress) {
-            options_.progress(done_, all_);
+        if (progress_) {
+            progress_(done_, all_);
         }
     }
 
@@ -108,17 +110,11 @@ private:
     Packer packer_;
     std::uint64_t done_ = 0;
     std::uint64_t all_;
-    const LoadOptions& options_;
+    const LoadProgress& progress_;
     bool on_device_;
 };
 
-}  // namespace
-
-Weights Device::load(const Graph& graph, std::span<const HostTensor> tensors, const LoadOptions& options) const {
-    return load(in_weight_order(tensors, graph), options);
-}
-
-Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
+void check_bytes(std::span<const HostTensor> tensors) {
     for (const HostTensor& t : tensors) {
         const auto bytes = byte_size(t);
         if (!bytes || *bytes != t.data.size()) {
@@ -127,19 +123,75 @@ Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& opt
                         "weight " + t.name);
         }
     }
-    const bool on_device = packs_on_device(*core_, options.pack_on);
-    WeightLayout layout = make_weight_layout(tensors, core_->capabilities, options);
+}
+
+std::string text_of(const StoredTensor& t) {
+    return shape_text(t.shape) + " " + std::string(t.type == WeightType::f32 ? name_of(t.dtype) : name_of(t.type));
+}
+
+/// Each tensor has its place, and each place its tensor.
+void check_places(std::span<const HostTensor> tensors, const WeightLayout& layout, const Capabilities& device) {
+    std::set<std::string_view> given;
+    for (const HostTensor& t : tensors) {
+        const StoredTensor* at = layout.find(t.name);
+        if (at == nullptr) {
+            throw Error("has no place in the layout", "weight " + t.name);
+        }
+        StoredTensor wanted = stored_as(t, at->type);
+        wanted.block = at->block;
+        wanted.offset = at->offset;
+        if (wanted != *at) {
+            throw Error("becomes " + text_of(wanted) + ", the layout has it as " + text_of(*at), "weight " + t.name);
+        }
+        if (at->offset % device.storage_alignment != 0) {
+            throw Error("lies at byte " + std::to_string(at->offset) +
+                            " in the layout; this device aligns tensors to " + std::to_string(device.storage_alignment),
+                        "weight " + t.name);
+        }
+        if (!given.insert(t.name).second) {
+            throw Error("is given twice", "weight " + t.name);
+        }
+    }
+    for (const StoredTensor& t : layout.tensors()) {
+        if (!given.contains(t.name)) {
+            throw Error("is in the layout, but is not given", "weight " + t.name);
+        }
+    }
+}
+
+Weights load_into(const Device& device, const std::shared_ptr<DeviceCore>& core, std::span<const HostTensor> tensors,
+                  WeightLayout layout, const LoadProgress& progress, PackOn pack_on) {
+    const bool on_device = packs_on_device(*core, pack_on);
     std::uint64_t bytes = 0;
     for (const StoredTensor& t : layout.tensors()) {
         bytes += t.bytes;
     }
-    auto store = std::make_shared<TensorStore>(core_, std::move(layout), "weights");
-    Loader loader(*this, core_, *store, bytes, options, on_device);
+    auto store = std::make_shared<TensorStore>(core, std::move(layout), "weights");
+    Loader loader(device, core, *store, bytes, progress, on_device);
     for (const HostTensor& t : tensors) {
         loader.load(t);
     }
     loader.finish();
     return Insides::make<Weights>(std::move(store));
+}
+
+}  // namespace
+
+Weights Device::load(const Graph& graph, std::span<const HostTensor> tensors, const LoadOptions& options) const {
+    return load(in_weight_order(tensors, graph), options);
+}
+
+Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
+    check_bytes(tensors);
+    return load_into(*this, core_, tensors, make_weight_layout(tensors, core_->capabilities, options), options.progress,
+                     options.pack_on);
+}
+
+Weights Device::load(std::span<const HostTensor> tensors, const WeightLayout& layout, const LoadProgress& progress,
+                     PackOn pack_on) const {
+    check_bytes(tensors);
+    check_places(tensors, layout, core_->capabilities);
+    return load_into(*this, core_, tensors, layout, progress, pack_on);
 }
 
 }  // namespace vkf
