@@ -6,6 +6,7 @@
 
 #include "models/decoder_name.h"
 #include "models/families/family.h"
+#include "models/load_parameters.h"
 #include "runtime/compile/plan.h"
 #include "shaders/top_k.h"
 
@@ -82,6 +83,7 @@ struct DecoderPlan::Parts {
     DecoderModel model;
     DecoderOptions options;
     std::optional<WeightType> matrices = {};
+    FoundParameters found = {};                    ///< in the checkpoint that was planned for; else none
     std::array<std::unique_ptr<Graph>, 3> graphs;  ///< by DecoderTask
     std::array<Plan, 3> plans;
     WeightLayout weights = WeightLayout::none();
@@ -146,8 +148,10 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
                          const DecoderOptions& options, std::optional<WeightType> matrices) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
-    plan_or_name_chunk(*parts, on, layout_of(parameters_of(parts->prompt(), checkpoint, model, matrices), on));
+    std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, matrices);
+    plan_or_name_chunk(*parts, on, layout_of(parameters, on));
     parts->matrices = matrices;
+    parts->found = FoundParameters(std::move(parameters), checkpoint);
     parts_ = parts;
 }
 
@@ -180,18 +184,23 @@ const Plan& DecoderPlan::plan(DecoderTask task) const {
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
                      const LoadProgress& progress, PackOn pack_on) {
+    if (const std::optional<std::vector<Parameter>> found = plan.parts_->found.in(checkpoint)) {
+        return load_parameters(device, *found, plan.weights(), progress, pack_on);
+    }
     const std::vector<Parameter> parameters =
         parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), plan.matrices());
+    const WeightLayout layout = layout_of(parameters, device.capabilities());
     const std::vector<StoredTensor>& planned = plan.weights().tensors();
-    if (!planned.empty() && layout_of(parameters, device.capabilities()).tensors() != planned) {
+    if (!planned.empty() && layout.tensors() != planned) {
         throw Error("the plan was made for weights that lie otherwise than this checkpoint's would", kDecoder);
     }
-    return load_parameters(device, parameters, progress, pack_on);
+    return load_parameters(device, parameters, layout, progress, pack_on);
 }
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                      std::optional<WeightType> matrices, const LoadProgress& progress, PackOn pack_on) {
-    return load_parameters(device, parameters_of(checkpoint, model, matrices), progress, pack_on);
+    const std::vector<Parameter> parameters = parameters_of(checkpoint, model, matrices);
+    return load_parameters(device, parameters, layout_of(parameters, device.capabilities()), progress, pack_on);
 }
 
 void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,

@@ -154,10 +154,8 @@ EncoderDecoder::EncoderDecoder(const Device& device, std::span<const HostTensor>
                                const EncoderDecoderConfig& config, std::int64_t max_batch, const LoadOptions& options)
     : parts_(std::make_unique<Parts>(config, max_batch)) {
     const WeightLayout layout = make_weight_layout(tensors, device.capabilities(), options);
-    LoadOptions chosen = options;  // once for each matrix, by the layout
-    chosen.choose = [&](const HostTensor& t) { return std::optional(layout.find(t.name)->type); };
-    parts_->set_weights(
-        load_beside([&] { parts_->compile(device, layout); }, [&] { return device.load(tensors, chosen); }));
+    parts_->set_weights(load_beside([&] { parts_->compile(device, layout); },
+                                    [&] { return device.load(tensors, layout, options.progress, options.pack_on); }));
 }
 
 EncoderDecoder::EncoderDecoder(EncoderDecoder&&) noexcept = default;

@@ -7,6 +7,7 @@
 #include "models/blocks/token_ids.h"
 #include "models/families/family.h"
 #include "models/load_beside.h"
+#include "models/load_parameters.h"
 #include "models/model_memory.h"
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
@@ -72,10 +73,11 @@ Program while_loading(const Device& device, const Checkpoint& checkpoint, const 
     Graph graph;
     describe_text_encoder(graph, model, options);
     const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
-    Plan plan = plan_of(device, graph, layout_of(parameters, device.capabilities()), options);
+    const WeightLayout layout = layout_of(parameters, device.capabilities());
+    Plan plan = plan_of(device, graph, layout, options);
     std::optional<Program> program;
     const Weights weights = load_beside([&] { program = compiled(device, std::move(plan)); },
-                                        [&] { return load_parameters(device, parameters); });
+                                        [&] { return load_parameters(device, parameters, layout); });
     program->set_weights(weights);
     return std::move(*program);
 }
@@ -114,9 +116,10 @@ Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, co
     describe_text_encoder(graph, model, {.max_batch = 1, .max_tokens = 1});
     const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
     ModelMemory memory;
-    memory.weights = layout_of(parameters, device.capabilities()).bytes();
+    const WeightLayout layout = layout_of(parameters, device.capabilities());
+    memory.weights = layout.bytes();
     require_memory(device, memory, kTextEncoder);
-    return load_parameters(device, parameters);
+    return load_parameters(device, parameters, layout);
 }
 
 TextEncoder::TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,

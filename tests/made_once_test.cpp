@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "layers/attention.h"
@@ -11,6 +12,7 @@
 #include "models/encoder_decoder.h"
 #include "models/files/safetensors.h"
 #include "models/text_encoder.h"
+#include "runtime/compile/made.h"
 #include "runtime/compile/plan.h"
 #include "tests/believed.h"
 #include "tests/dates_config.h"
@@ -29,22 +31,28 @@ std::ptrdiff_t count(const Program& program, std::string_view shader) {
                          [&](const PlannedDispatch& d) { return d.dispatch.kernels.front().shader->name == shader; });
 }
 
-/// Graphs that were described and plans that were made since the last look.
+/// Graphs that were described, plans that were made, orders of weights that were tried out and
+/// layouts, of weights and of states, since the last look.
 class Made {
 public:
-    bool were(std::uint64_t graphs, std::uint64_t plans) {
-        const std::uint64_t g = Graph::made() - graphs_, p = plans_made() - plans_;
-        CAPTURE(g);
-        CAPTURE(p);
-        const bool as_said = g == graphs && p == plans;
-        CHECK(as_said);
-        graphs_ += g;
-        plans_ += p;
-        return as_said;
+    bool were(std::uint64_t graphs, std::uint64_t plans, std::uint64_t orders, std::uint64_t layouts) {
+        const std::array<std::uint64_t, 4> wanted{graphs, plans, orders, layouts}, all = now();
+        std::array<std::uint64_t, 4> since{};
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            since[i] = all[i] - before_[i];
+            CAPTURE(i);
+            CHECK(since[i] == wanted[i]);
+        }
+        before_ = all;
+        return since == wanted;
     }
 
 private:
-    std::uint64_t graphs_ = Graph::made(), plans_ = plans_made();
+    static std::array<std::uint64_t, 4> now() {
+        return {Graph::made(), plans_made(), made::weight_orders, made::weight_layouts};
+    }
+
+    std::array<std::uint64_t, 4> before_ = now();
 };
 
 }  // namespace
@@ -54,38 +62,46 @@ TEST_SUITE("made once") {
         const std::filesystem::path source(VKFORMER_SOURCE_DIR);
         const Checkpoint checkpoint(source / "samples/generate");
         const DecoderModel model = read_decoder(checkpoint);
+        CHECK(WeightLayout::none().tensors().empty());  // one a process
         Made made;
         for (const WeightType type : {WeightType::f32, WeightType::int8}) {
             const DecoderPlan plan(device(), checkpoint, model, {.max_tokens = 32}, type);
-            CHECK(made.were(2, 2));
+            CHECK(made.were(2, 2, 1, 1));
             Decoder decoder(device(), checkpoint, plan, {}, PackOn::host);
-            CHECK(made.were(0, 0));
+            CHECK(made.were(0, 0, 0, 1));  // of the caches
             CHECK(plan.memory().weights == decoder.weights().bytes());
             CHECK(plan.memory().scratch ==
                   decoder.prompt_program().memory().scratch + decoder.step_program().memory().scratch);
             const Weights weights = load_decoder(device(), checkpoint, plan, {}, PackOn::host);
-            CHECK(made.were(0, 0));
+            CHECK(made.were(0, 0, 0, 0));
             CHECK(weights.layout().tensors() == plan.weights().tensors());
+            const Checkpoint opened_again(source / "samples/generate");
+            CHECK(load_decoder(device(), opened_again, plan, {}, PackOn::host).layout().tensors() ==
+                  plan.weights().tensors());
+            CHECK(made.were(0, 0, 0, 0));
+            const Checkpoint another(source / "tests/decoders/llama");
+            CHECK(!error_of([&] { load_decoder(device(), another, plan); }).empty());
+            CHECK(made.were(0, 0, 1, 0));  // looked through anew
             const Decoder same(device(), weights, plan);
-            CHECK(made.were(0, 0));
+            CHECK(made.were(0, 0, 0, 1));
             const Decoder score(device(), weights, model, {.max_tokens = 32, .score = true});
-            CHECK(made.were(3, 3));
+            CHECK(made.were(3, 3, 0, 1));
         }
 
         const Checkpoint texts(source / "tests/text/bert");
         const TextEncoderModel encoder_model = read_text_encoder(texts);
         const TextEncoder encoder(device(), texts, encoder_model);
-        CHECK(made.were(1, 1));
+        CHECK(made.were(1, 1, 1, 1));
         const Weights weights = load_text_encoder(device(), texts, encoder_model);
-        CHECK(made.were(1, 0));  // which names what is loaded
+        CHECK(made.were(1, 0, 1, 1));  // which names what is loaded
         const TextEncoder same(device(), weights, encoder_model);
-        CHECK(made.were(1, 1));
+        CHECK(made.were(1, 1, 0, 0));
 
         const Safetensors file(source / "samples/dates/model.safetensors");
         const EncoderDecoder dates(device(), file, dates_config());
-        CHECK(made.were(2, 2));
+        CHECK(made.were(2, 2, 0, 2));
         const EncoderDecoder again(device(), device().load(file), dates_config());
-        CHECK(made.were(2, 2));
+        CHECK(made.were(2, 2, 0, 2));
     }
 
     TEST_CASE("made once: programs compiled while weights load answer like those compiled with them") {

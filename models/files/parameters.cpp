@@ -2,8 +2,6 @@
 #include "models/files/parameters.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <set>
 
 #include "runtime/base/text.h"
@@ -25,7 +23,7 @@ public:
         std::set<std::string> used;
         for (const StorageId s : weight_order(graph)) {
             all.push_back(parameter(graph.storages()[s]));
-            used.insert(all.back().source->name);
+            used.insert(all.back().source.name);
         }
         for (const std::string& name : checkpoint_.names()) {
             if (used.count(name) == 0 && !holds(rules_.ignored, name)) {
@@ -60,8 +58,8 @@ private:
     }
 
     Parameter parameter(const StorageInfo& wanted) const {
-        Parameter p{&find(wanted.name)};
-        HostTensor given{wanted.name, p.source->dtype, {}, {}, p.source->type};
+        Parameter p{find(wanted.name)};
+        HostTensor given{wanted.name, p.source.dtype, {}, {}, p.source.type};
         for (const Dim& d : wanted.shape) {
             given.shape.push_back(d.constant());
         }
@@ -72,13 +70,13 @@ private:
         if (p.transpose) {
             std::reverse(in_file.begin(), in_file.end());
         }
-        if (p.source->shape != in_file) {
-            throw Error("is " + shape_text(p.source->shape) + ", by config.json it should be " + shape_text(in_file),
-                        where(p.source->name));
+        if (p.source.shape != in_file) {
+            throw Error("is " + shape_text(p.source.shape) + ", by config.json it should be " + shape_text(in_file),
+                        where(p.source.name));
         }
         if (given.dtype != DType::f32 && given.dtype != DType::f16 && given.dtype != DType::bf16) {
             throw Error("is " + std::string(name_of(given.dtype)) + "; F32, F16 and BF16 are read",
-                        where(p.source->name));
+                        where(p.source.name));
         }
         const bool multiplied = matrix && !holds(rules_.looked_up, wanted.name);
         check_packed(p, multiplied);
@@ -88,18 +86,18 @@ private:
 
     /// Only matrices that are multiplied may be packed, and stay what they were packed as.
     void check_packed(const Parameter& p, bool multiplied) const {
-        const WeightType packed = p.source->type;
+        const WeightType packed = p.source.type;
         if (packed == WeightType::f32) {
             return;
         }
         if (!multiplied || p.add_one) {
             throw Error("is packed as " + std::string(name_of(packed)) + "; this one is read as numbers",
-                        where(p.source->name));
+                        where(p.source.name));
         }
         if (matrices_ && *matrices_ != packed) {
             throw Error("is saved as " + std::string(name_of(packed)) + "; " + std::string(name_of(*matrices_)) +
                             " was asked for",
-                        where(p.source->name));
+                        where(p.source.name));
         }
     }
 
@@ -110,8 +108,8 @@ private:
 
 /// The numbers of a parameter that does not go as it is.
 std::vector<float> converted(const Parameter& p) {
-    std::vector<float> x(static_cast<std::size_t>(p.source->data.size() / size_of(p.source->dtype)));
-    widen(*p.source, 0, x);
+    std::vector<float> x(static_cast<std::size_t>(p.source.data.size() / size_of(p.source.dtype)));
+    widen(p.source, 0, x);
     if (p.add_one) {
         std::for_each(x.begin(), x.end(), [](float& v) { v += 1.0f; });
     }
@@ -146,27 +144,33 @@ std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& che
 
 HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned) {
     if (!parameter.transpose && !parameter.add_one) {
-        return {parameter.kept.name, parameter.source->dtype, parameter.kept.shape, parameter.source->data,
-                parameter.source->type};
+        return {parameter.kept.name, parameter.source.dtype, parameter.kept.shape, parameter.source.data,
+                parameter.source.type};
     }
     owned = converted(parameter);
     return {parameter.kept.name, DType::f32, parameter.kept.shape, std::as_bytes(std::span(owned))};
 }
 
-Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters, const LoadProgress& progress,
-                        PackOn pack_on) {
-    std::vector<HostTensor> tensors;
-    std::deque<std::vector<float>> owned;  // what was converted; tensors point into it
-    std::map<std::string, WeightType, std::less<>> types;
-    for (const Parameter& p : parameters) {
-        types[p.kept.name] = p.kept.type;
-        tensors.push_back(tensor_of(p, owned.emplace_back()));
+FoundParameters::FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint)
+    : parameters_(std::move(parameters)), names_(checkpoint.names()) {
+    for (Parameter& p : parameters_) {
+        p.source.data = {};
     }
-    LoadOptions options;
-    options.progress = progress;
-    options.pack_on = pack_on;
-    options.choose = [&](const HostTensor& t) { return std::optional(types.find(t.name)->second); };
-    return device.load(tensors, options);
+}
+
+std::optional<std::vector<Parameter>> FoundParameters::in(const Checkpoint& checkpoint) const {
+    if (names_.empty() || checkpoint.names() != names_) {
+        return std::nullopt;
+    }
+    std::vector<Parameter> all = parameters_;
+    for (Parameter& p : all) {
+        const HostTensor& there = *checkpoint.find(p.source.name);
+        if (there.dtype != p.source.dtype || there.shape != p.source.shape || there.type != p.source.type) {
+            return std::nullopt;
+        }
+        p.source.data = there.data;
+    }
+    return all;
 }
 
 }  // namespace vkf

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "models/files/checkpoint.h"
-#include "runtime/device/device.h"
+#include "runtime/compile/load_options.h"
+#include "runtime/compile/weight_layout.h"
 
 namespace vkf {
 
@@ -30,12 +31,12 @@ struct ParameterRules {
 
 /// One parameter: where it is, and what it becomes.
 struct Parameter {
-    const HostTensor* source = nullptr;
+    HostTensor source = {};  ///< in the files
     StoredTensor kept = {};  ///< under the graph's name
     bool transpose = false, add_one = false;
 };
 
-/// Where load_parameters() puts them.
+/// Where they lie in device memory, in the order given.
 WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilities& device);
 
 /// Every weight of the graph, in weight_order(). Matrices become
@@ -45,8 +46,21 @@ WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilit
 /// neither of the graph nor ignored.
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
                                        std::optional<WeightType> matrices);
-Weights load_parameters(const Device& device, const std::vector<Parameter>& parameters,
-                        const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
+
+/// What was found in a checkpoint, without the bytes, so that a plan may keep it.
+class FoundParameters {
+public:
+    FoundParameters() = default;
+    FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint);
+
+    /// The same parameters with their bytes. Nothing where this checkpoint has other tensors than
+    /// the one in which they were found.
+    std::optional<std::vector<Parameter>> in(const Checkpoint& checkpoint) const;
+
+private:
+    std::vector<Parameter> parameters_;
+    std::vector<std::string> names_;  ///< of all tensors in the files
+};
 
 /// A parameter under the graph's name as it is uploaded: the source's bytes or, where it is
 /// converted, `owned`, which must outlive the result.

@@ -34,23 +34,23 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 
 /// The tensor as the file is to have it; the bytes come later.
 HostTensor described(const Parameter& p) {
-    if (p.source->type != WeightType::f32) {
-        return *p.source;
+    if (p.source.type != WeightType::f32) {
+        return p.source;
     }
-    return p.kept.type == WeightType::f32 ? HostTensor{p.source->name, DType::f32, p.source->shape, {}}
-                                          : HostTensor{p.source->name, DType::f32, p.kept.shape, {}, p.kept.type};
+    return p.kept.type == WeightType::f32 ? HostTensor{p.source.name, DType::f32, p.source.shape, {}}
+                                          : HostTensor{p.source.name, DType::f32, p.kept.shape, {}, p.kept.type};
 }
 
 /// Holds the bytes of one parameter at a time.
 class Bytes {
 public:
     std::span<const std::byte> of(const Parameter& p) {
-        if (p.source->type != WeightType::f32 || (p.kept.type == WeightType::f32 && p.source->dtype == DType::f32)) {
-            return p.source->data;
+        if (p.source.type != WeightType::f32 || (p.kept.type == WeightType::f32 && p.source.dtype == DType::f32)) {
+            return p.source.data;
         }
         if (p.kept.type == WeightType::f32) {
-            numbers_.resize(p.source->data.size() / size_of(p.source->dtype));
-            widen(*p.source, 0, numbers_);
+            numbers_.resize(p.source.data.size() / size_of(p.source.dtype));
+            widen(p.source, 0, numbers_);
             return std::as_bytes(std::span(numbers_));
         }
         const HostTensor tensor = tensor_of(p, numbers_);

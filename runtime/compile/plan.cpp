@@ -2,13 +2,13 @@
 #include "runtime/compile/plan.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <numeric>
 
 #include "runtime/base/numbers.h"
 #include "runtime/base/text.h"
 #include "runtime/compile/decompose.h"
+#include "runtime/compile/made.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/stored.h"
 #include "runtime/compile/weight_order.h"
@@ -19,8 +19,6 @@
 namespace vkf {
 
 namespace {
-
-std::atomic<std::uint64_t> made = 0;
 
 /// Everything that turns values into windows and intervals for one set of capabilities.
 class Layout {
@@ -260,11 +258,11 @@ void add_copies(Plan& plan, StorageKind kind, CopyDirection direction) {
 
 }  // namespace
 
-std::uint64_t plans_made() noexcept { return made; }
+std::uint64_t plans_made() noexcept { return made::plans; }
 
 Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights,
                const PlanOptions& options) {
-    ++made;
+    ++made::plans;
     const std::unique_ptr<Graph> work = graph.clone();
     Plan plan;
     if (options.rewrite) {
