@@ -76,6 +76,10 @@ TextEncoderOptions text_encoder_options_of(const vkf_text_encoder_options* optio
     return out;
 }
 
+void fill_memory(vkf_model_memory& out, const ModelMemory& m) {
+    fill(out, {0, 0, m.weights, m.cache, m.scratch, m.constants, m.transfers, m.total()});
+}
+
 DecoderPlan plan_of(const Device& device, const Checkpoint& checkpoint, const LoadOptions& load,
                     const vkf_decoder_options* options) {
     return DecoderPlan(device, checkpoint, read_decoder(checkpoint), decoder_options_of(options), load.matrices);
@@ -155,8 +159,7 @@ vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, cons
         vkf_model_memory& out = need(memory, "memory");
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
         const DecoderPlan plan = plan_of(need(device, "device").device, checkpoint, load_of(load), options);
-        const ModelMemory& m = plan.memory();
-        fill(out, {0, 0, m.weights, m.cache, m.scratch, m.constants, m.transfers, m.total()});
+        fill_memory(out, plan.memory());
     });
 }
 
@@ -272,6 +275,10 @@ vkf_result vkf_encoder_decoder_load_file(vkf_device* device, const char* path, c
     });
 }
 
+vkf_result vkf_encoder_decoder_memory(const vkf_encoder_decoder* model, vkf_model_memory* memory) {
+    return guard(__func__, [&] { fill_memory(need(memory, "memory"), need(model, "model").model.memory()); });
+}
+
 void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model) { delete model; }
 
 vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,
@@ -332,7 +339,7 @@ vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const
         const TextEncoderOptions how = text_encoder_options_of(options);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
         const TextEncoderModel model = read_text_encoder(checkpoint);
-        return new vkf_text_encoder{TextEncoder(on, checkpoint, model, how, load_of(load).matrices)};
+        return new vkf_text_encoder{TextEncoder(on, checkpoint, model, how, load_of(load))};
     });
 }
 
@@ -342,7 +349,7 @@ vkf_result vkf_weights_load_text_encoder(vkf_device* device, const char* folder,
         const Device& on = need(device, "device").device;
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
         return new vkf_weights{
-            load_text_encoder(on, checkpoint, read_text_encoder(checkpoint), load_of(load).matrices)};
+            load_text_encoder(on, checkpoint, read_text_encoder(checkpoint), load_of(load))};
     });
 }
 
@@ -354,6 +361,10 @@ vkf_result vkf_text_encoder_create_with_weights(vkf_device* device, const char* 
         return new vkf_text_encoder{
             TextEncoder(on, need(weights, "weights"), read_text_encoder(checkpoint), text_encoder_options_of(options))};
     });
+}
+
+vkf_result vkf_text_encoder_memory(const vkf_text_encoder* encoder, vkf_model_memory* memory) {
+    return guard(__func__, [&] { fill_memory(need(memory, "memory"), need(encoder, "encoder").encoder.memory()); });
 }
 
 void vkf_text_encoder_destroy(vkf_text_encoder* encoder) { delete encoder; }

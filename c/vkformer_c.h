@@ -1120,6 +1120,8 @@ VKF_API vkf_result vkf_encoder_decoder_load(vkf_device* device, uint32_t count, 
 VKF_API vkf_result vkf_encoder_decoder_load_file(vkf_device* device, const char* path, const vkf_load_options* load,
                                                  const vkf_encoder_decoder_config* config, int64_t max_batch,
                                                  vkf_encoder_decoder** model);
+/// The bytes of device memory that it takes.
+VKF_API vkf_result vkf_encoder_decoder_memory(const vkf_encoder_decoder* model, vkf_model_memory* memory);
 VKF_API void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model);
 /// EncoderDecoder::generate(); the next two functions return what it found.
 VKF_API vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,
@@ -1167,8 +1169,7 @@ typedef struct vkf_encoder_facts {
     const char* model_type;  ///< as config.json says; lives as long as the encoder
 } vkf_encoder_facts;
 
-/// Loads a Hugging Face folder and compiles its encoder. Only the member `matrices` of `load` is
-/// used.
+/// Loads a Hugging Face folder and compiles its encoder. The member `graph` of `load` is ignored.
 VKF_API vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                            const vkf_text_encoder_options* options, vkf_text_encoder** encoder);
 /// The same with weights of vkf_weights_load_text_encoder(), which several encoders may share. No
@@ -1177,6 +1178,8 @@ VKF_API vkf_result vkf_text_encoder_create_with_weights(vkf_device* device, cons
                                                         const vkf_weights* weights,
                                                         const vkf_text_encoder_options* options,
                                                         vkf_text_encoder** encoder);
+/// The bytes of device memory that it takes.
+VKF_API vkf_result vkf_text_encoder_memory(const vkf_text_encoder* encoder, vkf_model_memory* memory);
 VKF_API void vkf_text_encoder_destroy(vkf_text_encoder* encoder);
 VKF_API vkf_result vkf_text_encoder_get(const vkf_text_encoder* encoder, vkf_encoder_facts* facts);
 /// The encoder's own program, to be looked at as vkf_decoder_prompt_program().

@@ -66,7 +66,7 @@ std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& check
                                      std::optional<WeightType> matrices) {
     ParameterRules rules = family_of(model).parameters();
     rules.model_type = model.facts().model_type;
-    return find_parameters(graph, checkpoint, rules, matrices);
+    return find_parameters(graph, checkpoint, rules, {.matrices = matrices});
 }
 
 /// Without a plan, whose sizes weights do not depend on.

@@ -6,6 +6,7 @@
 
 #include "models/blocks/token_ids.h"
 #include "models/load_beside.h"
+#include "runtime/compile/plan.h"
 
 namespace vkf {
 
@@ -120,21 +121,34 @@ Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabula
 struct EncoderDecoder::Parts {
     EncoderDecoderConfig config;
     std::int64_t max_batch;
+    Graph encoding, decoding;
+    Plan encoder_plan, decoder_plan;
+    ModelMemory memory;
     std::optional<Program> encoder, decoder;
 
-    Parts(const EncoderDecoderConfig& c, std::int64_t most) : config(c), max_batch(most) { check_config(config); }
-
-    void compile(const Device& device, const WeightLayout& weights) {
-        Graph encoding, decoding;
+    /// Describes and plans for weights that lie so. Throws before anything is allocated where the
+    /// device has not the memory, or where the weights are more than the model's.
+    Parts(const Device& device, const WeightLayout& weights, const EncoderDecoderConfig& c, std::int64_t most)
+        : config(c), max_batch(most) {
+        check_config(config);
         describe_encoder(encoding, config, max_batch);
         describe_decoder(decoding, config, max_batch);
+        for (const auto& [graph, plan] : {std::pair(&encoding, &encoder_plan), std::pair(&decoding, &decoder_plan)}) {
+            *plan = make_plan(*graph, device.capabilities(), weights);
+            memory.add(plan->memory);  // the decoder, planned last, names every cache
+        }
+        check_nothing_extra(weights, {&encoding, &decoding});
+        memory.weights = weights.bytes();
+        require_memory(device, memory, "EncoderDecoder");
+    }
+
+    void compile(const Device& device) {
         CompileOptions options;
         options.state = device.make_state({&encoding, &decoding});
         options.name = "encoder";
-        encoder = device.compile(encoding, weights, options);
+        encoder = device.compile(std::move(encoder_plan), options);
         options.name = "decoder";
-        decoder = device.compile(decoding, weights, options);
-        check_nothing_extra(weights, {&encoding, &decoding});
+        decoder = device.compile(std::move(decoder_plan), options);
     }
 
     void set_weights(const Weights& weights) {
@@ -145,23 +159,24 @@ struct EncoderDecoder::Parts {
 
 EncoderDecoder::EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
                                std::int64_t max_batch)
-    : parts_(std::make_unique<Parts>(config, max_batch)) {
-    parts_->compile(device, weights.layout());
+    : parts_(std::make_unique<Parts>(device, weights.layout(), config, max_batch)) {
+    parts_->compile(device);
     parts_->set_weights(weights);
 }
 
 EncoderDecoder::EncoderDecoder(const Device& device, std::span<const HostTensor> tensors,
-                               const EncoderDecoderConfig& config, std::int64_t max_batch, const LoadOptions& options)
-    : parts_(std::make_unique<Parts>(config, max_batch)) {
-    const WeightLayout layout = make_weight_layout(tensors, device.capabilities(), options);
-    parts_->set_weights(load_beside([&] { parts_->compile(device, layout); },
-                                    [&] { return device.load(tensors, layout, options.progress, options.pack_on); }));
+                               const EncoderDecoderConfig& config, std::int64_t max_batch, const LoadOptions& load) {
+    const WeightLayout layout = make_weight_layout(tensors, device.capabilities(), load);
+    parts_ = std::make_unique<Parts>(device, layout, config, max_batch);
+    parts_->set_weights(load_beside([&] { parts_->compile(device); },
+                                    [&] { return device.load(tensors, layout, load.progress, load.pack_on); }));
 }
 
 EncoderDecoder::EncoderDecoder(EncoderDecoder&&) noexcept = default;
 EncoderDecoder& EncoderDecoder::operator=(EncoderDecoder&&) noexcept = default;
 EncoderDecoder::~EncoderDecoder() = default;
 
+const ModelMemory& EncoderDecoder::memory() const noexcept { return parts_->memory; }
 Program& EncoderDecoder::encoder() noexcept { return *parts_->encoder; }
 Program& EncoderDecoder::decoder() noexcept { return *parts_->decoder; }
 

@@ -12,6 +12,7 @@
 #include "../layers/torch.h"
 #include "../runtime/device/device.h"
 #include "../runtime/device/program.h"
+#include "model_memory.h"
 
 namespace vkf {
 
@@ -48,12 +49,12 @@ struct Decoded {
 class VKF_API EncoderDecoder {
 public:
     /// Throws when `weights` lacks a parameter, has it in another shape, or has one the model does
-    /// not name.
+    /// not name; and before it allocates anything where the model does not fit the device's memory.
     EncoderDecoder(const Device& device, const Weights& weights, const EncoderDecoderConfig& config,
                    std::int64_t max_batch = 1);
-    /// Loads the weights itself, and compiles while they upload.
+    /// Loads the weights itself, and compiles while they upload. Throws likewise.
     EncoderDecoder(const Device& device, std::span<const HostTensor> tensors, const EncoderDecoderConfig& config,
-                   std::int64_t max_batch = 1, const LoadOptions& options = {});
+                   std::int64_t max_batch = 1, const LoadOptions& load = {});
     EncoderDecoder(EncoderDecoder&&) noexcept;
     EncoderDecoder& operator=(EncoderDecoder&&) noexcept;
     ~EncoderDecoder();
@@ -70,6 +71,7 @@ public:
     std::vector<Decoded> generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
                                   std::int32_t eos, std::int32_t pad);
 
+    const ModelMemory& memory() const noexcept;
     /// The encoder: inputs source (batch, source) i32 and source_padding (batch, source) i32;
     /// output memory (batch, source, E).
     Program& encoder() noexcept;

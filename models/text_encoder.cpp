@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "models/blocks/token_ids.h"
 #include "models/families/family.h"
 #include "models/load_beside.h"
 #include "models/load_parameters.h"
-#include "models/model_memory.h"
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
 
@@ -37,16 +37,16 @@ Value unit_rows(Value x, std::int64_t width) {
 }
 
 std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const TextEncoderModel& model,
-                                     std::optional<WeightType> matrices) {
+                                     const LoadOptions& load) {
     ParameterRules rules = family_of(model).parameters();
     rules.model_type = model.facts().model_type;
-    return find_parameters(graph, checkpoint, rules, matrices);
+    return find_parameters(graph, checkpoint, rules, load);
 }
 
 /// Refused, where it does not fit, before anything is allocated.
-Plan plan_of(const Device& device, const Graph& graph, const WeightLayout& weights, const TextEncoderOptions& options) {
+Plan plan_of(const Device& device, const Graph& graph, const WeightLayout& weights, const TextEncoderOptions& options,
+             ModelMemory& memory) {
     Plan plan = make_plan(graph, device.capabilities(), weights, {.arithmetic = options.arithmetic});
-    ModelMemory memory;
     memory.add(plan.memory);
     memory.weights = weights.bytes();
     require_memory(device, memory, kTextEncoder);
@@ -60,24 +60,25 @@ Program compiled(const Device& device, Plan plan) {
 }
 
 Program with_weights(const Device& device, const Weights& weights, const TextEncoderModel& model,
-                     const TextEncoderOptions& options) {
+                     const TextEncoderOptions& options, ModelMemory& memory) {
     Graph graph;
     describe_text_encoder(graph, model, options);
-    Program program = compiled(device, plan_of(device, graph, weights.layout(), options));
+    Program program = compiled(device, plan_of(device, graph, weights.layout(), options, memory));
     program.set_weights(weights);
     return program;
 }
 
 Program while_loading(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
-                      const TextEncoderOptions& options, std::optional<WeightType> matrices) {
+                      const TextEncoderOptions& options, const LoadOptions& load, ModelMemory& memory) {
     Graph graph;
     describe_text_encoder(graph, model, options);
-    const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
+    const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, load);
     const WeightLayout layout = layout_of(parameters, device.capabilities());
-    Plan plan = plan_of(device, graph, layout, options);
+    Plan plan = plan_of(device, graph, layout, options, memory);
     std::optional<Program> program;
-    const Weights weights = load_beside([&] { program = compiled(device, std::move(plan)); },
-                                        [&] { return load_parameters(device, parameters, layout); });
+    const Weights weights =
+        load_beside([&] { program = compiled(device, std::move(plan)); },
+                    [&] { return load_parameters(device, parameters, layout, load.progress, load.pack_on); });
     program->set_weights(weights);
     return std::move(*program);
 }
@@ -111,28 +112,28 @@ void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const Te
 }
 
 Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
-                          std::optional<WeightType> matrices) {
+                          const LoadOptions& load) {
     Graph graph;
     describe_text_encoder(graph, model, {.max_batch = 1, .max_tokens = 1});
-    const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, matrices);
+    const std::vector<Parameter> parameters = parameters_of(graph, checkpoint, model, load);
     ModelMemory memory;
     const WeightLayout layout = layout_of(parameters, device.capabilities());
     memory.weights = layout.bytes();
     require_memory(device, memory, kTextEncoder);
-    return load_parameters(device, parameters, layout);
+    return load_parameters(device, parameters, layout, load.progress, load.pack_on);
 }
 
 TextEncoder::TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                          const TextEncoderOptions& options)
     : model_(model),
       options_(settled(options, model.facts())),
-      program_(with_weights(device, weights, model_, options_)) {}
+      program_(with_weights(device, weights, model_, options_, memory_)) {}
 
 TextEncoder::TextEncoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
-                         const TextEncoderOptions& options, std::optional<WeightType> matrices)
+                         const TextEncoderOptions& options, const LoadOptions& load)
     : model_(model),
       options_(settled(options, model.facts())),
-      program_(while_loading(device, checkpoint, model_, options_, matrices)) {}
+      program_(while_loading(device, checkpoint, model_, options_, load, memory_)) {}
 
 void TextEncoder::check(const std::vector<std::int32_t>& text) const {
     if (text.empty() || text.size() > static_cast<std::size_t>(options_.max_tokens)) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "../runtime/device/program.h"
 #include "blocks/encoder_facts.h"
 #include "files/checkpoint.h"
+#include "model_memory.h"
 
 namespace vkf {
 
@@ -47,10 +47,10 @@ struct TextEncoderOptions {
 /// of a text's hidden states, scaled to length 1.
 VKF_API void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options);
 
-/// Uploads what an encoder needs of a checkpoint, for several encoders. Matrices are kept as
-/// `matrices` (empty: as in the file). Heads of other tasks are left out.
+/// Uploads what an encoder needs of a checkpoint, for several encoders. LoadOptions::choose gets
+/// matrices under the graph's names, without their data. Heads of other tasks are left out.
 VKF_API Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
-                                  std::optional<WeightType> matrices = {});
+                                  const LoadOptions& load = {});
 
 /// Compiled for a device. Not for several threads at once.
 class VKF_API TextEncoder {
@@ -59,8 +59,8 @@ public:
     /// Error before it allocates anything where the sizes do not fit the model, or where weights
     /// and program do not fit the device's memory.
     TextEncoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
-                const TextEncoderOptions& options = {}, std::optional<WeightType> matrices = {});
-    /// Uses weights that are loaded already.
+                const TextEncoderOptions& options = {}, const LoadOptions& load = {});
+    /// Uses weights that are loaded already. Throws Error likewise.
     TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                 const TextEncoderOptions& options = {});
 
@@ -70,6 +70,7 @@ public:
     std::vector<std::vector<float>> embed(std::span<const std::vector<std::int32_t>> texts);
 
     const TextEncoderModel& model() const noexcept { return model_; }
+    const ModelMemory& memory() const noexcept { return memory_; }
     Program& program() noexcept { return program_; }
 
 private:
@@ -79,6 +80,7 @@ private:
 
     TextEncoderModel model_;
     TextEncoderOptions options_;
+    ModelMemory memory_;
     Program program_;
 };
 

@@ -239,6 +239,9 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
     }
     std::vector<float> vectors(want.size());
     std::uint64_t count = 0;
+    vkf_model_memory memory = sized<vkf_model_memory>();
+    OK(vkf_text_encoder_memory(encoder, &memory));
+    CHECK(memory.total == same.memory().total());
     OK(vkf_text_encoder_embed(encoder, 2, ids, vectors.data(), vectors.size(), &count));
     CHECK(count == want.size());
     CHECK(vectors == want);
@@ -311,6 +314,9 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
         } else {
             OK(vkf_encoder_decoder_load_file(on.device, file.c_str(), nullptr, &config, 2, &dates));
         }
+        OK(vkf_encoder_decoder_memory(dates, &memory));
+        CHECK(memory.total == same_dates.memory().total());
+        CHECK(memory.cache == same_dates.memory().cache);
         OK(vkf_encoder_decoder_generate(dates, 2, source_ids, 1, 2, 0));
         for (std::size_t i = 0; i < found.size(); ++i) {
             std::vector<std::int32_t> tokens(16);

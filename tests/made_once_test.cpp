@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "layers/attention.h"
 #include "models/decoder.h"
@@ -14,6 +15,8 @@
 #include "models/text_encoder.h"
 #include "runtime/compile/made.h"
 #include "runtime/compile/plan.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/believed.h"
 #include "tests/dates_config.h"
 #include "tests/fixtures.h"
@@ -98,10 +101,14 @@ TEST_SUITE("made once") {
         CHECK(made.were(1, 1, 0, 0));
 
         const Safetensors file(source / "samples/dates/model.safetensors");
-        const EncoderDecoder dates(device(), file, dates_config());
+        EncoderDecoder dates(device(), file, dates_config());
         CHECK(made.were(2, 2, 0, 2));
+        CHECK(dates.memory().scratch == dates.encoder().memory().scratch + dates.decoder().memory().scratch);
+        CHECK(dates.memory().cache == dates.decoder().memory().state);
         const EncoderDecoder again(device(), device().load(file), dates_config());
         CHECK(made.were(2, 2, 0, 2));
+        CHECK(again.memory().weights == device().load(file).bytes());
+        CHECK(again.memory().total() == dates.memory().total());
     }
 
     TEST_CASE("made once: programs compiled while weights load answer like those compiled with them") {
@@ -117,10 +124,31 @@ TEST_SUITE("made once") {
         }
         const Checkpoint texts(source / "tests/text/bert");
         const TextEncoderModel model = read_text_encoder(texts);
-        TextEncoder encoder(device(), texts, model, {}, WeightType::f16);
-        TextEncoder same(device(), load_text_encoder(device(), texts, model, WeightType::f16), model);
+        std::uint64_t done = 0;
+        LoadOptions load{.matrices = WeightType::int8, .pack_on = PackOn::host};
+        load.choose = [](const HostTensor& t) {
+            return t.name.ends_with("query.weight") ? std::nullopt : std::optional(WeightType::f16);
+        };
+        load.progress = [&](std::uint64_t now, std::uint64_t) { done = now; };
+        TextEncoder encoder(device(), texts, model, {}, load);
+        CHECK(done > 0);
+        TextEncoder same(device(), load_text_encoder(device(), texts, model, load), model);
+        CHECK(encoder.memory().weights == same.memory().weights);
+        CHECK(same.memory().scratch == same.program().memory().scratch);
         const std::vector<std::vector<std::int32_t>> ids{{2, 7, 9, 3}, {2, 5, 3}};
         CHECK(encoder.embed(ids) == same.embed(ids));
+    }
+
+    TEST_CASE("made once: an encoder-decoder that does not fit the device is refused before it is allocated") {
+        const Safetensors file(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/dates/model.safetensors");
+        std::uint64_t& there = Insides::core(device()).capabilities.device_memory;
+        const std::uint64_t kept = std::exchange(there, 1000);
+        bool read = false;
+        const LoadOptions load{.progress = [&](std::uint64_t, std::uint64_t) { read = true; }};
+        const std::string error = error_of([&] { EncoderDecoder(device(), file, dates_config(), 1, load); });
+        there = kept;
+        CHECK(contains(error, "EncoderDecoder: needs "));
+        CHECK(!read);
     }
 
     TEST_CASE("made once: what ends the loading of a decoder ends its making") {

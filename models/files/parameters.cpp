@@ -14,8 +14,8 @@ namespace {
 
 class Finder {
 public:
-    Finder(const Checkpoint& checkpoint, const ParameterRules& rules, std::optional<WeightType> matrices)
-        : checkpoint_(checkpoint), rules_(rules), matrices_(matrices) {}
+    Finder(const Checkpoint& checkpoint, const ParameterRules& rules, const LoadOptions& load)
+        : checkpoint_(checkpoint), rules_(rules), load_(load) {}
 
     /// Every parameter of the graph; nothing else may be in the files.
     std::vector<Parameter> run(const Graph& graph) const {
@@ -80,8 +80,14 @@ private:
         }
         const bool multiplied = matrix && !holds(rules_.looked_up, wanted.name);
         check_packed(p, multiplied);
-        p.kept = stored_as(given, multiplied ? matrices_ : WeightType::f32);
+        p.kept = stored_as(given, multiplied ? asked_for(given) : WeightType::f32);
         return p;
+    }
+
+    /// What a matrix that is multiplied is to be kept as.
+    std::optional<WeightType> asked_for(const HostTensor& matrix) const {
+        const std::optional<WeightType> chosen = load_.choose && packable(matrix) ? load_.choose(matrix) : std::nullopt;
+        return chosen ? chosen : load_.matrices;
     }
 
     /// Only matrices that are multiplied may be packed, and stay what they were packed as.
@@ -94,8 +100,8 @@ private:
             throw Error("is packed as " + std::string(name_of(packed)) + "; this one is read as numbers",
                         where(p.source.name));
         }
-        if (matrices_ && *matrices_ != packed) {
-            throw Error("is saved as " + std::string(name_of(packed)) + "; " + std::string(name_of(*matrices_)) +
+        if (load_.matrices && *load_.matrices != packed) {
+            throw Error("is saved as " + std::string(name_of(packed)) + "; " + std::string(name_of(*load_.matrices)) +
                             " was asked for",
                         where(p.source.name));
         }
@@ -103,7 +109,7 @@ private:
 
     const Checkpoint& checkpoint_;
     const ParameterRules& rules_;
-    std::optional<WeightType> matrices_;
+    const LoadOptions& load_;
 };
 
 /// The numbers of a parameter that does not go as it is.
@@ -138,8 +144,8 @@ WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilit
 }
 
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
-                                       std::optional<WeightType> matrices) {
-    return Finder(checkpoint, rules, matrices).run(graph);
+                                       const LoadOptions& load) {
+    return Finder(checkpoint, rules, load).run(graph);
 }
 
 HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned) {

@@ -39,13 +39,14 @@ struct Parameter {
 /// Where they lie in device memory, in the order given.
 WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilities& device);
 
-/// Every weight of the graph, in weight_order(). Matrices become
-/// `matrices`, or stay of the file's type. Matrices that are saved packed are (out, in) for every
-/// family, and stay what they are. Throws Error naming a tensor that is missing, that has another
-/// shape or type, that is packed as another type than asked for, or that is in the files and
-/// neither of the graph nor ignored.
+/// Every weight of the graph, in weight_order(). Matrices that are multiplied become what `choose`
+/// or `matrices` of the options say, or stay of the file's type; `choose` gets the graph's names,
+/// and no data. Matrices that are saved packed are (out, in) for every family, and stay what they
+/// are. Throws Error naming a tensor that is missing, that has another shape or type, that is
+/// packed as another type than asked for, or that is in the files and neither of the graph nor
+/// ignored.
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
-                                       std::optional<WeightType> matrices);
+                                       const LoadOptions& load);
 
 /// What was found in a checkpoint, without the bytes, so that a plan may keep it.
 class FoundParameters {
