@@ -256,6 +256,9 @@ TEST_CASE("c functions: tickets, states in files, safetensors") {
     std::uint64_t value = 0;
     OK(vkf_ticket_semaphore(ticket, &semaphore, &value));
     CHECK(value == 1);
+    vkf_capabilities can = sized<vkf_capabilities>();
+    OK(vkf_device_capabilities(on.device, &can));
+    CHECK((semaphore != VkSemaphore{}) == can.timeline_semaphore);
     vkf_ticket_destroy(ticket);
 
     const auto read = [&](std::int64_t length) {

@@ -311,7 +311,9 @@ TEST_SUITE("c coverage") {
         CHECK(c.size() > 180);
 
         std::set<std::string> classes, renamed, needless;
-        for (const auto& [full, all] : overloads) {
+        for (const auto& entry : overloads) {
+            const std::string& full = entry.first;
+            const std::vector<Function>& all = entry.second;
             const Name name(full);
             classes.insert(name.owner);
             if (kClassesNotInC.count(name.owner) != 0) {

@@ -93,8 +93,9 @@ template <class T>
 std::map<std::string, std::vector<std::string>> pairs(const std::map<std::string, T>& cpp,
                                                       const std::map<std::string, T>& c, const Reasons& not_in_c) {
     std::map<std::string, std::vector<std::string>> out;
-    for (const auto& [name, declared] : c) {
-        const std::vector<std::string> all = stands_for(declared.comment);
+    for (const auto& entry : c) {
+        const std::string& name = entry.first;
+        const std::vector<std::string> all = stands_for(entry.second.comment);
         CHECK_MESSAGE(all.empty() == (kOnlyInC.count(name) != 0), name << " says wrongly what it stands for");
         for (const std::string& twin : all) {
             CHECK_MESSAGE(cpp.count(twin) != 0, name << " stands for " << twin << ", which C++ has not");
@@ -162,9 +163,10 @@ TEST_SUITE("c coverage") {
         const Declarations cpp = public_declarations(), c = declarations_of_c();
         CHECK(cpp.enums.size() > 13);
         std::set<std::string> compared;
-        for (const auto& [name, names_in_c] : pairs(cpp.enums, c.enums, kEnumsNotInC)) {
+        for (const auto& pair : pairs(cpp.enums, c.enums, kEnumsNotInC)) {
+            const std::string& name = pair.first;
             std::set<std::string> left;
-            for (const std::string& one : names_in_c) {
+            for (const std::string& one : pair.second) {
                 left.insert(c.enums.at(one).enumerators.begin(), c.enums.at(one).enumerators.end());
             }
             const auto declared = cpp.enums.find(name);
