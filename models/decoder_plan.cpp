@@ -110,18 +110,20 @@ struct DecoderPlan::Parts {
         }
         memory.weights = weights.tensors().empty() ? memory.weights : weights.bytes();
     }
+
+    /// Half of the chunk or half of that, ..., of which no tensor is too large for the device;
+    /// nothing where that is not it.
+    std::optional<std::int64_t> chunk_that_fits(const Capabilities& device) const;
+    /// Plans them, or throws Error with a chunk that fits.
+    void plan_or_name_chunk(const Capabilities& device, const WeightLayout& layout);
 };
 
-namespace {
-
-/// Half of the chunk or half of that, ..., of which no tensor is too large for the device; nothing
-/// where that is not it.
-std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const DecoderPlan::Parts& parts) {
-    DecoderOptions o = parts.options;
+std::optional<std::int64_t> DecoderPlan::Parts::chunk_that_fits(const Capabilities& device) const {
+    DecoderOptions o = options;
     while (o.chunk > 1) {
         o.chunk /= 2;
         try {
-            DecoderPlan::Parts(parts.model, o).plan(device, parts.weights);
+            Parts(model, o).plan(device, weights);
             return o.chunk;
         } catch (const Error&) {
         }
@@ -129,12 +131,11 @@ std::optional<std::int64_t> chunk_that_fits(const Capabilities& device, const De
     return std::nullopt;
 }
 
-/// Planned, or refused with a chunk that fits.
-void plan_or_name_chunk(DecoderPlan::Parts& parts, const Capabilities& device, const WeightLayout& layout) {
+void DecoderPlan::Parts::plan_or_name_chunk(const Capabilities& device, const WeightLayout& layout) {
     try {
-        parts.plan(device, layout);
+        plan(device, layout);
     } catch (const Error& error) {
-        const std::optional<std::int64_t> chunk = chunk_that_fits(device, parts);
+        const std::optional<std::int64_t> chunk = chunk_that_fits(device);
         if (!chunk) {
             throw;
         }
@@ -142,14 +143,12 @@ void plan_or_name_chunk(DecoderPlan::Parts& parts, const Capabilities& device, c
     }
 }
 
-}  // namespace
-
 DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                          const DecoderOptions& options, std::optional<WeightType> matrices) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
     std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, matrices);
-    plan_or_name_chunk(*parts, on, layout_of(parameters, on));
+    parts->plan_or_name_chunk(on, layout_of(parameters, on));
     parts->matrices = matrices;
     parts->found = FoundParameters(std::move(parameters), checkpoint);
     parts_ = parts;
@@ -158,7 +157,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
 DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
                          const DecoderOptions& options) {
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
-    plan_or_name_chunk(*parts, device.capabilities(), weights);
+    parts->plan_or_name_chunk(device.capabilities(), weights);
     parts_ = parts;
 }
 

@@ -71,9 +71,8 @@ public:
     /// The device memory that the programs and weights will take, exact to the byte.
     const ModelMemory& memory() const noexcept;
 
-    struct Parts;  // the library's own
-
 private:
+    struct Parts;
     friend struct Insides;
     friend Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
                                 const LoadProgress& progress, PackOn pack_on);
