@@ -55,6 +55,7 @@ set(public_headers
     runtime/graph/dtype.h
     runtime/graph/graph.h
     runtime/graph/host_tensor.h
+    runtime/graph/value.h
     runtime/graph/views.h)
 
 # For op authors: <vkformer/advanced/NAME.h> each, and in no other header.
@@ -65,6 +66,7 @@ set(advanced_headers
     runtime/compile/plan.h
     runtime/compile/planner.h
     runtime/compile/spirv_code.h
+    runtime/graph/node.h
     runtime/graph/op.h
     runtime/graph/packed.h
     runtime/graph/rewrite.h)

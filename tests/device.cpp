@@ -55,6 +55,8 @@ const Device& device() {
 bool validated() { return Insides::core(device()).instance->messenger != VK_NULL_HANDLE; }
 
 const Plan& plan_of(const Program& program) { return Insides::core(program).plan; }
+std::size_t submissions_of(const Program& program) { return Insides::core(program).submissions; }
+std::size_t pipelines_of(const Device& device) { return Insides::core(device).pipelines->size(); }
 
 std::string device_line() {
     const Capabilities& c = device().capabilities();

@@ -3,6 +3,7 @@
 // (VKFORMER_DEVICE, VKFORMER_PROFILE, VKFORMER_VALIDATION).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ std::vector<std::string> close_device();
 
 /// What a program was planned as; as long as the program lives.
 const Plan& plan_of(const Program& program);
+/// How many submissions the program's last run was split into.
+std::size_t submissions_of(const Program& program);
+/// How many pipelines the device made so far.
+std::size_t pipelines_of(const Device& device);
 
 /// Counts a check that the device cannot run for want of `what`.
 void cannot_run(const std::string& what);

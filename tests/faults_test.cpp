@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "ops/ops.h"
+#include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -220,7 +221,7 @@ TEST_SUITE("faults") {
             SmallModel::describe(g, 8);
             Program program = device.compile(g, SmallModel::load(device));
             CHECK(SmallModel::check(program, 8) == "");
-            const std::size_t submissions = program.submissions();
+            const std::size_t submissions = submissions_of(program);
             REQUIRE(submissions > 2);
             const std::uint64_t waits_before = vulkan.vkQueueWaitIdle.calls;
             vulkan.vkResetFences.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);  // between the submissions

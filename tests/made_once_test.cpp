@@ -13,7 +13,7 @@
 #include "models/encoder_decoder.h"
 #include "models/files/safetensors.h"
 #include "models/text_encoder.h"
-#include "runtime/compile/made.h"
+#include "runtime/base/made.h"
 #include "runtime/compile/plan.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
@@ -52,7 +52,7 @@ public:
 
 private:
     static std::array<std::uint64_t, 4> now() {
-        return {Graph::made(), plans_made(), made::weight_orders, made::weight_layouts};
+        return {made_counts.graphs, made_counts.plans, made_counts.weight_orders, made_counts.weight_layouts};
     }
 
     std::array<std::uint64_t, 4> before_ = now();

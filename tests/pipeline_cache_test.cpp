@@ -220,7 +220,7 @@ TEST_SUITE("pipelines") {
         fake::Vulkan vulkan;
         Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
         CHECK(vulkan.vkCreateComputePipelines.calls == 0);
-        CHECK(device.pipelines() == 0);
+        CHECK(pipelines_of(device) == 0);
         {
             Graph g;
             SmallModel::describe(g, 4);
@@ -229,7 +229,7 @@ TEST_SUITE("pipelines") {
             const Program first = device.compile(g, weights);
             const std::uint64_t made = vulkan.vkCreateComputePipelines.calls;
             CHECK(made > 0);
-            CHECK(device.pipelines() == made);
+            CHECK(pipelines_of(device) == made);
             const Program again = device.compile(g, weights);
             Graph longer;
             SmallModel::describe(longer, 4);
@@ -257,7 +257,7 @@ TEST_SUITE("pipelines") {
             CHECK(contains(said, "vkCreateComputePipelines gave VK_ERROR_OUT_OF_HOST_MEMORY"));
             Program program = device.compile(g, weights);
             CHECK(SmallModel::check(program, 4) == "");
-            CHECK(vulkan.vkCreateComputePipelines.calls == device.pipelines() + 1);
+            CHECK(vulkan.vkCreateComputePipelines.calls == pipelines_of(device) + 1);
         }
         CHECK(vulkan.live_objects() == 0);
     }
@@ -298,7 +298,7 @@ TEST_SUITE("pipelines") {
             const std::string said = message_of([&] { program = device.compile(g, weights); });
             CHECK(pthread_setattr_default_np(&usual) == 0);
             CHECK(said == "");
-            CHECK(device.pipelines() > 2);  // fewer are not worth a thread
+            CHECK(pipelines_of(device) > 2);  // fewer are not worth a thread
             CHECK(SmallModel::check(*program, 4) == "");
         }
         CHECK(last_words(std::move(device)) == "");

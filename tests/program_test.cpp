@@ -136,7 +136,7 @@ TEST_SUITE("program") {
             program.run();
             const Tensor first = download(program, "y");
             program.run();
-            submissions = program.submissions();
+            submissions = submissions_of(program);
             CHECK(same_bits(first, download(program, "y")));
             return first;
         };
@@ -270,7 +270,7 @@ TEST_SUITE("program") {
                  Use([](Program& p) { p.times(); }),
                  Use([](Program& p) { p.time_table(); }),
                  Use([&](Program& p) { p.write_trace(folder.path() / "trace.json"); }),
-                 Use([](Program& p) { p.submissions(); }),
+                 Use([](Program& p) { submissions_of(p); }),
                  Use([](Program& p) { plan_of(p); }),
              }) {
             CHECK(contains(message_of([&] { use(gone); }), "a program was used that had been moved from"));

@@ -266,11 +266,11 @@ TEST_CASE("score_mod: the same text is the same shader, and has one pipeline") {
         return fresh.compile(g);
     };
     compile("score * 3.0");
-    const std::size_t before = fresh.pipelines();
+    const std::size_t before = pipelines_of(fresh);
     compile("score * 3.0");
-    CHECK(fresh.pipelines() == before);
+    CHECK(pipelines_of(fresh) == before);
     compile("score * 4.0");
-    CHECK(fresh.pipelines() == before + 1);
+    CHECK(pipelines_of(fresh) == before + 1);
 }
 
 TEST_CASE("score_mod: a pipeline is never taken for another's whose mod is gone") {

@@ -125,7 +125,7 @@ TEST_SUITE("threads") {
                               wrong += message;
                           }
                           device.save_pipeline_cache();
-                          wrong += device.pipelines() > 1000 ? "more pipelines than there can be" : "";
+                          wrong += pipelines_of(device) > 1000 ? "more pipelines than there can be" : "";
                       }
                   } else {
                       Graph g;

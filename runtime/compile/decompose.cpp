@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/graph/edit.h"
 #include "runtime/graph/wanted.h"
 
 namespace vkf {
@@ -27,8 +28,9 @@ std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& de
             notes.push_back(note);
         }
         const std::size_t before = graph.nodes().size();
-        graph.replace(
-            {n}, [&](Graph& g, const std::vector<NodeInfo>& old) { return op.decompose(g, old.front(), outputs); }, n);
+        GraphEdit::replace(
+            graph, {n},
+            [&](Graph& g, const std::vector<NodeInfo>& old) { return op.decompose(g, old.front(), outputs); }, n);
         const std::size_t added = graph.nodes().size() + 1 - before;
         // the new nodes may be declined in turn
         const std::vector<WantedOutputs> now = wanted_outputs(graph);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../graph/graph.h"
+#include "../graph/node.h"
 #include "../graph/op.h"
 #include "capabilities.h"
 #include "dispatch.h"

@@ -5,13 +5,14 @@
 #include <map>
 #include <numeric>
 
+#include "runtime/base/made.h"
 #include "runtime/base/numbers.h"
 #include "runtime/base/text.h"
 #include "runtime/compile/decompose.h"
-#include "runtime/compile/made.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/stored.h"
 #include "runtime/compile/weight_order.h"
+#include "runtime/graph/edit.h"
 #include "runtime/graph/packed.h"
 #include "runtime/graph/rewrite.h"
 #include "runtime/graph/wanted.h"
@@ -258,12 +259,10 @@ void add_copies(Plan& plan, StorageKind kind, CopyDirection direction) {
 
 }  // namespace
 
-std::uint64_t plans_made() noexcept { return made::plans; }
-
 Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayout& weights,
                const PlanOptions& options) {
-    ++made::plans;
-    const std::unique_ptr<Graph> work = graph.clone();
+    ++made_counts.plans;
+    const std::unique_ptr<Graph> work = GraphEdit::clone(graph);
     Plan plan;
     if (options.rewrite) {
         const WeightLayout layout = weights.tensors().empty() ? declared_layout(graph, device) : weights;

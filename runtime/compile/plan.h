@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "../base/export.h"
 #include "../graph/graph.h"
+#include "../graph/node.h"
 #include "arithmetic_use.h"
 #include "capabilities.h"
 #include "lowering.h"
@@ -89,11 +91,12 @@ struct Plan {
 
     /// Asks a dispatch's prepare function, for these values of the symbols. False where a size
     /// comes out negative; then nothing was asked.
-    bool prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes, Command& command) const noexcept;
+    VKF_API bool prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes,
+                         Command& command) const noexcept;
     /// The symbol's index. Throws naming the known ones.
-    std::size_t symbol(std::string_view name) const;
+    VKF_API std::size_t symbol(std::string_view name) const;
     /// The storage of that name and kind. Throws naming the known ones.
-    StorageId named(StorageKind kind, std::string_view name) const;
+    VKF_API StorageId named(StorageKind kind, std::string_view name) const;
 };
 
 struct PlanOptions {
@@ -107,7 +110,5 @@ struct PlanOptions {
 /// stands for weights as the graph declares them, one behind the other.
 VKF_API Plan make_plan(const Graph& graph, const Capabilities& device,
                        const WeightLayout& weights = WeightLayout::none(), const PlanOptions& options = {});
-/// Plans that this process made so far.
-VKF_API std::uint64_t plans_made() noexcept;
 
 }  // namespace vkf

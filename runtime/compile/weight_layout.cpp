@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/numbers.h"
-#include "runtime/compile/made.h"
+#include "runtime/base/made.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -30,7 +30,7 @@ WeightType type_of(const HostTensor& t, std::optional<WeightType> matrices) {
 WeightLayout::WeightLayout(std::vector<StoredTensor> tensors, std::uint64_t alignment, std::uint64_t max_block,
                            const char* what)
     : tensors_(std::move(tensors)) {
-    ++made::weight_layouts;
+    ++made_counts.weight_layouts;
     for (StoredTensor& t : tensors_) {
         const std::uint64_t bytes = align_up(std::max<std::uint64_t>(t.bytes, 1), alignment);
         if (blocks_.empty() || blocks_.back() + bytes > max_block) {

@@ -5,15 +5,16 @@
 #include <map>
 #include <set>
 
-#include "runtime/compile/made.h"
+#include "runtime/base/made.h"
 #include "runtime/compile/stored.h"
+#include "runtime/graph/edit.h"
 #include "runtime/graph/rewrite.h"
 
 namespace vkf {
 
 std::vector<StorageId> weight_order(const Graph& graph) {
-    ++made::weight_orders;
-    const std::unique_ptr<Graph> work = graph.clone();
+    ++made_counts.weight_orders;
+    const std::unique_ptr<Graph> work = GraphEdit::clone(graph);
     std::map<StorageId, StorageId> behind;  // each weight, and the one that is to lie behind it
     std::set<StorageId> led;
     // true where `after` leads to `before` already

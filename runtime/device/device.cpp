@@ -240,8 +240,6 @@ std::vector<std::string> Device::messages() const {
     return std::exchange(log.messages, {});
 }
 
-std::size_t Device::pipelines() const { return core_->pipelines->size(); }
-
 bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
 
 State Device::make_state(std::initializer_list<const Graph*> graphs) const {

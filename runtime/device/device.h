@@ -106,8 +106,6 @@ public:
     /// Returns the validation messages of warning or worse since the last call, and forgets them.
     /// Empty without validation.
     std::vector<std::string> messages() const;
-    /// Number of pipelines made so far.
-    std::size_t pipelines() const;
     /// Writes the pipeline cache now (it is also written when the device is destroyed). False when
     /// there is nowhere to write.
     bool save_pipeline_cache() const;

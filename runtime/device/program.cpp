@@ -176,7 +176,6 @@ const std::vector<DispatchTime>& Program::times() const {
     core_->finish_run();
     return core_->times;
 }
-std::size_t Program::submissions() const { return core_->submissions; }
 
 void Program::set_weights(const Weights& weights) {
     if (core_->allocated) {

@@ -139,8 +139,6 @@ public:
     std::string time_table() const;
     /// times() as a trace for chrome://tracing or ui.perfetto.dev.
     void write_trace(const std::filesystem::path& path) const;
-    /// Number of submissions the last run was split into.
-    std::size_t submissions() const;
 
 private:
     friend class Device;

@@ -2,19 +2,18 @@
 #include "runtime/graph/graph.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "runtime/base/made.h"
+#include "runtime/graph/node.h"
 #include "runtime/graph/op.h"
 #include "runtime/graph/sixteen.h"
 
 namespace vkf {
 
 namespace {
-
-std::atomic<std::uint64_t> graphs_made = 0;
 
 // kernels index in 32 bits
 constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();
@@ -68,10 +67,9 @@ std::string Value::str() const {
     return name + " " + graph().str(shape()) + " " + std::string(name_of(storage.dtype));
 }
 
-Graph::Graph() { ++graphs_made; }
+Graph::Graph() { ++made_counts.graphs; }
 Graph::Graph(Clone) {}
 Graph::~Graph() = default;
-std::uint64_t Graph::made() noexcept { return graphs_made; }
 
 Dim Graph::symbol(const std::string& name, std::int64_t max) {
     if (max < 1 || max > kMaxElements) {

@@ -31,7 +31,7 @@ struct OpType {
     /// not. Null: every device should.
     std::string (*declined)(const Capabilities& device, const NodeInfo& node, WantedOutputs wanted) = nullptr;
     /// What the node is made of, where a device declines it: adds nodes to the graph and returns a
-    /// value for each output, as Graph::replace() asks for them.
+    /// value for each output, as Rewrite::make does.
     std::vector<Value> (*decompose)(Graph& graph, const NodeInfo& node, WantedOutputs wanted) = nullptr;
     /// What the node becomes together with those around it (rewrite.h): the same numbers, computed
     /// faster. Null: nothing.

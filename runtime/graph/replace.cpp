@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/graph/graph.h"
+#include "runtime/graph/node.h"
 #include "runtime/graph/op.h"
 
 namespace vkf {

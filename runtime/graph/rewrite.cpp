@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/graph/edit.h"
 #include "runtime/graph/wanted.h"
 
 namespace vkf {
@@ -202,7 +203,7 @@ public:
                 continue;
             }
             matches_.push_back(note);
-            graph_.replace(found.nodes, found.make, n);
+            GraphEdit::replace(graph_, found.nodes, found.make, n);
             // the first of the new nodes is asked next: it may go on
             n -= static_cast<NodeId>(
                 std::count_if(found.nodes.begin(), found.nodes.end(), [&](NodeId gone) { return gone < n; }));

@@ -14,6 +14,7 @@
 
 #include "../base/export.h"
 #include "graph.h"
+#include "node.h"
 #include "op.h"
 
 namespace vkf {
@@ -24,7 +25,10 @@ struct Rewrite {
     /// last for OpType::rewrite, the first for OpType::join. The new nodes take its place. Empty:
     /// nothing is rewritten.
     std::vector<NodeId> nodes = {};
-    /// Makes the new nodes, see Graph::Make.
+    /// Adds the new nodes. It is given the graph and the old nodes, and returns, in order, what
+    /// each output of the old nodes becomes: a value of the same shape and layout, or columns of
+    /// wider rows, which the new nodes compute whole; or an empty value where nothing reads the
+    /// output.
     std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)> make = {};
     std::string what = {};  ///< for explain()
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/wanted.h"
 
+#include "runtime/graph/node.h"
+
 namespace vkf {
 
 std::vector<WantedOutputs> wanted_outputs(const Graph& graph) {

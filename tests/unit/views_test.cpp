@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/graph/node.h"
 #include "runtime/graph/views.h"
 
 using namespace vkf;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What compilation does to a copy of a graph.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+#include "runtime/graph/node.h"
+
+namespace vkf {
+
+/// A friend of Graph.
+struct GraphEdit {
+    /// Makes a copy that compilation may change. Values keep their ids.
+    static std::unique_ptr<Graph> clone(const Graph& graph) { return graph.clone(); }
+    /// Replaces `nodes`, which are in graph order, by the nodes that `make` adds (Rewrite::make).
+    /// The new nodes stand at the place of `at`, which is one of `nodes`. Nodes that read the old
+    /// outputs read the new ones from then on. New labels have the scope of the first old node.
+    static void replace(Graph& graph, const std::vector<NodeId>& nodes, const Graph::Make& make, NodeId at) {
+        graph.replace(nodes, make, at);
+    }
+};
+
+}  // namespace vkf
