@@ -78,6 +78,73 @@ std::vector<std::string> forgotten(const std::set<std::string>& all) {
     return out;
 }
 
+/// Comments, texts and lines of the preprocessor left out.
+std::string code_of(const std::string& text) {
+    std::string out = std::regex_replace(text, std::regex("//[^\n]*"), "");
+    out = std::regex_replace(out, std::regex("(^|\n)\\s*#[^\n]*"), "\n");
+    return std::regex_replace(out, std::regex(R"("(?:\\.|[^"\\\n])*")"), "\"\"");
+}
+
+/// A declaration without what stands in its angle brackets and parentheses: of a function's,
+/// "VKF_API int f()".
+std::string without_brackets(const std::string& declaration) {
+    std::string out;
+    int angles = 0, round = 0;
+    for (const char c : declaration) {
+        angles -= c == '>' && angles > 0 ? 1 : 0;
+        round -= c == ')' ? 1 : 0;
+        if (angles == 0 && round == 0) {
+            out += c;
+        }
+        angles += c == '<' && round == 0 ? 1 : 0;
+        round += c == '(' ? 1 : 0;
+    }
+    return out;
+}
+
+/// Functions that such text declares and does not define, in a class or a namespace that does not
+/// export them: nobody can link them.
+std::vector<std::string> not_exported(const std::string& text) {
+    static const std::regex function(R"(^[^=]*(\w|operator\W+)\s*\(\))");
+    static const std::regex elsewhere(
+        R"(\b(VKF_API|inline|constexpr|using|friend|typedef|static_assert)\b|=\s*(delete|default|0)\s*$|\(\)\()");
+    static const std::regex access(R"(^\s*((public|private|protected)\s*:\s*)*)");
+    enum class Scope : std::uint8_t { open, exported, body };
+    std::vector<std::string> out;
+    std::vector<Scope> scopes;
+    std::string now;
+    int round = 0;
+    for (const char c : code_of(text)) {
+        round += c == '(' ? 1 : c == ')' ? -1 : 0;
+        if (round > 0) {  // braces of a default argument open nothing
+            now += c;
+        } else if (c == '{') {
+            const bool holds = std::regex_search(now, std::regex(R"(\b(namespace|class|struct|union)\b)")) &&
+                               !std::regex_search(now, std::regex(R"([(=]|\benum\b)"));
+            const bool inside = !scopes.empty() && scopes.back() != Scope::open;
+            scopes.push_back(!holds                                     ? Scope::body
+                             : inside                                   ? scopes.back()
+                             : now.find("VKF_API") != std::string::npos ? Scope::exported
+                                                                        : Scope::open);
+            now.clear();
+        } else if (c == '}') {
+            REQUIRE(!scopes.empty());
+            scopes.pop_back();
+            now.clear();
+        } else if (c == ';') {
+            const std::string declared = std::regex_replace(without_brackets(now), access, "");
+            const bool open = scopes.empty() || scopes.back() == Scope::open;
+            if (open && std::regex_search(declared, function) && !std::regex_search(declared, elsewhere)) {
+                out.push_back(declared);
+            }
+            now.clear();
+        } else {
+            now += c;
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
 TEST_SUITE("headers") {
@@ -97,6 +164,21 @@ TEST_SUITE("headers") {
         const std::vector<std::string> missing = forgotten(all);
         CHECK_MESSAGE(missing.empty(), lines(missing));
         CHECK(forgotten(listed("public_headers")).size() > 3);
+    }
+
+    TEST_CASE("headers: what others find declared they can link") {
+        CHECK(not_exported("namespace a { class VKF_API B { int f() const; }; VKF_API int g(int (*h)()); }").empty());
+        CHECK(not_exported("struct C { int f() { return 1; } C() = default; int x = f(); Use<int(int)> y = {}; };")
+                  .empty());
+        CHECK(not_exported("namespace a { std::vector<int> f(A x = {}); struct B { int g(); // h();\n }; }").size() ==
+              2);
+        std::vector<std::string> out;
+        for (const std::string& header : both(listed("public_headers"), listed("advanced_headers"))) {
+            for (const std::string& declared : not_exported(whole(kRoot / header))) {
+                out.push_back(header + ": " + declared);
+            }
+        }
+        CHECK_MESSAGE(out.empty(), lines(out));
     }
 
     TEST_CASE("headers: an advanced one says so, and its name is its own") {
