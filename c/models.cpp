@@ -348,8 +348,7 @@ vkf_result vkf_weights_load_text_encoder(vkf_device* device, const char* folder,
     return make(__func__, weights, [&] {
         const Device& on = need(device, "device").device;
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
-        return new vkf_weights{
-            load_text_encoder(on, checkpoint, read_text_encoder(checkpoint), load_of(load))};
+        return new vkf_weights{load_text_encoder(on, checkpoint, read_text_encoder(checkpoint), load_of(load))};
     });
 }
 

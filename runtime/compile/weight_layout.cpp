@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "runtime/base/error.h"
-#include "runtime/base/numbers.h"
 #include "runtime/base/made.h"
+#include "runtime/base/numbers.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
