@@ -743,6 +743,11 @@ typedef struct vkf_stored_tensor {
 /// The tensors' data is copied before it returns.
 VKF_API vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
                                     const vkf_load_options* options, vkf_weights** weights);
+/// Lays them out as planned: vkf_weight_layout_create() gave this layout for these tensors and this
+/// device. Of `options` only `progress`, `user` and `pack_on` count.
+VKF_API vkf_result vkf_weights_load_planned(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                            const vkf_weight_layout* layout, const vkf_load_options* options,
+                                            vkf_weights** weights);
 /// A safetensors file.
 VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
                                          vkf_weights** weights);
@@ -962,7 +967,7 @@ VKF_API vkf_result vkf_program_finished(vkf_program* program, uint32_t slot);
 VKF_API vkf_result vkf_program_cost(const vkf_program* program, uint32_t count, const vkf_size_setting* sizes,
                                     double* flops, double* bytes);
 
-/// ArithmeticUse
+/// C++: ArithmeticUse.
 typedef struct vkf_arithmetic_use {
     uint32_t struct_size;
     uint8_t asked, used;  ///< VKF_ARITHMETIC_...
@@ -971,7 +976,7 @@ typedef struct vkf_arithmetic_use {
     uint32_t reserved2;
 } vkf_arithmetic_use;
 
-/// Fp32Reason
+/// C++: Fp32Reason.
 typedef struct vkf_fp32_reason {
     uint32_t struct_size;
     uint32_t dispatches;

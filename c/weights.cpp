@@ -92,6 +92,16 @@ vkf_result vkf_weights_load(vkf_device* device, uint32_t count, const vkf_tensor
     return make(__func__, weights, [&] { return new vkf_weights{load(device, tensors_of(count, tensors), options)}; });
 }
 
+vkf_result vkf_weights_load_planned(vkf_device* device, uint32_t count, const vkf_tensor* tensors,
+                                    const vkf_weight_layout* layout, const vkf_load_options* options,
+                                    vkf_weights** weights) {
+    return make(__func__, weights, [&] {
+        const Device& on = need(device, "device").device;
+        const LoadOptions o = load_of(options);
+        return new vkf_weights{on.load(tensors_of(count, tensors), need(layout, "layout"), o.progress, o.pack_on)};
+    });
+}
+
 vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
                                  vkf_weights** weights) {
     return make(__func__, weights, [&] {

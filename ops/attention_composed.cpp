@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/attention_params.h"
+#include "runtime/graph/node.h"
 
 namespace vkf {
 

@@ -262,7 +262,8 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
     halves.matrices = VKF_WEIGHT_F16;
     vkf_weights* shared = nullptr;
     OK(vkf_weights_load_text_encoder(on.device, folder.c_str(), &halves, &shared));
-    TextEncoder same_halves(device(), load_text_encoder(device(), checkpoint, model, WeightType::f16), model);
+    TextEncoder same_halves(device(), load_text_encoder(device(), checkpoint, model, {.matrices = WeightType::f16}),
+                            model);
     want.clear();
     for (const std::vector<float>& v : same_halves.embed(texts)) {
         want.insert(want.end(), v.begin(), v.end());

@@ -147,7 +147,11 @@ TEST_CASE("c functions: a program compiled before its weights are there") {
     CHECK(vkf_program_set_weights(program, weights) == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "kept as f32, the program was compiled for (24, 16) F32 kept as int8"));
     vkf_weights_destroy(weights);
-    OK(vkf_weights_load(on.device, 1, &tensor, &load, &weights));
+    vkf_tensor other = tensor;
+    other.name = "v";
+    CHECK(vkf_weights_load_planned(on.device, 1, &other, layout, nullptr, &weights) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "v"));
+    OK(vkf_weights_load_planned(on.device, 1, &tensor, layout, nullptr, &weights));
     std::uint64_t planned = 0, held = 0;
     OK(vkf_weight_layout_bytes(layout, &planned));
     OK(vkf_weights_bytes(weights, &held));

@@ -20,9 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The one file that knows both a family's rules and how they are loaded.
-const char* const kKnowsTheDevice = "models/files/parameters.h";
-
 /// A room, and the rooms that its files may include beside their own.
 struct Room {
     const char* name;
@@ -39,7 +36,7 @@ const std::vector<Room>& rooms() {
         const auto graph = with(base, {"shaders", "runtime/graph"});
         const auto compile = with(graph, {"runtime/compile"});
         const auto layers = with(graph, {"ops", "layers"});
-        const auto files = with(compile, {"runtime/device", "ops", "models/files"});
+        const auto files = with(compile, {"ops", "models/files"});
         const auto blocks = with(layers, {"models/files", "models/blocks"});
         const auto families = with(blocks, {"models/families"});
         const auto models = with(families, {"runtime/compile", "runtime/device", "models"});
@@ -196,7 +193,7 @@ std::vector<std::string> ways_to_a_device(const Includes& all) {
                 break;
             }
             const auto found = all.find(at);
-            if (found == all.end() || at == kKnowsTheDevice) {
+            if (found == all.end()) {
                 continue;
             }
             for (const std::string& next : found->second) {
