@@ -15,12 +15,12 @@ namespace vkf::test {
 
 namespace {
 
-struct Both {
+struct BothNorms {
     Tensor sum, y;
 };
 
 /// `centred`: LayerNorm with weight and bias, else RMSNorm with weight.
-Both run(const Tensor& x, const Tensor& residual, bool centred, bool together) {
+BothNorms run(const Tensor& x, const Tensor& residual, bool centred, bool together) {
     Graph g;
     const auto shape = [](const Tensor& t) { return Shape(t.shape.begin(), t.shape.end()); };
     const Value vx = relu(g.input("x", shape(x))), vr = relu(g.input("r", shape(x)));
@@ -41,7 +41,7 @@ Both run(const Tensor& x, const Tensor& residual, bool centred, bool together) {
     return {download(program, "sum"), download(program, "y")};
 }
 
-bool same(const Both& a, const Both& b) { return same_bits(a.sum, b.sum) && same_bits(a.y, b.y); }
+bool same(const BothNorms& a, const BothNorms& b) { return same_bits(a.sum, b.sum) && same_bits(a.y, b.y); }
 
 }  // namespace
 

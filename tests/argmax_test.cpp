@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <limits>
-
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
@@ -12,10 +10,7 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-std::string mismatch(const Tensor& x) {
+std::string argmax_mismatch(const Tensor& x) {
     OpCheck check;
     const Value y = argmax(check.input("x", x));
     return y.dtype() == DType::i32 ? check.difference(y, reference::argmax(x), exactly()) : "not I32";
@@ -29,20 +24,20 @@ TEST_CASE("argmax: widths from 1 to beyond a group, every rank") {
     for (const Sizes& shape : {Sizes{1}, Sizes{9}, Sizes{3, 1}, Sizes{4, 2}, Sizes{2, 3, 31}, Sizes{5, 127},
                                Sizes{3, 256}, Sizes{3, 257}, Sizes{2, 2, 1, 3, 1001}}) {
         CAPTURE(shape.back());
-        CHECK(mismatch(random_tensor(shape, 7)) == "");
-        CHECK(mismatch(random_tensor(shape, 8, 1e5)) == "");
+        CHECK(argmax_mismatch(random_tensor(shape, 7)) == "");
+        CHECK(argmax_mismatch(random_tensor(shape, 8, 1e5)) == "");
     }
 }
 
 TEST_CASE("argmax: of equals the first, wherever they lie") {
-    CHECK(mismatch(random_integers({20, 300}, 3, 1)) == "");
-    CHECK(mismatch(random_integers({20, 33}, 2, 2)) == "");
-    CHECK(mismatch(Tensor({3, 500}, -1.0)) == "");
-    CHECK(mismatch(Tensor({3, 500}, -kInf)) == "");
-    CHECK(mismatch(Tensor({2, 3}, {0.0, -0.0, -1.0, -0.0, 0.0, -1.0})) == "");
+    CHECK(argmax_mismatch(random_integers({20, 300}, 3, 1)) == "");
+    CHECK(argmax_mismatch(random_integers({20, 33}, 2, 2)) == "");
+    CHECK(argmax_mismatch(Tensor({3, 500}, -1.0)) == "");
+    CHECK(argmax_mismatch(Tensor({3, 500}, -kInf)) == "");
+    CHECK(argmax_mismatch(Tensor({2, 3}, {0.0, -0.0, -1.0, -0.0, 0.0, -1.0})) == "");
     Tensor x({1, 400}, 0.0);
     x.data[37] = x.data[38] = x.data[133] = x.data[399] = kInf;
-    CHECK(mismatch(x) == "");
+    CHECK(argmax_mismatch(x) == "");
 }
 
 TEST_CASE("argmax: a NaN counts as largest, the first of them") {
@@ -51,8 +46,8 @@ TEST_CASE("argmax: a NaN counts as largest, the first of them") {
     x.at({1, 0}) = kNan;
     x.at({1, 5}) = kInf;
     x.at({2, 150}) = x.at({2, 22}) = x.at({2, 280}) = kNan;
-    CHECK(mismatch(x) == "");
-    CHECK(mismatch(Tensor({2, 40}, kNan)) == "");
+    CHECK(argmax_mismatch(x) == "");
+    CHECK(argmax_mismatch(Tensor({2, 40}, kNan)) == "");
 }
 
 TEST_CASE("argmax: strided input, no rows, and more than 65,535 groups of them") {

@@ -15,10 +15,6 @@ namespace {
 
 using Options = reference::AttentionOptions;
 
-Tensor integers(const std::vector<std::int64_t>& numbers) {
-    return {{static_cast<std::int64_t>(numbers.size())}, std::vector<double>(numbers.begin(), numbers.end())};
-}
-
 }  // namespace
 
 TEST_SUITE("attention coopmat") {

@@ -18,10 +18,6 @@ namespace {
 
 using Options = reference::AttentionOptions;
 
-const CompileOptions kF16{.arithmetic = Arithmetic::f16};
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 bool taken(const std::string& explained) { return contains(explained, kTakenInF16); }
 
 }  // namespace

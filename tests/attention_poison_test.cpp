@@ -14,9 +14,6 @@ namespace {
 
 using Options = reference::AttentionOptions;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 /// Keys and values of those numbers, each with what spoils a sum.
 Qkv poisoned(Qkv x, const std::vector<std::int64_t>& tokens) {
     constexpr double kPoison[] = {kNan, kInf, -kInf};

@@ -16,8 +16,6 @@ namespace {
 
 using Options = reference::AttentionOptions;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 /// Everything at once, for heads (H) and queries by keys; `seed` chooses the numbers.
 Options all_at_once(const AttentionSizes& s, std::uint32_t seed) {
     Options o;

@@ -20,8 +20,6 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kKvHeads = 2;
 constexpr std::int64_t kHeadDim = 12;
@@ -49,10 +47,6 @@ void on_each_way(const std::function<void()>& f) {
         CAPTURE(variant);
         f();
     }
-}
-
-Tensor integers(const std::vector<std::int64_t>& numbers) {
-    return {{static_cast<std::int64_t>(numbers.size())}, std::vector<double>(numbers.begin(), numbers.end())};
 }
 
 /// Packed sequences: queries, keys and values behind each other.

@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"
@@ -17,8 +18,6 @@ namespace vkf::test {
 
 namespace {
 
-constexpr std::int64_t kMax = 40;
-constexpr std::uint64_t kBytes = kMax * SmallModel::kWidth * sizeof(float);
 constexpr std::uint64_t kOffset = 4096;  // a multiple of every alignment there is
 
 void put(const Host::Buffer& buffer, std::uint64_t offset, const std::vector<float>& data) {
@@ -30,8 +29,6 @@ Tensor get(const Host::Buffer& buffer, std::uint64_t offset, std::int64_t tokens
     std::memcpy(data.data(), buffer.mapped + offset, data.size() * sizeof(float));
     return Tensor({tokens, SmallModel::kWidth}, {data.begin(), data.end()});
 }
-
-std::string text(const Status& status) { return status.message.data(); }
 
 struct CountedLock {
     int locked = 0;
@@ -73,7 +70,7 @@ TEST_SUITE("borrow") {
                         status = program.record(commands, ranges, sizes, slot);
                         CHECK(counter.count() == 0);
                     }
-                    CHECK(text(status) == "");
+                    CHECK(text_of(status) == "");
                     CHECK(status);
                     host.submit(commands);
                 }
@@ -165,7 +162,7 @@ TEST_SUITE("borrow") {
                                   std::uint32_t slot = 0) {
                 const Status status = program.record(commands, ranges, sizes, slot);
                 CHECK(status.result == (status.message[0] ? -1 : 0));
-                return text(status);
+                return text_of(status);
             };
             const auto changed = [&](auto change) {
                 std::vector<BufferRange> ranges = good;

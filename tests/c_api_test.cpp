@@ -15,8 +15,8 @@ namespace vkf::test {
 
 namespace {
 
-constexpr std::int64_t kMax = 20;
-constexpr std::uint64_t kBytes = kMax * SmallModel::kWidth * sizeof(float);
+constexpr std::int64_t kMostTokens = 20;
+constexpr std::uint64_t kMostBytes = kMostTokens * SmallModel::kWidth * sizeof(float);
 
 }  // namespace
 
@@ -29,7 +29,7 @@ TEST_SUITE("c") {
             handles.get_instance_proc_addr = vulkan.entry();
             vkf_device device{Device::borrow(handles)};
             vkf_graph graph;
-            SmallModel::describe(graph, kMax);
+            SmallModel::describe(graph, kMostTokens);
             const vkf_weights weights{SmallModel::load(device.device)};
             vkf_program* program = nullptr;
             vkf_compile_options options = {};
@@ -38,12 +38,12 @@ TEST_SUITE("c") {
             REQUIRE(vkf_compile(&device, &graph, &weights, &options, &program) == VKF_OK);
             REQUIRE(vkf_program_allocate(program, nullptr) == VKF_OK);
 
-            const Host::Buffer x = host.make_buffer(kBytes), y = host.make_buffer(kBytes);
+            const Host::Buffer x = host.make_buffer(kMostBytes), y = host.make_buffer(kMostBytes);
             const std::vector<float> data = SmallModel::input(13).floats();
             std::memcpy(x.mapped, data.data(), data.size() * sizeof(float));
             vkf_buffer_range ranges[2] = {};
             ranges[0].struct_size = ranges[1].struct_size = sizeof(vkf_buffer_range);
-            ranges[0].bytes = ranges[1].bytes = kBytes;
+            ranges[0].bytes = ranges[1].bytes = kMostBytes;
             ranges[0].name = "y";
             ranges[0].buffer = y.buffer;
             ranges[1].name = "x";

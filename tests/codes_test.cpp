@@ -66,7 +66,7 @@ std::vector<Way> ways() {
     return out;
 }
 
-struct Product {
+struct CodesProduct {
     Sizes a;  ///< (..., K)
     std::int64_t n = 1;
     bool bias = false;
@@ -93,7 +93,7 @@ std::string difference_of(Program& program, const Tensor& x, const Tensor& w, re
                       {.rounding = reference::matmul_rounding(a, b, o)});
 }
 
-std::string mismatch(const Way& way, const Product& p) {
+std::string mismatch(const Way& way, const CodesProduct& p) {
     const Tensor x = random_tensor(p.a, 1);
     const std::int64_t k = x.shape.back();
     const Tensor w = random_tensor({p.n, k}, 2);
@@ -238,7 +238,6 @@ TEST_SUITE("codes") {
     }
 
     TEST_CASE("codes: a row that is not finite is NaN, and others are as they are") {
-        constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
         Tensor x = random_tensor({8, 37}, 1);
         const Tensor w = random_tensor({6, 37}, 2);
         x.at({3, 0}) = kNan;

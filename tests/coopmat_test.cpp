@@ -19,9 +19,7 @@ namespace vkf::test {
 
 namespace {
 
-const CompileOptions kF16{.arithmetic = Arithmetic::f16};
-
-struct Product {
+struct MatrixProduct {
     std::int64_t m = 1, n = 1, k = 1;
     bool transpose_b = true;
     WeightType weights = WeightType::f32;
@@ -29,7 +27,7 @@ struct Product {
     Activation activation = Activation::none;
 };
 
-void describe(Graph& g, const Product& p) {
+void describe(Graph& g, const MatrixProduct& p) {
     const Value b = p.transpose_b ? g.weight("w", {p.n, p.k}) : g.weight("w", {p.k, p.n});
     MatmulOptions o;
     o.transpose_b = p.transpose_b;
@@ -39,7 +37,7 @@ void describe(Graph& g, const Product& p) {
 }
 
 /// The product as the device computes it beside that of the operands in f16.
-std::string mismatch(const Product& p) {
+std::string matrix_mismatch(const MatrixProduct& p) {
     const Tensor x = random_tensor({p.m, p.k}, 1);
     const Tensor w = p.transpose_b ? random_tensor({p.n, p.k}, 2) : random_tensor({p.k, p.n}, 2);
     const Tensor bias = random_tensor({p.n}, 3);
@@ -84,7 +82,7 @@ TEST_SUITE("coopmat") {
             CAPTURE(size[1]);
             CAPTURE(size[2]);
             for (const bool transpose_b : {false, true}) {
-                CHECK(mismatch({.m = size[0], .n = size[1], .k = size[2], .transpose_b = transpose_b}) == "");
+                CHECK(matrix_mismatch({.m = size[0], .n = size[1], .k = size[2], .transpose_b = transpose_b}) == "");
             }
         }
     }
@@ -97,10 +95,10 @@ TEST_SUITE("coopmat") {
         for (const WeightType type :
              {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
             CAPTURE(name_of(type));
-            CHECK(mismatch({.m = 70, .n = 68, .k = 100, .weights = type}) == "");
-            CHECK(mismatch({.m = 9, .n = 70, .k = 33, .weights = type, .bias = true}) == "");
-            CHECK(mismatch({.m = 600, .n = 36, .k = 40, .weights = type, .activation = Activation::gelu}) == "");
-            CHECK(mismatch({.m = 40, .n = 5, .k = 4099, .weights = type}) == "");
+            CHECK(matrix_mismatch({.m = 70, .n = 68, .k = 100, .weights = type}) == "");
+            CHECK(matrix_mismatch({.m = 9, .n = 70, .k = 33, .weights = type, .bias = true}) == "");
+            CHECK(matrix_mismatch({.m = 600, .n = 36, .k = 40, .weights = type, .activation = Activation::gelu}) == "");
+            CHECK(matrix_mismatch({.m = 40, .n = 5, .k = 4099, .weights = type}) == "");
         }
     }
 

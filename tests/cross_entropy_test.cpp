@@ -12,7 +12,8 @@ using namespace vkf::test;
 
 namespace {
 
-std::string mismatch(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {}) {
+std::string cross_entropy_mismatch(const Tensor& logits, const Tensor& labels,
+                                   const CrossEntropyOptions& options = {}) {
     OpCheck check;
     const Value y = cross_entropy(check.input("logits", logits), check.indices("labels", labels), options);
     return check.difference(y, reference::cross_entropy(logits, labels, options));
@@ -28,26 +29,27 @@ TEST_CASE("cross_entropy: sizes from 1, every rank, with and without smoothing")
         CAPTURE(shape.back());
         const Tensor logits = random_tensor(shape, 1, 4);
         const Tensor labels = random_integers(Sizes(shape.begin(), shape.end() - 1), shape.back());
-        CHECK(mismatch(logits, labels) == "");
-        CHECK(mismatch(logits, labels, {.label_smoothing = 0.1f}) == "");
-        CHECK(mismatch(logits, labels, {.label_smoothing = 1}) == "");
-        CHECK(mismatch(logits, labels, {.ignore_index = 0}) == "");
+        CHECK(cross_entropy_mismatch(logits, labels) == "");
+        CHECK(cross_entropy_mismatch(logits, labels, {.label_smoothing = 0.1f}) == "");
+        CHECK(cross_entropy_mismatch(logits, labels, {.label_smoothing = 1}) == "");
+        CHECK(cross_entropy_mismatch(logits, labels, {.ignore_index = 0}) == "");
     }
 }
 
 TEST_CASE("cross_entropy: labels to ignore, labels that are none, rows that are not finite") {
     Tensor logits = random_tensor({4, 5}, 2, 1e5);
-    CHECK(mismatch(logits, Tensor({4}, {0, -100, 4, -100})) == "");
-    CHECK(mismatch(logits, Tensor({4}, -100.0)) == "");  // nothing counts: NaN
-    CHECK(mismatch(logits, Tensor({4}, {0, 5, 1, 1})) == "");
-    CHECK(mismatch(logits, Tensor({4}, {0, -1, 1, 1})) == "");
-    CHECK(mismatch(logits, Tensor({4}, {0, -1, 1, 1}), {.ignore_index = -1, .label_smoothing = 0.2f}) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, -100, 4, -100})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, -100.0)) == "");  // nothing counts: NaN
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, 5, 1, 1})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, -1, 1, 1})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, -1, 1, 1}), {.ignore_index = -1, .label_smoothing = 0.2f}) ==
+          "");
     logits.at({1, 2}) = std::numeric_limits<double>::quiet_NaN();
-    CHECK(mismatch(logits, Tensor({4}, {0, 2, 1, 1})) == "");
-    CHECK(mismatch(logits, Tensor({4}, {0, -100, 1, 1})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, 2, 1, 1})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, -100, 1, 1})) == "");
     logits.at({1, 2}) = -std::numeric_limits<double>::infinity();
-    CHECK(mismatch(logits, Tensor({4}, {0, 3, 1, 1})) == "");
-    CHECK(mismatch(logits, Tensor({4}, {0, 2, 1, 1})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, 3, 1, 1})) == "");
+    CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, 2, 1, 1})) == "");
 }
 
 TEST_CASE("cross_entropy: operands that are views, and no rows") {

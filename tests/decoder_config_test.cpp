@@ -9,6 +9,7 @@
 
 #include "runtime/compile/plan.h"
 #include "runtime/device/insides.h"
+#include "tests/decoder_models.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 
@@ -16,8 +17,6 @@ using namespace vkf;
 using namespace vkf::test;
 
 namespace {
-
-const std::filesystem::path kModels = VKFORMER_SOURCE_DIR "/tests/decoders";
 
 nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_text(kModels / name / "config.json")); }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/decoder.h"
+#include "tests/decoder_models.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -18,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kModels = VKFORMER_SOURCE_DIR "/tests/decoders";
-
-nlohmann::json config_of(const char* name) { return nlohmann::json::parse(read_text(kModels / name / "config.json")); }
+nlohmann::json good_config(const char* name) {
+    return nlohmann::json::parse(read_text(kModels / name / "config.json"));
+}
 
 /// A copy of a checkpoint that a test may damage; gone at its end.
 struct Copy {
@@ -69,7 +70,7 @@ TEST_CASE("decoder: files that are missing, cut or do not fit are refused by nam
     }
     const auto with = [](const char* field, const nlohmann::json& value) {
         const Copy copy("llama");
-        nlohmann::json config = config_of("llama");
+        nlohmann::json config = good_config("llama");
         config[field] = value;
         copy.write("config.json", config);
         return copy.load();

@@ -16,7 +16,7 @@ using namespace vkf::test;
 
 namespace {
 
-struct Model {
+struct SizedModel {
     Checkpoint checkpoint{std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders/llama")};
     DecoderModel model = read_decoder(checkpoint);
     Weights weights = load_decoder(device(), checkpoint, model);
@@ -32,7 +32,7 @@ struct Model {
 TEST_SUITE_BEGIN("decoder");
 
 TEST_CASE("decoder: memory is known before, and refused where it is not there") {
-    const Model model;
+    const SizedModel model;
     const DecoderPlan plan = model.plan({.max_tokens = 16, .chunk = 4});
     const ModelMemory small = plan.memory();
     const ModelMemory large = model.plan({.max_batch = 2, .max_tokens = 32, .chunk = 4}).memory();
@@ -59,7 +59,7 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
 }
 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {
-    const Model model;
+    const SizedModel model;
     DecoderOptions options{.chunk = 128};
     std::uint64_t& range = Insides::core(device()).capabilities.storage_range;
     const std::uint64_t kept = range;

@@ -74,17 +74,8 @@ Capabilities of_type(DeviceType type) {
     return c;
 }
 
-/// Labels of what is dispatched, in order.
-std::vector<std::string> labels(const Plan& plan) {
-    std::vector<std::string> out;
-    for (const PlannedDispatch& d : plan.dispatches) {
-        out.push_back(plan.nodes[d.dispatch.node].label);
-    }
-    return out;
-}
-
 bool dispatches(const Plan& plan, const std::string& label) {
-    const std::vector<std::string> all = labels(plan);
+    const std::vector<std::string> all = labels_of(plan);
     return std::find(all.begin(), all.end(), label) != all.end();
 }
 
@@ -98,7 +89,7 @@ TEST_SUITE("decompose") {
         const Value used = rms_norm(x, {});
         g.output("y", used);
         softmax(used);
-        CHECK(labels(make_plan(g, {})) == std::vector<std::string>{"rms_norm"});
+        CHECK(labels_of(make_plan(g, {})) == std::vector<std::string>{"rms_norm"});
     }
 
     TEST_CASE("plan: what is written to a state is dispatched, and what it depends on") {
@@ -123,10 +114,10 @@ TEST_SUITE("decompose") {
         g.output("y", rms_norm(y, {}));
         g.output("direct", y);
         const Plan gpu = make_plan(g, of_type(DeviceType::discrete));
-        CHECK(labels(gpu) == std::vector<std::string>{"block.picky", "rms_norm"});
+        CHECK(labels_of(gpu) == std::vector<std::string>{"block.picky", "rms_norm"});
         CHECK(gpu.notes.empty());
         const Plan cpu = make_plan(g, of_type(DeviceType::cpu));
-        CHECK(labels(cpu) == std::vector<std::string>{"block.softmax", "rms_norm"});
+        CHECK(labels_of(cpu) == std::vector<std::string>{"block.softmax", "rms_norm"});
         REQUIRE(cpu.notes.size() == 1);
         CHECK(cpu.notes[0] == "block.picky: decomposed into other ops: processors do not please it");
         CHECK(cpu.values[cpu.dispatches[0].dispatch.bindings.back().value].storage ==
@@ -145,9 +136,9 @@ TEST_SUITE("decompose") {
         g.output("before", first);
         g.output("after", contiguous(state));
         const Plan cpu = make_plan(g, of_type(DeviceType::cpu));
-        CHECK(labels(cpu) == std::vector<std::string>{"contiguous", "softmax", "copy_into", "contiguous"});
+        CHECK(labels_of(cpu) == std::vector<std::string>{"contiguous", "softmax", "copy_into", "contiguous"});
         CHECK(cpu.notes.size() == 2);
-        CHECK(labels(make_plan(g, of_type(DeviceType::discrete))) ==
+        CHECK(labels_of(make_plan(g, of_type(DeviceType::discrete))) ==
               std::vector<std::string>{"contiguous", "pickier", "copy_into", "contiguous"});
     }
 
@@ -161,7 +152,7 @@ TEST_SUITE("decompose") {
             if (second) {
                 g.output("z", y[1]);
             }
-            return labels(make_plan(g, of_type(DeviceType::cpu)));
+            return labels_of(make_plan(g, of_type(DeviceType::cpu)));
         };
         CHECK(planned(false) == std::vector<std::string>{"both"});
         CHECK(planned(true) == std::vector<std::string>{"softmax", "rms_norm"});

@@ -58,6 +58,14 @@ const Plan& plan_of(const Program& program) { return Insides::core(program).plan
 std::size_t submissions_of(const Program& program) { return Insides::core(program).submissions; }
 std::size_t pipelines_of(const Device& device) { return Insides::core(device).pipelines->size(); }
 
+std::vector<std::string> labels_of(const Plan& plan) {
+    std::vector<std::string> out;
+    for (const PlannedDispatch& d : plan.dispatches) {
+        out.push_back(plan.nodes[d.dispatch.node].label);
+    }
+    return out;
+}
+
 std::string device_line() {
     const Capabilities& c = device().capabilities();
     return c.name + ", " + c.driver + ", " + (c.minimum_profile ? "minimum profile" : "full profile") +

@@ -36,6 +36,8 @@ std::vector<std::string> close_device();
 
 /// What a program was planned as; as long as the program lives.
 const Plan& plan_of(const Program& program);
+/// The labels of a plan's dispatches, in order.
+std::vector<std::string> labels_of(const Plan& plan);
 /// How many submissions the program's last run was split into.
 std::size_t submissions_of(const Program& program);
 /// How many pipelines the device made so far.

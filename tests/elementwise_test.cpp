@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tests/device.h"
 #include "tests/op_check.h"
@@ -15,9 +14,6 @@ using namespace vkf;
 using namespace vkf::test;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,    Activation::gelu_tanh,
                                        Activation::silu, Activation::tanh, Activation::sigmoid, Activation::rsqrt};

@@ -13,7 +13,7 @@ using namespace vkf::test;
 
 namespace {
 
-std::string mismatch(const Tensor& ids, const Tensor& table, float scale = 1) {
+std::string embedding_mismatch(const Tensor& ids, const Tensor& table, float scale = 1) {
     OpCheck check;
     const Value y = embedding(check.indices("ids", ids), check.input("table", table), scale);
     return check.difference(y, reference::embedding(ids, table, static_cast<double>(scale)));
@@ -26,16 +26,16 @@ TEST_SUITE_BEGIN("embedding");
 TEST_CASE("embedding: every rank of ids, sizes from 1, scaled") {
     for (const Sizes& shape : {Sizes{}, Sizes{1}, Sizes{7}, Sizes{2, 5}, Sizes{2, 1, 3}, Sizes{2, 3, 2, 2}}) {
         CAPTURE(shape.size());
-        CHECK(mismatch(random_integers(shape, 11), random_tensor({11, 5})) == "");
+        CHECK(embedding_mismatch(random_integers(shape, 11), random_tensor({11, 5})) == "");
     }
-    CHECK(mismatch(random_integers({9}, 1), random_tensor({1, 1})) == "");
-    CHECK(mismatch(random_integers({9}, 30), random_tensor({30, 64}), 8) == "");
-    CHECK(mismatch(random_integers({9}, 30), random_tensor({30, 129}, 2, 1e5), -0.5f) == "");
+    CHECK(embedding_mismatch(random_integers({9}, 1), random_tensor({1, 1})) == "");
+    CHECK(embedding_mismatch(random_integers({9}, 30), random_tensor({30, 64}), 8) == "");
+    CHECK(embedding_mismatch(random_integers({9}, 30), random_tensor({30, 129}, 2, 1e5), -0.5f) == "");
 }
 
 TEST_CASE("embedding: an id outside the table gives a row of NaN") {
     const Tensor ids({7}, {0, 11, -1, 10, 2147483647.0, -2147483648.0, 5});
-    CHECK(mismatch(ids, random_tensor({11, 6})) == "");
+    CHECK(embedding_mismatch(ids, random_tensor({11, 6})) == "");
 }
 
 TEST_CASE("embedding: ids and table that are views") {

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -13,6 +15,12 @@
 #include "tests/tensor.h"
 
 namespace vkf::test {
+
+/// fp32 numbers, which must outlive it.
+inline HostTensor host_tensor(const std::string& name, std::vector<std::int64_t> shape,
+                              const std::vector<float>& data) {
+    return {name, DType::f32, std::move(shape), std::as_bytes(std::span(data))};
+}
 
 /// Sets (or, without a value, removes) an environment variable while it lives.
 class Environment {

@@ -17,8 +17,6 @@ namespace vkf::test {
 
 namespace {
 
-const CompileOptions kF16{.arithmetic = Arithmetic::f16};
-
 bool has_f16() {
     if (!device().capabilities().float16) {
         cannot_run("arithmetic in f16");
@@ -34,7 +32,7 @@ void without_matrices(Capabilities& c) {
 
 void forced(Capabilities& c) { c.variants = "matmul_half"; }
 
-struct Product {
+struct HalfProduct {
     Tensor a, b;  ///< (..., m, k) and (..., k, n), or (n, k) and a weight
     reference::MatmulOptions options = {};
     WeightType weights = WeightType::f32;
@@ -43,7 +41,7 @@ struct Product {
 Shape shape_of(const Tensor& t) { return {t.shape.begin(), t.shape.end()}; }
 
 /// The product as the device computes it.
-Tensor computed(const Product& p) {
+Tensor computed(const HalfProduct& p) {
     Graph g;
     const bool weight = p.weights != WeightType::f32;
     MatmulOptions o;
@@ -69,7 +67,7 @@ Tensor computed(const Product& p) {
 }
 
 /// Beside the product of the operands in f16, held to what docs/numerics.md promises.
-std::string mismatch(const Product& p) {
+std::string half_mismatch(const HalfProduct& p) {
     const Tensor kept = p.weights == WeightType::f32 ? p.b : reference::packed(p.b, p.weights);
     const Tensor a = reference::as_f16(p.a);
     // codes are exact
@@ -79,7 +77,7 @@ std::string mismatch(const Product& p) {
 }
 
 /// Whole numbers of which no sum of 8 products leaves f16: every result is exact.
-Tensor whole_numbers(const Sizes& shape, std::uint32_t seed) {
+Tensor whole_halves(const Sizes& shape, std::uint32_t seed) {
     Tensor out = random_integers(shape, 17, seed);
     for (double& x : out.data) {
         x -= 8;
@@ -87,7 +85,7 @@ Tensor whole_numbers(const Sizes& shape, std::uint32_t seed) {
     return out;
 }
 
-std::string inexact(const Product& p) {
+std::string inexact(const HalfProduct& p) {
     return difference(computed(p), reference::matmul(p.a, p.b, p.options), exactly());
 }
 
@@ -111,10 +109,10 @@ TEST_SUITE("half") {
                 CAPTURE(m);
                 CAPTURE(n);
                 CAPTURE(k);
-                const Tensor a = whole_numbers({m, k}, 1);
-                CHECK(inexact({.a = a, .b = whole_numbers({k, n}, 2)}) == "");
-                CHECK(inexact({.a = a, .b = whole_numbers({n, k}, 3), .options = {.transpose_b = true}}) == "");
-                CHECK(mismatch({.a = random_tensor({m, k}, 4), .b = random_tensor({k, n}, 5)}) == "");
+                const Tensor a = whole_halves({m, k}, 1);
+                CHECK(inexact({.a = a, .b = whole_halves({k, n}, 2)}) == "");
+                CHECK(inexact({.a = a, .b = whole_halves({n, k}, 3), .options = {.transpose_b = true}}) == "");
+                CHECK(half_mismatch({.a = random_tensor({m, k}, 4), .b = random_tensor({k, n}, 5)}) == "");
             }
         }
     }
@@ -125,11 +123,11 @@ TEST_SUITE("half") {
         }
         const Believed half(forced);
         for (const std::int64_t m : {1, 3, 5}) {
-            CHECK(inexact({.a = whole_numbers({m, 37}, 1), .b = whole_numbers({37, 6}, 2)}) == "");
+            CHECK(inexact({.a = whole_halves({m, 37}, 1), .b = whole_halves({37, 6}, 2)}) == "");
         }
-        CHECK(inexact({.a = whole_numbers({2, 3, 9, 20}, 1), .b = whole_numbers({2, 1, 20, 7}, 2)}) == "");
-        CHECK(inexact({.a = whole_numbers({2, 2, 3, 9, 8}, 1), .b = whole_numbers({2, 1, 3, 8, 4}, 2)}) == "");
-        CHECK(mismatch({.a = random_tensor({6, 4099}, 1), .b = random_tensor({4099, 5}, 2)}) == "");
+        CHECK(inexact({.a = whole_halves({2, 3, 9, 20}, 1), .b = whole_halves({2, 1, 20, 7}, 2)}) == "");
+        CHECK(inexact({.a = whole_halves({2, 2, 3, 9, 8}, 1), .b = whole_halves({2, 1, 3, 8, 4}, 2)}) == "");
+        CHECK(half_mismatch({.a = random_tensor({6, 4099}, 1), .b = random_tensor({4099, 5}, 2)}) == "");
     }
 
     TEST_CASE("half: weights of every type, bias and activations") {
@@ -141,21 +139,21 @@ TEST_SUITE("half") {
              {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
             CAPTURE(name_of(type));
             const auto product = [&](std::int64_t m, std::int64_t n, std::int64_t k, double amplitude = 1) {
-                return Product{.a = random_tensor({m, k}, 1, amplitude),
-                               .b = random_tensor({n, k}, 2),
-                               .options = {.transpose_b = true},
-                               .weights = type};
+                return HalfProduct{.a = random_tensor({m, k}, 1, amplitude),
+                                   .b = random_tensor({n, k}, 2),
+                                   .options = {.transpose_b = true},
+                                   .weights = type};
             };
-            CHECK(mismatch(product(70, 68, 100)) == "");
-            Product biased = product(9, 70, 33);
+            CHECK(half_mismatch(product(70, 68, 100)) == "");
+            HalfProduct biased = product(9, 70, 33);
             biased.options.bias = random_tensor({70}, 3);
-            CHECK(mismatch(biased) == "");
-            Product activated = product(130, 36, 40);
+            CHECK(half_mismatch(biased) == "");
+            HalfProduct activated = product(130, 36, 40);
             activated.options.activation = Activation::gelu;
-            CHECK(mismatch(activated) == "");
-            CHECK(mismatch(product(40, 5, 4099)) == "");
+            CHECK(half_mismatch(activated) == "");
+            CHECK(half_mismatch(product(40, 5, 4099)) == "");
             // codes of int8 times as much would be infinite
-            CHECK(mismatch(product(8, 12, 64, 4000)) == "");
+            CHECK(half_mismatch(product(8, 12, 64, 4000)) == "");
         }
     }
 
@@ -164,7 +162,7 @@ TEST_SUITE("half") {
             return;
         }
         const Believed half(forced);
-        const Tensor x = whole_numbers({9, 24}, 1), w = whole_numbers({12, 24}, 2), r = whole_numbers({9, 12}, 3);
+        const Tensor x = whole_halves({9, 24}, 1), w = whole_halves({12, 24}, 2), r = whole_halves({9, 12}, 3);
         const Tensor product = reference::matmul(x, w, {.transpose_b = true});
         for (const bool times : {false, true}) {
             OpCheck check;
@@ -185,7 +183,7 @@ TEST_SUITE("half") {
         }
         const Believed half(forced);
         const auto one_and = [](std::int64_t place) {
-            Product p{.a = Tensor({5, 40}), .b = Tensor({40, 1}, 1)};
+            HalfProduct p{.a = Tensor({5, 40}), .b = Tensor({40, 1}, 1)};
             p.a.at({0, 0}) = 1;
             p.a.at({0, place}) = 0x1p-12;
             return computed(p).at({0, 0});
@@ -234,7 +232,6 @@ TEST_SUITE("half") {
             return;
         }
         const Believed gpu(without_matrices);
-        constexpr double kInf = std::numeric_limits<double>::infinity();
         Tensor x = random_tensor({70, 37}, 1);
         Tensor w = random_tensor({66, 37}, 2);
         x.at({3, 0}) = std::numeric_limits<double>::quiet_NaN();
@@ -242,7 +239,7 @@ TEST_SUITE("half") {
         x.at({7, 1}) = 70000;  // infinite in f16
         x.at({69, 2}) = 65519;
         w.at({65, 36}) = -kInf;
-        CHECK(mismatch({.a = x, .b = w, .options = {.transpose_b = true}}) == "");
+        CHECK(half_mismatch({.a = x, .b = w, .options = {.transpose_b = true}}) == "");
 
         Tensor large({6, 20}), column({1, 20}, 240);
         for (std::int64_t k = 0; k < 20; ++k) {

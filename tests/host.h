@@ -14,6 +14,8 @@
 
 namespace vkf::test {
 
+inline std::string text_of(const Status& status) { return status.message.data(); }
+
 class Host {
 public:
     /// Of the devices there are the first, with what Device::requirements() wishes for when

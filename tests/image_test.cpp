@@ -18,25 +18,23 @@ namespace vkf::test {
 namespace {
 
 constexpr std::uint32_t kGeneral = VK_IMAGE_LAYOUT_GENERAL;
-constexpr std::uint32_t kWidth = 9, kHeight = 5;
+constexpr std::uint32_t kImageWidth = 9, kImageHeight = 5;
 
-std::string text(const Status& status) { return status.message.data(); }
-
-struct Format {
+struct PixelFormat {
     VkFormat vulkan;
     ImageFormat format;
     std::size_t channels, bytes;
 };
 
-constexpr Format kFormats[] = {{VK_FORMAT_R8G8B8A8_UNORM, ImageFormat::rgba8, 4, 4},
-                               {VK_FORMAT_R16G16B16A16_SFLOAT, ImageFormat::rgba16f, 4, 8},
-                               {VK_FORMAT_R32_SFLOAT, ImageFormat::r32f, 1, 4},
-                               {VK_FORMAT_R32G32B32A32_SFLOAT, ImageFormat::rgba32f, 4, 16}};
+constexpr PixelFormat kFormats[] = {{VK_FORMAT_R8G8B8A8_UNORM, ImageFormat::rgba8, 4, 4},
+                                    {VK_FORMAT_R16G16B16A16_SFLOAT, ImageFormat::rgba16f, 4, 8},
+                                    {VK_FORMAT_R32_SFLOAT, ImageFormat::r32f, 1, 4},
+                                    {VK_FORMAT_R32G32B32A32_SFLOAT, ImageFormat::rgba32f, 4, 16}};
 
 /// Numbers that each of the formats holds exactly: bytes of 0 or 255 as 0 and 1.
-std::vector<std::byte> texels(const Format& f, std::size_t seed) {
-    std::vector<std::byte> out(kWidth * kHeight * f.bytes);
-    for (std::size_t i = 0; i < kWidth * kHeight * f.channels; ++i) {
+std::vector<std::byte> texels(const PixelFormat& f, std::size_t seed) {
+    std::vector<std::byte> out(kImageWidth * kImageHeight * f.bytes);
+    for (std::size_t i = 0; i < kImageWidth * kImageHeight * f.channels; ++i) {
         const bool one = (i * 2654435761u + seed * 40503u) >> 7 & 1;
         if (f.bytes == 4 && f.channels == 4) {
             out[i] = one ? std::byte{255} : std::byte{0};
@@ -58,7 +56,7 @@ TEST_SUITE("image") {
         Host host(true);
         {
             const Device device = Device::borrow(host.handles());
-            for (const Format& f : kFormats) {
+            for (const PixelFormat& f : kFormats) {
                 for (const ImageAccess access : {ImageAccess::sampled, ImageAccess::storage}) {
                     for (const bool any : {false, true}) {
                         if (any && !device.capabilities().storage_image_any_format) {
@@ -69,27 +67,27 @@ TEST_SUITE("image") {
                         CAPTURE(any);
                         Graph g;
                         const auto channels = static_cast<std::int64_t>(f.channels);
-                        const Value x =
-                            image_input(g, "in", kHeight, kWidth, channels, {.access = access, .format = f.format});
+                        const Value x = image_input(g, "in", kImageHeight, kImageWidth, channels,
+                                                    {.access = access, .format = f.format});
                         const Value one = g.constant("one", {1}, std::vector<float>{1.0f});
                         const Value minus_one = g.constant("minus one", {1}, std::vector<float>{-1.0f});
                         image_output("out", one + x * minus_one, {.format = any ? ImageFormat::any : f.format});
                         Program program = device.compile(g);
                         program.allocate();
                         CHECK(contains(message_of([&] { program.run(); }), "only a host has"));
-                        const Host::Image in = host.make_image(f.vulkan, kWidth, kHeight);
-                        const Host::Image out = host.make_image(f.vulkan, kWidth, kHeight);
+                        const Host::Image in = host.make_image(f.vulkan, kImageWidth, kImageHeight);
+                        const Host::Image out = host.make_image(f.vulkan, kImageWidth, kImageHeight);
                         const std::vector<std::byte> data = texels(f, f.bytes);
                         host.write_image(in, data);
-                        const ImageView images[] = {{"in", in.view, kGeneral, kWidth, kHeight},
-                                                    {"out", out.view, kGeneral, kWidth, kHeight}};
+                        const ImageView images[] = {{"in", in.view, kGeneral, kImageWidth, kImageHeight},
+                                                    {"out", out.view, kGeneral, kImageWidth, kImageHeight}};
                         VkCommandBuffer commands = host.begin();
-                        CHECK(text(program.record(commands, {.images = images})) == "");
+                        CHECK(text_of(program.record(commands, {.images = images})) == "");
                         host.submit(commands);
                         host.wait_idle();
                         const std::vector<std::byte> got = host.read_image(out, data.size());
                         std::vector<std::byte> want = data;
-                        for (std::size_t i = 0; i < kWidth * kHeight * f.channels; ++i) {
+                        for (std::size_t i = 0; i < kImageWidth * kImageHeight * f.channels; ++i) {
                             if (f.bytes == 4 && f.channels == 4) {
                                 want[i] = data[i] ^ std::byte{255};
                             } else if (f.bytes == 8) {
@@ -141,7 +139,7 @@ TEST_SUITE("image") {
                     host.submit(commands);
                     host.wait_idle();
                 }
-                return text(status);
+                return text_of(status);
             };
             CHECK(record(5) == "");
             std::vector<float> got(5 * 12 * 4);
@@ -185,7 +183,7 @@ TEST_SUITE("image") {
                 contains(message_of([&] { program.upload("in", std::vector<float>(8 * 12 * 4)); }), "only a host has"));
             Program checked = device.compile(g, Weights(), {.name = "layer", .checked = true});
             checked.allocate();
-            CHECK(text(checked.record(host.begin(), {.buffers = buffers, .images = images})) ==
+            CHECK(text_of(checked.record(host.begin(), {.buffers = buffers, .images = images})) ==
                   "layer: output red is the same image view as in");
             images.pop_back();
             CHECK(record(3) == "layer: image red is not bound");

@@ -19,19 +19,19 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr WeightType kTypes[] = {WeightType::f16, WeightType::bf16, WeightType::int8};
+constexpr WeightType kCacheTypes[] = {WeightType::f16, WeightType::bf16, WeightType::int8};
 
 std::int64_t words_of(WeightType type, std::int64_t columns) {
     return static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(columns)));
 }
 
-struct Packed {
+struct PackedCache {
     std::vector<std::int32_t> words;
     std::vector<float> numbers;  ///< unpacked again
 };
 
 /// Packs x (B, L, H, d) into the middle of a state, read through a transposition, and unpacks it.
-Packed pack(const Tensor& x, WeightType type) {
+PackedCache pack(const Tensor& x, WeightType type) {
     Graph g;
     const std::int64_t words = words_of(type, x.size(3));
     const Value state = g.state("cache", {x.size(0) + 1, x.size(1) + 5, x.size(2), words}, DType::i32);
@@ -52,7 +52,7 @@ Packed pack(const Tensor& x, WeightType type) {
 Tensor kept(const Tensor& x, WeightType type) {
     Tensor by_token({x.size(0), x.size(2), x.size(1), x.size(3)});
     for_each_index(x.shape, [&](const Sizes& i) { by_token.at({i[0], i[2], i[1], i[3]}) = x.at(i); });
-    const Packed packed = pack(by_token, type);
+    const PackedCache packed = pack(by_token, type);
     const Tensor numbers(by_token.shape, {packed.numbers.begin(), packed.numbers.end()});
     Tensor out(x.shape);
     for_each_index(x.shape, [&](const Sizes& i) { out.at(i) = numbers.at({i[0], i[2], i[1], i[3]}); });
@@ -137,12 +137,12 @@ std::string ring_mismatch(const AttentionSizes& sizes, std::int64_t rows, std::i
 TEST_SUITE_BEGIN("attention");
 
 TEST_CASE("kv cache: rows are packed to the nearest, whatever their width") {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kCacheTypes) {
         for (const std::int64_t columns : {1, 3, 4, 5, 20, 63, 64, 66}) {
             CAPTURE(name_of(type));
             CAPTURE(columns);
             const Tensor x = random_tensor({2, 3, 2, columns}, static_cast<std::uint32_t>(columns), 3.0);
-            const Packed packed = pack(x, type);
+            const PackedCache packed = pack(x, type);
             const std::vector<float> numbers = x.floats();
             if (type != WeightType::int8) {  // as weights of a file are
                 const std::int64_t words = words_of(type, columns);
@@ -178,14 +178,14 @@ TEST_CASE("kv cache: what is not a common number") {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
     const std::vector<double> odd = {65519, 65520, -1e30, 0x1p-25, 0x1.8p-25, 0x1p-14, -0.0, kInfinity};
-    const Packed f16 = pack(Tensor({1, 1, 1, 8}, odd), WeightType::f16);
+    const PackedCache f16 = pack(Tensor({1, 1, 1, 8}, odd), WeightType::f16);
     CHECK(f16.numbers == std::vector<float>{65504, kInfinity, -kInfinity, 0, 0x1p-24f, 0x1p-14f, -0.0f, kInfinity});
     CHECK(std::signbit(f16.numbers[6]));
     CHECK(std::isnan(pack(Tensor({1, 1, 1, 2}, {kNan, 1}), WeightType::f16).numbers[0]));
     CHECK(std::isnan(pack(Tensor({1, 1, 1, 2}, {kNan, 1}), WeightType::bf16).numbers[0]));
     // in 8 bits one number that is not finite takes its row along, which shows; other rows are not
     // touched
-    const Packed int8 = pack(Tensor({1, 4, 1, 2}, {kNan, 1, kInfinity, 2, 0, 0, 127, -127}), WeightType::int8);
+    const PackedCache int8 = pack(Tensor({1, 4, 1, 2}, {kNan, 1, kInfinity, 2, 0, 0, 127, -127}), WeightType::int8);
     for (std::size_t i = 0; i < 4; ++i) {
         CHECK(std::isnan(int8.numbers[i]));
     }
@@ -194,7 +194,7 @@ TEST_CASE("kv cache: what is not a common number") {
     CHECK(int8.numbers[6] == 127);
     CHECK(int8.numbers[7] == -127);
     // a scale below 2^-126 is 0, and so are its numbers
-    const Packed tiny =
+    const PackedCache tiny =
         pack(Tensor({1, 3, 1, 2}, {0x1p-120, -0x1p-121, 0x1p-119, 0x1p-118, 1e-40, 0}), WeightType::int8);
     CHECK(tiny.numbers[0] == 0);
     CHECK(tiny.numbers[1] == 0);
@@ -203,7 +203,7 @@ TEST_CASE("kv cache: what is not a common number") {
 }
 
 TEST_CASE("kv cache: attention over a packed cache is attention over what the cache holds") {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kCacheTypes) {
         CAPTURE(name_of(type));
         for (const Causal causal : {Causal::none, Causal::bottom_right}) {
             CHECK(mismatch({2, 4, 2, 5, 40, 16, 16}, type, causal) == "");

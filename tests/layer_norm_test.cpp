@@ -15,8 +15,9 @@ using namespace vkf::test;
 
 namespace {
 
-std::string mismatch(const Tensor& x, const std::optional<Tensor>& weight = {}, const std::optional<Tensor>& bias = {},
-                     float eps = 1e-5f, const Tolerance& tolerance = {}) {
+std::string layer_norm_mismatch(const Tensor& x, const std::optional<Tensor>& weight = {},
+                                const std::optional<Tensor>& bias = {}, float eps = 1e-5f,
+                                const Tolerance& tolerance = {}) {
     OpCheck check;
     const Value y = layer_norm(check.input("x", x), weight ? check.input("weight", *weight) : Value(),
                                bias ? check.input("bias", *bias) : Value(), eps);
@@ -34,10 +35,10 @@ TEST_CASE("layer_norm: widths from 1 to beyond a group, with and without weight 
         const Tensor x = random_tensor(shape, 1, 3);
         const Tensor weight = random_tensor({shape.back()}, 2);
         const Tensor bias = random_tensor({shape.back()}, 3);
-        CHECK(mismatch(x) == "");
-        CHECK(mismatch(x, weight) == "");
-        CHECK(mismatch(x, {}, bias) == "");
-        CHECK(mismatch(x, weight, bias, 1e-3f) == "");
+        CHECK(layer_norm_mismatch(x) == "");
+        CHECK(layer_norm_mismatch(x, weight) == "");
+        CHECK(layer_norm_mismatch(x, {}, bias) == "");
+        CHECK(layer_norm_mismatch(x, weight, bias, 1e-3f) == "");
     }
 }
 
@@ -48,18 +49,18 @@ TEST_CASE("layer_norm: a row of mean 1000 and spread 1 keeps four digits") {
         for (double& v : x.data) {
             v = static_cast<float>(v + 1000);
         }
-        CHECK(mismatch(x, {}, {}, 1e-5f, {2e-4, 1e-4}) == "");
+        CHECK(layer_norm_mismatch(x, {}, {}, 1e-5f, {2e-4, 1e-4}) == "");
     }
 }
 
 TEST_CASE("layer_norm: values of +-1e5, equal values, and what is not finite stays in its row") {
-    CHECK(mismatch(random_tensor({3, 50}, 1, 1e5)) == "");
-    CHECK(mismatch(Tensor({2, 7}, 3.0), random_tensor({7}), random_tensor({7}, 2)) == "");
-    CHECK(mismatch(Tensor({2, 7}, 0.0)) == "");
+    CHECK(layer_norm_mismatch(random_tensor({3, 50}, 1, 1e5)) == "");
+    CHECK(layer_norm_mismatch(Tensor({2, 7}, 3.0), random_tensor({7}), random_tensor({7}, 2)) == "");
+    CHECK(layer_norm_mismatch(Tensor({2, 7}, 0.0)) == "");
     Tensor x = random_tensor({4, 20}, 2);
     x.at({1, 3}) = std::numeric_limits<double>::quiet_NaN();
     x.at({2, 19}) = std::numeric_limits<double>::infinity();
-    CHECK(mismatch(x) == "");
+    CHECK(layer_norm_mismatch(x) == "");
 }
 
 TEST_CASE("layer_norm: strided input, weight and bias") {

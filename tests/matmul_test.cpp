@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "tests/product_check.h"
 
@@ -10,9 +9,6 @@ using namespace vkf;
 using namespace vkf::test;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 MatmulOptions on_device(OpCheck& check, const reference::MatmulOptions& o) {
     MatmulOptions out;
@@ -24,7 +20,7 @@ MatmulOptions on_device(OpCheck& check, const reference::MatmulOptions& o) {
     return out;
 }
 
-std::string mismatch(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
+std::string matmul_mismatch(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
     ProductCheck check;
     const Value y = matmul(check.input("a", a), check.input("b", b), on_device(check, o));
     return check.difference(y, twin(a, b, o), tolerance(taken(a), taken(b), o));
@@ -44,14 +40,14 @@ TEST_CASE("matmul: sizes around every tile's edge, b as it is and transposed") {
         CAPTURE(m);
         CAPTURE(n);
         CAPTURE(k);
-        CHECK(mismatch(random_tensor({m, k}, 1), random_tensor({k, n}, 2)) == "");
-        CHECK(mismatch(random_tensor({m, k}, 3), random_tensor({n, k}, 4), {.transpose_b = true}) == "");
+        CHECK(matmul_mismatch(random_tensor({m, k}, 1), random_tensor({k, n}, 2)) == "");
+        CHECK(matmul_mismatch(random_tensor({m, k}, 3), random_tensor({n, k}, 4), {.transpose_b = true}) == "");
     }
 }
 
 TEST_CASE("matmul: long sums") {
-    CHECK(mismatch(random_tensor({3, 4096}, 1), random_tensor({4096, 8}, 2)) == "");
-    CHECK(mismatch(random_tensor({9, 4099}, 1), random_tensor({5, 4099}, 2), {.transpose_b = true}) == "");
+    CHECK(matmul_mismatch(random_tensor({3, 4096}, 1), random_tensor({4096, 8}, 2)) == "");
+    CHECK(matmul_mismatch(random_tensor({9, 4099}, 1), random_tensor({5, 4099}, 2), {.transpose_b = true}) == "");
 }
 
 TEST_CASE("matmul: few rows of large matrices, which have kernels of their own") {
@@ -63,18 +59,18 @@ TEST_CASE("matmul: few rows of large matrices, which have kernels of their own")
         CAPTURE(k);
         Tensor a = random_tensor({m, k}, 1);
         Tensor b = random_tensor({k, n}, 2);
-        CHECK(mismatch(a, b, {.bias = random_tensor({n}, 3), .activation = Activation::silu}) == "");
-        CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
+        CHECK(matmul_mismatch(a, b, {.bias = random_tensor({n}, 3), .activation = Activation::silu}) == "");
+        CHECK(matmul_mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
         // in the last row: what pads the sum must not multiply with it
         b.at({k - 1, n - 1}) = kInf;
         b.at({0, 0}) = kNan;  // in the first: nor what stands for rows past the end
-        CHECK(mismatch(a, b) == "");
-        CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
+        CHECK(matmul_mismatch(a, b) == "");
+        CHECK(matmul_mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
         for (std::int64_t row = 0; row < m; ++row) {
             a.at({row, 0}) = -0.0;
             a.at({row, k - 1}) = -0.0;
         }
-        CHECK(mismatch(a, b, {.masked_weights = true}) == "");
+        CHECK(matmul_mismatch(a, b, {.masked_weights = true}) == "");
     }
 }
 
@@ -87,8 +83,9 @@ TEST_CASE("matmul: batches broadcast") {
         const Sizes &a = pair.first, &b = pair.second;
         CAPTURE(a.size());
         CAPTURE(b.size());
-        CHECK(mismatch(random_tensor(a, 1), random_tensor(b, 2)) == "");
-        CHECK(mismatch(random_tensor(a, 1), transpose(random_tensor(b, 2), -1, -2), {.transpose_b = true}) == "");
+        CHECK(matmul_mismatch(random_tensor(a, 1), random_tensor(b, 2)) == "");
+        CHECK(matmul_mismatch(random_tensor(a, 1), transpose(random_tensor(b, 2), -1, -2), {.transpose_b = true}) ==
+              "");
     }
 }
 
@@ -98,15 +95,15 @@ TEST_CASE("matmul: scale, bias and every activation in the epilogue") {
         const Tensor b = random_tensor({mnk[2], mnk[1]}, 2, 2);
         const Tensor bias = random_tensor({mnk[1]}, 3, 2);
         CAPTURE(mnk[0]);
-        CHECK(mismatch(a, b, {.scale = -0.25}) == "");
-        CHECK(mismatch(a, b, {.bias = bias}) == "");
-        CHECK(mismatch(a, b, {.bias = bias, .activation = Activation::relu}) == "");
-        CHECK(mismatch(a, b, {.bias = bias, .activation = Activation::gelu, .scale = 0.5}) == "");
+        CHECK(matmul_mismatch(a, b, {.scale = -0.25}) == "");
+        CHECK(matmul_mismatch(a, b, {.bias = bias}) == "");
+        CHECK(matmul_mismatch(a, b, {.bias = bias, .activation = Activation::relu}) == "");
+        CHECK(matmul_mismatch(a, b, {.bias = bias, .activation = Activation::gelu, .scale = 0.5}) == "");
     }
     for (const Activation act : {Activation::gelu_tanh, Activation::silu, Activation::tanh, Activation::sigmoid}) {
         CAPTURE(static_cast<int>(act));
-        CHECK(mismatch(random_tensor({5, 6}), random_tensor({6, 7}), {.bias = random_tensor({7}), .activation = act}) ==
-              "");
+        CHECK(matmul_mismatch(random_tensor({5, 6}), random_tensor({6, 7}),
+                              {.bias = random_tensor({7}), .activation = act}) == "");
     }
 }
 
@@ -237,19 +234,19 @@ TEST_CASE("matmul: values of +-1e5 and infinities, and a NaN stays in its row an
     }
     Tensor a = random_tensor({6, 10}, 1, 1e5);
     Tensor b = random_tensor({10, 9}, 2, 1e5);
-    CHECK(mismatch(a, b) == "");
-    CHECK(mismatch(a, b, {.activation = Activation::gelu}) == "");
-    CHECK(mismatch(a, b, {.activation = Activation::tanh}) == "");
+    CHECK(matmul_mismatch(a, b) == "");
+    CHECK(matmul_mismatch(a, b, {.activation = Activation::gelu}) == "");
+    CHECK(matmul_mismatch(a, b, {.activation = Activation::tanh}) == "");
     a.at({2, 3}) = kNan;
     a.at({4, 1}) = kInf;
     b.at({7, 5}) = kNan;
     b.at({9, 8}) = -kInf;  // in the last row: what pads the sum must not multiply with it
-    CHECK(mismatch(a, b) == "");
+    CHECK(matmul_mismatch(a, b) == "");
     for (const Activation act : {Activation::relu, Activation::silu, Activation::tanh}) {
         CAPTURE(static_cast<int>(act));
-        CHECK(mismatch(a, b, {.activation = act}) == "");
+        CHECK(matmul_mismatch(a, b, {.activation = act}) == "");
     }
-    CHECK(mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
+    CHECK(matmul_mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
 }
 
 TEST_CASE("matmul: a masked weight hides whatever the value holds, an underflowed one does not") {
@@ -266,12 +263,12 @@ TEST_CASE("matmul: a masked weight hides whatever the value holds, an underflowe
             v.at({5, column}) = -kInf;
         }
         const reference::MatmulOptions masked{.masked_weights = true};
-        CHECK(mismatch(w, v, masked) == "");
-        CHECK(mismatch(w, transpose(v, 0, 1), {.transpose_b = true, .masked_weights = true}) == "");
-        CHECK(mismatch(w, v, {.bias = random_tensor({mnk[1]}), .scale = 3, .masked_weights = true}) == "");
+        CHECK(matmul_mismatch(w, v, masked) == "");
+        CHECK(matmul_mismatch(w, transpose(v, 0, 1), {.transpose_b = true, .masked_weights = true}) == "");
+        CHECK(matmul_mismatch(w, v, {.bias = random_tensor({mnk[1]}), .scale = 3, .masked_weights = true}) == "");
         w.at({0, 2}) = 0.0;  // underflowed: 0 * NaN is NaN, 0 * inf too
-        CHECK(mismatch(w, v, masked) == "");
-        CHECK(mismatch(w, v) == "");
+        CHECK(matmul_mismatch(w, v, masked) == "");
+        CHECK(matmul_mismatch(w, v) == "");
     }
 }
 

@@ -23,19 +23,19 @@ bool has_elements() {
     return true;
 }
 
-struct Case {
+struct ElementsCase {
     std::int64_t batch = 1, m = 1, n = 1, k = 1;
     bool transpose_b = true, bias = false, times = false, plus = false;
     Activation activation = Activation::none;
     float scale = 1;
 };
 
-struct Result {
+struct ElementsResult {
     Tensor y;
     std::string explanation;
 };
 
-Result product(const Case& c, Arithmetic arithmetic) {
+ElementsResult product(const ElementsCase& c, Arithmetic arithmetic) {
     Graph g;
     const Value x = g.input("x", {c.batch, c.m, c.k}), r = g.input("r", {c.batch, c.m, c.n});
     const Sizes shape = c.transpose_b ? Sizes{c.n, c.k} : Sizes{c.k, c.n};
@@ -65,7 +65,7 @@ TEST_SUITE("matrix elements") {
         if (!has_elements()) {
             return;
         }
-        const Case cases[] = {
+        const ElementsCase cases[] = {
             {.m = 5, .n = 1, .k = 1},
             {.m = 33, .n = 129, .k = 33, .transpose_b = false},
             {.m = 40, .n = 64, .k = 64, .bias = true, .activation = Activation::gelu},
@@ -81,18 +81,18 @@ TEST_SUITE("matrix elements") {
                 continue;
             }
             const std::string kernel = codes ? "matmul_coopmat_int8<" : "matmul_coopmat<";
-            for (const Case& c : cases) {
+            for (const ElementsCase& c : cases) {
                 if (codes && (!c.transpose_b || c.k < 16)) {
                     continue;  // in fp32
                 }
                 CAPTURE(c.m);
                 CAPTURE(c.n);
                 const Believed gpu(as_gpu);
-                const Result direct = product(c, arithmetic);
+                const ElementsResult direct = product(c, arithmetic);
                 CHECK(contains(direct.explanation, kernel));
                 CHECK(contains(direct.explanation, "element by element"));
                 const Believed without([](Capabilities& d) { d.matrix_elements = false; });
-                const Result staged = product(c, arithmetic);
+                const ElementsResult staged = product(c, arithmetic);
                 CHECK(contains(staged.explanation, kernel));
                 CHECK_FALSE(contains(staged.explanation, "element by element"));
                 CHECK(same_bits(direct.y, staged.y));

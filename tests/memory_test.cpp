@@ -20,10 +20,6 @@ namespace vkf::test {
 
 namespace {
 
-HostTensor tensor(const std::string& name, std::vector<std::int64_t> shape, const std::vector<float>& data) {
-    return {name, DType::f32, std::move(shape), std::as_bytes(std::span(data))};
-}
-
 /// A tensor of a store as a program sees it.
 std::vector<float> read_back(const Device& device, const Weights& weights, const std::string& name,
                              std::int64_t count) {
@@ -102,8 +98,8 @@ TEST_SUITE("memory") {
             const std::vector<float> c = random_tensor({1}, 3).floats();
             {
                 const auto count = static_cast<std::int64_t>(a.size());
-                const Weights weights =
-                    device.load(std::vector{tensor("a", {count}, a), tensor("b", {999}, b), tensor("c", {1}, c)});
+                const Weights weights = device.load(
+                    std::vector{host_tensor("a", {count}, a), host_tensor("b", {999}, b), host_tensor("c", {1}, c)});
                 REQUIRE(staging_blocks.size() == 1);
                 CHECK(staging_blocks.front() <= std::max<std::uint64_t>(staging, 4));
                 const std::uint64_t bytes = (a.size() + b.size() + c.size()) * sizeof(float);
@@ -136,8 +132,8 @@ TEST_SUITE("memory") {
         g.output("y", linear(rows, g.weight("weight", {kOut, kWidth}), g.weight("bias", {kOut}), Activation::silu));
         const auto run = [&](const Device& on) {
             const Weights weights =
-                on.load(std::vector{tensor("table", {kVocabulary, kWidth}, table),
-                                    tensor("weight", {kOut, kWidth}, weight), tensor("bias", {kOut}, bias)});
+                on.load(std::vector{host_tensor("table", {kVocabulary, kWidth}, table),
+                                    host_tensor("weight", {kOut, kWidth}, weight), host_tensor("bias", {kOut}, bias)});
             Program program = on.compile(g, weights);
             for (const PlannedDispatch& d : plan_of(program).dispatches) {
                 for (const Window& w : d.windows) {
@@ -188,7 +184,7 @@ TEST_SUITE("memory") {
         }
         Graph g;
         g.output("y", embedding(g.input("ids", {3}, DType::i32), g.weight("table", {kRows, kWidth})));
-        Program program = device().compile(g, device().load(std::vector{tensor("table", {kRows, kWidth}, table)}));
+        Program program = device().compile(g, device().load(std::vector{host_tensor("table", {kRows, kWidth}, table)}));
         const std::vector<std::int32_t> ids = {0, 32768, kRows - 1};
         program.upload("ids", ids);
         program.run();
@@ -216,8 +212,8 @@ TEST_SUITE("memory") {
         const std::vector<float> third = random_tensor({100000}, 2).floats();
         {
             const std::uint64_t before = vulkan.vkAllocateMemory.calls;
-            const Weights weights = device.load(
-                std::vector{tensor("a", {150000}, part), tensor("b", {150000}, part), tensor("c", {100000}, third)});
+            const Weights weights = device.load(std::vector{
+                host_tensor("a", {150000}, part), host_tensor("b", {150000}, part), host_tensor("c", {100000}, third)});
             CHECK(vulkan.vkAllocateMemory.calls - before ==
                   (device.capabilities().unified_memory ? 2 : 3));  // and staging
             CHECK(read_back(device, weights, "a", 150000) == part);
@@ -237,7 +233,7 @@ TEST_SUITE("memory") {
         };
         Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
         const std::vector<float> large(2 * kMiB);
-        const std::string said = message_of([&] { device.load(std::vector{tensor("large", {2 << 20}, large)}); });
+        const std::string said = message_of([&] { device.load(std::vector{host_tensor("large", {2 << 20}, large)}); });
         CAPTURE(said);
         CHECK(contains(said, "8 MiB for weights were asked"));
         CHECK(contains(said, "3 MiB"));

@@ -17,7 +17,7 @@ namespace vkf::test {
 namespace {
 
 /// y = a + softmax(b), z = 2 a, of up to 9 rows.
-void describe(Graph& g) {
+void describe_mirrored(Graph& g) {
     const Dim rows = g.symbol("rows", 9);
     const Value a = g.input("a", {rows, 4}), b = g.input("b", {rows, 4});
     g.output("y", a + softmax(b));
@@ -49,7 +49,7 @@ std::uint32_t step_of(const Plan& plan, const PlannedWork& entry) {
 TEST_SUITE("mirrors") {
     TEST_CASE("mirrors: inputs are copied in a step before all others, outputs in one after") {
         Graph g;
-        describe(g);
+        describe_mirrored(g);
         const Plan unified = make_plan(g, with_memory(true));
         const Plan mirrored = make_plan(g, with_memory(false));
         CHECK(unified.copies.empty());
@@ -93,7 +93,7 @@ TEST_SUITE("mirrors") {
             const Device device = Device::borrow(through(host, vulkan));
             Insides::core(device).capabilities.unified_memory = false;
             Graph g;
-            describe(g);
+            describe_mirrored(g);
             Program program = device.compile(g, {}, {.name = "sum"});
             Tensor a = random_tensor({7, 4}, 1);
             const Tensor b = random_tensor({7, 4}, 2);
@@ -175,7 +175,7 @@ TEST_SUITE("mirrors") {
         const Device device = Device::create();
         Insides::core(device).capabilities.unified_memory = false;
         Graph g;
-        describe(g);
+        describe_mirrored(g);
         CHECK(contains(
             message_of([&] { device.compile(make_plan(g, with_memory(true)), CompileOptions{.name = "sum"}); }),
             "sum: was planned for a device whose memory the host sees, unlike this one's"));

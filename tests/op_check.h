@@ -19,6 +19,8 @@
 
 namespace vkf::test {
 
+inline const CompileOptions kF16{.arithmetic = Arithmetic::f16};
+
 class OpCheck {
 public:
     /// A graph input and what will be uploaded to it.

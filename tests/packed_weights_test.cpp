@@ -22,8 +22,8 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr WeightType kTypes[] = {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8,
-                                 WeightType::int4};
+constexpr WeightType kAllTypes[] = {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8,
+                                    WeightType::int4};
 
 /// A tensor of fp32 numbers with its bytes.
 struct HostWeight {
@@ -42,7 +42,7 @@ Weights load(const Device& on, const Tensor& numbers, WeightType type) {
     return on.load({&w.tensor, 1}, {.matrices = type});
 }
 
-struct Case {
+struct PackedCase {
     Sizes x_shape;
     std::int64_t columns = 1;
     bool bias = false;
@@ -50,7 +50,7 @@ struct Case {
 };
 
 /// linear() on the device, as what it is and as a small GPU, beside the twin of what the type kept.
-std::string mismatch(const Case& c, WeightType type, double nan_at = -1) {
+std::string mismatch(const PackedCase& c, WeightType type, double nan_at = -1) {
     Tensor x = random_tensor(c.x_shape, 1);
     if (nan_at >= 0) {
         x.data[static_cast<std::size_t>(nan_at)] = std::numeric_limits<double>::quiet_NaN();
@@ -132,14 +132,14 @@ TEST_CASE("packed weights: linear of every type, sizes around every tile's and e
         CAPTURE(size[0]);
         CAPTURE(size[1]);
         CAPTURE(size[2]);
-        for (const WeightType type : kTypes) {
+        for (const WeightType type : kAllTypes) {
             CHECK(mismatch({.x_shape = {size[0], size[2]}, .columns = size[1]}, type) == "");
         }
     }
 }
 
 TEST_CASE("packed weights: batches, bias and every activation") {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
         CHECK(mismatch({.x_shape = {2, 3, 40}, .columns = 20, .bias = true}, type) == "");
         CHECK(mismatch({.x_shape = {1, 520}, .columns = 521, .bias = true, .activation = Activation::gelu}, type) ==
               "");
@@ -152,7 +152,7 @@ TEST_CASE("packed weights: batches, bias and every activation") {
 }
 
 TEST_CASE("packed weights: long sums") {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
         CHECK(mismatch({.x_shape = {1, 4099}, .columns = 17}, type) == "");
         CHECK(mismatch({.x_shape = {1, 4099}, .columns = 65}, type) == "");
         CHECK(mismatch({.x_shape = {9, 4096}, .columns = 5}, type) == "");
@@ -160,7 +160,7 @@ TEST_CASE("packed weights: long sums") {
 }
 
 TEST_CASE("packed weights: a NaN stays in its row") {
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
         CHECK(mismatch({.x_shape = {3, 37}, .columns = 33}, type, 36) == "");
         CHECK(mismatch({.x_shape = {2, 515}, .columns = 512}, type, 514) == "");
     }
@@ -169,7 +169,7 @@ TEST_CASE("packed weights: a NaN stays in its row") {
 TEST_CASE("packed weights: rows of a packed matrix, and a view of x") {
     const Tensor x = random_tensor({36, 5}, 1);
     const Tensor w = random_tensor({21, 36}, 2);
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
         CAPTURE(name_of(type));
         Graph g;
         const Value rows = slice(g.weight("w", {21, 36}), 0, 4, 10);
@@ -195,7 +195,7 @@ TEST_CASE("packed weights: what is kept of a number, and how far that may be") {
         w.at({2, k}) = static_cast<double>(static_cast<float>(w.at({2, k})));
     }
     w.at({7, 11}) = 1000;  // one that takes the others' digits
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
         CAPTURE(name_of(type));
         const Tensor got = rows_of(device(), load(device(), w, type), 9, 70);
         CHECK(difference(got, reference::packed(w, type), {0, 0x1p-23, {}}) == "");
@@ -215,7 +215,7 @@ TEST_CASE("packed weights: int8 and int4 of a whole matrix of sizes") {
     for (const std::int64_t columns : {1, 3, 16, 17, 31, 32, 33, 64, 129, 130}) {
         CAPTURE(columns);
         const Tensor w = random_tensor({5, columns}, static_cast<std::uint32_t>(columns));
-        for (const WeightType type : kTypes) {
+        for (const WeightType type : kAllTypes) {
             CAPTURE(name_of(type));
             CHECK(difference(rows_of(device(), load(device(), w, type), 5, columns), reference::packed(w, type),
                              {0, 0x1p-23, {}}) == "");
@@ -284,7 +284,7 @@ TEST_CASE("packed weights: vectors of fp16 and bf16 are widened, matrices turned
     const std::vector<std::uint16_t> halves = {0x3c00, 0xc000, 0x3555, 0x0001};
     const HostTensor file[] = {{"norm", DType::f16, {4}, std::as_bytes(std::span(halves))},
                                {"w", DType::f16, {2, 2}, std::as_bytes(std::span(halves))}};
-    for (const WeightType type : kTypes) {
+    for (const WeightType type : kAllTypes) {
         CAPTURE(name_of(type));
         const Weights weights = device().load(file, {.matrices = type});
         CHECK(weights.find("norm")->type == WeightType::f32);

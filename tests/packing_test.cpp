@@ -25,18 +25,18 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr WeightType kTypes[] = {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4};
+constexpr WeightType kPackedTypes[] = {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4};
 
 /// Other memory, or smaller staging, than the device has, for a while.
-class Changed {
+class ChangedDevice {
 public:
-    Changed() : capabilities_(Insides::core(device()).capabilities), options_(Insides::core(device()).options) {}
-    ~Changed() {
+    ChangedDevice() : capabilities_(Insides::core(device()).capabilities), options_(Insides::core(device()).options) {}
+    ~ChangedDevice() {
         Insides::core(device()).capabilities = capabilities_;
         Insides::core(device()).options = options_;
     }
-    Changed(const Changed&) = delete;
-    Changed& operator=(const Changed&) = delete;
+    ChangedDevice(const ChangedDevice&) = delete;
+    ChangedDevice& operator=(const ChangedDevice&) = delete;
     static void staging(std::uint64_t bytes) { Insides::core(device()).options.staging_bytes = bytes; }
     static void checked() { Insides::core(device()).options.checked = true; }
     static void not_unified() { Insides::core(device()).capabilities.unified_memory = false; }
@@ -90,11 +90,11 @@ std::string mismatches(const HostTensor& t, WeightType type) {
     std::string found = mismatch(t, type);
     if (found.empty()) {
         const AsSmallGpu gpu;
-        const Changed changed;
-        Changed::not_unified();
+        const ChangedDevice changed;
+        ChangedDevice::not_unified();
         found = mismatch(t, type);
-        Changed::staging(600);
-        Changed::checked();
+        ChangedDevice::staging(600);
+        ChangedDevice::checked();
         found += found.empty() ? mismatch(t, type) : "";
     }
     return found;
@@ -143,7 +143,7 @@ TEST_SUITE_BEGIN("packed weights");
 
 TEST_CASE("packed weights: the device packs fp32 into the host's words") {
     for (const std::int64_t columns : {1, 2, 3, 7, 8, 16, 31, 32, 33, 65, 130, 513, 2100}) {
-        for (const WeightType type : kTypes) {
+        for (const WeightType type : kPackedTypes) {
             std::vector<float> numbers = hard_rows(columns > 1000 ? 25 : 70, columns);
             for (float& x : numbers) {
                 x = held(x, type);
@@ -171,7 +171,7 @@ TEST_CASE("packed weights: the device packs rows longer than one invocation's lo
 
 TEST_CASE("packed weights: the device packs fp16 and bf16 into the host's words") {
     for (const DType from : {DType::f16, DType::bf16}) {
-        for (const WeightType type : kTypes) {
+        for (const WeightType type : kPackedTypes) {
             for (const std::int64_t columns : {1, 33, 64, 257}) {
                 // every number there is, in disorder and as ranges of a few powers of two
                 std::vector<std::uint16_t> bits;
@@ -225,7 +225,7 @@ TEST_CASE("packed weights: who packs is chosen by the kind of device, and told")
     CHECK(packed(PackOn::device) == words);
     for (const DeviceType type :
          {DeviceType::cpu, DeviceType::other, DeviceType::discrete, DeviceType::integrated, DeviceType::virtual_gpu}) {
-        const Changed changed;
+        const ChangedDevice changed;
         Insides::core(device()).capabilities.type = type;
         CHECK(packed(PackOn::by_device) == (type == DeviceType::cpu || type == DeviceType::other ? 0 : words));
     }
@@ -233,7 +233,7 @@ TEST_CASE("packed weights: who packs is chosen by the kind of device, and told")
 
 TEST_CASE("packed weights: what a type cannot hold is refused alike, whoever packs") {
     for (const std::int64_t rows : {3, 700}) {
-        for (const WeightType type : kTypes) {
+        for (const WeightType type : kPackedTypes) {
             for (const double bad : {65519.0, 65520.0, -65520.0, 0x1.fffffep126, 0x1p127, -0x1p127, 0x1.fefffep127,
                                      0x1.ffp127, static_cast<double>(std::numeric_limits<float>::max()),
                                      static_cast<double>(std::numeric_limits<float>::infinity()),
@@ -242,8 +242,8 @@ TEST_CASE("packed weights: what a type cannot hold is refused alike, whoever pac
                 w.at({rows - 1, 37}) = bad;
                 const std::vector<float> floats = w.floats();
                 const HostTensor t{"w", DType::f32, {rows, 40}, std::as_bytes(std::span(floats))};
-                const Changed changed;
-                Changed::staging(5000);
+                const ChangedDevice changed;
+                ChangedDevice::staging(5000);
                 const auto said = [&](PackOn on) {
                     return error_of([&] { device().load({&t, 1}, {.matrices = type, .pack_on = on}); });
                 };
@@ -258,7 +258,7 @@ TEST_CASE("packed weights: what a type cannot hold is refused alike, whoever pac
 
 TEST_CASE("packed weights: numbers of 16 bits that a type cannot hold are the same whoever looks") {
     for (const DType from : {DType::f16, DType::bf16}) {
-        for (const WeightType type : kTypes) {
+        for (const WeightType type : kPackedTypes) {
             std::size_t refused = 0, differ = 0;
             for (std::uint32_t i = 0; i < 65536; ++i) {
                 const auto bits = static_cast<std::uint16_t>(i);

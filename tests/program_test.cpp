@@ -26,10 +26,6 @@ std::vector<float> count_up(std::size_t count, float from = 0) {
     return out;
 }
 
-HostTensor tensor(const std::string& name, std::vector<std::int64_t> shape, const std::vector<float>& data) {
-    return {name, DType::f32, std::move(shape), std::as_bytes(std::span(data))};
-}
-
 /// Everything that a run after the first may not do.
 std::vector<std::uint64_t> creations(const fake::Vulkan& vulkan) {
     return {vulkan.vkAllocateMemory.calls,
@@ -163,21 +159,22 @@ TEST_SUITE("program") {
         const auto compile = [&](const std::vector<HostTensor>& tensors) {
             return message_of([&] { device().compile(g, device().load(tensors)); });
         };
-        CHECK(compile({tensor("w", {24, 24}, w)}) == "weight b: is missing; the graph wants it as (24)");
+        CHECK(compile({host_tensor("w", {24, 24}, w)}) == "weight b: is missing; the graph wants it as (24)");
         CHECK(message_of([&] { device().compile(g); }).find("is missing") != std::string::npos);
-        CHECK(compile({tensor("w", {576}, w), tensor("b", {24}, b)}) ==
+        CHECK(compile({host_tensor("w", {576}, w), host_tensor("b", {24}, b)}) ==
               "weight w: is (576) F32, the graph wants (24, 24) F32");
-        HostTensor integers = tensor("b", {24}, b);
+        HostTensor integers = host_tensor("b", {24}, b);
         integers.dtype = DType::i32;
-        CHECK(compile({tensor("w", {24, 24}, w), integers}) == "weight b: is (24) I32, the graph wants (24) F32");
-        CHECK(compile({tensor("w", {24, 24}, w), tensor("b", {24}, b), tensor("more", {24}, b)}).empty());
+        CHECK(compile({host_tensor("w", {24, 24}, w), integers}) == "weight b: is (24) I32, the graph wants (24) F32");
+        CHECK(
+            compile({host_tensor("w", {24, 24}, w), host_tensor("b", {24}, b), host_tensor("more", {24}, b)}).empty());
         CHECK(contains(message_of([&] {
-                           device().load(std::vector{tensor("w", {24, 25}, w)});
+                           device().load(std::vector{host_tensor("w", {24, 25}, w)});
                        }),
                        "2304 bytes, its shape says 2400"));
-        CHECK(contains(message_of([&] { device().load(std::vector{tensor("w", {-1, 25}, w)}); }), "weight w"));
+        CHECK(contains(message_of([&] { device().load(std::vector{host_tensor("w", {-1, 25}, w)}); }), "weight w"));
         CHECK(message_of([&] {
-                  device().load(std::vector{tensor("b", {24}, b), tensor("b", {24}, b)});
+                  device().load(std::vector{host_tensor("b", {24}, b), host_tensor("b", {24}, b)});
               }) == "weight b: is given twice");
 
         Device other = Device::create();

@@ -24,7 +24,7 @@ using namespace vkf::test;
 namespace {
 
 /// Random tensors of so many names, in memory for as long as it lives.
-class File {
+class ProjectionsFile {
 public:
     void add(const std::string& name, const Sizes& shape) {
         floats_.push_back(random_tensor(shape, static_cast<std::uint32_t>(floats_.size() + 7)).floats());
@@ -37,7 +37,7 @@ private:
     std::deque<std::vector<float>> floats_;
 };
 
-struct Case {
+struct ProjectionsCase {
     std::int64_t rows, width;
     std::vector<std::int64_t> columns;
     bool bias = false;
@@ -45,8 +45,8 @@ struct Case {
 
 /// Weights w0, w1, ... and biases b0, b1, ..., in the order in which a checkpoint sorts them: the
 /// biases first, the last one foremost.
-File file_of(const Case& c) {
-    File file;
+ProjectionsFile file_of(const ProjectionsCase& c) {
+    ProjectionsFile file;
     for (const char* what : {"b", "w"}) {
         for (std::size_t i = c.columns.size(); i-- > 0;) {
             const Sizes shape = *what == 'w' ? Sizes{c.columns[i], c.width} : Sizes{c.columns[i]};
@@ -57,7 +57,7 @@ File file_of(const Case& c) {
 }
 
 /// y0, y1, ..., a linear() each.
-void describe(Graph& g, const Case& c) {
+void describe(Graph& g, const ProjectionsCase& c) {
     const Value x = g.input("x", {c.rows, c.width});
     for (std::size_t i = 0; i < c.columns.size(); ++i) {
         const std::string n = std::to_string(i);
@@ -72,7 +72,7 @@ struct Run {
     std::size_t products = 0;
 };
 
-Run run(const Device& on, const Case& c, bool rewrite, const Weights& weights) {
+Run run(const Device& on, const ProjectionsCase& c, bool rewrite, const Weights& weights) {
     Graph g;
     describe(g, c);
     Program program = on.compile(g, weights, {.rewrite = rewrite});
@@ -95,14 +95,14 @@ bool same_parts(const Run& a, const Run& b) {
                       [](const Tensor& x, const Tensor& y) { return x.shape == y.shape && same_bits(x, y); });
 }
 
-Weights load_in_order(const Device& on, const Case& c, std::optional<WeightType> type = {}) {
+Weights load_in_order(const Device& on, const ProjectionsCase& c, std::optional<WeightType> type = {}) {
     Graph g;
     describe(g, c);
     return on.load(g, file_of(c).tensors, {.matrices = type});
 }
 
 /// Sizes of which every tensor's bytes are a multiple of any alignment that Vulkan has.
-const Case kAligned{5, 64, {192, 64, 128}, true};
+const ProjectionsCase kAligned{5, 64, {192, 64, 128}, true};
 
 }  // namespace
 
@@ -116,7 +116,7 @@ TEST_CASE("projections: one launch gives linear()'s bits, for every type, number
                 CAPTURE(name_of(type));
                 CAPTURE(rows);
                 CAPTURE(bias);
-                const Case c{rows, 192, {192, 64, 64}, bias};
+                const ProjectionsCase c{rows, 192, {192, 64, 64}, bias};
                 const Weights weights = load_in_order(device(), c, type);
                 const auto check = [&] {
                     const Run one = run(device(), c, true, weights);
@@ -134,7 +134,8 @@ TEST_CASE("projections: one launch gives linear()'s bits, for every type, number
 
 TEST_CASE("projections: large matrices, and such as are large together alone, which have kernels of their own") {
     for (const std::int64_t rows : {1, 4, 40}) {
-        for (const Case& c : {Case{rows, 512, {1024, 512, 512}, true}, Case{rows, 512, {256, 256, 256}, true}}) {
+        for (const ProjectionsCase& c :
+             {ProjectionsCase{rows, 512, {1024, 512, 512}, true}, ProjectionsCase{rows, 512, {256, 256, 256}, true}}) {
             const Weights weights = load_in_order(device(), c, WeightType::f16);
             const Run one = run(device(), c, true, weights);
             CHECK(one.products == 1);
@@ -144,8 +145,8 @@ TEST_CASE("projections: large matrices, and such as are large together alone, wh
 }
 
 TEST_CASE("projections: weights that lie apart take a launch each, and explain() says why") {
-    const Case& c = kAligned;
-    File file = file_of(c);
+    const ProjectionsCase& c = kAligned;
+    ProjectionsFile file = file_of(c);
     const auto check = [&](const Weights& weights, const std::string& why, std::size_t products) {
         const Run separate = run(device(), c, true, weights);
         CHECK(contains(separate.explained, "not one launch with " + why));
@@ -214,7 +215,7 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
 }
 
 TEST_CASE("projections: what an alignment parts, what is no whole weight, and a weight twice take a launch each") {
-    const Case odd{3, 7, {3, 5}, true};  // 84 bytes and 140
+    const ProjectionsCase odd{3, 7, {3, 5}, true};  // 84 bytes and 140
     const Weights weights = load_in_order(device(), odd);
     const Run separate = run(device(), odd, true, weights);
     const bool together = 84 % device().capabilities().storage_alignment == 0;
@@ -238,7 +239,7 @@ TEST_CASE("projections: weights that are together more than a storage buffer may
     Device small = Device::create({.get_instance_proc_addr = vulkan.entry()});
     for (const WeightType type : {WeightType::f32, WeightType::int8}) {
         CAPTURE(name_of(type));
-        const Case c{3, 512, {320, 64, 384}, true};
+        const ProjectionsCase c{3, 512, {320, 64, 384}, true};
         const Weights weights = load_in_order(small, c, type);
         const Run cut = run(small, c, true, weights);
         CHECK(contains(cut.explained, "3 weights, one launch"));
@@ -249,7 +250,7 @@ TEST_CASE("projections: weights that are together more than a storage buffer may
 }
 
 TEST_CASE("projections: one program at every length, its parts read as views") {
-    const Case c{40, 64, {64, 64, 64}, false};
+    const ProjectionsCase c{40, 64, {64, 64, 64}, false};
     const Weights weights = load_in_order(device(), c);
     const auto answer = [&](bool rewrite, std::int64_t tokens) {
         Graph g;
@@ -284,7 +285,7 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
         o.cache = kv_cache(g, "cache", 1, 16, 2, 32, start);
         g.output("y", grouped_query_attention(g.input("x", {1, g.symbol("tokens", 16), 64}), o).y);
     };
-    File file;
+    ProjectionsFile file;
     Graph named;
     describe_layer(named);
     for (const StorageInfo& s : named.storages()) {
@@ -308,7 +309,7 @@ TEST_CASE("projections: grouped-query attention with RoPE, norms of heads and a 
 }
 
 TEST_CASE("projections: some columns of the last row, whose number is a symbol, and a product of one column") {
-    const Case c{16, 64, {64, 1, 64}, false};
+    const ProjectionsCase c{16, 64, {64, 1, 64}, false};
     const auto answer = [&](bool rewrite, const char* output) {
         Graph g;
         const Dim tokens = g.symbol("tokens", c.rows);

@@ -22,17 +22,17 @@ namespace {
 
 using Describe = std::function<Value(OpCheck&)>;
 
-struct Answer {
+struct RewrittenAnswer {
     Tensor y;
     std::size_t dispatches = 0;
     std::vector<std::string> notes;
 };
 
-Answer answer(const Describe& describe, bool rewrite) {
+RewrittenAnswer answer(const Describe& describe, bool rewrite) {
     OpCheck check;
     check.rewrite = rewrite;
     const Value y = describe(check);
-    Answer out;
+    RewrittenAnswer out;
     out.y = check.run(y);
     const Plan plan = make_plan(check.graph, device().capabilities(), WeightLayout::none(), {.rewrite = rewrite});
     out.dispatches = plan.dispatches.size();
@@ -48,7 +48,7 @@ struct Counts {
 };
 
 Counts counts(const Describe& describe) {
-    const Answer written = answer(describe, false), rewritten = answer(describe, true);
+    const RewrittenAnswer written = answer(describe, false), rewritten = answer(describe, true);
     CHECK(same_bits(written.y, rewritten.y));
     CHECK(written.notes.empty());
     return {written.dispatches, rewritten.dispatches};
@@ -64,14 +64,6 @@ Plan planned(Graph& g) {
     c.type = DeviceType::discrete;
     c.storage_buffers = 16;
     return make_plan(g, c);
-}
-
-std::vector<std::string> labels(const Plan& plan) {
-    std::vector<std::string> out;
-    for (const PlannedDispatch& d : plan.dispatches) {
-        out.push_back(plan.nodes[d.dispatch.node].label);
-    }
-    return out;
 }
 
 using Labels = std::vector<std::string>;
@@ -147,7 +139,7 @@ TEST_SUITE("rewrite") {
         };
         g.output("y", layer(x));
         const Plan plan = planned(g);
-        CHECK(labels(plan) == Labels{"norm.layer_norm", "matmul", "matmul", "matmul"});
+        CHECK(labels_of(plan) == Labels{"norm.layer_norm", "matmul", "matmul", "matmul"});
         CHECK(says(plan.notes, "add: in the epilogue of matmul, as its bias"));
         CHECK(says(plan.notes, "activate: in the epilogue of matmul, as its activation"));
         CHECK(says(plan.notes, "mul: in the epilogue of matmul, as its gate"));
@@ -159,7 +151,7 @@ TEST_SUITE("rewrite") {
             Graph g;
             f(g, parts(g));
             const Plan plan = planned(g);
-            CHECK(labels(plan) == want);
+            CHECK(labels_of(plan) == want);
             std::string all;
             for (const std::string& note : plan.notes) {
                 all += note + "\n";
@@ -253,7 +245,7 @@ TEST_SUITE("rewrite") {
         copy_into(state, g.input("later", {6, 5}));
         g.output("y", y + g.input("r", {6, 5}));
         const Plan plan = planned(g);
-        CHECK(labels(plan) == Labels{"matmul", "copy_into", "add"});
+        CHECK(labels_of(plan) == Labels{"matmul", "copy_into", "add"});
         CHECK(says(plan.notes, "copy_into writes what matmul reads"));
     }
 
@@ -275,7 +267,7 @@ TEST_SUITE("rewrite") {
         Graph g;
         g.output("y", describe(g, g.input("x", {2, 3, 4, 8})));
         const Plan plan = planned(g);
-        CHECK(labels(plan) == Labels{"rope", "contiguous"});
+        CHECK(labels_of(plan) == Labels{"rope", "contiguous"});
         CHECK(says(plan.notes, "copy_into: written by rope"));
         const auto missed = [](const std::function<void(Graph&, Value cache, Value turned)>& f) {
             Graph other;

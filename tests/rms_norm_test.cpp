@@ -14,7 +14,7 @@ using namespace vkf::test;
 
 namespace {
 
-std::string mismatch(const Tensor& x, const std::optional<Tensor>& weight = {}, float eps = 1e-6f) {
+std::string rms_norm_mismatch(const Tensor& x, const std::optional<Tensor>& weight = {}, float eps = 1e-6f) {
     OpCheck check;
     const Value y = rms_norm(check.input("x", x), weight ? check.input("weight", *weight) : Value(), eps);
     return check.difference(y, reference::rms_norm(x, weight, static_cast<double>(eps)));
@@ -29,19 +29,19 @@ TEST_CASE("rms_norm: widths from 1 to beyond a group, with and without weight") 
          {Sizes{1}, Sizes{5}, Sizes{3, 1}, Sizes{2, 3, 33}, Sizes{5, 128}, Sizes{17, 257}, Sizes{2, 4099}}) {
         CAPTURE(shape.back());
         const Tensor x = random_tensor(shape, 1, 3);
-        CHECK(mismatch(x) == "");
-        CHECK(mismatch(x, random_tensor({shape.back()}, 2), 1e-3f) == "");
+        CHECK(rms_norm_mismatch(x) == "");
+        CHECK(rms_norm_mismatch(x, random_tensor({shape.back()}, 2), 1e-3f) == "");
     }
 }
 
 TEST_CASE("rms_norm: values of +-1e5 and 0, and what is not finite stays in its row") {
-    CHECK(mismatch(random_tensor({3, 50}, 1, 1e5)) == "");
-    CHECK(mismatch(Tensor({2, 7}, 0.0)) == "");
-    CHECK(mismatch(random_tensor({2, 30}, 1, 1e-4)) == "");
+    CHECK(rms_norm_mismatch(random_tensor({3, 50}, 1, 1e5)) == "");
+    CHECK(rms_norm_mismatch(Tensor({2, 7}, 0.0)) == "");
+    CHECK(rms_norm_mismatch(random_tensor({2, 30}, 1, 1e-4)) == "");
     Tensor x = random_tensor({4, 20}, 2);
     x.at({1, 3}) = std::numeric_limits<double>::quiet_NaN();
     x.at({2, 19}) = -std::numeric_limits<double>::infinity();
-    CHECK(mismatch(x) == "");
+    CHECK(rms_norm_mismatch(x) == "");
 }
 
 TEST_CASE("rms_norm: strided input, no rows, and the same bits every time") {

@@ -26,7 +26,7 @@ std::vector<std::int64_t> count_from(std::int64_t start, std::int64_t count) {
     return out;
 }
 
-std::string mismatch(const Tensor& x, const Rope& options, std::int64_t start = 0) {
+std::string rope_mismatch(const Tensor& x, const Rope& options, std::int64_t start = 0) {
     OpCheck check;
     const Value y = rope(check.input("x", x), options, start);
     return check.difference(y, reference::rope(x, options, count_from(start, x.size(-2))));
@@ -43,19 +43,20 @@ TEST_CASE("rope: both layouts, whole and partial, sizes from the smallest") {
              {Sizes{1, 2}, Sizes{5, 4}, Sizes{3, 7, 6}, Sizes{2, 3, 9, 16}, Sizes{2, 2, 3, 4, 64}}) {
             CAPTURE(shape.back());
             const Tensor x = random_tensor(shape);
-            CHECK(mismatch(x, {.layout = layout, .max_positions = 16}) == "");
-            CHECK(mismatch(x, {.theta = 500000, .layout = layout, .rotary_dim = 2, .max_positions = 16}) == "");
+            CHECK(rope_mismatch(x, {.layout = layout, .max_positions = 16}) == "");
+            CHECK(rope_mismatch(x, {.theta = 500000, .layout = layout, .rotary_dim = 2, .max_positions = 16}) == "");
         }
-        CHECK(mismatch(random_tensor({4, 9}), {.layout = layout, .rotary_dim = 4, .max_positions = 4}) ==
+        CHECK(rope_mismatch(random_tensor({4, 9}), {.layout = layout, .rotary_dim = 4, .max_positions = 4}) ==
               "");  // an odd tail
-        CHECK(mismatch(random_tensor({3, 5, 80}), {.layout = layout, .rotary_dim = 32, .max_positions = 40}, 35) == "");
+        CHECK(rope_mismatch(random_tensor({3, 5, 80}), {.layout = layout, .rotary_dim = 32, .max_positions = 40}, 35) ==
+              "");
     }
 }
 
 TEST_CASE("rope: positions far out are as exact as near ones") {
     for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
-        CHECK(mismatch(random_tensor({3, 8}, 1, 4), {.layout = layout, .max_positions = 8192}, 8189) == "");
-        CHECK(mismatch(random_tensor({2, 8, 16}, 1), {.layout = layout, .max_positions = 8192}, 4095) == "");
+        CHECK(rope_mismatch(random_tensor({3, 8}, 1, 4), {.layout = layout, .max_positions = 8192}, 8189) == "");
+        CHECK(rope_mismatch(random_tensor({2, 8, 16}, 1), {.layout = layout, .max_positions = 8192}, 4095) == "");
     }
 }
 
@@ -79,14 +80,14 @@ TEST_CASE("rope: frequencies scaled for longer contexts") {
           .attention_factor = 1.25,
           .original_max_positions = 4096}}) {
         CAPTURE(static_cast<int>(scaling.kind));
-        CHECK(mismatch(x, {.layout = kPairs, .max_positions = 1000, .scaling = scaling}, 900) == "");
-        CHECK(mismatch(x,
-                       {.theta = 500000,
-                        .layout = RopeLayout::half,
-                        .rotary_dim = 48,
-                        .max_positions = 1000,
-                        .scaling = scaling},
-                       123) == "");
+        CHECK(rope_mismatch(x, {.layout = kPairs, .max_positions = 1000, .scaling = scaling}, 900) == "");
+        CHECK(rope_mismatch(x,
+                            {.theta = 500000,
+                             .layout = RopeLayout::half,
+                             .rotary_dim = 48,
+                             .max_positions = 1000,
+                             .scaling = scaling},
+                            123) == "");
     }
 }
 
@@ -269,10 +270,10 @@ TEST_CASE("rope: more than 65,535 groups") {
 
 TEST_CASE("rope: values of +-1e5, NaN and infinities touch their pair only, the same bits every time") {
     Tensor x = random_tensor({4, 8}, 1, 1e5);
-    CHECK(mismatch(x, {.layout = kPairs, .max_positions = 4}) == "");
+    CHECK(rope_mismatch(x, {.layout = kPairs, .max_positions = 4}) == "");
     x.at({2, 3}) = std::numeric_limits<double>::quiet_NaN();
     x.at({1, 7}) = std::numeric_limits<double>::infinity();
-    CHECK(mismatch(x, {.layout = kPairs, .max_positions = 9}, 3) == "");
+    CHECK(rope_mismatch(x, {.layout = kPairs, .max_positions = 9}, 3) == "");
     OpCheck check;
     const Value y = rope(check.input("x", random_tensor({33, 16})), {.layout = kPairs, .max_positions = 64}, 11);
     const Tensor first = check.run(y);

@@ -9,6 +9,7 @@
 
 #include "models/decoder.h"
 #include "runtime/graph/packed.h"
+#include "tests/decoder_models.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -20,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kModels = VKFORMER_SOURCE_DIR "/tests/decoders";
 const std::vector<std::int32_t> kText{5, 3, 60, 17, 8, 42, 2, 33, 9, 14, 71};
 
 /// A folder that is not there yet, and is gone at the end.

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <thread>
 
 #include "ops/ops.h"
@@ -23,9 +22,6 @@ using namespace vkf;
 using namespace vkf::test;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 const std::string kHead = "float score_mod(float score, uint batch, uint head, uint query, uint key) ";
 

@@ -27,8 +27,6 @@ namespace vkf::test {
 
 namespace {
 
-std::string text(const Status& status) { return status.message.data(); }
-
 /// y = 2 x over 64 numbers, from one buffer to another, on a host's device.
 void double_into(Host& host, const Device& device, VkBuffer x, VkBuffer y, std::uint64_t y_offset = 0) {
     Graph g;
@@ -38,7 +36,7 @@ void double_into(Host& host, const Device& device, VkBuffer x, VkBuffer y, std::
     program.allocate();
     const BufferRange ranges[] = {{"x", x, 0, 256}, {"y", y, y_offset, 256}};
     VkCommandBuffer commands = host.begin();
-    CHECK(text(program.record(commands, ranges, {})) == "");
+    CHECK(text_of(program.record(commands, ranges, {})) == "");
     host.submit(commands);
     host.wait_idle();
 }
@@ -133,7 +131,7 @@ TEST_SUITE("shared") {
             program.allocate();
             const BufferRange ranges[] = {{"x", shared.buffer(), 0, 512}, {"y", y.buffer, 0, 256}};
             VkCommandBuffer commands = host.begin();
-            CHECK(text(program.record(commands, ranges, {})) == "");
+            CHECK(text_of(program.record(commands, ranges, {})) == "");
             host.submit(commands);
             host.wait_idle();
             for (int i = 0; i < 64; ++i) {

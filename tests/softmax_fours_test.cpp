@@ -3,8 +3,6 @@
 // values that must be carried.
 #include <doctest/doctest.h>
 
-#include <limits>
-
 #include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
@@ -15,10 +13,7 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-std::string mismatch(const Tensor& scores, const reference::SoftmaxOptions& o = {}) {
+std::string softmax_fours_mismatch(const Tensor& scores, const reference::SoftmaxOptions& o = {}) {
     OpCheck check;
     SoftmaxOptions options;
     options.scale = static_cast<float>(o.scale);
@@ -44,13 +39,13 @@ TEST_CASE("softmax by fours: scale, softcap, bias, slopes and sinks") {
         CAPTURE(keys);
         const Tensor scores = random_tensor({2, 3, 5, keys}, 1, 20);
         const Tensor slopes({3}, {0.5, 0.25, 2});
-        CHECK(mismatch(scores) == "");
-        CHECK(mismatch(scores, {.scale = -0.3, .softcap = 2}) == "");
-        CHECK(mismatch(scores, {.bias = random_tensor({3, 1, keys}, 3, 4)}) == "");
-        CHECK(mismatch(scores, {.bias = random_tensor({2, 3, 5, 1}, 3, 4), .scale = 0.5}) == "");
-        CHECK(mismatch(scores, {.alibi_slopes = slopes, .causal = Causal::bottom_right}) == "");
-        CHECK(mismatch(scores, {.sinks = Tensor({3}, {1, -kInf, 30})}) == "");
-        CHECK(mismatch(scores, {.alibi_slopes = slopes, .sinks = Tensor({3}, {1, -kInf, 9})}) == "");
+        CHECK(softmax_fours_mismatch(scores) == "");
+        CHECK(softmax_fours_mismatch(scores, {.scale = -0.3, .softcap = 2}) == "");
+        CHECK(softmax_fours_mismatch(scores, {.bias = random_tensor({3, 1, keys}, 3, 4)}) == "");
+        CHECK(softmax_fours_mismatch(scores, {.bias = random_tensor({2, 3, 5, 1}, 3, 4), .scale = 0.5}) == "");
+        CHECK(softmax_fours_mismatch(scores, {.alibi_slopes = slopes, .causal = Causal::bottom_right}) == "");
+        CHECK(softmax_fours_mismatch(scores, {.sinks = Tensor({3}, {1, -kInf, 30})}) == "");
+        CHECK(softmax_fours_mismatch(scores, {.alibi_slopes = slopes, .sinks = Tensor({3}, {1, -kInf, 9})}) == "");
     }
 }
 
@@ -62,14 +57,16 @@ TEST_CASE("softmax by fours: masks") {
             CAPTURE(fill);
             for (const Polarity polarity : {Polarity::attend, Polarity::ignore}) {
                 for (const Sizes& shape : {Sizes{keys}, Sizes{2, 1, 1, keys}, Sizes{2, 3, 6, keys}, Sizes{6, 1}}) {
-                    CHECK(mismatch(scores,
-                                   {.keys = random_integers(shape, 2, 5), .polarity = polarity, .fill = fill}) == "");
+                    CHECK(softmax_fours_mismatch(
+                              scores, {.keys = random_integers(shape, 2, 5), .polarity = polarity, .fill = fill}) ==
+                          "");
                 }
-                CHECK(mismatch(scores, {.keys = Tensor({1, keys}, 0.0), .polarity = polarity, .fill = fill}) == "");
+                CHECK(softmax_fours_mismatch(
+                          scores, {.keys = Tensor({1, keys}, 0.0), .polarity = polarity, .fill = fill}) == "");
             }
             for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
                 for (const std::int64_t window : {0, 1, 3}) {
-                    CHECK(mismatch(scores, {.causal = causal, .window = window, .fill = fill}) == "");
+                    CHECK(softmax_fours_mismatch(scores, {.causal = causal, .window = window, .fill = fill}) == "");
                 }
             }
         }
@@ -90,9 +87,9 @@ TEST_CASE("softmax by fours: infinities, NaN and large scores are carried") {
         scores.at({5, keys - 1}) = kInf;
         Tensor some({keys}, 1);
         some.at({1}) = some.at({2}) = some.at({keys - 2}) = some.at({keys - 1}) = 0;
-        CHECK(mismatch(scores) == "");
-        CHECK(mismatch(scores, {.sinks = Tensor({6, 1}, {0, 0, 0, 0, kNan, 0})}) == "");
-        CHECK(mismatch(scores, {.keys = some}) == "");
+        CHECK(softmax_fours_mismatch(scores) == "");
+        CHECK(softmax_fours_mismatch(scores, {.sinks = Tensor({6, 1}, {0, 0, 0, 0, kNan, 0})}) == "");
+        CHECK(softmax_fours_mismatch(scores, {.keys = some}) == "");
     }
 }
 

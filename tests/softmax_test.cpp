@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "tests/device.h"
 #include "tests/op_check.h"
@@ -12,9 +11,6 @@ using namespace vkf;
 using namespace vkf::test;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The twin's options as options of the op, their tensors as inputs of the graph.
 SoftmaxOptions on_device(OpCheck& check, const reference::SoftmaxOptions& o) {
@@ -32,7 +28,7 @@ SoftmaxOptions on_device(OpCheck& check, const reference::SoftmaxOptions& o) {
     return out;
 }
 
-std::string mismatch(const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
+std::string softmax_mismatch(const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
     OpCheck check;
     const Value y = softmax(check.input("scores", scores), on_device(check, options));
     return check.difference(y, reference::softmax(scores, options));
@@ -55,7 +51,7 @@ TEST_CASE("softmax: sizes from 1 to beyond a group, every rank") {
           Sizes{3, 128}, Sizes{3, 129}, Sizes{2, 257}, Sizes{2, 1, 3, 2, 1000}}) {
         CAPTURE(shape.size());
         CAPTURE(shape.back());
-        CHECK(mismatch(random_tensor(shape, 3, 6)) == "");
+        CHECK(softmax_mismatch(random_tensor(shape, 3, 6)) == "");
     }
 }
 
@@ -84,13 +80,13 @@ TEST_CASE("softmax: no keys") {
 
 TEST_CASE("softmax: scale, softcap and bias in their order") {
     const Tensor scores = random_tensor({2, 3, 4, 9}, 1, 40);
-    CHECK(mismatch(scores, {.scale = 0.125}) == "");
-    CHECK(mismatch(scores, {.scale = -0.5}) == "");
-    CHECK(mismatch(scores, {.softcap = 5}) == "");
-    CHECK(mismatch(scores, {.scale = 0.3, .softcap = 2}) == "");
-    CHECK(mismatch(scores, {.bias = random_tensor({2, 3, 4, 9}, 8, 3), .scale = 0.3, .softcap = 2}) == "");
+    CHECK(softmax_mismatch(scores, {.scale = 0.125}) == "");
+    CHECK(softmax_mismatch(scores, {.scale = -0.5}) == "");
+    CHECK(softmax_mismatch(scores, {.softcap = 5}) == "");
+    CHECK(softmax_mismatch(scores, {.scale = 0.3, .softcap = 2}) == "");
+    CHECK(softmax_mismatch(scores, {.bias = random_tensor({2, 3, 4, 9}, 8, 3), .scale = 0.3, .softcap = 2}) == "");
     for (const Sizes& shape : {Sizes{9}, Sizes{4, 1}, Sizes{3, 1, 9}, Sizes{2, 1, 4, 9}, Sizes{1, 3, 4, 1}}) {
-        CHECK(mismatch(scores, {.bias = random_tensor(shape, 5, 4)}) == "");
+        CHECK(softmax_mismatch(scores, {.bias = random_tensor(shape, 5, 4)}) == "");
     }
 }
 
@@ -102,8 +98,8 @@ TEST_CASE("softmax: boolean masks of both polarities, broadcast from every dimen
         const Tensor mask = random_integers(shape, 2, 4);
         for (const double fill : {-kInf, -1e20, -1e9}) {
             CAPTURE(fill);
-            CHECK(mismatch(scores, {.keys = mask, .fill = fill}) == "");
-            CHECK(mismatch(scores, {.keys = mask, .polarity = Polarity::ignore, .fill = fill}) == "");
+            CHECK(softmax_mismatch(scores, {.keys = mask, .fill = fill}) == "");
+            CHECK(softmax_mismatch(scores, {.keys = mask, .polarity = Polarity::ignore, .fill = fill}) == "");
         }
     }
 }
@@ -116,8 +112,8 @@ TEST_CASE("softmax: causal in both alignments, with fewer, as many and more quer
         for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
             for (const std::int64_t window : {0ll, 1ll, 3ll, 100ll, 0xffffffffll, 0x100000001ll}) {
                 CAPTURE(window);
-                CHECK(mismatch(scores, {.causal = causal, .window = window}) == "");
-                CHECK(mismatch(scores, {.causal = causal, .window = window, .fill = -1e20}) == "");
+                CHECK(softmax_mismatch(scores, {.causal = causal, .window = window}) == "");
+                CHECK(softmax_mismatch(scores, {.causal = causal, .window = window, .fill = -1e20}) == "");
             }
         }
     }
@@ -125,13 +121,13 @@ TEST_CASE("softmax: causal in both alignments, with fewer, as many and more quer
 
 TEST_CASE("softmax: every kind of mask at once") {
     const Tensor scores = random_tensor({2, 2, 6, 8}, 9, 10);
-    CHECK(mismatch(scores, {.keys = random_integers({2, 1, 1, 8}, 2, 7),
-                            .polarity = Polarity::ignore,
-                            .bias = random_tensor({2, 6, 8}, 3, 2),
-                            .causal = Causal::bottom_right,
-                            .window = 4,
-                            .scale = 0.7,
-                            .softcap = 8}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = random_integers({2, 1, 1, 8}, 2, 7),
+                                    .polarity = Polarity::ignore,
+                                    .bias = random_tensor({2, 6, 8}, 3, 2),
+                                    .causal = Causal::bottom_right,
+                                    .window = 4,
+                                    .scale = 0.7,
+                                    .softcap = 8}) == "");
 }
 
 TEST_CASE("softmax: a row with no key left gives weights 0 under fill -inf, uniform ones under a finite fill") {
@@ -140,7 +136,7 @@ TEST_CASE("softmax: a row with no key left gives weights 0 under fill -inf, unif
     for (const double w : run(scores, {.keys = none}).data) {
         CHECK(is_masked(w));
     }
-    CHECK(mismatch(scores, {.keys = none}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = none}) == "");
     CHECK(difference(run(scores, {.keys = none, .fill = -1e20}), Tensor({2, 3, 5}, 0.2)) == "");
     CHECK(difference(run(scores, {.keys = none, .bias = random_tensor({5}), .fill = -1e4}), Tensor({2, 3, 5}, 0.2)) ==
           "");
@@ -160,14 +156,14 @@ TEST_CASE("softmax: masked weights are -0.0, weights that merely underflow are +
 }
 
 TEST_CASE("softmax: logits of +-1e5 and of +-inf") {
-    CHECK(mismatch(Tensor({3, 3}, {1e5, -1e5, 99999, -1e5, -1e5, -1e5 + 1, 1e5, 1e5, 1e5})) == "");
-    CHECK(mismatch(Tensor({3, 3}, {-kInf, 0, 1, -kInf, -kInf, -kInf, -kInf, 1e5, -1e5})) == "");
-    CHECK(mismatch(Tensor({2, 3}, {kInf, 0, 1, kInf, -kInf, kInf})) == "");
-    CHECK(mismatch(Tensor({1, 3}, {3e38, -3e38, 0})) == "");
-    CHECK(mismatch(random_tensor({2, 300}, 4, 1e5)) == "");
-    CHECK(mismatch(Tensor({2, 3}, {kInf, -kInf, 1e5, 1, -1, 0}), {.softcap = 20}) == "");
-    CHECK(mismatch(Tensor({2, 3}, 1.0), {.bias = Tensor({3}, {0, -kInf, -1e5})}) == "");
-    CHECK(mismatch(Tensor({2, 3}, 1.0), {.bias = Tensor({1}, -kInf)}) == "");
+    CHECK(softmax_mismatch(Tensor({3, 3}, {1e5, -1e5, 99999, -1e5, -1e5, -1e5 + 1, 1e5, 1e5, 1e5})) == "");
+    CHECK(softmax_mismatch(Tensor({3, 3}, {-kInf, 0, 1, -kInf, -kInf, -kInf, -kInf, 1e5, -1e5})) == "");
+    CHECK(softmax_mismatch(Tensor({2, 3}, {kInf, 0, 1, kInf, -kInf, kInf})) == "");
+    CHECK(softmax_mismatch(Tensor({1, 3}, {3e38, -3e38, 0})) == "");
+    CHECK(softmax_mismatch(random_tensor({2, 300}, 4, 1e5)) == "");
+    CHECK(softmax_mismatch(Tensor({2, 3}, {kInf, -kInf, 1e5, 1, -1, 0}), {.softcap = 20}) == "");
+    CHECK(softmax_mismatch(Tensor({2, 3}, 1.0), {.bias = Tensor({3}, {0, -kInf, -1e5})}) == "");
+    CHECK(softmax_mismatch(Tensor({2, 3}, 1.0), {.bias = Tensor({1}, -kInf)}) == "");
     for (const double w : run(Tensor({1, 2}, -kInf)).data) {
         CHECK(is_masked(w));
     }
@@ -180,9 +176,9 @@ TEST_CASE("softmax: a masked NaN leaves no trace, an unmasked one propagates") {
     Tensor mask({2, 40}, 1.0);
     mask.at({0, 5}) = 0;
     mask.at({0, 6}) = 0;
-    CHECK(mismatch(scores, {.keys = mask}) == "");
-    CHECK(mismatch(scores, {.keys = mask, .fill = -1e20}) == "");
-    CHECK(mismatch(scores, {.keys = mask, .scale = 0.5, .softcap = 3}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = mask}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = mask, .fill = -1e20}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = mask, .scale = 0.5, .softcap = 3}) == "");
     for (const double w : run(scores, {.keys = mask}).data) {
         CHECK_FALSE(std::isnan(w));
     }
@@ -192,11 +188,11 @@ TEST_CASE("softmax: a masked NaN leaves no trace, an unmasked one propagates") {
         CHECK_FALSE(std::isnan(spoilt.at({1, key})));
     }
     scores.at({1, 39}) = kNan;
-    CHECK(mismatch(scores) == "");
-    CHECK(mismatch(scores, {.causal = Causal::top_left}) == "");
+    CHECK(softmax_mismatch(scores) == "");
+    CHECK(softmax_mismatch(scores, {.causal = Causal::top_left}) == "");
     Tensor bias({40}, 0.0);
     bias.data[3] = kNan;
-    CHECK(mismatch(random_tensor({2, 40}), {.bias = bias}) == "");
+    CHECK(softmax_mismatch(random_tensor({2, 40}), {.bias = bias}) == "");
 }
 
 TEST_CASE("softmax: scores, masks and biases that are views") {
@@ -224,21 +220,21 @@ TEST_CASE("softmax: ALiBi slopes and sinks, alone and with every other bias") {
     const Tensor mask = random_integers({2, 1, 1, 6}, 2, 4);
     for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
         CAPTURE(static_cast<int>(causal));
-        CHECK(mismatch(scores, {.alibi_slopes = slopes, .causal = causal}) == "");
-        CHECK(mismatch(scores, {.sinks = sinks, .causal = causal}) == "");
-        CHECK(mismatch(scores, {.bias = bias, .alibi_slopes = slopes, .causal = causal, .scale = 0.5, .softcap = 3}) ==
-              "");
+        CHECK(softmax_mismatch(scores, {.alibi_slopes = slopes, .causal = causal}) == "");
+        CHECK(softmax_mismatch(scores, {.sinks = sinks, .causal = causal}) == "");
+        CHECK(softmax_mismatch(
+                  scores, {.bias = bias, .alibi_slopes = slopes, .causal = causal, .scale = 0.5, .softcap = 3}) == "");
         CHECK(
-            mismatch(
+            softmax_mismatch(
                 scores,
                 {.keys = mask, .bias = bias, .alibi_slopes = slopes, .sinks = sinks, .causal = causal, .scale = 0.5}) ==
             "");
     }
-    CHECK(mismatch(scores, {.alibi_slopes = random_tensor({2, 3, 1, 1})}) == "");
-    CHECK(mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks}) == "");
-    CHECK(mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks, .fill = -1e20}) == "");
-    CHECK(mismatch(scores, {.sinks = Tensor({3}, {1e5, -1e5, 100})}) == "");
-    CHECK(mismatch(scores, {.bias = bias, .sinks = Tensor({3}, kNan)}) == "");
+    CHECK(softmax_mismatch(scores, {.alibi_slopes = random_tensor({2, 3, 1, 1})}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks}) == "");
+    CHECK(softmax_mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks, .fill = -1e20}) == "");
+    CHECK(softmax_mismatch(scores, {.sinks = Tensor({3}, {1e5, -1e5, 100})}) == "");
+    CHECK(softmax_mismatch(scores, {.bias = bias, .sinks = Tensor({3}, kNan)}) == "");
 }
 
 TEST_CASE("softmax: log-sum-exp of the same scores") {
@@ -344,10 +340,10 @@ TEST_CASE("softmax: bad arguments are refused by name") {
     CHECK(contains(error_of([&] { softmax(g.input("row", {4}), {.mask = {.causal = Causal::top_left}}); }), "row (4)"));
     CHECK(contains(refusal({.mask = {.keys = x}}), "must be I32"));
     CHECK(contains(refusal({.mask = {.bias = ids}}), "must be F32"));
-    const std::string mismatch = refusal({.mask = {.keys = g.input("padding", {2, 3}, DType::i32)}});
-    CHECK(contains(mismatch, "softmax: mask"));
-    CHECK(contains(mismatch, "padding (2, 3)"));
-    CHECK(contains(mismatch, "(2, 3, 4)"));
+    const std::string softmax_mismatch = refusal({.mask = {.keys = g.input("padding", {2, 3}, DType::i32)}});
+    CHECK(contains(softmax_mismatch, "softmax: mask"));
+    CHECK(contains(softmax_mismatch, "padding (2, 3)"));
+    CHECK(contains(softmax_mismatch, "(2, 3, 4)"));
     CHECK(contains(refusal({.mask = {.bias = g.input("wide", {2, 2, 3, 4})}}), "wide (2, 2, 3, 4)"));
     CHECK(contains(refusal({.mask = {.alibi_slopes = g.input("slopes", {3})}}), "slopes"));
     CHECK(contains(refusal({.sinks = g.input("sinks", {4})}), "sinks"));

@@ -48,7 +48,7 @@ std::vector<float> floats(const std::vector<std::byte>& bytes) {
     return out;
 }
 
-std::vector<std::byte> bytes_of(const std::vector<float>& numbers) {
+std::vector<std::byte> bytes_of_floats(const std::vector<float>& numbers) {
     const auto bytes = std::as_bytes(std::span(numbers));
     return {bytes.begin(), bytes.end()};
 }
@@ -90,7 +90,7 @@ TEST_SUITE("state") {
                                              16.25f, 17.25f});
             CHECK(floats(kept.state.read("kept", {0, 1})).size() == 12);
             CHECK(kept.state.read("kept", {2, 0}).empty());
-            kept.state.write("kept", bytes_of({-1, -2, -3, -4, -5, -6}), {1, 1});  // row 0 of both
+            kept.state.write("kept", bytes_of_floats({-1, -2, -3, -4, -5, -6}), {1, 1});  // row 0 of both
             std::vector<float> changed = kept.numbers;
             for (std::size_t i = 0; i < 3; ++i) {
                 changed[i] = -1.0f - static_cast<float>(i);
@@ -112,7 +112,7 @@ TEST_SUITE("state") {
         CHECK(contains(error_of([&] { kept.state.read("kept", {3, 1}); }), "dimension 3"));
         CHECK(contains(error_of([&] { kept.state.read("kept", {1, 5}); }), "no 5 elements of dimension 1"));
         CHECK(contains(error_of([&] {
-                           kept.state.write("kept", bytes_of({1, 2}));
+                           kept.state.write("kept", bytes_of_floats({1, 2}));
                        }),
                        "96 bytes are written; 8 were given"));
         CHECK(contains(error_of([&] { State().read("kept"); }), "there are: none"));
@@ -221,7 +221,7 @@ TEST_SUITE("state") {
         const Device mine = Device::borrow(lent);
         State state = mine.make_state({&g});
         const std::uint64_t before = mine.pending_uploads();
-        state.write("kept", bytes_of({1, 2, 3, 4}));
+        state.write("kept", bytes_of_floats({1, 2, 3, 4}));
         CHECK(mine.pending_uploads() > before);
         CHECK(contains(error_of([&] { state.read("kept"); }), "for which the host submits"));
     }

@@ -14,21 +14,21 @@ namespace vkf::test {
 namespace {
 
 constexpr std::int64_t kCapacity = 8;
-constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kStateWidth = 3;
 
-/// Writes "x" (tokens, kWidth) behind the `cached` rows of the cache and gives all rows so far,
+/// Writes "x" (tokens, kStateWidth) behind the `cached` rows of the cache and gives all rows so far,
 /// doubled, as "y".
 void describe_append(Graph& g) {
     const Dim tokens = g.symbol("tokens", kCapacity);
     const Dim cached = g.symbol("cached", kCapacity);
-    const Value cache = g.state("cache", {kCapacity, kWidth});
-    copy_into(slice(cache, 0, cached, tokens), g.input("x", {tokens, kWidth}));
+    const Value cache = g.state("cache", {kCapacity, kStateWidth});
+    copy_into(slice(cache, 0, cached, tokens), g.input("x", {tokens, kStateWidth}));
     g.output("y", scale(slice(cache, 0, 0, cached + tokens), 2.0f));
 }
 
 std::vector<float> rows(std::int64_t first, std::int64_t count, float factor = 1) {
-    std::vector<float> out(static_cast<std::size_t>(count * kWidth));
-    std::iota(out.begin(), out.end(), static_cast<float>(first * kWidth));
+    std::vector<float> out(static_cast<std::size_t>(count * kStateWidth));
+    std::iota(out.begin(), out.end(), static_cast<float>(first * kStateWidth));
     for (float& x : out) {
         x *= factor;
     }
@@ -59,8 +59,8 @@ TEST_SUITE("state") {
     TEST_CASE("state: what is left of a tensor behind a moving start") {
         Graph g;
         const Dim start = g.symbol("start", kCapacity);
-        const Value rest = slice(g.input("x", {kCapacity, kWidth}), 0, start, kCapacity - start);
-        const Value before = scale(g.input("w", {kCapacity, kWidth}), 1.0f);
+        const Value rest = slice(g.input("x", {kCapacity, kStateWidth}), 0, start, kCapacity - start);
+        const Value before = scale(g.input("w", {kCapacity, kStateWidth}), 1.0f);
         g.output("y", contiguous(scale(rest, 2.0f)));  // the largest where start is smallest
         g.output("z", scale(before, 3.0f));
         Program program = device().compile(g);
@@ -92,13 +92,13 @@ TEST_SUITE("state") {
         describe_append(prompt);
         Graph step;
         const Dim cached = step.symbol("cached", kCapacity - 1);
-        const Value cache = step.state("cache", {kCapacity, kWidth});
-        copy_into(slice(cache, 0, cached, 1), step.input("x", {1, kWidth}));
+        const Value cache = step.state("cache", {kCapacity, kStateWidth});
+        copy_into(slice(cache, 0, cached, 1), step.input("x", {1, kStateWidth}));
         step.output("all", contiguous(cache));
         State state = device().make_state({&prompt, &step});
         CHECK(state.find("cache") != nullptr);
         CHECK(state.find("other") == nullptr);
-        CHECK(state.bytes() >= kCapacity * kWidth * sizeof(float));
+        CHECK(state.bytes() >= kCapacity * kStateWidth * sizeof(float));
         Program first = device().compile(prompt, {}, {.state = state});
         Program second = device().compile(step, {}, {.state = state});
         CHECK(append(first, 0, 2) == rows(0, 2, 2));
@@ -106,7 +106,7 @@ TEST_SUITE("state") {
         second.upload("x", rows(2, 1));
         second.run();
         std::vector<float> want = rows(0, 3);
-        want.resize(kCapacity * kWidth, 0.0f);
+        want.resize(kCapacity * kStateWidth, 0.0f);
         CHECK(second.download("all") == want);
         CHECK(append(first, 3, 2) == rows(0, 5, 2));
 
@@ -115,14 +115,14 @@ TEST_SUITE("state") {
         own.upload("x", rows(9, 1));
         own.run();
         want = rows(9, 1);
-        want.resize(kCapacity * kWidth, 0.0f);
+        want.resize(kCapacity * kStateWidth, 0.0f);
         CHECK(own.download("all") == want);
 
         state.clear();
         second.set("cached", 0);
         second.run();
         want = rows(2, 1);
-        want.resize(kCapacity * kWidth, 0.0f);
+        want.resize(kCapacity * kStateWidth, 0.0f);
         CHECK(second.download("all") == want);
     }
 
@@ -130,7 +130,7 @@ TEST_SUITE("state") {
         Graph g;
         describe_append(g);
         Graph wider;
-        wider.output("y", contiguous(wider.state("cache", {kCapacity, kWidth + 1})));
+        wider.output("y", contiguous(wider.state("cache", {kCapacity, kStateWidth + 1})));
         Graph none;
         none.output("y", contiguous(none.state("other", {2})));
         CHECK(contains(message_of([&] {

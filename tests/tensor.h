@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace vkf::test {
 
 using Sizes = std::vector<std::int64_t>;
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::int64_t product(const Sizes& sizes);
 
@@ -35,6 +39,11 @@ struct Tensor {
 private:
     std::size_t offset(const Sizes& index) const;
 };
+
+/// These numbers, in one dimension.
+inline Tensor integers(const std::vector<std::int64_t>& numbers) {
+    return {{static_cast<std::int64_t>(numbers.size())}, std::vector<double>(numbers.begin(), numbers.end())};
+}
 
 /// Calls f(index) for every index of the shape in row-major order.
 template <class F>

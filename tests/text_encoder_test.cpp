@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kModels = VKFORMER_SOURCE_DIR "/tests/encoders";
+const fs::path kEncoders = VKFORMER_SOURCE_DIR "/tests/encoders";
 
 template <class T>
 std::vector<T> values_of(const HostTensor& t) {
@@ -33,7 +33,7 @@ std::vector<T> values_of(const HostTensor& t) {
     return out;
 }
 
-struct Case {
+struct EncodedTexts {
     Checkpoint checkpoint;
     TextEncoderModel model;
     Weights weights;
@@ -41,7 +41,7 @@ struct Case {
     std::vector<float> hidden, embedding;
     std::size_t longest;
 
-    explicit Case(const fs::path& folder)
+    explicit EncodedTexts(const fs::path& folder)
         : checkpoint(folder),
           model(read_text_encoder(checkpoint)),
           weights(load_text_encoder(device(), checkpoint, model)) {
@@ -64,7 +64,7 @@ double error_of_one(float got, float want) {
     return std::isnan(error) ? INFINITY : error;
 }
 
-double worst_embedding(const Case& c, const std::vector<std::vector<float>>& got) {
+double worst_embedding(const EncodedTexts& c, const std::vector<std::vector<float>>& got) {
     REQUIRE(got.size() == c.texts.size());
     double worst = 0;
     for (std::size_t i = 0; i < c.embedding.size(); ++i) {
@@ -80,10 +80,10 @@ TEST_SUITE_BEGIN("text encoder");
 
 TEST_CASE("text encoder: hidden states and embeddings are transformers', padded or alone") {
     int models = 0;
-    for (const auto& entry : fs::directory_iterator(kModels)) {
+    for (const auto& entry : fs::directory_iterator(kEncoders)) {
         const std::string name = entry.path().filename().string();
         CAPTURE(name);
-        const Case c(entry.path());
+        const EncodedTexts c(entry.path());
         TextEncoder together(device(), c.weights, c.model, {.max_batch = 4});
         CHECK(worst_embedding(c, together.embed(c.texts)) <= 1.0);
         const std::vector<float> hidden = together.program().download("hidden");
@@ -104,9 +104,9 @@ TEST_CASE("text encoder: hidden states and embeddings are transformers', padded 
 }
 
 TEST_CASE("text encoder: files and fields of older checkpoints are read") {
-    const Case c(kModels / "bert");
+    const EncodedTexts c(kEncoders / "bert");
     const TemporaryFolder folder;
-    fs::copy(kModels / "bert", folder.path(), fs::copy_options::recursive);
+    fs::copy(kEncoders / "bert", folder.path(), fs::copy_options::recursive);
     nlohmann::json config = nlohmann::json::parse(c.checkpoint.config());
     config.update({{"pooler_fc_size", 768},
                    {"pooler_num_attention_heads", 12},
@@ -127,13 +127,13 @@ TEST_CASE("text encoder: files and fields of older checkpoints are read") {
     }
     CHECK(renamed > 4);
     save_safetensors(folder.path() / "model.safetensors", tensors);
-    const Case older(folder.path());
+    const EncodedTexts older(folder.path());
     TextEncoder encoder(device(), older.weights, older.model, {.max_batch = 4});
     CHECK(worst_embedding(older, encoder.embed(older.texts)) <= 1.0);
 }
 
 TEST_CASE("text encoder: what does not fit the device is refused before it is allocated") {
-    const Case c(kModels / "bert");
+    const EncodedTexts c(kEncoders / "bert");
     std::uint64_t& there = Insides::core(device()).capabilities.device_memory;
     const std::uint64_t kept = there;
     there = c.weights.bytes() + 1000;
@@ -149,7 +149,7 @@ TEST_CASE("text encoder: what does not fit the device is refused before it is al
 }
 
 TEST_CASE("text encoder: what cannot be is refused by name") {
-    const Case c(kModels / "bert");
+    const EncodedTexts c(kEncoders / "bert");
     TextEncoder encoder(device(), c.weights, c.model, {.max_tokens = 9});
     using Texts = std::vector<std::vector<std::int32_t>>;
     CHECK(contains(error_of([&] { encoder.embed(Texts{{}}); }), "a text of 0 tokens; 1 to 9"));
@@ -161,9 +161,9 @@ TEST_CASE("text encoder: what cannot be is refused by name") {
     const auto with = [&](const char* field, const nlohmann::json& value) {
         nlohmann::json config = nlohmann::json::parse(c.checkpoint.config());
         config[field] = value;
-        fs::copy(kModels / "bert", folder.path(), fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+        fs::copy(kEncoders / "bert", folder.path(), fs::copy_options::overwrite_existing | fs::copy_options::recursive);
         std::ofstream(folder.path() / "config.json") << config;
-        return error_of([&] { Case other(folder.path()); });
+        return error_of([&] { EncodedTexts other(folder.path()); });
     };
     CHECK(with("vocab_size", 83) == "");
     CHECK(contains(with("model_type", "t5"), "model_type = \"t5\": is not an encoder that is known"));

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "ops/ops.h"
@@ -15,13 +14,10 @@ using namespace vkf::test;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 /// NaN first, then larger first; equals keep their order.
 bool before(double a, double b) { return std::isnan(a) ? !std::isnan(b) : a > b; }
 
-std::string mismatch(const Tensor& x, std::int64_t k) {
+std::string top_k_mismatch(const Tensor& x, std::int64_t k) {
     Sizes shape(x.shape.begin(), x.shape.end() - 1);
     shape.push_back(k);
     Tensor values(shape), indices(shape);
@@ -49,23 +45,23 @@ TEST_SUITE_BEGIN("top_k");
 
 TEST_CASE("top_k: every k of narrow rows, and wide rows of every rank") {
     for (std::int64_t k = 1; k <= 9; ++k) {
-        CHECK(mismatch(random_tensor({3, 9}, static_cast<std::uint32_t>(k)), k) == "");
+        CHECK(top_k_mismatch(random_tensor({3, 9}, static_cast<std::uint32_t>(k)), k) == "");
     }
     for (const std::int64_t k : {1, 2, 40, 127, 128}) {
         CAPTURE(k);
-        CHECK(mismatch(random_tensor({128}, 2), k) == "");
-        CHECK(mismatch(random_tensor({2, 3, 129}, 3, 1e30), k) == "");
-        CHECK(mismatch(random_tensor({2, 5003}, 4, 1e-30), k) == "");
-        CHECK(mismatch(random_tensor({9, 300}, 5), k) == "");
+        CHECK(top_k_mismatch(random_tensor({128}, 2), k) == "");
+        CHECK(top_k_mismatch(random_tensor({2, 3, 129}, 3, 1e30), k) == "");
+        CHECK(top_k_mismatch(random_tensor({2, 5003}, 4, 1e-30), k) == "");
+        CHECK(top_k_mismatch(random_tensor({9, 300}, 5), k) == "");
     }
 }
 
 TEST_CASE("top_k: of equals the first, wherever they lie") {
-    CHECK(mismatch(Tensor({2, 1000}, 1.5), 50) == "");
-    CHECK(mismatch(Tensor({2, 130}, -kInf), 128) == "");
-    CHECK(mismatch(random_integers({8, 700}, 3, 1), 100) == "");
-    CHECK(mismatch(random_integers({8, 700}, 40, 2), 100) == "");
-    CHECK(mismatch(Tensor({1, 6}, {0.0, -0.0, -1.0, -0.0, 0.0, -1.0}), 5) == "");
+    CHECK(top_k_mismatch(Tensor({2, 1000}, 1.5), 50) == "");
+    CHECK(top_k_mismatch(Tensor({2, 130}, -kInf), 128) == "");
+    CHECK(top_k_mismatch(random_integers({8, 700}, 3, 1), 100) == "");
+    CHECK(top_k_mismatch(random_integers({8, 700}, 40, 2), 100) == "");
+    CHECK(top_k_mismatch(Tensor({1, 6}, {0.0, -0.0, -1.0, -0.0, 0.0, -1.0}), 5) == "");
 }
 
 TEST_CASE("top_k: infinities and NaN have their places") {
@@ -75,8 +71,8 @@ TEST_CASE("top_k: infinities and NaN have their places") {
     x.at({1, 7}) = x.at({1, 300}) = kNan;
     x.at({1, 8}) = kInf;
     x.at({2, 0}) = kNan;
-    CHECK(mismatch(x, 5) == "");
-    CHECK(mismatch(Tensor({2, 40}, kNan), 40) == "");
+    CHECK(top_k_mismatch(x, 5) == "");
+    CHECK(top_k_mismatch(Tensor({2, 40}, kNan), 40) == "");
 }
 
 TEST_CASE("top_k: what it cannot do is said") {

@@ -45,8 +45,8 @@ auto believing(bool gpu, const std::string& tuning) {
 }
 
 /// A product with its twin, which every choice is held to.
-struct Product {
-    Product(std::int64_t m, std::int64_t n, std::int64_t k)
+struct TunedProduct {
+    TunedProduct(std::int64_t m, std::int64_t n, std::int64_t k)
         : x(random_tensor({m, k}, 1)),
           w(random_tensor({n, k}, 2)),
           wanted(reference::matmul(x, w, {.transpose_b = true})),
@@ -78,7 +78,7 @@ std::string explained(const Device& device) {
 
 TEST_SUITE("tuning") {
     TEST_CASE("tuning: whatever is chosen, results are right") {
-        const Product products[] = {{150, 70, 40}, {2, 33, 260}, {530, 516, 516}};
+        const TunedProduct products[] = {{150, 70, 40}, {2, 33, 260}, {530, 516, 516}};
         for (const bool gpu : {false, true}) {
             CAPTURE(gpu);
             const Believed kind(believing(gpu, ""));
@@ -92,7 +92,7 @@ TEST_SUITE("tuning") {
                         }
                         continue;
                     }
-                    for (const Product& product : products) {
+                    for (const TunedProduct& product : products) {
                         CHECK(product.mismatch() == "");
                     }
                 }
