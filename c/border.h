@@ -227,11 +227,11 @@ Activation activation_of(vkf_activation activation);
 // --- graphs --------------------------------------------------------------------------------------
 
 Dim dim_of(const vkf_dim& dim, const Graph& graph);
-/// The other way; throws for what has more terms.
+/// Turns a size into its form in C; throws where it has more terms.
 vkf_dim dim_to_c(const Dim& dim, const Graph& graph);
 Shape shape_of(std::uint32_t rank, const vkf_dim* shape, const Graph& graph);
 
-/// Where there may be none.
+/// Gives an empty Value for a null `value`, where an operand may be left out.
 Value value_or_none(vkf_value value);
 Value value_of(vkf_value value, const char* what);
 vkf_value to_c(const Value& value);

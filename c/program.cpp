@@ -11,7 +11,8 @@
 
 namespace vkf::c {
 
-/// Where a slot's recording is translated, made ahead so that recording allocates nothing.
+/// The room in which a slot's recording is translated, made ahead so that recording allocates
+/// nothing.
 struct Slot {
     std::vector<BufferRange> buffers;
     std::vector<ImageView> images;

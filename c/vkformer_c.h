@@ -510,7 +510,8 @@ VKF_API vkf_result vkf_gated_feed_forward(vkf_value x, int64_t hidden, vkf_activ
                                           bool bias, vkf_value* y);
 VKF_API vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_value value,
                                                  const vkf_torch_attention_options* options, vkf_attention* result);
-/// For vkf_torch_attention_options::memory and vkf_decoder_inputs::projected_memory.
+/// Projects the memory once, for vkf_torch_attention_options::memory and
+/// vkf_decoder_inputs::projected_memory.
 VKF_API vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t num_heads, bool bias,
                                             vkf_cached_kv* projected);
 VKF_API vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_layer_options* options,
@@ -533,7 +534,7 @@ VKF_API vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_trans
 
 // --- GLSL at run time: runtime/compile/glsl.h ----------------------------------------------------
 
-/// Where a compiler of the host's puts the words of a SPIR-V module, or the error text.
+/// The object into which a host's compiler puts the words of a SPIR-V module, or the error text.
 typedef struct vkf_module vkf_module;
 VKF_API vkf_result vkf_module_words(vkf_module* module, const uint32_t* words, uint64_t count);
 VKF_API vkf_result vkf_module_error(vkf_module* module, const char* what);
@@ -650,10 +651,10 @@ VKF_API void vkf_requirements_destroy(vkf_requirements* requirements);
 VKF_API vkf_result vkf_requirements_count(const vkf_requirements* requirements, uint32_t* count);
 VKF_API vkf_result vkf_requirements_get(const vkf_requirements* requirements, uint32_t index,
                                         vkf_requirement* requirement);
-/// For ppEnabledExtensionNames; the names live as long as the handle.
+/// Gives the names for ppEnabledExtensionNames; they live as long as the handle.
 VKF_API vkf_result vkf_requirements_extensions(const vkf_requirements* requirements, bool wished,
                                                const char* const** names, uint32_t* count);
-/// For VkDeviceCreateInfo::pNext, ending in `next`; lives as long as the handle.
+/// Gives the chain for VkDeviceCreateInfo::pNext, ending in `next`; it lives as long as the handle.
 VKF_API vkf_result vkf_requirements_features(vkf_requirements* requirements, const void* next, const void** chain);
 
 /// Writes at most *count of the usable devices into `list`, where it is not null. *count becomes
@@ -705,8 +706,8 @@ typedef struct vkf_tensor {
     const int64_t* shape;
     uint32_t rank;
     vkf_dtype dtype;
-    /// Where packed: `data` holds rows of 32-bit words, and `dtype` and `shape` describe the
-    /// numbers that they stand for. VKF_WEIGHT_AS_GIVEN: not packed.
+    /// VKF_WEIGHT_AS_GIVEN: the tensor is not packed. Otherwise `data` holds rows of 32-bit words,
+    /// and `dtype` and `shape` describe the numbers that they stand for.
     vkf_weight_type type;
     uint32_t reserved;
 } vkf_tensor;
@@ -810,7 +811,7 @@ VKF_API vkf_result vkf_state_save(const vkf_state* state, const char* path, uint
                                   const vkf_state_part* parts);
 VKF_API vkf_result vkf_state_restore(vkf_state* state, const char* path);
 
-/// What a file's metadata calls by a name.
+/// One entry of a file's metadata: a name and its text.
 typedef struct vkf_metadata {
     const char* key;
     const char* value;
@@ -1059,8 +1060,8 @@ VKF_API vkf_result vkf_decoder_memory(const vkf_device* device, const char* fold
 /// load_decoder() and Decoder. The members `choose` and `graph` of `load` are ignored.
 VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_decoder** decoder);
-/// The same with weights of vkf_weights_load_decoder(), which several decoders may share. No tensor
-/// of the folder is read.
+/// Compiles the decoder of a folder as vkf_decoder_create() does, with weights of
+/// vkf_weights_load_decoder(), which several decoders may share. No tensor of the folder is read.
 VKF_API vkf_result vkf_decoder_create_with_weights(vkf_device* device, const char* folder, const vkf_weights* weights,
                                                    const vkf_decoder_options* options, vkf_decoder** decoder);
 VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);
@@ -1177,8 +1178,9 @@ typedef struct vkf_encoder_facts {
 /// Loads a Hugging Face folder and compiles its encoder. The member `graph` of `load` is ignored.
 VKF_API vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                            const vkf_text_encoder_options* options, vkf_text_encoder** encoder);
-/// The same with weights of vkf_weights_load_text_encoder(), which several encoders may share. No
-/// tensor of the folder is read.
+/// Compiles the encoder of a folder as vkf_text_encoder_create() does, with weights of
+/// vkf_weights_load_text_encoder(), which several encoders may share. No tensor of the folder is
+/// read.
 VKF_API vkf_result vkf_text_encoder_create_with_weights(vkf_device* device, const char* folder,
                                                         const vkf_weights* weights,
                                                         const vkf_text_encoder_options* options,

@@ -16,8 +16,8 @@ namespace vkf {
 struct KvCache {
     Value key, value;
     Dim start = 0;
-    /// What they are kept as: f32; or f16, bf16 or int8, then the states are i32, (B, capacity, Hk,
-    /// packed_row_words(type, d)).
+    /// The type that keys and values are kept as: f32, f16, bf16 or int8. For all but f32 the
+    /// states are i32, (B, capacity, Hk, packed_row_words(type, d)).
     WeightType type = WeightType::f32;
     /// Ring form, where no query sees further back than a window: the states' rows are written in
     /// turn. Rows of the tokens to be written, and of those that are seen then, these included; a

@@ -15,8 +15,8 @@ struct HeadSizes {
     std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
 };
 
-/// As projected, (B, L, heads * d) and twice (B, L, kv_heads * d); with the heads split, (B, heads,
-/// L, d) and twice (B, kv_heads, L, d).
+/// Three projections: (B, L, heads * d) and twice (B, L, kv_heads * d) as they are projected; (B,
+/// heads, L, d) and twice (B, kv_heads, L, d) once the heads are split.
 struct QueryKeyValue {
     Value query, key, value;
 };

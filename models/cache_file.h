@@ -37,7 +37,7 @@ public:
     std::int64_t length() const noexcept { return length_; }
     bool finished() const noexcept { return finished_; }
     const std::vector<std::size_t>& padding() const noexcept { return padding_; }
-    /// As many candidates as the plan has.
+    /// The answers of the file, cut to as many candidates as the plan has.
     const DecoderAnswers& answers() const noexcept { return answers_; }
     void write(const State& caches) const;
 

@@ -28,7 +28,8 @@ public:
     /// does.
     Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
             const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
-    /// With weights that are there. Throws Error naming one that lies otherwise than planned.
+    /// Takes weights that are loaded already. Throws Error naming one that lies otherwise than
+    /// planned.
     Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan);
     /// Makes a plan of its own.
     Decoder(const Device& device, const Weights& weights, const DecoderModel& model,
@@ -41,10 +42,10 @@ public:
     /// sequence answers does not depend on the others. Throws Error for an empty prompt, one that
     /// does not fit, or a token outside the vocabulary.
     void prompt(std::span<const std::vector<std::int32_t>> prompts);
-    /// For one sequence.
+    /// Reads the prompt of one sequence.
     void prompt(const std::vector<std::int32_t>& tokens);
     /// Reads more tokens of each sequence, (batch, count), behind what the cache holds: the next
-    /// turn of a chat, or what follows a prompt that was restored. In chunks, and with answers, as
+    /// turn of a chat, or what follows a prompt that was restored. Reads in chunks, and answers, as
     /// prompt() does. Throws Error where no prompt was read to its end, where not every sequence
     /// gets as many, at least one, where they do not fit, or for a token outside the vocabulary.
     void append(std::span<const std::int32_t> tokens);
@@ -52,7 +53,7 @@ public:
     /// one wait, and from the second step on no allocation, of the host's neither.
     void step(std::span<const std::int32_t> tokens);
 
-    /// After prompt() and step(): the likeliest next token of each sequence. Empty while a prompt
+    /// The likeliest next token of each sequence, after prompt() and step(). Empty while a prompt
     /// is read, and after score().
     std::span<const std::int32_t> next() const noexcept;
     /// The `candidates` likeliest of a sequence.

@@ -14,7 +14,7 @@ namespace vkf {
 /// The tokens of one text each.
 using Prompts = std::span<const std::vector<std::int32_t>>;
 
-/// What the last run answered: nothing while a prompt is read, and after a score.
+/// The answers of the last run; all empty while a prompt is read, and after a score.
 struct DecoderAnswers {
     std::vector<std::int32_t> next = {};  ///< (batch)
     std::vector<std::int32_t> candidate_tokens = {};
@@ -32,9 +32,9 @@ public:
     void begin(Prompts prompts);
     /// `count` tokens of each of these prompts from `first` on, padding included: (size, count).
     std::vector<std::int32_t> tokens(Prompts prompts, std::size_t first, std::size_t count) const;
-    /// More tokens of each sequence are to be read; until finish() they are not read to their end.
+    /// Notes that more tokens of each sequence are to be read; they end with finish().
     void resume() noexcept { finished_ = false; }
-    /// What was begun or resumed is read to its end.
+    /// Notes that the tokens of begin() or resume() are read to their end.
     void finish() noexcept { finished_ = true; }
     /// Goes on behind so many tokens of each sequence, padding included, which the caches hold.
     /// They are not read to their end until finish(). The sizes must fit.
@@ -42,9 +42,9 @@ public:
     /// Throws Error where no prompts are read to their end, where these are not one more token of
     /// each sequence, and where there is no room for it.
     void check_step(std::span<const std::int32_t> tokens) const;
-    /// The same for more tokens of each sequence (size, count); returns their count.
+    /// Checks likewise more tokens of each sequence (size, count) for append; returns their count.
     std::size_t check_append(std::span<const std::int32_t> tokens) const;
-    /// So many tokens of each sequence are read.
+    /// Notes that so many more tokens of each sequence are read.
     void advance(std::size_t count) noexcept { length_ += static_cast<std::int64_t>(count); }
 
     std::size_t size() const noexcept { return padding_.size(); }

@@ -16,7 +16,7 @@ const DecoderFamily& family_of(const DecoderModel& model) noexcept;
 
 namespace {
 
-/// What was left open filled in, and checked against the model.
+/// Fills in the options that were left open, and checks them against the model.
 DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
     o.max_tokens = o.max_tokens == 0 ? facts.max_positions : o.max_tokens;
     const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {

@@ -24,9 +24,9 @@ struct DecoderOptions {
     /// Number of likeliest tokens that Decoder::candidates() gives, with their logits. 0: none;
     /// then only the likeliest token comes back.
     std::int64_t candidates = 0;
-    /// What keys and values are kept as: f32, f16, bf16 or int8.
+    /// The type that keys and values are kept as: f32, f16, bf16 or int8.
     WeightType kv = WeightType::f32;
-    /// What products of prompts may compute with: CompileOptions::arithmetic.
+    /// The arithmetic that products of prompts may use: CompileOptions::arithmetic.
     Arithmetic arithmetic = Arithmetic::f32;
     bool score = false;    ///< also build what Decoder::score() needs
     bool profile = false;  ///< timestamps around every dispatch
@@ -52,9 +52,9 @@ public:
     const DecoderModel& model() const noexcept;
     /// The options, with every default filled in.
     const DecoderOptions& options() const noexcept;
-    /// What the plan keeps matrices as; empty: as in the file.
+    /// The type that the plan keeps matrices as; empty: as in the file.
     std::optional<WeightType> matrices() const noexcept;
-    /// Where the weights will lie.
+    /// The layout in which the weights will lie.
     const WeightLayout& weights() const noexcept;
     /// The tasks that have a program: prompt, step and, where it was asked for, score.
     std::vector<DecoderTask> tasks() const;

@@ -36,7 +36,7 @@ VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t 
 /// The layers of the configuration, for torch::transformer*.
 VKF_API torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config);
 
-/// What greedy decoding found for one source.
+/// The sequence that greedy decoding found for one source.
 struct Decoded {
     std::vector<std::int32_t> tokens;  ///< without <sos>; with <eos> where it came
     /// Cross-attention weights of the last layer: (heads, tokens, source), without the source's

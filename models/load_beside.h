@@ -8,7 +8,7 @@
 
 namespace vkf {
 
-/// What `load` gives; meanwhile `compile` runs on a thread of its own. Throws what one of them
+/// Returns what `load` gives, while `compile` runs on a thread of its own. Throws what one of them
 /// throws, `load` first, once both have ended.
 template <class Compile, class Load>
 Weights load_beside(const Compile& compile, const Load& load) {

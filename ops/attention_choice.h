@@ -14,18 +14,19 @@
 
 namespace vkf {
 
-/// How a device walks over rows and keys.
+/// The kernel that a device takes, and how it walks over rows and keys.
 struct AttentionTiling {
     const Shader* shader = nullptr;
     bool full = false;                      ///< the shader has all twelve buffers
-    std::string_view source = {};           ///< of the shader, for score mods
-    std::vector<std::string> defines = {};  ///< the same
+    std::string_view source = {};           ///< the shader's GLSL text, for score mods
+    std::vector<std::string> defines = {};  ///< macros this text is compiled with
     shader::uint local_size = 0;
     shader::uint tile = 0;                ///< keys, and columns of a block of O
     std::vector<shader::uint> rows = {};  ///< one kernel each, fewest first
     std::string why = {};
-    shader::uint lanes = 0;                    ///< of attention_lanes
-    std::vector<AttentionTile> matrices = {};  ///< of attention_coopmat, one for each of `rows`
+    shader::uint lanes = 0;  ///< lanes of attention_lanes; 0 in other kernels
+    /// one tile for each of `rows`, in attention_coopmat only
+    std::vector<AttentionTile> matrices = {};
     Arithmetic arithmetic = Arithmetic::f32;
     /// why it is computed in fp32 though f16 was asked for
     std::string why_fp32 = {};
@@ -72,10 +73,11 @@ void prepare_mask_bits(const Operands& operands, Command& command) noexcept;
 // --- a program for f16: attention_coopmat.comp ---------------------------------------------------
 
 bool coopmat_attention_is_forced(const Capabilities& device);
-/// What keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws where
-/// VKFORMER_VARIANT asks for what cannot be.
+/// Says what keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws
+/// where VKFORMER_VARIANT asks for what cannot be.
 std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim);
-/// Where nothing keeps it. With a score mod its own module takes the place of the library's.
+/// Chooses a tiling where no_coopmat_attention() finds nothing. With a score mod its own module
+/// takes the place of the library's.
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,
                                          std::int64_t value_dim);
 /// The constants that a tile adds to those of the other kernels.

@@ -44,12 +44,12 @@ struct AttentionParams {
 
 namespace support {
 
-/// What a ring (B, Hk, S, n) holds, the oldest rows first.
+/// Gives the rows that a ring (B, Hk, S, n) holds, the oldest first.
 Value ring_in_order(Value x, const RingRows& ring);
 
 }  // namespace support
 
-/// What attention is made of where a device declines it: OpType::decompose.
+/// Makes attention of other ops where a device declines it: OpType::decompose.
 std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, WantedOutputs wanted);
 
 extern const OpType kAttention;

@@ -13,7 +13,7 @@ inline std::uint32_t dropout_threshold(float p) {
     return static_cast<std::uint32_t>(std::min(std::round(static_cast<double>(p) * 4294967296.0), 4294967295.0));
 }
 
-/// What kept elements are multiplied by. p = 1 keeps none.
+/// The factor that kept elements are multiplied by. p = 1 keeps none.
 inline float dropout_scale(float p) {
     return p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
 }

@@ -156,8 +156,8 @@ Rewrite rewrite_gated(const RewriteSite& site) {
     return into_epilogue(site, {.product = 0, .activation = activation_of(site), .other = 1, .gate = true});
 }
 
-/// Where each dimension of `whole` is in `turned`, which is the same elements with dimensions in
-/// another order; empty where it is not.
+/// Gives the place of each dimension of `whole` in `turned`, which is the same elements with
+/// dimensions in another order; empty where it is not.
 std::vector<std::size_t> places(const ValueInfo& whole, const ValueInfo& turned) {
     std::vector<std::size_t> out;
     if (whole.shape.size() != turned.shape.size() || !(whole.offset == turned.offset)) {
@@ -175,7 +175,7 @@ std::vector<std::size_t> places(const ValueInfo& whole, const ValueInfo& turned)
     return out.size() == whole.shape.size() ? out : std::vector<std::size_t>();
 }
 
-/// What is computed for a window of a state alone is written there at once.
+/// Lets the op before write directly into a state's window, where nothing else reads its result.
 Rewrite rewrite_copy_into(const RewriteSite& site) {
     const NodeId maker = site.writer(0);
     if (maker == RewriteSite::kNone) {

@@ -15,13 +15,13 @@ enum class Causal : std::uint8_t {
     bottom_right,  ///< row r sees keys 0..r+S-L (what a KV cache needs)
 };
 
-/// What a 1 in a boolean mask means.
+/// The meaning of a 1 in a boolean mask.
 enum class Polarity : std::uint8_t {
     attend,  ///< 1 = may attend
     ignore,  ///< 1 = may not: PyTorch's nn.MultiheadAttention and nn.Transformer*
 };
 
-/// Which keys a query may see. Causal and window are parameters, never tensors.
+/// The keys that a query may see. Causal and window are parameters, never tensors.
 struct Mask {
     Value keys = {};  ///< i32, 0 or 1, broadcasts to the scores (..., L, S); empty: no boolean mask
     Polarity polarity = Polarity::attend;
@@ -31,11 +31,11 @@ struct Mask {
     /// - L.
     Value alibi_slopes = {};
     Causal causal = Causal::none;
-    /// With causal: a query sees itself and the window-1 keys before it; 0: all before it.
+    /// The keys that a causal query sees: itself and the window-1 before it; 0: all before it.
     std::int64_t window = 0;
-    /// What masked scores become. -inf: they never contribute, whatever the key and value hold, and
-    /// a row with no key left gives weights 0. A finite fill: a row with no key left gives uniform
-    /// weights.
+    /// The number that masked scores become. -inf: they never contribute, whatever the key and
+    /// value hold, and a row with no key left gives weights 0. A finite fill: a row with no key
+    /// left gives uniform weights.
     float fill = -std::numeric_limits<float>::infinity();
 };
 

@@ -41,34 +41,35 @@ void prepare_few_rows(const Operands& operands, Command& command) noexcept;
 /// Prepares a product where it has more, and A and B are rows of codes.
 void prepare_codes(const Operands& operands, Command& command) noexcept;
 
-// Whether VKFORMER_VARIANT asks for a kernel, for any number of rows and on processors too.
+// The functions below say whether VKFORMER_VARIANT asks for a kernel, for any number of rows and on
+// processors too.
 bool coopmat_is_forced(const Capabilities& device);
 bool half_is_forced(const Capabilities& device);
 bool dot_is_forced(const Capabilities& device);
 
-// What keeps a product from a kernel; empty: nothing. Throws where VKFORMER_VARIANT asks for what
-// cannot be.
+// The functions no_...() below say what keeps a product from a kernel; empty: nothing. They throw
+// where VKFORMER_VARIANT asks for what cannot be.
 
 // --- a program for f16: matmul_coopmat.comp, else matmul_half.comp -------------------------------
 
 std::string no_coopmat(const Capabilities& device, const MatmulParams& params);
 std::string no_half(const Capabilities& device, const MatmulParams& params);
-/// Kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that are
-/// there already. `form` as above.
+/// Adds kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that
+/// are there already. `form` as above.
 void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
                     bool codes = false);
-/// The kernel with f16 arithmetic, likewise.
+/// Adds the kernel with f16 arithmetic, likewise.
 void choose_half(Choice& choice, const Capabilities& device, const Constants& form);
 
 // --- a program for int8: matmul_coopmat.comp's variant, else matmul_dot.comp ---------------------
 
 std::string no_codes_coopmat(const Capabilities& device);
 std::string no_dot(const Capabilities& device);
-/// Why a (..., K) and b are not multiplied as codes, whatever computes it.
+/// Says why a (..., K) and b are not multiplied as codes, whatever computes it.
 std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);
-/// Dimensions that a may have.
+/// Most dimensions that a may have where it is multiplied as codes.
 inline constexpr std::size_t kMostCodesRank = 4;
-/// The kernel with integer dot products for such rows.
+/// Adds the kernel with integer dot products for such rows.
 void choose_dot(Choice& choice, const Capabilities& device, const Constants& form);
 
 }  // namespace vkf

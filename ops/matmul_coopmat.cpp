@@ -40,9 +40,9 @@ const Shader& kCodesElements = kCodesCoopmat;
 struct CoopmatPlan {
     uint most_rows, mats_down, mats_across, down, across;
 };
-/// For few rows, some, many: tiles of 32x128, 64x64 and 128x128 where matrices are 16x16.
+/// Plans for few rows, some, many: tiles of 32x128, 64x64 and 128x128 where matrices are 16x16.
 constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {kAnyRows, 4, 2, 2, 4}};
-/// For processors, and devices too small for those.
+/// The plan for processors, and for devices too small for the plans above.
 constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
 
 void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, uint most_rows, bool elements) {

@@ -119,7 +119,7 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
     }
 }
 
-/// What a program's arithmetic makes of a product.
+/// The way in which a product is computed under a program's arithmetic.
 struct Reduced {
     bool halves = false, codes = false;  ///< what is multiplied, where it is not fp32
     bool coopmat = false;                ///< on cooperative matrices
@@ -373,7 +373,7 @@ void lower_projections(Lowering& l) {
                   "; " + std::to_string(params.weights) + " weights, one launch");
 }
 
-/// What is added or multiplied in the epilogue lies as the result does.
+/// Whether the epilogue's other operand is laid out like the result.
 bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
     const auto& params = *static_cast<const MatmulParams*>(node.params.get());
     const bool other = params.has_other() && i + 1 == node.inputs.size();

@@ -15,9 +15,9 @@ struct MatmulParams {
     Activation activation;
     float scale;
     bool bias, transpose_b, masked_weights;
-    /// else the last input is of the result's shape
+    /// unless kMatmulOtherNone, the last input is another operand of the result's shape
     shader::uint other = shader::kMatmulOtherNone;
-    std::size_t weights = 1;  ///< of kProjections
+    std::size_t weights = 1;  ///< number of weights that kProjections reads as one
 
     bool has_other() const { return other != shader::kMatmulOtherNone; }
     bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }
@@ -26,7 +26,7 @@ struct MatmulParams {
     struct Axes {
         std::size_t k, n;
     };
-    /// Where b's k and n dimensions are, counted from the innermost.
+    /// The places of b's k and n dimensions, counted from the innermost.
     Axes b_axes() const { return transpose_b ? Axes{0, 1} : Axes{1, 0}; }
 };
 
@@ -34,7 +34,7 @@ struct MatmulParams {
 /// one.
 extern const OpType kMatmul;
 
-/// What an op that works element by element would have a product do in its epilogue.
+/// The work that an op which works element by element would leave to a product's epilogue.
 struct EpilogueWish {
     std::size_t product = 0;  ///< the input that the product computes
     Activation activation = Activation::none;
@@ -50,8 +50,8 @@ Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish);
 /// why not, where little is missing; or neither.
 Rewrite join_projections(const RewriteSite& site);
 
-/// What that makes. Inputs: a, then the weights, then as many biases or none. Output: their columns
-/// side by side.
+/// The op that join_projections() puts in place of the products. Inputs: a, then the weights, then
+/// as many biases or none. Output: their columns side by side.
 extern const OpType kProjections;
 
 }  // namespace vkf

@@ -25,7 +25,8 @@ struct NormParams {
     bool centred, weight, bias, added;
 };
 
-/// Where the rows of x begin: in groups of `size`, `inner` apart, the groups `outer` apart.
+/// The places where the rows of x begin: in groups of `size`, `inner` apart, the groups `outer`
+/// apart.
 struct RowGroups {
     uint size, outer, inner;
 };

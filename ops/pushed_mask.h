@@ -9,12 +9,12 @@
 
 namespace vkf::support {
 
-/// A kernel's constant: 0: none; 1: top-left; 2: bottom-right.
+/// A kernel's specialization constant: 0: not causal; 1: top-left; 2: bottom-right.
 inline std::uint32_t causal_constant(Causal causal) {
     return causal == Causal::none ? 0 : causal == Causal::top_left ? 1 : 2;
 }
 
-/// What is pushed of a window: 0 where it is so wide that it masks nothing.
+/// The push constant for a window: 0 where it is so wide that it masks nothing.
 inline std::uint32_t pushed_window(std::int64_t window, std::uint32_t queries, std::uint32_t keys) noexcept {
     return window < std::max(queries, keys) ? static_cast<std::uint32_t>(window) : 0;
 }

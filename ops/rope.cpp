@@ -139,7 +139,7 @@ Value add_rope(Value x, Value table, Value positions, RopeLayout layout, std::op
     return add_op(kRope, inputs, RopeParams{layout, bool(positions), std::move(angles)}, x.shape());
 }
 
-/// What decides the numbers of a table, and no more.
+/// Keeps of a Rope only what decides the numbers of its table.
 Rope angles_of(const Rope& o, std::int64_t head_dim) {
     Rope angles = o;
     angles.rotary_dim = rotary_dim(o, head_dim);

@@ -32,7 +32,7 @@ inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
     return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
 }
 
-/// For explain().
+/// Says for explain() how many invocations work on a row, and why.
 inline std::string why_rows(const Capabilities& device, const RowGroup& group, bool fours = false) {
     return (device.cpu() && group.lanes == 1 ? "processor: a row an invocation"
                                              : std::to_string(group.lanes) + " invocations a row") +

@@ -31,13 +31,13 @@ struct AttentionOptions {
     /// Copy each kv head for every query head that shares it, instead of sharing it by index. The
     /// numbers stay the same.
     bool repeat_kv = false;
-    /// What key and value are kept as: f32, f16, bf16 or int8. Where it is not f32, both are (B,
-    /// Hk, S, words of a row) i32, as pack_into() writes them and append() to such a cache returns
-    /// them. Pages cannot be packed.
+    /// The type that key and value are kept as: f32, f16, bf16 or int8. Where it is not f32, both
+    /// are (B, Hk, S, words of a row) i32, as pack_into() writes them and append() to such a cache
+    /// returns them. Pages cannot be packed.
     WeightType kv_type = WeightType::f32;
     std::int64_t value_dim = 0;  ///< dv, where values are packed; 0: d
-    /// Where set, key and value are rings of S rows, of which attention uses only these, oldest
-    /// first. Masks then count the ring's rows as their S keys. Refused with sequences and pages.
+    /// The rows that attention uses, oldest first, where key and value are rings of S rows. Masks
+    /// then count the ring's rows as their S keys. Refused with sequences and pages.
     std::optional<RingRows> ring = {};
     /// (N+1) i32, growing from 0, for packed sequences. They lie behind each other along L in a
     /// batch of 1; the queries of sequence i begin at the i-th number. Mask::keys and Mask::bias

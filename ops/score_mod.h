@@ -38,10 +38,10 @@ public:
 
     explicit operator bool() const noexcept { return state_ != nullptr; }
 
-    /// For ops: the compute shader `source` (the text of a shader with a line `//! source`) with
-    /// this mod in it and with `defines` ("NAME" or "NAME=VALUE") beside SCORE_MOD. It is compiled
-    /// once and shared while anybody holds it: the same text gives the same shader, even to another
-    /// ScoreMod. `name` is the shader's name.
+    /// Makes, for ops, the compute shader `source` (the text of a shader with a line `//! source`)
+    /// with this mod in it and with `defines` ("NAME" or "NAME=VALUE") beside SCORE_MOD. It is
+    /// compiled once and shared while anybody holds it: the same text gives the same shader, even
+    /// to another ScoreMod. `name` is the shader's name.
     std::shared_ptr<const Shader> shader(const std::string& name, std::string_view source,
                                          const std::vector<std::string>& defines = {}) const;
 

@@ -25,7 +25,7 @@ const Tunable* find(std::string_view name) {
     return found == all.end() ? nullptr : &*found;
 }
 
-/// What is wrong with a choice; empty: nothing.
+/// Says what is wrong with a choice; empty: nothing.
 std::string objection(const Capabilities& device, std::string_view name, std::string_view value) {
     const Tunable* tunable = find(name);
     if (!tunable) {

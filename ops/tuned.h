@@ -14,8 +14,8 @@ struct Tuned {
     std::uint32_t value = 0;
     std::string note;  ///< for explain(): ", tuned", or why not
 };
-/// What a tunable is on this device. Throws Error for whatever does not fit it in a list that was
-/// asked for.
+/// Gives the value of a tunable on this device, `by_capability` where none was chosen. Throws Error
+/// for whatever does not fit it in a list that was asked for.
 Tuned tuned(const Capabilities& device, std::string_view name, std::uint32_t by_capability);
 
 }  // namespace vkf::support

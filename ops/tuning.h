@@ -18,7 +18,8 @@ struct Tunable {
     std::string_view name;  ///< as in "name=number"
     /// what the number counts, for people
     std::string_view what;
-    /// What the device can take, ascending; empty where it has no kernel that asks.
+    /// Gives the values that the device can take, ascending; empty where it has no kernel that
+    /// asks.
     std::vector<std::uint32_t> (*values)(const Capabilities&);
 };
 

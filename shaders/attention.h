@@ -17,12 +17,13 @@ VKF_CONSTANT(kAttentionBindingQuery, 0)
 VKF_CONSTANT(kAttentionBindingKey, 1)
 VKF_CONSTANT(kAttentionBindingValue, 2)
 VKF_CONSTANT(kAttentionBindingOut, 3)
-// Only in the `full` variants; any buffer where a feature is not used.
+// The bindings below exist only in the `full` variants. Any buffer is bound where a feature is not
+// used.
 // bits: (batch, head, query, word) each present or 1, see kAttentionSpecMask
 VKF_CONSTANT(kAttentionBindingMask, 4)
 VKF_CONSTANT(kAttentionBindingBias, 5)       // floats: (batch, head, query, key) each present or 1
 VKF_CONSTANT(kAttentionBindingSlopes, 6)     // floats: (batch, head) each present or 1
-VKF_CONSTANT(kAttentionBindingSinks, 7)      // the same
+VKF_CONSTANT(kAttentionBindingSinks, 7)      // floats: (batch, head), as Slopes
 // kAttentionSequenceWords words a sequence
 VKF_CONSTANT(kAttentionBindingSequences, 8)
 VKF_CONSTANT(kAttentionBindingPages, 9)      // (batch, table width): pages of each sequence
@@ -50,12 +51,12 @@ VKF_CONSTANT(kAttentionSpecThreshold, 8)
 VKF_CONSTANT(kAttentionSpecKeepScale, 9)
 // what K and V are kept as, a kPacked... of common/packed.h; packed, their strides are words
 VKF_CONSTANT(kAttentionSpecKv, 10)
-// What the others are for exists only in the `full` variants. Masks and biases: 0: none; else 16
-// and a bit for each dimension that is present: 8 batch, 4 head, 2 query, 1 key.
+// The constants below exist only in the `full` variants. Masks and biases: 0: none; else 16 and a
+// bit for each dimension that is present: 8 batch, 4 head, 2 query, 1 key.
 VKF_CONSTANT(kAttentionSpecMask, 11)
 VKF_CONSTANT(kAttentionSpecBias, 12)
 VKF_CONSTANT(kAttentionSpecSlopes, 13)     // 0: none; else 16 and bits 8 and 4 as above
-VKF_CONSTANT(kAttentionSpecSinks, 14)      // the same
+VKF_CONSTANT(kAttentionSpecSinks, 14)      // 0: none; else 16 and bits, as Slopes
 // 1: each batch has its own number of keys; 2: and of queries, packed behind each other
 VKF_CONSTANT(kAttentionSpecSequences, 15)
 // 0: keys lie behind each other; else they lie in pages of so many
@@ -64,7 +65,7 @@ VKF_CONSTANT(kAttentionSpecLse, 17)        // 1: write the log-sum-exp
 VKF_CONSTANT(kAttentionSpecBiasFours, 18)  // 1: the bias can be read by vec4
 // keys may be split among groups, at least so many each: see attention_split_keys(); 0: never
 VKF_CONSTANT(kAttentionSpecSplit, 19)
-// All variants read these again.
+// All variants read this one.
 VKF_CONSTANT(kAttentionSpecRing, 20)       // 1: K and V are rings
 
 // attention_coopmat.comp: the matrices' shape, and what ops/attention_tiles.h says of a tile.

@@ -147,8 +147,8 @@ void put_weights() {
     }
 }
 
-// Which keys the weights in the strip let a row see, and which of these by more than 0: a bit a
-// key. None without `any_there`.
+// Reads from the weights in the strip which keys a row sees, and which of these by more than 0: a
+// bit a key. Without `any_there` it sees none.
 void read_weights(bool any_there, out uint seen[kRowsEach], out uint positive[kRowsEach]) {
     for (uint n = 0u; n < kRowsEach; ++n) {
         uint row = row_of(n);
@@ -168,8 +168,8 @@ void read_weights(bool any_there, out uint seen[kRowsEach], out uint positive[kR
     }
 }
 
-// What stage_values() left out, times its weight: itself, or NaN where the weight is 0 and not
-// masked. Block b is in the strip.
+// Adds the numbers of V that stage_values() left out, times their weights: the number itself, or
+// NaN where the weight is 0 and not masked. Block b is in the strip.
 void add_wild(uint first, uint b, uint seen[kRowsEach], uint positive[kRowsEach]) {
     [[dont_unroll]] for (uint key = 0u; key < kTile; ++key) {
         uint offset = key_offsets(first + key).y;
@@ -192,7 +192,7 @@ void add_wild(uint first, uint b, uint seen[kRowsEach], uint positive[kRowsEach]
     }
 }
 
-// The parts of a row's sum, in a fixed order.
+// Adds up the parts of a row's sum, in a fixed order.
 float whole_total(uint n) {
     uint row = row_of(n);
     if (row < kSubgroupRows) {
@@ -209,7 +209,8 @@ float whole_total(uint n) {
     return total;
 }
 
-// What is told of a row beside O, and what its O is multiplied by and where it lies.
+// Writes the row's maximum and sum for splits, or its log-sum-exp; gives the factor of its O and
+// the place where that lies.
 void finish_row(uint n, out float factor, out uint to) {
     float total = whole_total(n);
     uint row = work.first_row + subgroup_row + row_of(n);

@@ -121,8 +121,8 @@ bvec4 not_finite(vec4 x) {
     return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
 }
 
-// V at this lane's columns of a block, what is not finite taken out: 0 * inf must not enter where a
-// key is masked.
+// Loads V at this lane's columns of a block. Numbers that are not finite become 0: 0 * inf must not
+// enter where a key is masked.
 vec4 tame_value(uint offset, uint at) {
     vec4 found = load_value(offset, at);
     bvec4 untamed = not_finite(found);
@@ -130,13 +130,13 @@ vec4 tame_value(uint offset, uint at) {
     return mix(found, vec4(0.0), untamed);
 }
 
-// The same, where the key is not absent as it is.
+// Loads V; where the key is absent, numbers that are not finite become 0.
 vec4 value_unless(bool absent, uint offset, uint at) {
     vec4 found = load_value(offset, at);
     return absent ? mix(found, vec4(0.0), not_finite(found)) : found;
 }
 
-// Four components, from k on, of four keys, as the rows of the result.
+// Loads four components, from k on, of four keys, as the rows of the result.
 mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint k) {
     return transpose(mat4(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k)));
 }
@@ -200,7 +200,7 @@ void redo(uint row, uint column0) {
     }
 }
 
-// At most, of the loops that write a row out: four columns in each of four blocks, and ends.
+// Most rounds of the loops that write a row out: four columns in each of four blocks, and ends.
 const uint kRoundsToStore = 40u;
 
 bool redo_allowed() {
@@ -213,14 +213,14 @@ bool redo_allowed() {
     return tiles * (once + rows * again) + rows * kRoundsToStore < kMostRounds;
 }
 
-// NaN, which shows, rather than a row without some of its keys.
+// Writes NaN, which shows, rather than a row without some of its keys.
 void give_up(uint row, uint column0) {
     [[dont_unroll]] for (uint b = 0u; b < kBlocks; ++b) {
         store(row_offset(row), column0 + b * kTile, vec4(uintBitsToFloat(kNanBits)));
     }
 }
 
-// What a row's maximum and sum are wanted for besides.
+// Writes the row's maximum and sum for splits, or its log-sum-exp.
 void write_statistics(uint row, uint to, float largest, float total) {
     if (work.slice != 0u || LANE != 0u) {
         return;

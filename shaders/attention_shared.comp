@@ -153,7 +153,8 @@ void main() {
             barrier();
             for (uint i = self; i < kTile * kLane; i += gl_WorkGroupSize.x) {
                 vec4 v = load_value(key_offsets(first + i / kLane).y, column0 + b * kTile + i % kLane * 4u);
-                // What is not finite is taken out: 0 * inf must not enter where a key is masked.
+                // Numbers that are not finite become 0: 0 * inf must not enter where a key is
+                // masked.
                 bvec4 untamed = equal(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
                 if (any(untamed)) {
                     wild = 1u;

@@ -37,7 +37,7 @@ float sum_of(vec4 v) {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// What is normalised.
+// Loads the number that is normalised.
 float load(uint at) {
     if (kAdded != 0u) {
         return sum[at];

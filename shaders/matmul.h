@@ -85,11 +85,11 @@ VKF_CONSTANT(kMatmulBPacked, 2)
 
 // There is no other operand.
 VKF_CONSTANT(kMatmulOtherNone, 0)
-// It is added to, or multiplied with, what the activation gives; its strides are C's. It takes the
-// place of the bias: has_bias is 0.
+// The other operand is added to, or multiplied with, what the activation gives; its strides are
+// C's. It takes the place of the bias: has_bias is 0.
 VKF_CONSTANT(kMatmulOtherResidual, 1)
 VKF_CONSTANT(kMatmulOtherGate, 2)
-// The residual at a binding of its own.
+// The residual or gate has a binding of its own, beside the bias.
 VKF_CONSTANT(kMatmulOtherResidualBesideBias, 3)
 VKF_CONSTANT(kMatmulOtherGateBesideBias, 4)
 

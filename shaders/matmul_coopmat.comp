@@ -134,7 +134,7 @@ const uint kStageSize = kSubgroups * kStrip > 2 * kHalf ? kSubgroups * kStrip : 
 #endif
 shared uvec4 stage[kStageSize];
 
-// What an invocation carries from global memory to the stage, a step.
+// The pieces of A and B that an invocation carries from global memory to the stage in a step.
 const uint kAItems = (kTileRows * kDepthChunks + kThreads - 1) / kThreads;
 const uint kBItems = (kTileColumns * kDepthChunks + kThreads - 1) / kThreads;
 uvec4 a_next[kAItems];

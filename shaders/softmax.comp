@@ -119,8 +119,8 @@ void write_weights(Row row, uint keys) {
     }
 }
 
-// Where nothing but a scale changes the scores, they are read again instead of kept. (As a
-// constant, glslang 11 loses its definition.)
+// True where nothing but a scale changes the scores: then they are read again instead of kept. (As
+// a constant, glslang 11 loses its definition.)
 bool plain() {
     return kMask == 0u && kCausal == 0u && kSoftcap == 0u && kTerm != kSoftmaxTermBias && kTerm != kSoftmaxTermSlopes;
 }

@@ -21,7 +21,7 @@ AddedToken read(const Json& entry) {
     return t;
 }
 
-/// Where the space at the end of the text begins.
+/// Finds where the space at the end of the text begins.
 std::size_t space_before(std::string_view text) {
     std::size_t begin = 0;
     std::size_t at = 0;
@@ -32,7 +32,7 @@ std::size_t space_before(std::string_view text) {
     return begin;
 }
 
-/// Bytes of space at the front.
+/// Counts the bytes of space at the front.
 std::size_t space_after(std::string_view text) {
     std::size_t bytes = 0;
     while (bytes < text.size() && is_space(code_point(text.substr(bytes)))) {

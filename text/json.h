@@ -12,7 +12,7 @@ namespace vkf::text {
 
 using Json = nlohmann::json;
 
-/// What a part is called; empty where it is null or missing.
+/// The name of a part's kind, its "type"; empty where the part is null or missing.
 inline std::string type_of(const Json& part) {
     return part.is_null() ? std::string() : part.at("type").get<std::string>();
 }

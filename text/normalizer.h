@@ -17,9 +17,9 @@ Normalizer make_normalizer(const Json& part);
 
 /// {"String": "..."} or {"Regex": "..."}, as replacements and splits have them.
 Finder make_finder(const Json& pattern);
-/// Without the space at its front, at its end.
+/// Gives the text without the space at its front, and without that at its end.
 std::string stripped(const std::string& text, bool left, bool right);
-/// Each match replaced.
+/// Gives the text with each match replaced.
 std::string replace_all(const std::string& text, const Finder& finder, const std::string& by);
 
 }  // namespace vkf::text

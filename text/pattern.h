@@ -20,11 +20,11 @@ struct Part {
 /// Cuts a text into matches and what lies between them; together they cover it.
 using Finder = std::function<std::vector<Part>(std::string_view)>;
 
-/// What a word is made of where `tokenizers` itself says \w (Unicode's UTS 18, annex C), for a
+/// The characters of a word where `tokenizers` itself says \w (Unicode's UTS 18, annex C), for a
 /// class.
 inline constexpr const char* kWordClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})";
 
-/// What becomes of matches where a text is split.
+/// The treatment of matches where a text is split.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 /// Throws Error naming the expression where it is none, or uses what the two syntaxes read

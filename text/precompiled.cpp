@@ -129,7 +129,7 @@ private:
 
     bool leads(std::size_t node, std::uint32_t byte) const { return (units_[node] & 0x800000FFu) == byte; }
     static bool ends_key(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
-    /// Where the text begins that the leaf of a key holds.
+    /// The place where the text begins that the leaf of a key holds.
     std::size_t replacement(std::size_t leaf) const { return units_[leaf] & 0x7FFFFFFFu; }
     bool starts_text(std::size_t at) const {
         return at < texts_.size() && (static_cast<unsigned char>(texts_[at]) & 0xC0) != 0x80;

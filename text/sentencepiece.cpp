@@ -187,7 +187,7 @@ Json read_beside(const std::filesystem::path& folder, const char* name) {
     }
 }
 
-/// What a folder says of its tokenizer.
+/// The settings that a folder has for its tokenizer.
 class Settings {
 public:
     explicit Settings(const std::filesystem::path& folder)

@@ -9,11 +9,11 @@
 
 namespace vkf::text {
 
-/// Where the first byte that is no well-formed UTF-8 lies; npos: none.
+/// Finds the first byte that is no well-formed UTF-8; npos: there is none.
 std::size_t malformed_at(std::string_view text) noexcept;
 /// Bytes of the character at the front of a well-formed text that is not empty.
 std::size_t character_bytes(std::string_view text) noexcept;
-/// That character's code point.
+/// The code point of the character at the front of such a text.
 char32_t code_point(std::string_view text) noexcept;
 void append_utf8(std::string& text, char32_t c);
 /// Every part that is no well-formed UTF-8 becomes U+FFFD, as Unicode recommends (maximal subparts;
@@ -30,8 +30,8 @@ void for_each_character(std::string_view text, F f) {
     }
 }
 
-/// Where what a reader takes for one character ends (Unicode's UAX 29, extended), of a well-formed
-/// text that is not empty.
+/// Counts the bytes of what a reader takes for one character (Unicode's UAX 29, extended) at the
+/// front of a well-formed text that is not empty.
 std::size_t grapheme_bytes(std::string_view text) noexcept;
 
 /// Calls f(grapheme) for each.

@@ -8,7 +8,7 @@
 
 namespace vkf {
 
-/// Where a checkpoint keeps parameters.
+/// The names under which a checkpoint keeps the parameters.
 struct BertNames {
     std::string base = "bert.";  ///< some files leave it out
     std::string layers = "encoder.layer";

@@ -48,8 +48,8 @@ public:
     };
     /// Rows as sizes of a graph whose runs read `tokens`, at most `chunk`.
     Rows describe(Graph& graph, const Dim& tokens, std::int64_t chunk) const;
-    /// For a run of `count` tokens behind `length` older ones. The names live as long as the ring.
-    /// Allocates nothing.
+    /// Gives the sizes to set for a run of `count` tokens behind `length` older ones. The names
+    /// live as long as the ring. Allocates nothing.
     RingSizes sizes(DecoderTask task, std::int64_t length, std::int64_t count) const noexcept;
 
 private:

@@ -9,7 +9,7 @@
 
 namespace vkf {
 
-/// What one layer keeps of every token: a key and a value for each of its heads.
+/// The cache of one layer: for every token, a key and a value for each of its heads.
 struct LayerCache {
     std::int64_t kv_heads = 0, head_dim = 0;
     std::int64_t window = 0;  ///< how many tokens a query sees, itself included; 0: all
@@ -25,7 +25,7 @@ struct DecoderFacts {
     bool begins_texts = false;               ///< true: trained with `begin` before every text
 };
 
-/// What a program of a decoder does.
+/// The task that a program of a decoder does.
 enum class DecoderTask : std::uint8_t {
     /// Reads a chunk of tokens; answers with the likeliest next one after the last of them.
     prompt,

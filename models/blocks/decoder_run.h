@@ -14,7 +14,7 @@
 
 namespace vkf {
 
-/// For which sizes a run is described.
+/// The sizes for which a run is described.
 struct DecoderRunSizes {
     std::int64_t max_batch = 1;
     std::int64_t max_tokens = 1;  ///< of a sequence: what the caches hold
@@ -28,7 +28,7 @@ struct RopeTable {
     Required<RopeLayout> layout;
 };
 
-/// What shapes softmax(q k^T scale); softcap c makes a score s into c tanh(s / c).
+/// The numbers that shape softmax(q k^T scale). A softcap c makes a score s into c tanh(s / c).
 struct AttentionScores {
     std::optional<float> scale = {};  ///< unset: 1/sqrt(head_dim)
     float softcap = 0.0f;             ///< 0: none
@@ -46,7 +46,7 @@ public:
     /// (batch, tokens) i32.
     Value tokens() const { return token_ids_; }
 
-    /// For every position of a sequence. `name` is the constant's.
+    /// Makes the table for every position of a sequence, as a constant `name`.
     RopeTable rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name = "rope_table");
     /// Queries and keys turned by the angles of their tokens' positions. Attention looks at
     /// distances alone, so padding in front of a sequence changes nothing.

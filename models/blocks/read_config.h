@@ -19,15 +19,15 @@ struct DecoderSizes {
 /// `max_positions` is for a file that does not say.
 DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions);
 
-/// What a norm adds to the mean square; 0 or more.
+/// Reads the number, 0 or more, that a norm adds to the mean square.
 float read_epsilon(ConfigReader& reader, const std::string& field, double otherwise);
-/// The softcap of scores or logits; null is 0, which stands for none.
+/// Reads the softcap of scores or logits; null is 0, which stands for none.
 float read_softcap(ConfigReader& reader, const std::string& field, double otherwise);
 
-/// 1 / sqrt(a number).
+/// Reads a number x and gives the scale 1 / sqrt(x).
 float read_scale(ConfigReader& reader, const std::string& field, double otherwise);
 
-/// What transformers takes for missing fields of RoPE.
+/// The defaults that transformers takes for missing fields of RoPE.
 struct RopeDefaults {
     std::int64_t head_dim = 0;
     std::int64_t max_positions = 0;
@@ -41,11 +41,12 @@ Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults
 
 /// sliding_window: how many tokens a query sees; null is 0, which stands for all.
 std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise);
-/// How many tokens each layer sees, 0: all. layer_types says which layers slide or, where it is
-/// missing, `slides(layer)` does; those see `window` tokens.
+/// Reads how many tokens each layer sees; 0: all. layer_types says which layers slide or, where it
+/// is missing, `slides(layer)` does; those see `window` tokens.
 std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers, std::int64_t window,
                                        const std::function<bool(std::int64_t)>& slides);
-/// Where use_sliding_window says so, layers from max_window_layers on see a window (Qwen 2 and 3).
+/// Reads the windows of Qwen 2 and 3: where use_sliding_window says so, layers from
+/// max_window_layers on see one.
 std::vector<std::int64_t> read_late_windows(ConfigReader& reader, std::int64_t layers);
 
 /// The caches of layers that differ in their windows alone; no windows: all see everything.

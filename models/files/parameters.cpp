@@ -84,7 +84,7 @@ private:
         return p;
     }
 
-    /// What a matrix that is multiplied is to be kept as.
+    /// The type that a matrix that is multiplied is to be kept as.
     std::optional<WeightType> asked_for(const HostTensor& matrix) const {
         const std::optional<WeightType> chosen = load_.choose && packable(matrix) ? load_.choose(matrix) : std::nullopt;
         return chosen ? chosen : load_.matrices;

@@ -14,18 +14,18 @@
 
 namespace vkf {
 
-/// What a family knows about its files. Names are those of the graph.
+/// The rules that a family knows about its files. Names are those of the graph.
 struct ParameterRules {
     using Named = std::function<bool(const std::string& name)>;
     std::string model_type = {};       ///< for messages
     std::string optional_prefix = {};  ///< files of the bare model leave it out
-    /// In files, but not part of the numbers: by the file's names.
+    /// Tensors that files hold but the model does not need, by the file's names.
     Named ignored = {};
     Named stored_transposed = {};  ///< matrices that files keep as (in, out)
     Named stored_minus_one = {};   ///< weights that files keep less 1
-    /// Tables of which rows are added, not multiplied: never packed.
+    /// Tables that are never packed, because their rows are looked up and not multiplied.
     Named looked_up = {};
-    /// Another name under which older files have it; empty where there is none.
+    /// Gives the name under which older files have the parameter; empty where there is none.
     std::function<std::string(const std::string& name)> older_name = {};
 };
 
@@ -36,25 +36,26 @@ struct Parameter {
     bool transpose = false, add_one = false;
 };
 
-/// Where they lie in device memory, in the order given.
+/// Gives the layout of the parameters in device memory, in the order given.
 WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilities& device);
 
-/// Every weight of the graph, in weight_order(). Matrices that are multiplied become what `choose`
-/// or `matrices` of the options say, or stay of the file's type; `choose` gets the graph's names,
-/// and no data. Matrices that are saved packed are (out, in) for every family, and stay what they
-/// are. Throws Error naming a tensor that is missing, that has another shape or type, that is
+/// Finds every weight of the graph, in weight_order(). Matrices that are multiplied become what
+/// `choose` or `matrices` of the options say, or stay of the file's type; `choose` gets the graph's
+/// names, and no data. Matrices that are saved packed are (out, in) for every family, and stay what
+/// they are. Throws Error naming a tensor that is missing, that has another shape or type, that is
 /// packed as another type than asked for, or that is in the files and neither of the graph nor
 /// ignored.
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
                                        const LoadOptions& load);
 
-/// What was found in a checkpoint, without the bytes, so that a plan may keep it.
+/// The parameters that were found in a checkpoint, without their bytes, so that a plan may keep
+/// them.
 class FoundParameters {
 public:
     FoundParameters() = default;
     FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint);
 
-    /// The same parameters with their bytes. Nothing where this checkpoint has other tensors than
+    /// Gives the parameters with their bytes; nothing where this checkpoint has other tensors than
     /// the one in which they were found.
     std::optional<std::vector<Parameter>> in(const Checkpoint& checkpoint) const;
 

@@ -265,7 +265,7 @@ void check_coverage(std::span<const HostTensor> tensors, std::span<const std::by
     }
 }
 
-/// What a file says of a packed tensor: "int4 2048", its type and columns.
+/// The note in a file about a packed tensor: "int4 2048", its type and columns.
 struct PackedNote {
     WeightType type = WeightType::f32;
     std::int64_t columns = 0;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a folder has beside its tensors. config.json is one of them.
+/// The files that a folder has beside its tensors, config.json among them.
 constexpr const char* kCompanions[] = {"config.json",         "generation_config.json",
                                        "tokenizer.json",      "tokenizer_config.json",
                                        "tokenizer.model",     "special_tokens_map.json",

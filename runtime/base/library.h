@@ -14,7 +14,7 @@ public:
     explicit SharedLibrary(std::initializer_list<const char*> names);
     explicit operator bool() const noexcept { return handle_ != nullptr; }
     void* symbol(const char* name) const noexcept;
-    /// What the operating system said of the last name; empty when a library is open.
+    /// The operating system's message for the last name; empty when a library is open.
     const std::string& why() const noexcept { return why_; }
 
 private:

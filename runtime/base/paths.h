@@ -10,7 +10,8 @@
 
 namespace vkf {
 
-/// What is there, if anything. Throws Error naming the path where the system does not say.
+/// Returns what kind of file is there, if any. Throws Error naming the path where the system does
+/// not say.
 inline std::filesystem::file_status status_of(const std::filesystem::path& path) {
     std::error_code code;
     const std::filesystem::file_status status = std::filesystem::status(path, code);

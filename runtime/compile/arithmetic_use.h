@@ -13,15 +13,15 @@ namespace vkf {
 /// Why products, or fused attention, of a program for fewer bits stay in fp32.
 struct Fp32Reason {
     std::string reason = {};
-    std::uint32_t dispatches = 0;  ///< that stay for it
+    std::uint32_t dispatches = 0;  ///< number of dispatches that stay for it
 };
 
-/// What came of CompileOptions::arithmetic.
+/// The outcome of CompileOptions::arithmetic.
 struct ArithmeticUse {
     Arithmetic asked = Arithmetic::f32;
     /// `asked` where at least one kernel computes with it; else f32.
     Arithmetic used = Arithmetic::f32;
-    /// In the order of their texts; empty where fp32 was asked for.
+    /// The reasons, in the order of their texts; empty where fp32 was asked for.
     std::vector<Fp32Reason> in_fp32 = {};
 };
 

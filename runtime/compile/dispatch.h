@@ -65,7 +65,7 @@ public:
     }
     /// Work groups in all; folded and split by the recorder. None: nothing is dispatched.
     void groups(std::uint64_t count) noexcept { groups_ = count; }
-    /// Which of the dispatch's kernels serves these sizes; 0 unless said.
+    /// Chooses which of the dispatch's kernels serves these sizes; 0 unless said.
     void kernel(std::uint32_t index) noexcept { kernel_ = index; }
     /// Arithmetic operations and bytes moved, for reports and for bounding the work of one
     /// submission.
@@ -89,8 +89,8 @@ private:
     double bytes_ = 0;
 };
 
-/// What a prepare function reads: the views in binding order, the node's parameters, and words
-/// fixed at lowering.
+/// The data that a prepare function reads: the views in binding order, the node's parameters, and
+/// words fixed at lowering.
 struct Operands {
     std::span<const View> views;
     const void* node_params = nullptr;

@@ -107,8 +107,8 @@ private:
     void (*result_release_)(void*) = nullptr;
 };
 
-/// What there is to compile with. The mutex is held where it is used: glslang shares things between
-/// its compilations, and not every version locks them.
+/// The compilers that can be used. The mutex is held where it is used: glslang shares things
+/// between its compilations, and not every version locks them.
 struct Compilers {
     std::mutex mutex;
     GlslCompiler host;

@@ -23,10 +23,11 @@ enum class PackOn : std::uint8_t {
 /// Progress: called with what is done and what there is to do in all.
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
-/// What Device::load() turns tensors into. make_weight_layout() says the result in advance.
+/// Options for what Device::load() turns tensors into. make_weight_layout() says the result in
+/// advance.
 struct LoadOptions {
-    /// What matrices (rank 2, floating) are kept as. Empty: what the file has, f32, f16 or bf16.
-    /// For a matrix that is packed already, another type than its own is an Error.
+    /// The type that matrices (rank 2, floating) are kept as. Empty: that of the file, f32, f16 or
+    /// bf16. For a matrix that is packed already, another type than its own is an Error.
     std::optional<WeightType> matrices = {};
     /// When set, called for each matrix that is not packed yet, in turn. Where it returns nothing,
     /// `matrices` counts.

@@ -39,7 +39,7 @@ public:
     }
 
     const Capabilities& device() const noexcept { return device_; }
-    /// What the program was compiled for.
+    /// The arithmetic that the program was compiled for.
     Arithmetic arithmetic() const noexcept { return arithmetic_; }
     const NodeInfo& node() const noexcept { return *node_; }
     template <class T>

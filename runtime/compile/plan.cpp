@@ -125,7 +125,7 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
     return lives;
 }
 
-/// For each storage the one whose memory it takes over; itself where none.
+/// Gives for each storage the one whose memory it takes over; itself where there is none.
 std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifetime>& lives) {
     std::vector<StorageId> owner(plan.storages.size());
     std::iota(owner.begin(), owner.end(), StorageId{0});
@@ -209,7 +209,7 @@ int constant_kernel(const Plan& plan, const PlannedDispatch& planned) {
     return all && plan.prepare(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
 }
 
-/// What the kernels of the dispatches say of it.
+/// Collects what the kernels of the dispatches say of the arithmetic that was asked for.
 ArithmeticUse arithmetic_use(const std::vector<PlannedDispatch>& dispatches, Arithmetic asked) {
     ArithmeticUse use{.asked = asked};
     std::map<std::string, std::uint32_t> reasons;

@@ -41,7 +41,7 @@ bool Plan::prepare(const PlannedDispatch& planned, std::span<const std::int64_t>
     const std::size_t count = bound + d.sizes_of.size();
     for (std::size_t i = 0; i < count; ++i) {
         const ValueInfo& value = values[i < bound ? d.bindings[i].value : d.sizes_of[i - bound]];
-        // of one not bound only the sizes count
+        // An operand that is not bound is read for its sizes only.
         const Window& window = planned.windows[std::min(i, bound - 1)];
         if (!evaluate(value, window, size_of(storages[value.storage].dtype), sizes, views[i])) {
             return false;

@@ -19,7 +19,7 @@ using Words = std::span<const std::uint32_t>;
 
 std::uint32_t op_of(Words instruction) { return instruction[0] & 0xffff; }
 
-/// What an instruction of a function defines; 0: nothing.
+/// The id that an instruction of a function defines; 0: none.
 std::uint32_t result_of(Words i) {
     switch (op_of(i)) {
         case kOpLabel: return i[1];

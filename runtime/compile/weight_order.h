@@ -15,7 +15,8 @@ namespace vkf {
 /// those that one launch reads together.
 std::vector<StorageId> weight_order(const Graph& graph);
 
-/// These tensors in that order; behind them, as they are given, those that the graph does not name.
+/// Gives these tensors in weight_order(); behind them, as they are given, those that the graph does
+/// not name.
 std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph);
 
 /// How the graph's weights would lie on that device, kept as the graph declares them.

@@ -9,7 +9,7 @@
 
 namespace vkf {
 
-/// What one piece of device memory is for.
+/// A request for one piece of device memory: its size and what it is for.
 struct MemoryRequest {
     std::uint64_t bytes = 0;
     std::uint64_t alignment = 1;
@@ -27,7 +27,7 @@ struct MemoryPiece {
     void* tag = nullptr;     ///< for the host's own use
 };
 
-/// Where a host wants device memory to come from, for example an allocator it has already.
+/// The functions by which a host gives device memory, for example from an allocator it has already.
 struct MemoryHooks {
     /// Returns a VkResult. May be called by several threads at once, never by record().
     int (*allocate)(void* user, const MemoryRequest& request, MemoryPiece* piece) = nullptr;
@@ -54,8 +54,8 @@ struct BorrowedDevice {
     void (*lock)(void* user) = nullptr;
     void (*unlock)(void* user) = nullptr;
     void* user = nullptr;
-    /// What the host gave vkCreateDevice: only the extensions and features in it are used; null:
-    /// nothing beyond Vulkan 1.1. Only borrow() reads it.
+    /// The structure that the host gave vkCreateDevice. Only the extensions and features in it are
+    /// used; null: nothing beyond Vulkan 1.1. Only borrow() reads it.
     const VkDeviceCreateInfo* created_with = nullptr;
     /// The host's vkGetInstanceProcAddr; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;

@@ -16,12 +16,12 @@ struct CompileOptions {
     State state = {};
     /// How many recordings may be in flight at once (record()); run() uses slot 0.
     std::uint32_t slots = 1;
-    /// What matrix products may compute with. With f16, products of more than four rows without
-    /// masked weights use f16 on devices where that is faster: those with cooperative matrices
-    /// (tensor cores), where fused attention uses f16 too, and, with fewer digits, those with f16
-    /// arithmetic. With int8, products of weights kept as int8 use int8 on devices with cooperative
-    /// matrices of int8 or fast integer dot products. Program::arithmetic() says whether, and why
-    /// some stay in fp32; explain() says where. docs/numerics.md, 12.
+    /// The arithmetic that matrix products may use. With f16, products of more than four rows
+    /// without masked weights use f16 on devices where that is faster: those with cooperative
+    /// matrices (tensor cores), where fused attention uses f16 too, and, with fewer digits, those
+    /// with f16 arithmetic. With int8, products of weights kept as int8 use int8 on devices with
+    /// cooperative matrices of int8 or fast integer dot products. Program::arithmetic() says
+    /// whether, and why some stay in fp32; explain() says where. docs/numerics.md, 12.
     Arithmetic arithmetic = Arithmetic::f32;
     /// True: compilation turns what is described into what is fast. A bias, an activation, a gate
     /// or a residual becomes part of a product's epilogue, and a residual before a norm part of the

@@ -9,7 +9,7 @@ namespace vkf {
 
 namespace {
 
-/// Where the corner of that shape lies in the tensor's block.
+/// Finds the bytes of the corner of that shape in the tensor's block.
 std::vector<ByteRange> ranges_of(const StoredTensor& t, std::span<const std::int64_t> shape) {
     std::vector<ByteRange> ranges{{t.offset, t.bytes}};
     std::uint64_t pitch = t.bytes;

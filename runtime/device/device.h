@@ -42,7 +42,7 @@ public:
     static Device create(const DeviceOptions& options = {});
     /// Uses a host's device. Throws Error naming what it lacks.
     static Device borrow(const BorrowedDevice& host, const DeviceOptions& options = {});
-    /// What a host that will lend this device should enable at vkCreateDevice. Throws when the
+    /// Says what a host that will lend this device should enable at vkCreateDevice. Throws when the
     /// device is not usable at all: no Vulkan 1.1, no compute queue.
     static DeviceRequirements requirements(VkInstance instance, VkPhysicalDevice physical,
                                            GetInstanceProcAddr get = nullptr);
@@ -79,8 +79,8 @@ public:
     /// weights, Program::set_weights() gives them.
     Program compile(Plan plan, const CompileOptions& options) const;
 
-    /// For a device borrowed with BorrowedDevice::host_submits. Writes as much of what waits for
-    /// upload as fits into `staging`, and records the copies from there. `commands` must be begun,
+    /// Writes as much of what waits for upload as fits into `staging`, and records the copies from
+    /// there, on a device borrowed with BorrowedDevice::host_submits. `commands` must be begun,
     /// outside a render pass, of the device's queue family, and submitted before the recordings
     /// that need the data. Until the copies have been executed, the host must not write the staging
     /// range again, and Weights and States must live. Repeat until pending_uploads() is 0: record()

@@ -12,7 +12,7 @@
 namespace vkf {
 
 struct DeviceOptions {
-    /// Which device: an index into Device::list(), or part of its name (any case). Empty: the
+    /// The device to take: an index into Device::list(), or part of its name (any case). Empty: the
     /// environment's VKFORMER_DEVICE, else the first of discrete, integrated, virtual, CPU.
     std::string select = {};
     /// Run under the Khronos validation layer with synchronization validation; messages are kept,
@@ -21,7 +21,7 @@ struct DeviceOptions {
     bool validation = false;
     /// Believe only what Vulkan 1.1 guarantees. VKFORMER_PROFILE=minimum asks for it too.
     bool minimum_profile = false;
-    /// Where compiled pipelines are kept between runs; empty: the user's cache folder.
+    /// The folder where compiled pipelines are kept between runs; empty: the user's cache folder.
     /// VKFORMER_PIPELINE_CACHE=0 turns it off.
     std::filesystem::path cache_folder = {};
     /// Most bytes of staging memory; larger uploads are streamed through it.

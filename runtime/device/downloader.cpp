@@ -28,7 +28,7 @@ public:
         uploader_.finish();
     }
 
-    /// For memory that the host sees: what was written becomes visible.
+    /// Makes what was written to memory that the host sees visible there.
     void settle() {
         barrier(vk_, uploader_.commands(), kCompute | kTransfer,
                 VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host enabled, of what its device could do.
+// Limits Capabilities to what the host enabled.
 #pragma once
 
 #include "runtime/compile/capabilities.h"

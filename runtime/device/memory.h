@@ -71,8 +71,8 @@ public:
     /// Fills a range with zeros; offset and bytes multiples of 4.
     void zero(const Block& target, std::uint64_t offset, std::uint64_t bytes);
     void finish();
-    /// What is recorded here, on a device with a queue, follows the copies and fills so far, and is
-    /// submitted with them.
+    /// The command buffer of the copies and fills so far, on a device with a queue. Commands
+    /// recorded here follow them, and are submitted with them.
     VkCommandBuffer commands();
 
 private:

@@ -126,8 +126,8 @@ public:
     /// Tells a checked program that the slot's last recording has finished or was dropped.
     void finished(std::uint32_t slot) noexcept;
 
-    /// What came of CompileOptions::arithmetic: what products and fused attention compute with, and
-    /// why some stay in fp32. Lives as long as the program.
+    /// Says what came of CompileOptions::arithmetic: what products and fused attention compute
+    /// with, and why some stay in fp32. Lives as long as the program.
     const ArithmeticUse& arithmetic() const;
     /// A table: every dispatch with its kernel, constants, memory, and why this variant.
     std::string explain() const;

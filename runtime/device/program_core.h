@@ -21,17 +21,19 @@
 
 namespace vkf {
 
-/// Where a storage lies once memory is there; of inputs and outputs, what they are bound to.
+/// The place where a storage lies once memory is there. For inputs and outputs it is what they are
+/// bound to.
 struct Place {
     VkBuffer buffer = VK_NULL_HANDLE;
     std::uint64_t offset = 0;
-    std::uint64_t bytes = 0;  ///< of what a host bound
+    std::uint64_t bytes = 0;  ///< size of the range that a host bound
     VkImageView view = VK_NULL_HANDLE;
     VkImageLayout layout = VK_IMAGE_LAYOUT_UNDEFINED;
     std::uint32_t acquire_from = kSameQueueFamily, release_to = kSameQueueFamily;
 };
 
-/// Where recording goes on: run() changes the command buffer when a submission is full.
+/// The command buffer in which recording goes on: run() changes the command buffer when a
+/// submission is full.
 struct Sink {
     VkCommandBuffer commands = VK_NULL_HANDLE;
     /// Called between dispatches once `budget` is used up; gives the command buffer to go on with.
@@ -55,28 +57,28 @@ struct InputState {
 
 /// How far a recording has come.
 struct Position {
-    std::size_t entry = 0;    ///< of Plan::work, the first that is left
-    std::uint64_t group = 0;  ///< of that entry's dispatch, the first that is left
+    std::size_t entry = 0;    ///< first entry of Plan::work that is not recorded yet
+    std::uint64_t group = 0;  ///< its first group that is not recorded yet
 };
 
-/// What record() works with, one a slot, so that slots can be recorded side by side without
+/// The scratch memory of record(), one a slot, so that slots can be recorded side by side without
 /// allocating.
 struct RecordScratch {
     std::vector<std::int64_t> sizes;
     std::vector<Place> places;
-    Position at;          ///< of a recording in segments
-    Cost total, spent;    ///< of the same
+    Position at;          ///< where the next segment begins
+    Cost total, spent;    ///< cost of the whole recording, and of its segments so far
     bool bound = false;   ///< begin() came, the last segment not yet
     bool in_use = false;  ///< recorded and not finished, as far as a checked program was told
 };
 
-/// Bound to what a host, or run(), gives at each recording.
+/// True for storages that are bound to what a host, or run(), gives at each recording.
 constexpr bool is_external(StorageKind kind) noexcept {
     return kind == StorageKind::input || kind == StorageKind::output;
 }
 
-/// What a caller has elements as: `bits` are those of f16 and bf16. Floats stand for them too, and
-/// are converted.
+/// The type that a caller has elements as: `bits` are those of f16 and bf16. Floats stand for them
+/// too, and are converted.
 enum class HostType : std::uint8_t { f32, i32, bits };
 
 /// An output as it lies in memory.
@@ -134,38 +136,39 @@ struct ProgramCore {
 
     ~ProgramCore();
 
-    /// What record() needs. `host_scratch` with a buffer: the arena lies there.
+    /// Allocates what record() needs. If `host_scratch` has a buffer, the arena lies there.
     void allocate(const BufferRange& host_scratch = {});
-    /// allocate(), and what run() needs besides.
+    /// Calls allocate(), and allocates what run() needs besides.
     void allocate_io();
     /// Points the slot's sets at these places of inputs and outputs.
     void bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept;
     Status check_sizes(std::span<const std::int64_t> values) const noexcept;
-    /// What one dispatch is at these sizes.
+    /// Computes kernel, push constants and groups of one dispatch at these sizes.
     Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
     Cost cost(std::span<const std::int64_t> values) const noexcept;
     /// Records the plan's work from `at` on, which is moved behind what was recorded; adds to
     /// `spent`.
     Status record(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
                   Cost& spent) noexcept;
-    /// The symbols' values: those given, else those set.
+    /// Writes the symbols' values to `out`: those given, else those set.
     Status settle(std::span<const SizeSetting> settings, std::span<std::int64_t> out) const noexcept;
     /// Takes a host's recording into its slot: sizes and places.
     Status accept(const Recording& recording) noexcept;
     Status accept_buffer(StorageId id, const Recording& recording, Place& place) const noexcept;
     Status accept_image(StorageId id, const Recording& recording, std::span<const std::int64_t> values,
                         Place& place) const noexcept;
-    /// What a checked program looks at besides.
+    /// True where wrong use is looked for: checked programs and devices.
     bool checked() const noexcept { return options.checked || device->options.checked; }
     Status check_statements(const Recording& recording) const noexcept;
-    /// What is told of a range's buffer.
+    /// Checks a range against what the host told of its buffer.
     Status check_range(const BufferRange& range) const noexcept;
     /// The input or output of that name; null where there is none.
     const StorageInfo* external(std::string_view name, bool image) const noexcept;
     /// Throws for an image, which only a host can bind.
     void refuse_image(const StorageInfo& info) const;
-    /// What stands before the first entry of a recording, and after the last. `mirrors` as in Sink.
+    /// Records the first barrier and the acquires; `mirrors` as in Sink.
     void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first, bool mirrors = false) const noexcept;
+    /// Records the releases at the end.
     void close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept;
     /// `ticket`: somebody will look at it.
     Ticket submit(bool ticket);

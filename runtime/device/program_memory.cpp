@@ -105,7 +105,7 @@ void ProgramCore::make_sets() {
     }
     const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,          0, set_count,
                                           static_cast<std::uint32_t>(pool_sizes.size()), pool_sizes.data()};
-    // of an attempt that failed half-way
+    // An earlier attempt that failed may have left this pool.
     vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
     pool = VK_NULL_HANDLE;
     device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");

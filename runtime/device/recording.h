@@ -30,7 +30,7 @@ struct BufferRange {
     std::uint32_t acquire_from = kSameQueueFamily;
     std::uint32_t release_to = kSameQueueFamily;
 
-    // What a checked program compares; 0 or null: not told.
+    // A checked program compares these; 0 or null: not told.
     std::uint64_t buffer_bytes = 0;  ///< VkBufferCreateInfo::size
     std::uint32_t buffer_usage = 0;  ///< VkBufferCreateInfo::usage
     VkDevice buffer_device{};        ///< the device that made the buffer
@@ -54,7 +54,8 @@ struct SizeSetting {
     std::int64_t value = 0;
 };
 
-/// What a recording works on. Every input and output is named in `buffers` or `images`.
+/// The buffers, images and sizes that a recording works on. Every input and output is named in
+/// `buffers` or `images`.
 struct Recording {
     std::span<const BufferRange> buffers = {};
     std::span<const ImageView> images = {};

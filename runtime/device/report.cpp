@@ -35,7 +35,8 @@ std::string planned_shape(const Plan& plan, const Shape& shape) {
     return "(" + out + ")";
 }
 
-/// What decided for the kernel, behind what it multiplies in where that is not fp32.
+/// Says what decided for the kernel, behind the arithmetic that it multiplies in where that is not
+/// fp32.
 std::string why_text(const Kernel& kernel, Arithmetic asked) {
     const bool fewer = kernel.arithmetic != Arithmetic::f32;
     return (fewer ? std::string(name_of(kernel.arithmetic)) + " arithmetic, " : "") + kernel.why +
@@ -52,7 +53,7 @@ std::string constants_text(const Kernel& kernel) {
     return out;
 }
 
-/// What the program's packed weights take, a line a type.
+/// Says how much memory the program's packed weights take, a line a type.
 std::string packed_weights(const Plan& plan) {
     std::string out;
     for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {

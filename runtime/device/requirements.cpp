@@ -75,7 +75,7 @@ constexpr OptionalPart kFeatures[] = {
      kTimelineBuys},
 };
 
-/// What a host's chain turns on, of that.
+/// The features that a host's pNext chain turns on.
 struct Enabled {
     bool any_format = false, int64 = false, storage_16bit = false;
     bool matrices = false, subgroup_size = false, full_subgroups = false, memory_model = false;

@@ -21,7 +21,7 @@ struct DeviceRequirement {
     bool extension = false;  ///< else a feature
 };
 
-/// What to put into VkDeviceCreateInfo: only what the device has.
+/// The extensions and features to put into VkDeviceCreateInfo: only those that the device has.
 class VKF_API DeviceRequirements {
 public:
     const std::vector<DeviceRequirement>& list() const noexcept { return list_; }

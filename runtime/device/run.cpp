@@ -35,7 +35,7 @@ public:
         core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
     }
 
-    /// For Sink::next: an exception is kept for run() to rethrow.
+    /// The function for Sink::next. It keeps an exception for run() to rethrow.
     static VkCommandBuffer next(void* self, VkCommandBuffer full) {
         auto& s = *static_cast<Submissions*>(self);
         try {

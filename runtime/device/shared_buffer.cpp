@@ -50,8 +50,8 @@ void need(bool has, const char* extension, const char* call) {
     }
 }
 
-/// Where the buffer may lie; the same type for the same request, which importing an opaque
-/// descriptor relies on.
+/// Chooses the type of memory for the buffer; the same type for the same request, which importing
+/// an opaque descriptor relies on.
 std::uint32_t type_for(const DeviceCore& device, std::uint32_t allowed, const char* call) {
     const std::uint32_t type = memory_type(device, allowed, 0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
     if (type == kNoMemoryType) {

@@ -17,13 +17,13 @@ struct SubmittedRuns {
     SubmittedRuns(const SubmittedRuns&) = delete;
     SubmittedRuns& operator=(const SubmittedRuns&) = delete;
 
-    /// Runs are told by a timeline semaphore too from now on, where the device has them: once
-    /// somebody asks for tickets.
+    /// Makes the timeline semaphore by which runs are told too from now on, where the device has
+    /// them. Called once somebody asks for tickets.
     void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }
-    /// The same, after a look at the device.
+    /// Asks the device whether the last run is still under way.
     bool busy() noexcept;
-    /// Ready for the next run.
+    /// Makes the fence ready for the next run.
     void reset();
     /// Submits the last command buffer of a run.
     void submit(VkCommandBuffer commands);

@@ -34,7 +34,7 @@ public:
     /// tokens is smallest.
     std::int64_t upper_bound(std::span<const std::int64_t> maxima) const noexcept;
     std::int64_t lower_bound(std::span<const std::int64_t> maxima) const noexcept;
-    /// For printing: names[i] is the name of symbol i.
+    /// Prints the size; names[i] is the name of symbol i.
     std::string str(std::span<const std::string> names) const;
 
     friend VKF_API Dim operator+(const Dim& a, const Dim& b);

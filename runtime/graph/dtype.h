@@ -44,8 +44,8 @@ constexpr std::string_view name_of(DType type) {
     return "?";
 }
 
-/// What a matrix (out, in) of weights is kept as. To graphs its numbers stay fp32: kernels unpack
-/// them as they read, and accumulate in fp32. Exact formulas: docs/numerics.md.
+/// The type that a matrix (out, in) of weights is kept as. To graphs its numbers stay fp32: kernels
+/// unpack them as they read, and accumulate in fp32. Exact formulas: docs/numerics.md.
 enum class WeightType : std::uint8_t {
     f32,
     f16,   ///< 2 bytes a weight
@@ -65,7 +65,7 @@ constexpr std::string_view name_of(WeightType type) {
     return "?";
 }
 
-/// What matrix products, and in f16 fused attention, may compute with.
+/// The arithmetic that matrix products, and in f16 fused attention, may use.
 enum class Arithmetic : std::uint8_t {
     f32,  ///< fp32, whatever weights are kept as
     f16,  ///< operands may be rounded to f16, sums are fp32: docs/numerics.md

@@ -54,7 +54,7 @@ public:
     /// contiguous and whole: a view of another order must go through contiguous() first.
     void output(const std::string& name, Value value);
 
-    // For op authors.
+    // The functions that follow are for op authors.
 
     /// Adds a node. Outputs get fresh storages unless `OutputSpec::into` says otherwise.
     std::vector<Value> add_node(const OpType& op, std::vector<Value> inputs, std::shared_ptr<const void> params,
@@ -72,7 +72,7 @@ public:
     void check_content(const Value& value, std::string what, Dim limit,
                        std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
 
-    // For whoever describes graphs.
+    // The functions that follow are for whoever describes graphs.
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
     void push_scope(const std::string& name);
@@ -80,7 +80,7 @@ public:
     /// `name` with the open scopes before it.
     std::string scoped(std::string_view name) const;
 
-    // What there is.
+    // The functions that follow read the graph.
 
     const std::vector<SymbolInfo>& symbols() const noexcept { return symbols_; }
     const std::deque<StorageInfo>& storages() const noexcept { return storages_; }

@@ -22,8 +22,9 @@ struct HostTensor {
     DType dtype = DType::f32;
     std::vector<std::int64_t> shape;
     std::span<const std::byte> data;
-    /// Where this is not f32, `data` holds rows of 32-bit words as packed.h lays them out; `dtype`
-    /// (F32) and `shape` (rows, columns) then describe the numbers that the words stand for.
+    /// The type that a weight is packed as. Where this is not f32, `data` holds rows of 32-bit
+    /// words as packed.h lays them out; `dtype` (F32) and `shape` (rows, columns) then describe the
+    /// numbers that the words stand for.
     WeightType type = WeightType::f32;
 };
 

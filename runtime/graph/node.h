@@ -28,14 +28,14 @@ struct NodeInfo {
     std::vector<ValueId> writes = {};
 };
 
-/// What a node gives: a fresh tensor, or a write through an existing view of a state.
+/// One output of a node: a fresh tensor, or a write through an existing view of a state.
 struct OutputSpec {
     DType dtype = DType::f32;
     Shape shape;
     /// Order in which the dimensions are stored, outermost first; empty = as given. {0,2,1,3}
     /// stores (B,H,L,d) as (B,L,H,d).
     std::vector<std::size_t> stored_order = {};
-    /// When set: the node writes through this view; dtype and shape are ignored.
+    /// The view through which the node writes; when it is set, dtype and shape are ignored.
     Value into = {};
 };
 

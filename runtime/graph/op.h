@@ -30,20 +30,20 @@ struct OpType {
     /// Returns an empty text when the device should run the node as one op, else the reason why
     /// not. Null: every device should.
     std::string (*declined)(const Capabilities& device, const NodeInfo& node, WantedOutputs wanted) = nullptr;
-    /// What the node is made of, where a device declines it: adds nodes to the graph and returns a
-    /// value for each output, as Rewrite::make does.
+    /// Adds the nodes that take the node's place where a device declines it, and returns a value
+    /// for each output, as Rewrite::make does.
     std::vector<Value> (*decompose)(Graph& graph, const NodeInfo& node, WantedOutputs wanted) = nullptr;
-    /// What the node becomes together with those around it (rewrite.h): the same numbers, computed
-    /// faster. Null: nothing.
+    /// Says what the node becomes together with those around it (rewrite.h): the same numbers,
+    /// computed faster. Null: nothing.
     Rewrite (*rewrite)(const RewriteSite& site) = nullptr;
-    /// What the node becomes together with later ones like it, once nothing else is left to
+    /// Says what the node becomes together with later ones like it, once nothing else is left to
     /// rewrite. Null: nothing.
     Rewrite (*join)(const RewriteSite& site) = nullptr;
-    /// Whether the node can read such a view as its input `i`. A rewrite asks this before it
+    /// Says whether the node can read such a view as its input `i`. A rewrite asks this before it
     /// changes the layout of what other nodes read. Null: it reads only views whose elements lie
     /// densely.
     bool (*can_read)(const NodeInfo& node, std::size_t i, const ValueInfo& view) = nullptr;
-    /// Whether its one output can be written through any view, such as a window of a state.
+    /// True if the node's one output can be written through any view, such as a window of a state.
     bool writes_views = false;
 };
 

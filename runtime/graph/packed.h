@@ -13,7 +13,7 @@
 
 namespace vkf {
 
-/// What keeps a matrix of such numbers without converting them.
+/// The type that keeps a matrix of such numbers without converting them.
 constexpr WeightType kept_as(DType dtype) {
     return dtype == DType::f16 ? WeightType::f16 : dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
 }

@@ -67,8 +67,8 @@ std::optional<ValueInfo> ValueInfo::in_columns(std::int64_t width, std::int64_t 
     return last < width ? std::optional(out) : std::nullopt;
 }
 
-/// What `made` is computed in becomes the storage of the old output: or, where `made` is columns of
-/// wider rows, the old output becomes those columns.
+/// The storage in which `made` is computed becomes that of the old output; or, where `made` is
+/// columns of wider rows, the old output becomes those columns.
 void Graph::merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label) {
     const ValueInfo before = values_[output];
     const ValueInfo now = values_[made.id()];

@@ -19,7 +19,7 @@
 
 namespace vkf {
 
-/// What replaces a node, and others whose work it takes over.
+/// The replacement of a node, and of others whose work it takes over.
 struct Rewrite {
     /// The nodes that are replaced, in graph order. The node that was asked is one of them: the
     /// last for OpType::rewrite, the first for OpType::join. The new nodes take its place. Empty:
@@ -33,12 +33,12 @@ struct Rewrite {
     std::string what = {};  ///< for explain()
 };
 
-/// What is known about where a graph will run.
+/// The limits of the device on which a graph will run.
 struct RewriteLimits {
-    /// Why several weights cannot be read as one that has the rows of them all; empty: they can.
-    /// When not set: they can.
+    /// Says why several weights cannot be read as one that has the rows of them all; empty, or no
+    /// function: they can.
     std::function<std::string(std::span<const StorageId> weights)> why_not_adjacent = {};
-    /// Elements that a tensor may have.
+    /// Most elements that a tensor may have.
     std::uint64_t elements = 0xffffffff;
 };
 

@@ -64,11 +64,11 @@ struct StorageInfo {
     Shape shape;                                              ///< as stored, row-major
     std::shared_ptr<const std::vector<std::byte>> data = {};  ///< constants only
     ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
-    /// For weights in a plan: how the weight is packed. Where it is, the shape is (rows, words of a
-    /// row).
+    /// The type that a weight in a plan is packed as. Where it is packed, the shape is (rows, words
+    /// of a row).
     WeightType type = WeightType::f32;
-    /// For weights in a plan: the weights, behind each other in memory, whose rows together are the
-    /// rows of this one, which has no bytes of its own.
+    /// The weights that this one joins, in a plan. They lie behind each other in memory, and their
+    /// rows together are its rows; it has no bytes of its own.
     std::vector<StorageId> parts = {};
 };
 

@@ -9,8 +9,8 @@
 
 namespace vkf {
 
-/// For each node the outputs that an output of the graph or a state depends on; none: the node is
-/// not run.
+/// Gives for each node the outputs that an output of the graph or a state depends on. A node of
+/// which none is wanted is not run.
 std::vector<WantedOutputs> wanted_outputs(const Graph& graph);
 
 }  // namespace vkf

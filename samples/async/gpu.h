@@ -71,7 +71,7 @@ public:
 
     /// Something to undo at the end, last things first.
     void later(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
-    /// What the validation layer said (VKFORMER_VALIDATION=1).
+    /// The messages of the validation layer (VKFORMER_VALIDATION=1).
     const std::vector<std::string>& messages() const { return messages_; }
 
 private:

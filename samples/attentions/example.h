@@ -19,7 +19,7 @@ using Tensors = std::map<std::string, Floats>;
 /// each machine.
 Floats numbers(const std::string& name, std::size_t count);
 
-/// What an example gives itself. Other inputs and weights get numbers of their names.
+/// The numbers that an example gives itself. Other inputs and weights get numbers of their names.
 struct Given {
     Tensors floats = {};
     std::map<std::string, Integers> integers = {};

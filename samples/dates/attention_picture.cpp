@@ -116,7 +116,7 @@ double axis_room(const std::vector<std::string>& labels) {
     return std::max(kLabelRoom, 12 + static_cast<double>(longest) * kWideLabel) + kAxisTitle;
 }
 
-/// Where everything lies, in pixels.
+/// The sizes and places of all that is drawn, in pixels.
 struct Layout {
     double cells_width, cells_height;  // of one panel
     double row_axis, column_axis;      // labels and axis title

@@ -28,7 +28,7 @@ constexpr RuleNumbers kNumbers[kRules] = {
 // Numbers of a token: what simulate.comp writes, then what the heads saw, then the acceleration.
 constexpr std::uint32_t kPosition = 0, kVelocity = 2, kSquare = 4, kSeen = 6, kAcceleration = 14;
 
-/// What a rule looks at.
+/// The vectors that a rule looks at.
 std::uint32_t subject(std::uint32_t rule) { return rule == kAlignment ? kVelocity : kPosition; }
 
 /// Boids see boids, and fear hunters; all see themselves, who take the weight that nobody near

@@ -106,7 +106,7 @@ void Gpu::choose_device() {
 void Gpu::make_device(bool swapchain) {
     const float priority = 1;
     const VkDeviceQueueCreateInfo queues{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, family, 1, &priority};
-    // What vkformer needs and what is of use to it, before what is the renderer's own.
+    // The extensions and features that vkformer needs or can use come before the renderer's own.
     needs_ = vkf::Device::requirements(instance, physical, entry());
     extensions_ = needs_->extensions();
     if (swapchain) {

@@ -46,7 +46,7 @@ public:
     std::uint32_t family = 0;  // that draws and computes
     VkQueue queue{};
 
-    /// What Device::borrow() wants to know of it.
+    /// Describes the device as Device::borrow() wants it.
     vkf::BorrowedDevice lend() const;
 
     enum class Seen { by_host, by_device };
@@ -63,7 +63,7 @@ public:
 
     /// Something to undo at the end.
     void later(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
-    /// What the validation layer said.
+    /// The messages of the validation layer.
     const std::vector<std::string>& messages() const { return messages_; }
 
 private:

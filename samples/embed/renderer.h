@@ -32,7 +32,7 @@ public:
     void finish();
 
     const vkf::Device& device() const { return device_; }
-    /// What the layer read and gave in the last frame; after finish().
+    /// The tokens that the layer read, and what it gave, in the last frame; valid after finish().
     std::span<const float> tokens() const { return slots_[last_].x.floats(); }
     std::span<const float> said() const { return slots_[last_].y.floats(); }
     double record_microseconds() const { return record_microseconds_; }

@@ -66,7 +66,7 @@ vkf::PackOn pack_on(const Options& options) {
                                        : vkf::PackOn::device;
 }
 
-/// What matrices are kept as, and who packed them.
+/// Prints what matrices are kept as, and who packed them.
 void print_packing(const vkf::Weights& weights) {
     std::string kept;
     for (const vkf::WeightType type : {vkf::WeightType::f32, vkf::WeightType::f16, vkf::WeightType::bf16,
@@ -134,7 +134,7 @@ void print_speed(const Speed& speed, std::size_t prompt) {
     }
 }
 
-/// What the last step moved, and what share that is of what copying moves in the same time.
+/// Prints what a step moves, and what share that is of what copying moves in the same time.
 void print_share(const vkf::Device& device, vkf::Decoder& decoder, const Speed& speed) {
     const double bytes = decoder.step_program().cost().bytes;
     const double rate = bytes * static_cast<double>(speed.tokens - 1) / speed.decode;
@@ -217,7 +217,7 @@ int generate(const Options& options) {
     return interrupted != 0 ? 130 : 0;
 }
 
-/// What --weights makes of the matrices, in a folder from which they load without being packed
+/// Saves the matrices as --weights says, in a folder from which they load without being packed
 /// again. No device is asked.
 int save(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);

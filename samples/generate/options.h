@@ -39,6 +39,6 @@ struct Options {
 std::optional<vkf::WeightType> weight_type(const std::string& name);
 /// "fp32", "fp16" or "int8".
 vkf::Arithmetic arithmetic(const std::string& name);
-/// Where fewer bits were asked for, to the standard error: which products of a prompt stay in fp32,
-/// and why.
+/// Prints to the standard error, where fewer bits were asked for, which products of a prompt stay
+/// in fp32, and why.
 void print_arithmetic(const vkf::Program& prompt);

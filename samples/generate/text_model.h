@@ -12,9 +12,9 @@
 class TextOut {
 public:
     virtual ~TextOut() = default;
-    /// What can be printed now.
+    /// Takes the next token, and gives the text that can be printed now.
     virtual std::string push(std::int32_t id) = 0;
-    /// What was held back at the end.
+    /// Gives the text that was held back at the end.
     virtual std::string finish() = 0;
     virtual bool stopped() const = 0;
 };

@@ -70,7 +70,7 @@ struct Host {
         vkCmdDispatch(commands, groups, 1, 1);
     }
 
-    /// What compute shaders have written is there for what comes next.
+    /// Makes what compute shaders have written visible to what comes next.
     void barrier(VkPipelineStageFlags next, VkAccessFlags access) const {
         const VkMemoryBarrier all{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT, access};
         vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, next, 0, 1, &all, 0, nullptr, 0, nullptr);

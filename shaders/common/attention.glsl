@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention kernels share: constants, buffers, where rows and keys lie, and what becomes
-// of a score between the product and the softmax. FULL adds masks, biases, slopes, sinks,
+// The code that the attention kernels share: constants, buffers, where rows and keys lie, and what
+// becomes of a score between the product and the softmax. FULL adds masks, biases, slopes, sinks,
 // sequences, pages, splits and the log-sum-exp, which need more buffers than Vulkan guarantees.
 #ifndef VKF_SHADERS_COMMON_ATTENTION_GLSL
 #define VKF_SHADERS_COMMON_ATTENTION_GLSL
@@ -74,7 +74,7 @@ layout(push_constant) uniform Push { AttentionPush p; };
 const uint kNegativeInfinityBits = kInfinityBits | kSignBit;
 const bool kFiniteFill = kFill != kNegativeInfinityBits;
 
-// What this group works on: rows of one kv head against a range of keys.
+// The work of this group: rows of one kv head against a range of keys.
 struct Work {
     uint batch;
     uint head;          // kv head
@@ -94,7 +94,8 @@ struct Work {
     int shift;          // query i stands at key i + shift
 } work;
 
-// False where the group has nothing to do. Every invocation of a group finds the same.
+// Fills in `work`; false where the group has nothing to do. Every invocation of a group finds the
+// same.
 bool find_work(uint tile_keys) {
     uint rest = group_index();
     if (rest >= p.group_count) {
@@ -172,7 +173,7 @@ bool find_work(uint tile_keys) {
     return true;
 }
 
-// Of a row: its query's number in the sequence, and its head.
+// The query's number in its sequence, and the head, of a row.
 uint query_of(uint row) {
     return row / kGroup;
 }
@@ -195,8 +196,8 @@ uint out_offset(uint row) {
            (work.first_query + query_of(row)) * p.o_row;
 }
 
-// Where key `index` of the sequence lies: x in K, y in V; z is 0 when its page is outside the pool,
-// and the place is then any.
+// The place of key `index` of the sequence: x in K, y in V; z is 0 when its page is outside the
+// pool, and the place is then any.
 uvec3 key_offsets(uint index) {
     index = min(index, work.keys - 1u);
 #ifdef FULL
@@ -218,7 +219,7 @@ uvec3 key_offsets(uint index) {
                  p.v_offset + work.batch * p.v_batch + work.head * p.v_head + index * p.v_row, 1u);
 }
 
-// Four neighbours along the width from `offset + at` on; 0 past `width`.
+// Loads four neighbours along the width from `offset + at` on; 0 past `width`.
 #define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
     vec4 name(uint offset, uint at) { \
         if (kFours != 0u) { \
@@ -233,7 +234,8 @@ DEFINE_LOAD(load_query, query, query_fours, p.head_dim)
 DEFINE_LOAD(load_plain_key, key, key_fours, p.head_dim)
 #undef DEFINE_LOAD
 
-// The same of a packed row, `at` a multiple of four; what fills up the last four is 0.
+// Loads four numbers of a packed row, from `at` on, a multiple of four; what fills up the last four
+// is 0.
 #define DEFINE_PACKED_LOAD(name, words, pairs, width) \
     vec4 name(uint offset, uint at) { \
         if (kKv == kPackedF16) { \
@@ -256,7 +258,7 @@ vec4 load_key(uint offset, uint at) {
     return load_plain_key(offset, at);
 }
 
-// The same of V, past the width the last ones again: what they give is not stored.
+// Loads four columns of V; past its width it repeats the last ones, which are not stored.
 vec4 load_value(uint offset, uint at) {
     if (kKv != kPackedF32) {
         return load_packed_value(offset, min(at, (p.value_dim - 1u) & ~3u));
@@ -314,12 +316,13 @@ float partial_maximum(float largest, float total) {
     return is_nan(total) && floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest;
 }
 
-// What a row's sum begins with.
+// The number that a row's sum begins with, where it has a sink.
 float sink_total(float sink) {
     return is_nan(sink) ? quiet_nan() : 1.0;
 }
 
-// From the maximum of a row and the sum of the exponentials of what its scores are below it.
+// Computes the log-sum-exp from the maximum of a row and the sum of the exponentials of what its
+// scores are below it.
 float log_sum_exp(float largest, float total) {
     if (is_nan(total)) {
         return is_nan(largest) || floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest;
@@ -328,7 +331,7 @@ float log_sum_exp(float largest, float total) {
 }
 #endif
 
-// What becomes of the raw products of a row with the keys `first` .. `first` + 3, whose mask bits
+// Makes scores of the raw products of a row with the keys `first` .. `first` + 3, whose mask bits
 // are the lowest four of `bits`.
 vec4 finish_scores(uint row, uint first, vec4 products, uint bits) {
     vec4 s = products * p.scale;
@@ -394,7 +397,7 @@ vec4 drop(uint row, uint first, vec4 weights) {
     return mix(kept, weights, equal(floatBitsToUint(weights), uvec4(kSignBit)));
 }
 
-// Four neighbouring columns of a row of O, or of a split's part of one, that lies at `to`.
+// Stores four neighbouring columns of a row of O, or of a split's part of one, that lies at `to`.
 void store(uint to, uint column, vec4 o) {
     uint left = column < p.value_dim ? p.value_dim - column : 0u;
     to += column;
@@ -417,7 +420,7 @@ void store(uint to, uint column, vec4 o) {
     }
 }
 
-// What a row's sums are multiplied by in the end.
+// The factor that a row's sums are multiplied by in the end.
 float final_factor(float total) {
     float factor = kKeepScale / total;
     factor = floatBitsToUint(total) == 0u ? 0.0 : factor;
@@ -429,7 +432,7 @@ float final_factor(float total) {
     return factor;
 }
 
-// Where a row of O, or of a split's part of it, lies.
+// The place of a row of O, or of a split's part of it.
 uint row_offset(uint row) {
     uint to = out_offset(row);
 #ifdef FULL

@@ -109,8 +109,8 @@ void stage_keys(uint first, uint part) {
     }
 }
 
-// What is not finite is taken out: 0 * inf must not enter where a key is masked. add_wild() brings
-// it back where it is not.
+// Stages V. Numbers that are not finite become 0: 0 * inf must not enter where a key is masked.
+// add_wild() brings them back where it is not.
 void stage_values(uint first) {
     for (uint i = gl_LocalInvocationID.x; i < kTile * kValueEights; i += kThreads) {
         uint row = i / kValueEights;

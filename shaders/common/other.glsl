@@ -10,7 +10,7 @@ layout(set = 0, binding = kMatmulBindingOther) readonly buffer OtherVec { vec4 o
 const bool kOtherBesideBias = kOther == kMatmulOtherResidualBesideBias || kOther == kMatmulOtherGateBesideBias;
 const bool kOtherIsGate = kOther == kMatmulOtherGate || kOther == kMatmulOtherGateBesideBias;
 
-// What becomes of an output that is stored at c[at].
+// Adds the residual, or multiplies with the gate, of the output at c[at].
 float with_other(float value, uint at) {
     if (kOther == kMatmulOtherNone) {
         return value;
@@ -25,7 +25,7 @@ float with_other(float value, uint at) {
     return kOtherIsGate ? value * other : value + other;
 }
 
-// The same of four.
+// Does this for four outputs.
 vec4 with_other(vec4 value, uint at) {
     if (kOther == kMatmulOtherNone) {
         return value;

@@ -6,9 +6,8 @@
 //   f16, bf16   two numbers a word
 //   int8        four signed codes a word; one scale s (fp32) a row: weight = s * code
 //   int4        eight codes of 0 to 15 a word; for each 32 columns one word, an fp32 scale s whose
-//               lowest four bits, taken
-//               as 0 in s, are the zero point z: weight = s * (code - z). What fills up the last 32
-//               is z.
+//               lowest four bits, taken as 0 in s, are the zero point z: weight = s * (code - z).
+//               The last 32 columns are filled up with z.
 //
 // How numbers become codes: docs/numerics.md.
 #ifndef VKF_SHADERS_COMMON_PACKED_H

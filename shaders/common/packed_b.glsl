@@ -25,7 +25,7 @@ vec4 load_packed(uint row, uint k) {
     return less_zero(uvec4(codes) >> uvec4(0, 4, 8, 12), vec4(group_zero(scale))) * group_scale(scale);
 }
 
-// What a column's sum is multiplied by.
+// The factor that a column's sum is multiplied by.
 float column_scale(uint row) {
     return kPacked == kPackedInt8 ? uintBitsToFloat(b_words[row + packed_code_words(kPackedInt8, p.k)]) : 1.0;
 }

@@ -25,7 +25,7 @@ uint random_bits(uint counter, uint key) {
     right = low; \
     key += 0x9e3779b9u;
 
-// The same of four counters, written out: no branch.
+// Computes the random bits of four counters, written out so that there is no branch.
 uvec4 random_bits(uvec4 counter, uint key) {
     uvec4 left = counter;
     uvec4 right = uvec4(0u);

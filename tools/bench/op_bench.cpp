@@ -51,7 +51,8 @@ double timed(PeerOp& op) {
     return milliseconds_since(start);
 }
 
-/// What the peer's submission and waiting take: the best of many runs of a copy of 64 bytes.
+/// Measures the time that the peer's submission and waiting take: the best of many runs of a copy
+/// of 64 bytes.
 double peer_overhead(Peer& peer) {
     const OpCase tiny{"tiny", OpKind::copy, 1, 1, 16};
     PeerOp* op = peer.prepare(tiny, make_data(tiny));

@@ -25,7 +25,7 @@ public:
 protected:
     explicit GgmlGraph(ggml_backend_t backend, std::string name, const OpData& data);
 
-    /// Where the tensors are described.
+    /// The context in which the tensors are described.
     ggml_context* context() const { return context_.get(); }
     /// Has it computed, in the order of these calls.
     void compute(ggml_tensor* tensor);

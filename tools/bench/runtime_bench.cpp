@@ -37,7 +37,8 @@ vkf::Program compile_chain(const vkf::Device& device, int nodes) {
     return program;
 }
 
-/// What a host brings to Program::record: a command buffer, and a buffer for an input or output.
+/// The things that a host brings to Program::record: a command buffer, and a buffer for an input or
+/// output.
 class Host {
 public:
     explicit Host(vkf::DeviceCore& core, VkDeviceSize bytes = kWidth * sizeof(float))

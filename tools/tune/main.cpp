@@ -30,7 +30,7 @@ vkf::Device device_with(const Options& options, const std::string& tuning) {
     return vkf::Device::create({.select = options.device, .tuning = tuning.empty() ? "0" : tuning});
 }
 
-/// What is tried: what capabilities suggest, then each number.
+/// One choice that is tried: what capabilities suggest, then each number.
 struct Candidate {
     std::string tuning, name;
     Workload workload;
@@ -50,7 +50,7 @@ std::vector<Candidate> candidates(const Options& options, const vkf::Tunable& tu
     return out;
 }
 
-/// What is settled with this tunable.
+/// Settles this tunable, and gives all choices that are settled then.
 std::string settle(const Options& options, const vkf::Tunable& tunable, const std::vector<std::uint32_t>& values,
                    const std::string& settled) {
     using Clock = std::chrono::steady_clock;

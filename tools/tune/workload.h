@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-/// What is timed to settle a tunable: one op of a size at which it counts. Throws Error for a
-/// tunable that has none.
+/// The work that is timed to settle a tunable: one op of a size at which it counts. Throws Error
+/// for a tunable that has none.
 struct Workload {
     std::string what;
     vkf::Program program;
