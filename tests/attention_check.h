@@ -29,8 +29,8 @@ struct Attended {
     std::optional<Tensor> weights;
 };
 
-/// What attend() and mismatch() compile for: f16 where VKFORMER_VARIANT asks for attention_coopmat
-/// and the device can have it, else f32.
+/// The arithmetic that attend() and mismatch() compile for: f16 where VKFORMER_VARIANT asks for
+/// attention_coopmat and the device can have it, else f32.
 Arithmetic attention_arithmetic();
 /// Query, key and value as a program for f16 takes them.
 Qkv as_f16(const Qkv& x);
@@ -38,10 +38,10 @@ Qkv as_f16(const Qkv& x);
 /// (docs/numerics.md, 12).
 Tolerance f16_tolerance(const Qkv& x, const reference::AttentionOptions& options, const Tolerance& tolerance = {});
 
-/// Which results a call asks for: which of them are asked for decides which kernels compute it.
+/// The results that a call asks for. They decide which kernels compute it.
 enum class Ask : std::uint8_t { y, y_and_lse, everything };
 
-/// What the device makes of it. `repeat_kv`: see vkf::AttentionOptions.
+/// Computes attention of x on the device. `repeat_kv`: see vkf::AttentionOptions.
 Attended attend(const Qkv& x, const reference::AttentionOptions& options = {}, Ask ask = Ask::y,
                 bool repeat_kv = false);
 

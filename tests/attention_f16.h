@@ -12,8 +12,8 @@ namespace vkf::test {
 /// what explain() says then
 inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";
 
-/// For Believed: a processor that is made to take attention_coopmat, where tiles are small and
-/// compile soon.
+/// Makes capabilities, for Believed, those of a processor that takes attention_coopmat, where tiles
+/// are small and compile soon.
 void as_forced(Capabilities& c);
 
 /// Inputs and options as the twin's; the scale is never 0.

@@ -28,7 +28,7 @@ Qkv poisoned(Qkv x, const std::vector<std::int64_t>& tokens) {
     return x;
 }
 
-/// The same bits with and without the poison, whatever is asked for.
+/// Checks that the results have the same bits with and without the poison, whatever is asked for.
 void check_no_trace(const Qkv& x, const std::vector<std::int64_t>& unseen, const Options& o) {
     const Qkv spoilt = poisoned(x, unseen);
     for (const Ask ask : {Ask::y, Ask::y_and_lse, Ask::everything}) {

@@ -40,7 +40,7 @@ Tensor of_scores(F f) {
     return out;
 }
 
-/// With each way to compute that the device has.
+/// Calls f for each way to compute attention that the device has.
 template <class F>
 void on_each_way(F f) {
     Capabilities& capabilities = Insides::core(device()).capabilities;

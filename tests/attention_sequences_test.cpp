@@ -101,7 +101,7 @@ Tensor sequence(const Tensor& x, std::int64_t first, std::int64_t end) {
     return reshape(transpose(rows, 0, 1), {1, x.size(1), end - first, x.size(2)});
 }
 
-/// What each sequence by itself gives.
+/// Computes the twin of each sequence by itself.
 PackedResult twin(const Packed& x, const reference::AttentionOptions& o) {
     PackedResult out{Tensor({x.q.size(0), kHeads, kValueDim}), Tensor({kHeads, x.q.size(0)}, -kInf)};
     for (std::size_t i = 0; i < x.count(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 using namespace shader;
 
-/// What one group of attention_coopmat stores of O.
+/// Counts the outputs that one group of attention_coopmat stores of O.
 void cover_strips(const AttentionTile& t, uint first_row, uint slice, Cover& cover) {
     for (uint i = 0; i < t.invocations(); ++i) {
         const uint subgroup = i / t.subgroup, lane = i % t.subgroup;

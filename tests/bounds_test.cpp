@@ -66,7 +66,7 @@ public:
         };
     }
 
-    /// What is wrong with the recording of this graph, on the device and on it as a small GPU;
+    /// Says what is wrong with the recording of this graph, on the device and on it as a small GPU;
     /// empty: nothing.
     std::string trespass(const Build& build, const SymbolSizes& sizes = {}) {
         std::string found = trespass_of(build, sizes);
@@ -81,7 +81,7 @@ public:
     /// Every fenced buffer is taken for one that begins so many bytes later.
     std::uint64_t shift = 0;
 
-    /// What validation said.
+    /// Closes the device, and gives what validation said.
     std::string close() {
         device_.reset();
         std::string said;

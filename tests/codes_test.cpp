@@ -73,13 +73,13 @@ struct CodesProduct {
     Activation activation = Activation::none;
 };
 
-/// What int8 keeps of rows (..., K).
+/// Gives what int8 keeps of rows (..., K).
 Tensor codes_of(const Tensor& x) {
     const std::int64_t k = x.shape.back();
     return reshape(reference::packed(reshape(x, {x.count() / k, k}), WeightType::int8), x.shape);
 }
 
-/// What the device computes of x and w beside the product of what int8 keeps of both.
+/// Compares what the device computes of x and w with the product of what int8 keeps of both.
 std::string difference_of(Program& program, const Tensor& x, const Tensor& w, reference::MatmulOptions o = {}) {
     upload(program, "x", x);
     if (o.bias) {

@@ -33,7 +33,7 @@ Format format_of(DType type) { return type == DType::f16 ? Format{10, -14, 0x7c0
 
 bool is_nan(DType type, std::uint16_t bits) { return (bits & 0x7fffu) > format_of(type).infinity; }
 
-/// What the format's definition says; a NaN's bits are its own affair.
+/// Gives the bits that the format's definition says; those of a NaN are its own affair.
 std::uint16_t expected_bits(DType type, float x) {
     const Format f = format_of(type);
     const auto sign = static_cast<std::uint16_t>(std::signbit(x) ? 0x8000u : 0u);

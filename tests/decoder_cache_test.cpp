@@ -28,7 +28,7 @@ Ids ids(std::size_t count, std::int32_t seed) {
     return out;
 }
 
-/// Whether two decoders stand at the same place and answered the same, bit for bit.
+/// True where two decoders stand at the same place and answered the same, bit for bit.
 bool same_answers(const Decoder& a, const Decoder& b, std::size_t candidates) {
     bool same = a.room() == b.room() && std::ranges::equal(a.next(), b.next());
     for (std::size_t s = 0; same && candidates > 0 && s < a.next().size(); ++s) {

@@ -84,8 +84,8 @@ inline std::vector<std::int32_t> greedy(Decoder& decoder, const std::vector<std:
     return continued(decoder, count).front();
 }
 
-/// Of caches for the model's positions, in rings where there are windows; `row`: of one head of one
-/// token.
+/// Counts the bytes of caches for the model's positions, in rings where there are windows. `row` is
+/// the bytes of one head of one token.
 inline std::uint64_t cache_bytes(const DecoderFacts& facts, std::int64_t chunk, std::uint64_t row) {
     const std::uint64_t alignment = device().capabilities().storage_alignment;
     std::uint64_t bytes = 0;

@@ -34,13 +34,13 @@ void prove_validation_sees();
 /// Nothing may be left of what was made from the device.
 std::vector<std::string> close_device();
 
-/// What a program was planned as; as long as the program lives.
+/// The plan of a program; it lives as long as the program.
 const Plan& plan_of(const Program& program);
 /// The labels of a plan's dispatches, in order.
 std::vector<std::string> labels_of(const Plan& plan);
-/// How many submissions the program's last run was split into.
+/// The number of submissions that the program's last run was split into.
 std::size_t submissions_of(const Program& program);
-/// How many pipelines the device made so far.
+/// The number of pipelines that the device made so far.
 std::size_t pipelines_of(const Device& device);
 
 /// Counts a check that the device cannot run for want of `what`.

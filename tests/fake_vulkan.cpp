@@ -22,7 +22,8 @@ constexpr bool creates(std::string_view name) { return starts_with(name, "vkCrea
 
 constexpr bool destroys(std::string_view name) { return starts_with(name, "vkDestroy") || name == "vkFreeMemory"; }
 
-/// What is put in the tables: leads to the member of the Vulkan that lives, and keeps books.
+/// The function that is put in the tables: it leads to the member of the Vulkan that lives, and
+/// keeps books.
 template <auto Member, const char* const& Name, class Function>
 struct Entry;
 

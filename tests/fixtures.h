@@ -51,7 +51,7 @@ private:
     std::filesystem::path path_;
 };
 
-/// What f() throws as vkf::Error; empty when it does not.
+/// Gives the text of the vkf::Error that f() throws; empty when it does not throw one.
 template <class F>
 std::string message_of(F f) {
     try {

@@ -10,7 +10,7 @@ namespace vkf::test {
 
 namespace {
 
-/// What a model's "rope_parameters" say.
+/// Reads a model's "rope_parameters".
 Rope rope_of(nlohmann::json parameters, std::int64_t head_dim) {
     Rope rope{.theta = parameters.at("rope_theta"), .layout = RopeLayout::half};
     if (parameters.contains("partial_rotary_factor")) {

@@ -18,14 +18,14 @@ inline std::string text_of(const Status& status) { return status.message.data();
 
 class Host {
 public:
-    /// Of the devices there are the first, with what Device::requirements() wishes for when
-    /// `enable` is set.
+    /// Opens the first device there is, with what Device::requirements() wishes for when `enable`
+    /// is set.
     explicit Host(bool enable = false);
     ~Host();
     Host(const Host&) = delete;
     Host& operator=(const Host&) = delete;
 
-    /// What Device::borrow() wants.
+    /// Gives what Device::borrow() wants.
     BorrowedDevice handles() const;
     const DeviceTable& api() const { return api_; }
     VkDevice device() const { return device_; }
@@ -58,13 +58,13 @@ public:
     std::vector<std::byte> read_image(const Image& image, std::size_t bytes);
 
     VkCommandBuffer begin();
-    /// The same into one that has finished, instead of a new one.
+    /// Begins a command buffer that has finished once more, instead of a new one.
     VkCommandBuffer begin_again(VkCommandBuffer commands);
     /// Makes what kernels wrote visible to the host, ends and submits, and does not wait.
     void submit(VkCommandBuffer commands);
     void wait_idle();
 
-    /// What validation said so far.
+    /// The messages of the validation layer so far.
     const std::vector<std::string>& messages() const { return messages_; }
 
 private:

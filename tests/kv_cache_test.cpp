@@ -48,7 +48,7 @@ PackedCache pack(const Tensor& x, WeightType type) {
     return {p.download_i32("words"), p.download("numbers")};
 }
 
-/// What unpacking gives back, as a tensor (B, Hk, S, d) for the twin.
+/// Gives what unpacking gives back, as a tensor (B, Hk, S, d) for the twin.
 Tensor kept(const Tensor& x, WeightType type) {
     Tensor by_token({x.size(0), x.size(2), x.size(1), x.size(3)});
     for_each_index(x.shape, [&](const Sizes& i) { by_token.at({i[0], i[2], i[1], i[3]}) = x.at(i); });

@@ -25,7 +25,7 @@ class OpCheck {
 public:
     /// A graph input and what will be uploaded to it.
     Value input(const std::string& name, const Tensor& data, DType dtype = DType::f32);
-    /// The same with the shape as declared, where symbols stand for sizes of `data`.
+    /// Makes an input of a declared shape, where symbols stand for sizes of `data`.
     Value input(const std::string& name, const Tensor& data, const Shape& declared, DType dtype = DType::f32);
     Value indices(const std::string& name, const Tensor& data) { return input(name, data, DType::i32); }
     /// A symbol's value in the runs.
@@ -55,7 +55,7 @@ private:
     std::map<ValueId, std::string> outputs_;
 };
 
-/// For programs that a test compiles itself.
+/// Uploads to a program that a test compiles itself.
 void upload(Program& program, std::string_view input, const Tensor& data, DType dtype = DType::f32);
 Tensor download(Program& program, std::string_view output, DType dtype = DType::f32);
 /// The weight "w" of such a program, kept as `type`.

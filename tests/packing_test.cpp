@@ -85,7 +85,8 @@ std::string mismatch(const HostTensor& t, WeightType type) {
     return {};
 }
 
-/// As it is, and as a GPU with memory of its own and little staging, checked.
+/// Compares on the device as it is, and as a GPU with memory of its own and little staging,
+/// checked.
 std::string mismatches(const HostTensor& t, WeightType type) {
     std::string found = mismatch(t, type);
     if (found.empty()) {

@@ -26,7 +26,7 @@ inline bool in_f16() {
     return in_half() || in_f16("matmul_coopmat", device().capabilities().cooperative_matrix, "cooperative matrices");
 }
 
-/// What such a product makes of an operand.
+/// Gives the numbers that such a product takes an operand for.
 inline Tensor taken(const Tensor& x) { return in_f16() ? reference::as_f16(x) : x; }
 
 inline Tensor twin(const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
@@ -45,7 +45,7 @@ inline Tolerance nearly(const Tensor& a, const Tensor& b, const reference::Matmu
 
 struct ProductCheck : OpCheck {
     ProductCheck() { arithmetic = in_f16() ? Arithmetic::f16 : Arithmetic::f32; }
-    /// Of y beside the product of a and b.
+    /// Says how y differs from the product of a and b; empty: it does not.
     std::string mismatch(Value y, const Tensor& a, const Tensor& b, const reference::MatmulOptions& o = {}) {
         return difference(y, twin(a, b, o), nearly(a, b, o));
     }

@@ -25,10 +25,10 @@ struct MatmulOptions {
 };
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
-/// What fp32 may be off by: 16 * 2^-24 * sum over k of |a||b|.
+/// The error that fp32 may have: 16 * 2^-24 * sum over k of |a||b|.
 Tensor matmul_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
-/// What arithmetic in f16 may be off by, of operands that are f16: (2^-8 + 2^-17) * sum over k of
-/// |a||b|, 2^-25 for each product, and what fp32 may.
+/// The error that arithmetic in f16 may have, of operands that are f16: (2^-8 + 2^-17) * sum over k
+/// of |a||b|, 2^-25 for each product, and what fp32 may.
 Tensor half_rounding(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
 /// Mask and softmax options of ops.h, over tensors of the host.
@@ -69,7 +69,7 @@ Tensor mul(const Tensor& a, const Tensor& b);
 Tensor scale(const Tensor& x, double factor);
 Tensor activate(const Tensor& x, Activation activation);
 Tensor gated(const Tensor& gate, const Tensor& up, Activation activation);
-/// Which elements are kept is Philox-2x32-10 of their place (the counter) and the seed (the key).
+/// Keeps elements as Philox-2x32-10 of their place (the counter) and the seed (the key) says.
 Tensor dropout(const Tensor& x, double p, std::uint32_t seed);
 Tensor combine_masks(const Tensor& a, Polarity a_polarity, const Tensor& b, Polarity b_polarity);
 

@@ -6,8 +6,8 @@
 
 namespace vkf::reference {
 
-/// As vkf::AttentionOptions, over tensors of the host; the weights and the log-sum-exp are always
-/// there.
+/// The options of vkf::AttentionOptions, over tensors of the host. The weights and the log-sum-exp
+/// are always computed.
 struct AttentionOptions {
     SoftmaxOptions scores = {.scale = 0};  ///< scale 0: 1/sqrt(d)
     double dropout = 0;

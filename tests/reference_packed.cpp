@@ -21,7 +21,7 @@ double rounded(double x, int digits, int least) {
     return std::ldexp(std::nearbyint(std::ldexp(x, -step)), step);
 }
 
-/// What int8 and int4 take it for.
+/// Gives the number that int8 and int4 take x for.
 float counted(double x) { return std::abs(x) < 0x1p-126 ? 0.0f : static_cast<float>(x); }
 
 struct Group {
@@ -30,7 +30,7 @@ struct Group {
     double smallest_code = 0, largest_code = 0;
 };
 
-/// Of the `count` numbers from `first` on in a row.
+/// Finds the group of the `count` numbers from `first` on in a row.
 Group group_of(const Tensor& w, std::int64_t row, std::int64_t first, std::int64_t count, WeightType type) {
     float low = 0, high = 0;
     for (std::int64_t k = first; k < first + count; ++k) {

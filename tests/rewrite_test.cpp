@@ -58,7 +58,7 @@ bool says(const std::vector<std::string>& notes, const std::string& text) {
     return std::any_of(notes.begin(), notes.end(), [&](const std::string& n) { return contains(n, text); });
 }
 
-/// Of what is planned for a device with room for everything.
+/// Plans the graph for a device with room for everything.
 Plan planned(Graph& g) {
     Capabilities c;
     c.type = DeviceType::discrete;

@@ -31,7 +31,8 @@ struct Tensor {
     /// Size of a dimension; negative counts from the innermost.
     std::int64_t size(int dim) const;
     double& at(const Sizes& index) { return data[offset(index)]; }
-    /// As NumPy broadcasts: `index` may have more dimensions in front, and sizes of 1 repeat.
+    /// Reads an element as NumPy broadcasts: `index` may have more dimensions in front, and sizes
+    /// of 1 repeat.
     double at(const Sizes& index) const { return data[offset(index)]; }
     std::vector<float> floats() const { return {data.begin(), data.end()}; }
     std::vector<std::int32_t> integers() const;

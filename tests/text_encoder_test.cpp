@@ -58,7 +58,7 @@ struct EncodedTexts {
     }
 };
 
-/// In units of 1e-4 + 1e-4 |want|; NaN is worse than any.
+/// Gives the error in units of 1e-4 + 1e-4 |want|; NaN is worse than any.
 double error_of_one(float got, float want) {
     const double error = std::abs(double(got) - want) / (1e-4 + 1e-4 * std::abs(double(want)));
     return std::isnan(error) ? INFINITY : error;

@@ -12,7 +12,7 @@
 
 namespace vkf::test {
 
-/// How often each output of a result was computed.
+/// Counts how often each output of a result was computed.
 class Cover {
 public:
     Cover(std::size_t rows, std::size_t columns) : rows_(rows), columns_(columns), times_(rows * columns, 0) {}

@@ -34,7 +34,8 @@ bool in_quads(const Prepared& e) {
 /// A group's subgroups compute a part each.
 bool in_parts(const Prepared& e) { return e.name() == "matmul_coopmat" || e.name() == "matmul_coopmat_int8"; }
 
-/// What one group of a product's kernel computes of C, its tile's row and column being those.
+/// Counts the outputs of C that one group of a product's kernel computes, whose tile has this row
+/// and column.
 void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
     const uint rows = e.constant(kMatmulSpecRows);
     const uint tile_rows = e.constant(kMatmulSpecTileRows), tile_columns = e.constant(kMatmulSpecTileColumns);

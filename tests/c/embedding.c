@@ -43,8 +43,8 @@ static double projected(const float* w, int out, const float* x) {
     return sum;
 }
 
-/// What the layer must give for token t, in double precision: x + o_proj(attention), two query
-/// heads on one kv head, causal.
+/// Computes what the layer must give for token t, in double precision: x + o_proj(attention), two
+/// query heads on one kv head, causal.
 static void want(const model* m, int t, double y[kWidth]) {
     double heads[kWidth];
     for (int h = 0; h < kHeads; ++h) {

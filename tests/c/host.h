@@ -10,9 +10,9 @@
 
 /// Ends the program unless `good`.
 #define REQUIRE(good) require((good), #good, __FILE__, __LINE__)
-/// The same with what the library says.
+/// Ends the program, with what the library says, where the call fails.
 #define OK(call) require_ok((call), #call, __FILE__, __LINE__)
-/// The call fails, and its text has `part` in it.
+/// Ends the program unless the call fails and its text has `part` in it.
 #define FAILS(call, part) require_failure((call), (part), #call, __FILE__, __LINE__)
 
 void require(bool good, const char* what, const char* file, int line);
@@ -48,13 +48,13 @@ typedef struct host_image {
     VkImageView view;
 } host_image;
 
-/// With what vkf_requirements_create() wishes for.
+/// Makes a device with what vkf_requirements_create() wishes for.
 void host_create(host* h);
 void host_destroy(host* h);
-/// What vkf_device_borrow() wants, with its memory, lock and pipeline cache.
+/// Gives what vkf_device_borrow() wants, with its memory, lock and pipeline cache.
 vkf_borrowed_device host_handles(host* h);
 
-/// Mapped and coherent.
+/// Makes a buffer that is mapped and coherent.
 host_buffer host_make_buffer(host* h, VkDeviceSize bytes, VkBufferUsageFlags usage);
 void host_destroy_buffer(host* h, host_buffer* buffer);
 /// R32_SFLOAT, in layout GENERAL once host_prepare_image() is recorded.

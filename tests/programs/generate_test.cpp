@@ -14,7 +14,7 @@ Outcome generate(std::vector<std::string> words) {
     return run(words);
 }
 
-/// With its streams elsewhere, such as "2>/dev/null".
+/// Runs generate with its streams elsewhere, such as "2>/dev/null".
 Outcome generate_to(const std::string& streams, std::vector<std::string> words) {
     words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + streams, GENERATE_PROGRAM});
     return run(words);

@@ -29,7 +29,8 @@ Tokenizer small(bool puts) {
     return Tokenizer::parse(json + "}", "small");
 }
 
-/// What begin_of_text() says of a folder with this tokenizer_config.json (none where it is empty).
+/// Gives what begin_of_text() says of a folder with this tokenizer_config.json (none where it is
+/// empty).
 BeginOfText asked(const std::string& config, bool json, bool trained) {
     const fs::path folder = fs::temp_directory_path() / ("vkformer-prompt-" + std::to_string(std::random_device{}()));
     fs::create_directories(folder);

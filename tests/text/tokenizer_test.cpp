@@ -25,7 +25,7 @@ json read(const fs::path& path) {
     return json::parse(file);
 }
 
-/// Of one case: what differs first; empty: nothing.
+/// Says what differs first in one case; empty: nothing.
 std::string mismatch(const Tokenizer& tokenizer, const json& c) {
     const std::string text = c[0];
     const std::vector<std::int32_t> ids = c[1];

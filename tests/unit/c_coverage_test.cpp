@@ -83,7 +83,7 @@ const Reasons kNotInC{
     {"utf8_name", "C's texts are UTF-8"},
 };
 
-/// For each overload, in the order of the headers, its name in C without "vkf_", or the reason why
+/// The names in C, without "vkf_", of each overload, in the order of the headers, or the reason why
 /// it has none. A function that is not here has one overload, and its own name.
 const std::map<std::string, std::vector<std::string>> kTwins{
     {"Decoder::Decoder", {"decoder_create", "decoder_create_with_weights", "decoder_create_with_weights"}},
@@ -251,7 +251,7 @@ std::map<std::string, FunctionOfC> functions_of_c(const Declarations& c) {
     return out;
 }
 
-/// For each struct of C++ those of C that stand for it.
+/// Gives for each struct of C++ those of C that stand for it.
 std::map<std::string, std::set<std::string>> structs_in_c(const Declarations& c) {
     std::map<std::string, std::set<std::string>> out;
     for (const auto& [name, declared] : c.structs) {

@@ -83,8 +83,8 @@ std::string upper(std::string text) {
     return text;
 }
 
-/// For each name in C++ the names in C that say they stand for it. Fails for what C has and does
-/// not explain, and for what stands for nothing.
+/// Gives for each name in C++ the names in C that say they stand for it. Fails for what C has and
+/// does not explain, and for what stands for nothing.
 template <class T>
 std::map<std::string, std::vector<std::string>> pairs(const std::map<std::string, T>& cpp,
                                                       const std::map<std::string, T>& c, const Reasons& not_in_c) {

@@ -39,16 +39,17 @@ struct Declarations {
     std::map<std::string, Enum> enums;
 };
 
-/// What a comment of C's header says that its declaration stands for: "C++: Rope, RopeScaling."
+/// Gives the names that the declaration below a comment of C's header stands for: "C++: Rope,
+/// RopeScaling."
 std::vector<std::string> stands_for(const std::string& comment);
-/// The names in a type.
+/// Gives the names in a type.
 std::set<std::string> words(const std::string& type);
 
 /// Reads C++ or C as this project writes it. Adds to `out`.
 void read_declarations(const std::filesystem::path& header, Declarations& out);
-/// Of the headers that cmake/Headers.cmake calls public.
+/// Reads the headers that cmake/Headers.cmake calls public.
 Declarations public_declarations();
-/// Of c/vkformer_c.h.
+/// Reads c/vkformer_c.h.
 Declarations declarations_of_c();
 
 }  // namespace vkf::test

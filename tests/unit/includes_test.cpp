@@ -69,7 +69,7 @@ std::string room_of(const std::string& file) {
     return best;
 }
 
-/// What stands behind one #include, and whether in <>.
+/// The name behind one #include, and whether it stands in <>.
 struct Name {
     std::string name;
     bool in_angles;
@@ -206,7 +206,7 @@ std::vector<std::string> ways_to_a_device(const Includes& all) {
     return wrong;
 }
 
-/// What a sample includes beside public headers, other libraries' and its own files.
+/// Lists what a sample includes beside public headers, other libraries' and its own files.
 std::vector<std::string> not_for_samples(const fs::path& source, const fs::path& folder) {
     std::vector<std::string> wrong;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {

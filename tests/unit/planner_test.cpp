@@ -11,7 +11,7 @@ using namespace vkf;
 
 namespace {
 
-/// What is wrong with a plan; empty when nothing.
+/// Says what is wrong with a plan; empty when nothing.
 std::string fault(const std::vector<Interval>& intervals, const ArenaPlan& plan, std::uint64_t alignment) {
     if (plan.offsets.size() != intervals.size()) {
         return "offsets are missing";

@@ -20,7 +20,7 @@ bool depend(const StorageUse& a, const StorageUse& b) {
     return touch(a.writes, b.reads) || touch(a.writes, b.writes) || touch(a.reads, b.writes);
 }
 
-/// What is wrong with a schedule; empty when nothing.
+/// Says what is wrong with a schedule; empty when nothing.
 std::string fault(const std::vector<StorageUse>& uses, const Schedule& s) {
     std::vector<std::uint32_t> sorted = s.order;
     std::sort(sorted.begin(), sorted.end());

@@ -14,8 +14,8 @@ namespace {
 
 using Places = std::vector<std::int64_t>;
 
-/// Where each element of the view lies in its storage, in row-major order, at these values of the
-/// symbols.
+/// Gives the place of each element of the view in its storage, in row-major order, at these values
+/// of the symbols.
 Places places(const Value& x, const std::vector<std::int64_t>& symbols = {}) {
     const ValueInfo& info = x.graph().values()[x.id()];
     Places out{info.offset.eval(symbols)};
