@@ -23,10 +23,10 @@ struct Graveyard {
 
 std::filesystem::path path_of(const std::string& utf8);
 using ProgressOfC = void (*)(void* user, std::uint64_t done, std::uint64_t all);
-/// Empty where there is none.
+/// Turns a callback of C into one of C++; empty where `progress` is null.
 LoadProgress progress_of(ProgressOfC progress, void* user);
 LoadOptions load_of(const vkf_load_options* options);
-/// They read the caller's data.
+/// Turns tensors of C into those of C++, which read the caller's data.
 std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors);
 Arithmetic arithmetic_of(std::uint32_t arithmetic);
 /// A handle of a program that a model owns, for functions that look at programs.

@@ -12,7 +12,7 @@ using namespace vkf::c;
 
 constexpr std::array kPackOn = {PackOn::by_device, PackOn::host, PackOn::device};
 
-/// Without its data.
+/// Turns a tensor of C into one of C++ without its data.
 HostTensor header_of(const vkf_tensor& t) {
     HostTensor out{text(t.name, "a tensor's name"), dtype_of(t.dtype), {}, {}};
     out.type = weight_type_of(t.type).value_or(WeightType::f32);

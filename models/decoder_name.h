@@ -3,7 +3,7 @@
 
 namespace vkf {
 
-/// Who speaks in the errors of a decoder and its plan.
+/// The name that stands in the errors of a decoder and its plan.
 inline constexpr const char* kDecoder = "Decoder";
 
 }  // namespace vkf

@@ -69,7 +69,7 @@ std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& check
     return find_parameters(graph, checkpoint, rules, {.matrices = matrices});
 }
 
-/// Without a plan, whose sizes weights do not depend on.
+/// Finds the parameters without a plan, because weights do not depend on its sizes.
 std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const DecoderModel& model,
                                      std::optional<WeightType> matrices) {
     Graph graph;

@@ -31,7 +31,7 @@ TextEncoderOptions settled(TextEncoderOptions o, const EncoderFacts& facts) {
 /// (batch, 1, E) -> (batch, E), each of length 1.
 Value unit_rows(Value x, std::int64_t width) {
     const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-    // Without a weight it gives length sqrt(E).
+    // Without a weight, rms_norm() gives length sqrt(E).
     const Value unit = scale(rms_norm(x, {}, 1e-24f), factor);
     return reshape(unit, {x.size(0), width});
 }

@@ -15,7 +15,7 @@ using namespace support;
 
 constexpr const char* kName = kAttentionName;
 
-/// Which of (batch, heads, queries, keys) a tensor has that broadcasts to them.
+/// Tells which of (batch, heads, queries, keys) a tensor has that broadcasts to them.
 uint present_dims(Value x, const char* what, const Shape& scores, bool a_head_each) {
     const std::size_t leading = a_head_each && x.rank() == 1 ? 2 : 0;  // (H) is (H, 1, 1)
     require(x.rank() + leading <= 4, kName, std::string(what) + " " + x.str() + " has more than 4 dimensions");

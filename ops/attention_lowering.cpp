@@ -187,7 +187,7 @@ ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
     return make_sequence_table(l, t);
 }
 
-/// How keys are split among groups.
+/// The way in which keys are split among groups.
 struct KeySplits {
     Tuned keys_a_group = {};
     bool may = false;            ///< where there are few enough queries

@@ -45,7 +45,7 @@ std::vector<Value> with_epilogue(Graph& g, const std::vector<NodeInfo>& old, con
     return {Value(), support::add_op(kMatmul, inputs, p, shape)};
 }
 
-/// Why a product's epilogue has no room for the wish; empty: it has.
+/// Says why a product's epilogue has no room for the wish; empty: it has.
 std::string no_room(const RewriteSite& site, const NodeInfo& product, const EpilogueWish& wish, bool bias) {
     const auto& p = *static_cast<const MatmulParams*>(product.params.get());
     if (p.masked_weights) {

@@ -68,7 +68,7 @@ std::vector<Value> joined(Graph& g, const std::vector<NodeInfo>& nodes) {
     return parts;
 }
 
-/// Why a product does not join these; empty: it does.
+/// Says why a product does not join these; empty: it does.
 std::string why_not(const RewriteSite& site, std::vector<NodeInfo> nodes, NodeId later) {
     const Graph& g = site.graph();
     nodes.push_back(g.nodes()[later]);

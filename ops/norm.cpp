@@ -51,7 +51,7 @@ RowGroups row_groups(const View& x) {
     return {static_cast<uint>(sizes[0]), strides[1], strides[0]};
 }
 
-/// Whether the rows of a view begin as RowGroups has it, at whatever sizes, and are dense.
+/// True where the rows of a view begin as RowGroups has it, at whatever sizes, and are dense.
 bool in_row_groups(const ValueInfo& v) {
     bool parted = false;
     std::optional<Dim> next;  // the stride with which the next dimension goes on without a gap

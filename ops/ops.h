@@ -177,7 +177,7 @@ struct Required {
     T value;
 };
 
-/// How angles are stretched for contexts longer than trained.
+/// The way in which angles are stretched for contexts longer than trained.
 struct RopeScaling {
     enum class Kind : std::uint8_t { none, linear, ntk, llama3, yarn } kind = Kind::none;
     double factor = 1.0;
@@ -200,7 +200,7 @@ VKF_API RopeScaling::Kind rope_scaling_kind(std::string_view name);
 
 struct Rope {
     double theta = 10000.0;
-    /// Which dimensions turn together. The wrong one gives wrong numbers and no error.
+    /// The dimensions that turn together. The wrong choice gives wrong numbers and no error.
     Required<RopeLayout> layout;
     std::int64_t rotary_dim = 0;     ///< leading dimensions that turn; 0: all. Even.
     std::int64_t max_positions = 0;  ///< rows of the cos/sin table

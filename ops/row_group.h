@@ -10,9 +10,9 @@
 
 namespace vkf::support {
 
-/// How many invocations work on one row, and how many in a group. On processors each invocation
-/// takes a row of its own: no shared memory, no barriers. On GPUs a group shares a row, so that
-/// neighbours read neighbouring elements.
+/// The number of invocations that work on one row, and of those in a group. On processors each
+/// invocation takes a row of its own: no shared memory, no barriers. On GPUs a group shares a row,
+/// so that neighbours read neighbouring elements.
 struct RowGroup {
     std::uint32_t local_size;
     std::uint32_t lanes;  ///< a power of two that divides local_size

@@ -31,7 +31,7 @@
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
 
-// Whether a row of the subgroup may see a key of the tile. All of its invocations find the same.
+// True where a row of the subgroup may see a key of the tile. All of its invocations find the same.
 bool takes_part(uint first) {
     uint from = work.first_row + subgroup_row;
     bool part = from <= work.last_row;
@@ -106,7 +106,7 @@ void weigh(uint first) {
     }
 }
 
-// Whether O of some row of the subgroup has to be scaled down.
+// True where O of some row of the subgroup has to be scaled down.
 bool some_grew() {
     bool grew = false;
     for (uint i = 0u; i < kSubgroupRows; ++i) {

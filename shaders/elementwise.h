@@ -15,8 +15,8 @@ VKF_CONSTANT(kElementwiseSpecCombine, 1)
 VKF_CONSTANT(kElementwiseSpecActivation, 2)
 // 1: all operands dense and of one shape; the strides are not looked at
 VKF_CONSTANT(kElementwiseSpecDense, 3)
-// Not 0: all operands are dense, of a multiple of four elements from a multiple of four on, and
-// taken by fours, so many an invocation.
+// The number of fours that an invocation takes. Not 0: all operands are dense, of a multiple of
+// four elements from a multiple of four on.
 VKF_CONSTANT(kElementwiseSpecFours, 4)
 
 VKF_CONSTANT(kCombineNone, 0)   // activation(alpha * a)

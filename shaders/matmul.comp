@@ -419,14 +419,14 @@ void main() {
     }
 
     uint rows_end = min(kRows, rows_left);
-    // Only where B was not finite: the invocation's outputs once more, each product of an absent
-    // element left out.
+    // Where B was not finite, the invocation computes its outputs once more and leaves out each
+    // product of an absent element.
     if (kAMasked != 0) {
         [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
             uint a_row = a_base + (m0 + i) * p.a_row;
             vec4 sum = vec4(0.0);
-            // In fours like the sums above: where nothing wild is seen, no bit differs from what a
-            // finite B would give.
+            // The sums go in fours like those above: where nothing wild is seen, no bit differs
+            // from what a finite B would give.
             [[dont_unroll]] for (uint k = 0; k < p.k; k += 4) {
                 vec4 products[4];
                 [[unroll]] for (uint depth = 0; depth < 4; ++depth) {

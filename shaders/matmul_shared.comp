@@ -163,8 +163,8 @@ void main() {
 
     uint m = m0 + row_quad * 4;
     uint n = n0 + column_quad * 4;
-    // Only where B was not finite: the outputs once more, each product of an absent element left
-    // out.
+    // Where B was not finite, the outputs are computed once more and each product of an absent
+    // element is left out.
     if (kAMasked != 0 && wild != 0) {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
             uint a_row = a_base + min(m + i, p.m - 1) * p.a_row;

@@ -14,8 +14,8 @@ VKF_CONSTANT(kRopeBindingY, 3)
 VKF_CONSTANT(kRopeSpecHalf, 1)       // 0: pairs (2i, 2i+1), 1: pairs (i, i + r/2)
 // 1: a position for each row, 0: row l has position start + l (the table is a window there)
 VKF_CONSTANT(kRopeSpecPositions, 2)
-// Not 0: x and y can be taken four elements at a time, d and r are multiples of 8; so many items an
-// invocation.
+// The number of items that an invocation takes. Not 0: x and y can be taken four elements at a
+// time, d and r are multiples of 8.
 VKF_CONSTANT(kRopeSpecFours, 3)
 
 VKF_PUSH_BEGIN(RopePush)

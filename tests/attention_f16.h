@@ -12,8 +12,7 @@ namespace vkf::test {
 /// what explain() says then
 inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";
 
-/// Makes capabilities, for Believed, those of a processor that takes attention_coopmat, where tiles
-/// are small and compile soon.
+/// Has a processor, for Believed, take attention_coopmat, where tiles are small and compile soon.
 void as_forced(Capabilities& c);
 
 /// Inputs and options as the twin's; the scale is never 0.

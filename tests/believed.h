@@ -23,7 +23,7 @@ private:
     Capabilities before_;
 };
 
-/// Makes capabilities, for Believed, those of a GPU that chooses its kernels itself.
+/// Has a device, for Believed, pass for a GPU that chooses its kernels itself.
 inline void as_gpu(Capabilities& c) {
     c.type = DeviceType::discrete;
     c.int64 = false;

@@ -8,7 +8,7 @@
 
 namespace vkf::text {
 
-/// Each byte as its character.
+/// Turns each byte into its character.
 std::string bytes_to_characters(std::string_view text);
 /// Appends the bytes; false, and nothing is appended, where a character stands for none.
 bool characters_to_bytes(std::string_view characters, std::string& bytes);

@@ -12,7 +12,8 @@ namespace vkf::text {
 
 using Normalizer = std::function<std::string(std::string)>;
 
-/// Never empty: null gives one that changes nothing. Throws Error naming a kind that is not known.
+/// Makes a normalizer, which is never empty: null gives one that changes nothing. Throws Error
+/// naming a kind that is not known.
 Normalizer make_normalizer(const Json& part);
 
 /// {"String": "..."} or {"Regex": "..."}, as replacements and splits have them.

@@ -223,7 +223,7 @@ private:
     bool in_class_ = false;
 };
 
-/// Which neighbouring parts become one piece.
+/// True where a part and the one before it become one piece.
 bool joins(const std::vector<Part>& parts, std::size_t i, SplitBehavior behavior) {
     const bool previous = parts[i - 1].match;
     const bool now = parts[i].match;

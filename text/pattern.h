@@ -30,9 +30,9 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 /// Throws Error naming the expression where it is none, or uses what the two syntaxes read
 /// differently.
 Finder regex_finder(const std::string& expression);
-/// Each occurrence of a fixed text.
+/// Finds each occurrence of a fixed text.
 Finder text_finder(const std::string& wanted);
-/// Each character for which it is true, by itself.
+/// Finds each character for which `wanted` is true, by itself.
 Finder character_finder(bool (*wanted)(char32_t));
 
 /// The pieces of the text, none empty. `invert`: what does not match counts as match.

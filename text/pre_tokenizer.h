@@ -17,10 +17,11 @@ struct Piece {
 
 using PreTokenizer = std::function<std::vector<Piece>(std::vector<Piece>)>;
 
-/// Never empty: null gives one that changes nothing. Throws Error naming a kind that is not known.
+/// Makes a pre-tokenizer, which is never empty: null gives one that changes nothing. Throws Error
+/// naming a kind that is not known.
 PreTokenizer make_pre_tokenizer(const Json& part);
 
-/// How words are marked in SentencePiece's way.
+/// The options for marking words in SentencePiece's way.
 struct Metaspace {
     std::string replacement = "\xE2\x96\x81";  ///< for a space: U+2581
     enum class Prepend { never, first, always } prepend = Prepend::always;

@@ -21,7 +21,7 @@ std::string text_member(const Json& object, const char* name) {
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// Whether add_bos_token rules a class of tokenizers.
+/// True where add_bos_token rules a class of tokenizers.
 bool obeys_add_bos_token(const std::string& tokenizer_class) {
     for (const char* family : {"Llama", "CodeLlama", "Gemma"}) {
         if (tokenizer_class.starts_with(family)) {

@@ -15,7 +15,7 @@
 
 namespace vkf {
 
-/// Whether the token that begins a text stands before a prompt.
+/// Says whether the token that begins a text stands before a prompt.
 enum class BeginOfText : std::uint8_t {
     put,
     leave_out,

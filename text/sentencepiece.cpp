@@ -35,7 +35,7 @@ using Processor = sentencepiece::SentencePieceProcessor;
 
 constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581
 
-/// Its own status, or Abseil's in newer versions.
+/// Throws where the status is not OK. It is the library's own, or Abseil's in newer versions.
 template <class Status>
 void require(const Status& status) {
     if (!status.ok()) {
@@ -146,7 +146,7 @@ public:
         ids.insert(ids.end(), found.begin(), found.end());
     }
 
-    /// Whether texts get a space before their first word.
+    /// True where texts get a space before their first word.
     bool prefix() const noexcept { return prefix_; }
     const Processor& processor() const noexcept { return *whole_; }
 
@@ -223,7 +223,7 @@ public:
         return std::nullopt;
     }
 
-    /// In tokenizer.json's form.
+    /// Gives the added tokens in tokenizer.json's form.
     std::vector<Json> added_tokens() const {
         std::vector<Json> all;
         const Json decoder = member_or(config_, "added_tokens_decoder", Json::object());

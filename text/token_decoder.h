@@ -12,8 +12,8 @@ namespace vkf::text {
 
 using TokenDecoder = std::function<std::vector<std::string>(std::vector<std::string>)>;
 
-/// Never empty: null gives one that puts spaces between. The text is what it gives, joined. Throws
-/// Error naming a kind that is not known.
+/// Makes a decoder of tokens, which is never empty: null gives one that puts spaces between. The
+/// text is what it gives, joined. Throws Error naming a kind that is not known.
 TokenDecoder make_token_decoder(const Json& part);
 
 }  // namespace vkf::text

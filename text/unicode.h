@@ -55,7 +55,7 @@ bool is_ideograph_of_bert(char32_t c) noexcept;
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 std::string normalized(const std::string& text, NormalForm form);
-/// Each character by itself: no final sigma.
+/// Makes lower case of each character by itself, so there is no final sigma.
 std::string lower_case(std::string_view text);
 
 }  // namespace vkf::text

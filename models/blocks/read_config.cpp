@@ -79,7 +79,7 @@ RopeScaling read_scaling(ConfigReader& reader, std::int64_t max_positions) {
     return s;
 }
 
-/// How many of a head's dimensions turn; `otherwise` where nothing is said.
+/// Reads how many of a head's dimensions turn; `otherwise` where nothing is said.
 std::int64_t read_rotary_dim(ConfigReader& reader, std::int64_t otherwise, const RopeDefaults& defaults) {
     constexpr const char* kField = "partial_rotary_factor";
     if (!defaults.partial) {

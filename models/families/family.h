@@ -22,9 +22,9 @@ namespace vkf {
 class DecoderFamily {
 public:
     virtual ~DecoderFamily() = default;
-    /// All but model_type, begin and end, which every config.json says alike.
+    /// Gives all facts but model_type, begin and end, which every config.json says alike.
     virtual DecoderFacts facts() const = 0;
-    /// Logits (batch, run.answered(), vocabulary).
+    /// Describes one run, and gives its logits (batch, run.answered(), vocabulary).
     virtual Value describe(DecoderRun& run) const = 0;
     virtual ParameterRules parameters() const = 0;
 };
@@ -33,10 +33,10 @@ public:
 class EncoderFamily {
 public:
     virtual ~EncoderFamily() = default;
-    /// All but model_type.
+    /// Gives all facts but model_type.
     virtual EncoderFacts facts() const = 0;
-    /// Hidden states (batch, tokens, width) of ids (batch, tokens) i32; `keys` (batch, 1, 1,
-    /// tokens) i32 is 0 where a text is padded.
+    /// Gives the hidden states (batch, tokens, width) of ids (batch, tokens) i32; `keys` (batch, 1,
+    /// 1, tokens) i32 is 0 where a text is padded.
     virtual Value describe(Value ids, Value keys) const = 0;
     virtual ParameterRules parameters() const = 0;
 };

@@ -11,8 +11,8 @@ using nlohmann::json;
 
 namespace {
 
-/// How transformers draws and searches where generation_config.json does not say; whoever calls a
-/// decoder says it here.
+/// The fields by which transformers draws and searches where generation_config.json does not say;
+/// whoever calls a decoder says it here.
 constexpr std::array kGeneration{"max_length",
                                  "min_length",
                                  "max_new_tokens",

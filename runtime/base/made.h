@@ -8,10 +8,10 @@
 namespace vkf {
 
 struct MadeCounts {
-    std::atomic<std::uint64_t> graphs = 0;  ///< without clones
+    std::atomic<std::uint64_t> graphs = 0;  ///< graphs, clones not counted
     std::atomic<std::uint64_t> plans = 0;
     std::atomic<std::uint64_t> weight_orders = 0;   ///< weight_order() rewrites a graph for each
-    std::atomic<std::uint64_t> weight_layouts = 0;  ///< and of states
+    std::atomic<std::uint64_t> weight_layouts = 0;  ///< layouts of weights and of states
 };
 
 inline MadeCounts made_counts;

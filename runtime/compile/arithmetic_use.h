@@ -10,7 +10,7 @@
 
 namespace vkf {
 
-/// Why products, or fused attention, of a program for fewer bits stay in fp32.
+/// One reason why products, or fused attention, of a program for fewer bits stay in fp32.
 struct Fp32Reason {
     std::string reason = {};
     std::uint32_t dispatches = 0;  ///< number of dispatches that stay for it

@@ -59,7 +59,7 @@ struct Kernel {
     std::uint32_t subgroup_size = 0;
     bool keep_loops = false;                  ///< see keep_loops() in prune.h
     Arithmetic arithmetic = Arithmetic::f32;  ///< what it multiplies in
-    /// Why it multiplies in fp32, where the program was compiled for fewer bits.
+    /// The reason why the kernel multiplies in fp32, where the program was compiled for fewer bits.
     std::string why_fp32 = {};
 
     bool operator==(const Kernel& other) const {

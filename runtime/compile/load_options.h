@@ -11,7 +11,7 @@
 
 namespace vkf {
 
-/// Who packs matrices.
+/// The side that packs matrices.
 enum class PackOn : std::uint8_t {
     /// the device, where it is a discrete, integrated or virtual GPU and the host does not submit
     /// for it (BorrowedDevice::host_submits); else the host
@@ -29,11 +29,11 @@ struct LoadOptions {
     /// The type that matrices (rank 2, floating) are kept as. Empty: that of the file, f32, f16 or
     /// bf16. For a matrix that is packed already, another type than its own is an Error.
     std::optional<WeightType> matrices = {};
-    /// When set, called for each matrix that is not packed yet, in turn. Where it returns nothing,
-    /// `matrices` counts.
+    /// A function that, when set, is called for each matrix that is not packed yet, in turn. Where
+    /// it returns nothing, `matrices` counts.
     std::function<std::optional<WeightType>(const HostTensor&)> choose = {};
-    /// Who packs them; the words are the same either way. The host copies what is packed already or
-    /// has that type in the file.
+    /// The side that packs matrices; the words are the same either way. The host copies what is
+    /// packed already or has that type in the file.
     PackOn pack_on = PackOn::by_device;
     /// Called with the bytes uploaded and the bytes in all, which are equal at the end.
     LoadProgress progress = {};

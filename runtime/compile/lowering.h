@@ -51,7 +51,8 @@ public:
     std::size_t inputs() const noexcept { return node_->inputs.size(); }
     const ValueInfo& info(ValueId id) const { return values_[id]; }
     DType dtype(ValueId id) const { return storages_[values_[id].storage].dtype; }
-    /// How the weight behind a value lies in memory; f32 for everything that is no weight.
+    /// The type in which the weight behind a value lies in memory; f32 for everything that is no
+    /// weight.
     WeightType weight_type(ValueId id) const { return storages_[values_[id].storage].type; }
     /// The 32-bit words of a value that is whole rows of a packed weight: (rows, words of a row).
     /// Throws for any other view of such a weight.

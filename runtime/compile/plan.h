@@ -75,8 +75,8 @@ struct Plan {
     /// Everything in the order it is recorded. A step holds work of one kind.
     std::vector<PlannedWork> work;
     std::uint32_t steps = 0;
-    std::vector<std::uint64_t> storage_bytes;  ///< at the maxima
-    /// Those that the graph names, as they were laid out.
+    std::vector<std::uint64_t> storage_bytes;  ///< bytes of each storage at its sizes' maxima
+    /// The weights that the graph names, as they were laid out.
     std::vector<StoredTensor> weights;
     /// of each intermediate storage; kNotInArena for others
     std::vector<std::uint64_t> arena_offset;

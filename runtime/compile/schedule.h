@@ -9,7 +9,7 @@
 
 namespace vkf {
 
-/// Which storages a dispatch touches.
+/// The storages that a dispatch touches.
 struct StorageUse {
     std::vector<std::uint32_t> reads, writes;
 };

@@ -13,8 +13,8 @@ namespace vkf {
 /// The storage of a weight or state, kept as the graph declares it; without its place.
 StoredTensor as_declared(const StorageInfo& storage);
 
-/// Who wants a tensor: a graph takes it whatever it is kept as, a program as what it was compiled
-/// for.
+/// The reader of a tensor: a graph takes it whatever it is kept as, a program as what it was
+/// compiled for.
 enum class WantedBy : std::uint8_t { graph, program };
 
 /// `given`, null where there is none, once it is what is wanted. Throws Error naming `what`, as in

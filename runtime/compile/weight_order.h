@@ -19,10 +19,11 @@ std::vector<StorageId> weight_order(const Graph& graph);
 /// not name.
 std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, const Graph& graph);
 
-/// How the graph's weights would lie on that device, kept as the graph declares them.
+/// Gives the layout that the graph's weights would have on that device, kept as the graph declares
+/// them.
 WeightLayout declared_layout(const Graph& graph, const Capabilities& device);
 
-/// Why these weights of a graph do not lie behind each other, in this order, as tensors of one
+/// Says why these weights of a graph do not lie behind each other, in this order, as tensors of one
 /// type; empty: they do.
 std::string why_not_adjacent(const Graph& graph, const WeightLayout& layout, std::span<const StorageId> weights);
 

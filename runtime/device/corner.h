@@ -14,7 +14,7 @@ namespace vkf {
 /// The shape of the corner with the first `length` elements of one dimension, or with all where
 /// that is -1. Throws Error where the state has not as many.
 std::vector<std::int64_t> corner_of(const StoredTensor& state, std::size_t dim, std::int64_t length);
-/// Its elements, as State::read() gives them.
+/// Reads the elements of a corner, as State::read() gives them.
 std::vector<std::byte> read_corner(const TensorStore& store, const StoredTensor& state,
                                    std::span<const std::int64_t> shape);
 /// Writes its elements, as State::write() does.

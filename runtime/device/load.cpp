@@ -129,7 +129,7 @@ std::string text_of(const StoredTensor& t) {
     return shape_text(t.shape) + " " + std::string(t.type == WeightType::f32 ? name_of(t.dtype) : name_of(t.type));
 }
 
-/// Each tensor has its place, and each place its tensor.
+/// Throws where a tensor has no place, or a place no tensor.
 void check_places(std::span<const HostTensor> tensors, const WeightLayout& layout, const Capabilities& device) {
     std::set<std::string_view> given;
     for (const HostTensor& t : tensors) {

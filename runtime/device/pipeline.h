@@ -74,7 +74,7 @@ private:
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data);
 /// The driver's data; empty when the file is damaged, cut short, or of another device or driver.
 std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file);
-/// How an image is bound.
+/// The type of descriptor by which an image is bound.
 VkDescriptorType descriptor_type(ImageAccess image);
 /// A name that tells devices and drivers apart.
 std::string cache_file_name(const Capabilities& device);

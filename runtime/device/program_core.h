@@ -55,7 +55,7 @@ struct InputState {
     bool dirty = false;  ///< the mirror is newer than the device
 };
 
-/// How far a recording has come.
+/// The place up to which a recording has come.
 struct Position {
     std::size_t entry = 0;    ///< first entry of Plan::work that is not recorded yet
     std::uint64_t group = 0;  ///< its first group that is not recorded yet
@@ -107,7 +107,7 @@ struct ProgramCore {
     /// what must be uploaded first where the host submits, see Deferred
     std::uint64_t uploads_before = 0;
     Block arena, constants, io, upload_mirror, readback_mirror;
-    std::vector<Place> places;  ///< of every storage but inputs and outputs
+    std::vector<Place> places;  ///< the place of every storage but inputs and outputs
     /// of inputs and outputs in `io`; the mirrors hold one part each
     std::vector<std::uint64_t> io_offset;
     std::uint64_t outputs_at = 0;  ///< in `io`: the outputs lie after the inputs
@@ -130,7 +130,7 @@ struct ProgramCore {
     bool run_unread = false;
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;
-    std::vector<std::int64_t> run_sizes;  ///< of the last run
+    std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
     bool ran = false;
     std::vector<DispatchTime> times;
 

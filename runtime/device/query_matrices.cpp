@@ -75,7 +75,8 @@ void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabiliti
 }
 
 #if defined(VKFORMER_GL_NV_COOPERATIVE_MATRIX2) && defined(VK_NV_cooperative_matrix2)
-/// Its kernels are SPIR-V 1.6, which is Vulkan 1.3's.
+/// True where kernels with GL_NV_cooperative_matrix2 can run. They are SPIR-V 1.6, which is Vulkan
+/// 1.3's.
 bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Capabilities& c) {
     if (c.api_version < VK_API_VERSION_1_3 ||
         !has_extension(api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) {

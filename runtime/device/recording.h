@@ -73,7 +73,7 @@ struct Cost {
 
 /// One piece of a recording.
 struct Segment {
-    Cost cost;          ///< of this piece
+    Cost cost;          ///< cost of this piece
     double done = 0;    ///< share of the whole recording's cost that is recorded by now, 0 to 1
     bool last = false;  ///< nothing is left
 };

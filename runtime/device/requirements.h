@@ -18,7 +18,7 @@ struct DeviceRequirement {
     bool required = false;
     /// what it is good for, for people
     std::string buys;
-    bool extension = false;  ///< else a feature
+    bool extension = false;  ///< false: it is a feature
 };
 
 /// The extensions and features to put into VkDeviceCreateInfo: only those that the device has.

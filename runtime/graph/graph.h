@@ -25,7 +25,7 @@ struct NodeInfo;
 struct OpType;
 struct OutputSpec;
 
-/// Not movable: values point at it. Belongs to one thread.
+/// A graph cannot be moved, because values point at it. It belongs to one thread.
 class VKF_API Graph {
 public:
     Graph();

@@ -66,8 +66,8 @@ inline std::uint16_t to_bf16(float x) {
 
 }  // namespace sixteen
 
-/// To the nearest, ties to even; NaN stays NaN, and f16 is infinite where the magnitude is 65520 or
-/// more.
+/// Rounds to the nearest, ties to even; NaN stays NaN, and f16 is infinite where the magnitude is
+/// 65520 or more.
 inline std::uint16_t narrowed(DType type, float x) {
     return type == DType::f16 ? sixteen::to_half(x) : sixteen::to_bf16(x);
 }

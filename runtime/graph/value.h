@@ -43,7 +43,7 @@ private:
     ValueId id_ = 0;
 };
 
-/// Who owns a tensor's bytes and how long they live.
+/// The owner of a tensor's bytes, and how long they live.
 enum class StorageKind : std::uint8_t {
     input,         ///< bound or uploaded before a run; contiguous at its current sizes
     weight,        ///< in a Weights object; immutable

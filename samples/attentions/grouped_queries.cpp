@@ -42,7 +42,7 @@ void cached(Examples& e) {
     e.close("with RoPE and a KV cache: a prompt of 4, then 3 steps = 7 tokens at once", y, want);
 }
 
-/// Each kv head's rows of a projection, once for every query head of its group.
+/// Repeats each kv head's rows of a projection, once for every query head of its group.
 Floats repeated(const Floats& weight, std::int64_t kv_heads) {
     Floats out;
     const std::size_t part = kHeadDim * kWidth;

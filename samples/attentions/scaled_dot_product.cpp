@@ -27,7 +27,7 @@ Qkv part(const Qkv& x, std::int64_t sequence, std::int64_t keys) {
     return {one(x.query), slice(one(x.key), 2, 0, keys), slice(one(x.value), 2, 0, keys)};
 }
 
-/// Each key/value head for every query head that shares it.
+/// Repeats each key/value head for every query head that shares it.
 Value repeat_heads(Value x) { return transpose(repeat_kv(transpose(x, 1, 2), kHeads / kKvHeads), 1, 2); }
 
 void definition(Examples& e) {

@@ -33,8 +33,8 @@ struct Image {
 
 class Gpu {
 public:
-    /// With VKFORMER_VALIDATION=1 under the validation layer. `instance_extensions` are a window's;
-    /// `swapchain` asks for its extension.
+    /// Opens the device, with VKFORMER_VALIDATION=1 under the validation layer.
+    /// `instance_extensions` are a window's; `swapchain` asks for its extension.
     explicit Gpu(const std::vector<const char*>& instance_extensions = {}, bool swapchain = false);
     ~Gpu();
     Gpu(const Gpu&) = delete;

@@ -45,7 +45,7 @@ void stop_if_interrupted() {
     }
 }
 
-/// To the standard output, at once.
+/// Writes to the standard output, at once.
 void put(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

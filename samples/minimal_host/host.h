@@ -131,7 +131,7 @@ struct Host {
         check(vkMapMemory(device, memory, 0, VK_WHOLE_SIZE, 0, reinterpret_cast<void**>(&mapped)));
     }
 
-    /// With the buffer at binding 0, and a push constant of 4 bytes.
+    /// Makes a pipeline with the buffer at binding 0, and a push constant of 4 bytes.
     void make_pipeline(const std::uint32_t* spirv, std::size_t spirv_bytes) {
         const VkDescriptorSetLayoutBinding binding{0, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT,
                                                    nullptr};

@@ -21,7 +21,7 @@ const uint kMatsDown = kSubgroupRows / kMatRows;
 const uint kMatsAcross = kTile / kMatColumns;  // a tile of keys, and a block of O
 const uint kOutMats = kBlocks * kMatsAcross;
 
-// In eights of f16; a strip's scores and sums are fours of fp32.
+// The sizes below count eights of f16; a strip's scores and sums are fours of fp32.
 const uint kPartEights = kPart / 8u;
 const uint kPitch = kPartEights + 1u;
 const uint kValueEights = kBlocks * kTile / 8u;

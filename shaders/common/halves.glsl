@@ -10,7 +10,7 @@ uvec2 halves(vec4 x) {
     return uvec2(packFloat2x16(f16vec2(x.xy)), packFloat2x16(f16vec2(x.zw)));
 }
 
-// From k on, of the row of A that begins at `row`.
+// Loads four numbers, from k on, of the row of A that begins at `row`.
 uvec2 four_of_a(uint row, uint k) {
     vec4 values = vec4(0.0);
     if (kAVec != 0) {
@@ -27,7 +27,7 @@ uvec2 four_of_a(uint row, uint k) {
     return halves(values);
 }
 
-// From k on, of a column.
+// Loads four numbers, from k on, of a column of B.
 uvec2 four_along_k(uint column, uint k) {
     if (k >= p.k) {
         return uvec2(0);
@@ -41,7 +41,7 @@ uvec2 four_along_k(uint column, uint k) {
     return halves(kPacked != kPackedF32 ? load_packed(column, k) : b_vec[(column + k) >> 2]);
 }
 
-// From column n on, of the row of B that begins at `at`.
+// Loads four numbers, from column n on, of the row of B that begins at `at`.
 uvec2 four_along_n(uint at, uint n) {
     if (kBLoad == kMatmulBVecN) {
         return halves(b_vec[(at + min(n, p.n - 4)) >> 2]);

@@ -8,7 +8,7 @@
 #include "common/numeric.glsl"
 #include "packed.h"
 
-// To the nearest, ties to even.
+// Rounds to the nearest, ties to even.
 uint half_of(uint bits) {
     uint sign = bits >> 16 & 0x8000u;
     uint magnitude = bits & kMagnitudeBits;

@@ -13,7 +13,7 @@ namespace vkf::shader {
 #define VKF_INOUT_UINT inout uint
 #endif
 
-// How many tiles cover a size.
+// The number of tiles that cover a size.
 VKF_FUNCTION uint tiles_over(uint size, uint tile) {
     return (size + tile - 1u) / tile;
 }

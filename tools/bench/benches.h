@@ -45,7 +45,7 @@ struct Settings {
 struct Bench {
     std::string name;
     std::function<Row(Settings&)> measure;
-    /// Why this device does not run it; empty: it does.
+    /// Says why this device does not run the bench; empty: it does.
     std::function<std::string(const vkf::Capabilities&)> lacking = [](const vkf::Capabilities&) { return ""; };
 };
 

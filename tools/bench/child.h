@@ -16,7 +16,7 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& environment, const std::filesystem::path& program,
                       const std::vector<std::string>& arguments);
 
-/// This program's own file. Throws off Linux.
+/// The path of this program's own file. Throws off Linux.
 std::filesystem::path own_program();
 
 /// A fresh folder, removed with its contents at the end.

@@ -43,7 +43,7 @@ Row normed(const Row& x, Floats weight) {
     return y;
 }
 
-/// Each head of a row, pairs (i, i + d/2).
+/// Turns each head of a row, in pairs (i, i + d/2).
 void turn(Row& x, std::size_t dim, std::int64_t position) {
     for (std::size_t head = 0; head < x.size(); head += dim) {
         for (std::size_t i = 0; i < dim / 2; ++i) {

@@ -21,7 +21,7 @@ std::vector<LayerTensor> layer_tensors(const OpCase& op);
 /// The parameter of that name in `data`.
 std::span<const float> layer_tensor(const OpCase& op, const OpData& data, std::string_view name);
 
-/// How many numbers all parameters are, and all cached keys.
+/// The number of numbers in all parameters, and in all cached keys.
 std::int64_t layer_parameters(const OpCase& op);
 std::int64_t layer_cached(const OpCase& op);
 

@@ -27,7 +27,7 @@ double device_ms(const vkf::Program& program) {
     return ms;
 }
 
-/// Each kernel once, in order, with how often it ran.
+/// Lists each kernel once, in order, with how often it ran.
 std::string kernels(const vkf::Program& program) {
     std::vector<std::pair<std::string, int>> counts;
     for (const vkf::DispatchTime& t : program.times()) {

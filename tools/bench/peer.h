@@ -23,8 +23,8 @@ class Peer {
 public:
     virtual ~Peer() = default;
     virtual std::string name() const = 0;
-    /// With its operands on the device; kept as long as the peer. Null when the peer has no such
-    /// op.
+    /// Prepares an op with its operands on the device; it is kept as long as the peer. Null when
+    /// the peer has no such op.
     virtual PeerOp* prepare(const OpCase& op, const OpData& data) = 0;
 };
 

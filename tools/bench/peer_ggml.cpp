@@ -38,7 +38,7 @@ ggml_type type_of(vkf::WeightType type) {
     return GGML_TYPE_F32;
 }
 
-/// Its kernels take keys and values in half precision or quantized; it computes in single
+/// The kernels of ggml take keys and values in half precision or quantized; they compute in single
 /// precision.
 ggml_type kept_type(const OpCase& op) { return op.type == vkf::WeightType::f32 ? GGML_TYPE_F16 : type_of(op.type); }
 

@@ -27,7 +27,7 @@ protected:
 
     /// The context in which the tensors are described.
     ggml_context* context() const { return context_.get(); }
-    /// Has it computed, in the order of these calls.
+    /// Has the tensor computed, in the order of these calls.
     void compute(ggml_tensor* tensor);
     /// The tensors are allocated, and `result` is what result() gives, (..., ne[0]). After the last
     /// compute().

@@ -106,7 +106,7 @@ Row op_start(Settings& settings, const std::string& name, const std::string& op,
     return row;
 }
 
-/// Its target is of lavapipe.
+/// Makes a bench whose target was set with lavapipe.
 Bench op_start_bench(const std::string& name, const char* op, Caches caches, double target_ms) {
     return {name, [=](Settings& settings) {
                 Row row = op_start(settings, name, op, caches);
