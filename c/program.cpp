@@ -33,8 +33,8 @@ struct vkf_program {
     std::string name;
     Program* program = nullptr;  // null: destroyed, see Graveyard
     std::vector<Slot> slots = {};
-    std::weak_ptr<Graveyard> graveyard = {};  // of a checked program's device
-    vkf_program* next = nullptr;              // in the graveyard
+    std::weak_ptr<Graveyard> graveyard = {};  // the graveyard of a checked program's device
+    vkf_program* next = nullptr;              // the next program in the graveyard
 };
 
 vkf::c::Graveyard::~Graveyard() {

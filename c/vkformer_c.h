@@ -194,7 +194,7 @@ enum { VKF_ATTEND, VKF_IGNORE };
 /// C++: Mask.
 typedef struct vkf_mask {
     uint32_t struct_size;
-    vkf_polarity polarity;  ///< what a 1 in `keys` means; 0: may attend
+    vkf_polarity polarity;  ///< the meaning of a 1 in `keys`; 0: may attend
     vkf_value keys;
     vkf_value bias;
     vkf_value alibi_slopes;
@@ -225,7 +225,7 @@ typedef struct vkf_softmax_options {
 /// C++: CrossEntropyOptions.
 typedef struct vkf_cross_entropy_options {
     uint32_t struct_size;
-    bool has_ignore_index;  ///< else -100
+    bool has_ignore_index;  ///< false: -100 is ignored
     float label_smoothing;
     uint32_t reserved;
     int64_t ignore_index;
@@ -350,8 +350,8 @@ typedef struct vkf_attention_options {
     const char* score_mod;  ///< GLSL, see ops/score_mod.h; null: none
     const float* score_mod_parameters;
     uint32_t score_mod_parameter_count;
-    vkf_weight_type kv_type;    ///< of key and value; packed as vkf_append() gives them
-    int64_t value_dim;          ///< of packed values; 0: d
+    vkf_weight_type kv_type;    ///< type of key and value; packed as vkf_append() gives them
+    int64_t value_dim;          ///< width of packed values; 0: d
     const vkf_ring_rows* ring;  ///< null: keys and values lie in order
 } vkf_attention_options;
 
@@ -563,7 +563,7 @@ typedef struct vkf_capabilities {
     vkf_device_type type;
     char name[256], driver[256];
     uint32_t api_version, vendor_id, device_id, driver_version;
-    uint64_t storage_alignment;  ///< of vkf_buffer_range::offset
+    uint64_t storage_alignment;  ///< alignment of vkf_buffer_range::offset
     uint64_t storage_range, max_allocation;
     uint32_t storage_buffers, max_invocations, shared_memory;
     bool storage_16bit, storage_image_any_format;
@@ -625,7 +625,7 @@ typedef struct vkf_borrowed_device {
     bool debug_utils;   ///< VK_EXT_debug_utils is enabled
     void (*lock)(void* user);
     void (*unlock)(void* user);
-    void* user;  ///< of lock and unlock
+    void* user;  ///< argument of lock and unlock
     const VkDeviceCreateInfo* created_with;
     vkf_get_instance_proc_addr get_instance_proc_addr;
     VkPipelineCache pipeline_cache;
@@ -733,12 +733,12 @@ typedef struct vkf_load_options {
 /// C++: StoredTensor. Name and shape live as long as the handle that they are of.
 typedef struct vkf_stored_tensor {
     uint32_t struct_size;
-    vkf_dtype dtype;       ///< of the numbers that graphs see
+    vkf_dtype dtype;       ///< type of the numbers that graphs see
     vkf_weight_type type;  ///< how they lie in memory, where graphs see VKF_F32
     uint32_t rank, block, reserved;
     const char* name;
     const int64_t* shape;
-    uint64_t offset, bytes;  ///< in the block
+    uint64_t offset, bytes;  ///< place in the block
 } vkf_stored_tensor;
 
 /// The tensors' data is copied before it returns.

@@ -52,8 +52,8 @@ struct GroupedQueryAttentionOptions {
     std::optional<Rope> rope = {};
     /// A query sees everything before it. A mask of yours says anew whether and how it is causal.
     Mask mask = {.causal = Causal::bottom_right};
-    bool bias = false;      ///< of all four projections
-    bool qkv_bias = false;  ///< of the first three alone
+    bool bias = false;      ///< all four projections have a bias
+    bool qkv_bias = false;  ///< the first three alone have a bias
     /// QK norm: an RMSNorm of each head's query and key before they turn, with q_norm.weight and
     /// k_norm.weight (head_dim). Unset: none.
     std::optional<float> qk_norm_eps = {};
@@ -66,7 +66,7 @@ struct GroupedQueryAttentionOptions {
     bool repeat_kv = false;
     /// keys and values of earlier runs; positions go on from cache->start
     std::optional<KvCache> cache = {};
-    /// of the projections' weights
+    /// names of the projections' weights
     const char* names[4] = {"q_proj", "k_proj", "v_proj", "o_proj"};
 };
 
@@ -79,7 +79,7 @@ struct IncrementalAttentionOptions {
     std::int64_t heads = 1;
     std::int64_t kv_heads = 1;  ///< heads: multi-head; 1: multi-query (Shazeer 2019)
     std::int64_t head_dim = 1;
-    std::optional<float> scale = {};  ///< of the scores; unset: 1/sqrt(d)
+    std::optional<float> scale = {};  ///< factor of the scores; unset: 1/sqrt(d)
     Mask mask = {};                   ///< broadcasts to (B, H, 1, M+1)
 };
 

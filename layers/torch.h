@@ -69,7 +69,7 @@ struct DecoderInputs {
     Value memory_mask = {};
     Value memory_key_padding_mask = {};
     bool tgt_is_causal = false;
-    std::optional<KvCache> cache = {};  ///< of the self-attention
+    std::optional<KvCache> cache = {};  ///< cache of the self-attention
     std::optional<CachedKv> projected_memory = {};
 };
 

@@ -170,7 +170,7 @@ void CacheFile::read_sizes(const DecoderPlan& plan) {
         refuse("holds " + std::to_string(padding.size()) + " sequences; the decoder takes 1 to " +
                std::to_string(options.max_batch));
     }
-    // of a prompt that was not read to its end all that is read may be padding
+    // While a prompt is not read to its end, all that is read of it may be padding.
     const std::int64_t most = finished_ ? length_ - 1 : options.max_tokens;
     for (const std::int32_t p : padding) {
         if (p < 0 || p > most) {

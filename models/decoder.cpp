@@ -42,7 +42,7 @@ bool has_input(const Graph& graph, std::string_view name) {
 struct Decoder::Parts {
     DecoderPlan plan;
     Weights weights;
-    std::optional<Program> programs[3];  ///< by DecoderTask
+    std::optional<Program> programs[3];  ///< programs, by DecoderTask
     const DecoderOptions& options;
     bool learned_positions;
     std::vector<CacheRing> rings;

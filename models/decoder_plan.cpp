@@ -83,8 +83,9 @@ struct DecoderPlan::Parts {
     DecoderModel model;
     DecoderOptions options;
     std::optional<WeightType> matrices = {};
-    FoundParameters found = {};                    ///< in the checkpoint that was planned for; else none
-    std::array<std::unique_ptr<Graph>, 3> graphs;  ///< by DecoderTask
+    /// parameters in the checkpoint that was planned for; else none
+    FoundParameters found = {};
+    std::array<std::unique_ptr<Graph>, 3> graphs;  ///< graphs, by DecoderTask
     std::array<Plan, 3> plans;
     WeightLayout weights = WeightLayout::none();
     ModelMemory memory;

@@ -76,7 +76,7 @@ private:
     friend struct Insides;
     friend Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
                                 const LoadProgress& progress, PackOn pack_on);
-    const Plan& plan(DecoderTask task) const;  // of that graph, for the device
+    const Plan& plan(DecoderTask task) const;  // the plan of graph(task), for the device
 
     std::shared_ptr<const Parts> parts_;
 };

@@ -13,7 +13,7 @@ namespace vkf {
 struct ModelMemory {
     std::uint64_t weights = 0;
     std::uint64_t cache = 0;      ///< keys and values that stay between runs
-    std::uint64_t scratch = 0;    ///< of all programs
+    std::uint64_t scratch = 0;    ///< scratch memory of all programs
     std::uint64_t constants = 0;  ///< tables
     std::uint64_t transfers = 0;  ///< inputs, outputs and their mirrors on the host's side
 

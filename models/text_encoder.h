@@ -37,7 +37,8 @@ VKF_API TextEncoderModel read_text_encoder(const Checkpoint& checkpoint);
 
 struct TextEncoderOptions {
     std::int64_t max_batch = 8;
-    std::int64_t max_tokens = 0;              ///< of a text; 0: what the model was trained for
+    /// most tokens of a text; 0: what the model was trained for
+    std::int64_t max_tokens = 0;
     Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
 };
 

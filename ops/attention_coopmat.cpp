@@ -95,7 +95,8 @@ std::int64_t coopmat_rounds(const AttentionTile& tile, std::int64_t keys, std::i
     const std::int64_t query_eights = parts * tile.rows() * tile.part / 8;
     const std::int64_t staged = query_eights + kAttentionMatrixTile * (parts * tile.part + tile.blocks * 32) / 8;
     const std::int64_t rounds = divide_up(staged, invocations) + parts * tile.part / tile.mat.k + tile.rows() + 1 +
-                                kAttentionMatrixTile * tile.blocks;  // where values are not finite
+                                // the rounds of add_wild(), where values are not finite
+                                kAttentionMatrixTile * tile.blocks;
     return divide_up(keys, kAttentionMatrixTile) * rounds;
 }
 

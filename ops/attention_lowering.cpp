@@ -127,8 +127,8 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
                 compile(t);
                 return t;
             } catch (const Error&) {
-                // of a compiler that is older than the one this library was built with, or of the
-                // mod itself
+                // The compiler is older than the one this library was built with, or the mod itself
+                // is wrong.
                 if (coopmat_attention_is_forced(device)) {
                     throw;
                 }
@@ -190,7 +190,7 @@ ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
 /// The way in which keys are split among groups.
 struct KeySplits {
     Tuned keys_a_group = {};
-    bool may = false;            ///< where there are few enough queries
+    bool may = false;            ///< there are few enough queries
     std::int64_t rows = 0;       ///< that have parts of results
     std::int64_t most = 1;       ///< splits of a row
     std::int64_t most_keys = 0;  ///< that one group walks over

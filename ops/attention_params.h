@@ -11,7 +11,7 @@ inline constexpr const char* kAttentionName = "scaled_dot_product_attention";
 
 struct AttentionParams {
     float scale = 1.0f, softcap = 0.0f;
-    float fill = 0.0f;  ///< of masked scores
+    float fill = 0.0f;  ///< the number that masked scores become
     Causal causal = Causal::none;
     std::int64_t window = 0;
     Polarity polarity = Polarity::attend;
@@ -31,14 +31,14 @@ struct AttentionParams {
     // Outputs of the node after y; -1: not there.
     int weights = -1, log_sum_exp = -1;
 
-    std::string not_fused = {};  ///< what no fused kernel can do of it; empty: nothing
+    std::string not_fused = {};  ///< the part that no fused kernel can do; empty: none
     bool composable = true;      ///< it can be decomposed
 
     // The fused kernels read these.
     bool full = false;  ///< something is asked for that takes more than four buffers
     std::uint32_t mask_present = 0, bias_present = 0, slopes_present = 0, sinks_present = 0;
     std::uint32_t group = 1;
-    std::int64_t most_heads = 0;  ///< of queries, in all batches
+    std::int64_t most_heads = 0;  ///< most query heads, in all batches
     std::int64_t most_queries = 0, most_keys = 0, head_dim = 0;
 };
 

@@ -19,7 +19,7 @@ namespace vkf {
 struct AttentionTile {
     MatrixShape mat;
     std::uint32_t subgroups = 0, subgroup_rows = 0;
-    std::uint32_t blocks = 0;    ///< of kAttentionMatrixTile columns of O
+    std::uint32_t blocks = 0;    ///< blocks of kAttentionMatrixTile columns of O
     std::uint32_t part = 0;      ///< columns of Q and K
     std::uint32_t subgroup = 0;  ///< its size
 

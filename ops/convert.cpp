@@ -82,7 +82,7 @@ constexpr OpType kTo{.name = kName, .lower = lower, .can_read = can_read_any};
 void support::lower_conversion(Lowering& l, ValueId from, ValueId to) {
     const ValueInfo& target = l.info(to);
     const auto dense = [&](const ValueInfo& v) { return v.strides == contiguous_strides(target.shape); };
-    // what is whole has no neighbours, which may share its first and last word
+    // A whole tensor has no neighbours that share its first and last word.
     const bool whole = to == l.output(0) && l.node().writes.empty();
     const bool pairs = size_of(l.dtype(to)) == 2;
     l.dispatch({{&kShader,

@@ -87,7 +87,7 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
         dense = dense && info.shape == l.info(out).shape && info.strides == contiguous_strides(info.shape);
         fours = fours && dense && in_fours(info);
     }
-    // to a processor a group costs as much as a hundred elements
+    // On a processor a group costs as much as a hundred elements.
     const uint fours_each = !fours ? 0u : l.device().cpu() ? 16u : 1u;
     const char* why = fours ? "dense operands, by fours" : dense ? "dense operands" : "strided operands";
     Dispatch& d = l.dispatch({{&kShader,

@@ -26,7 +26,7 @@ constexpr const char* kInput = "image_input";
 constexpr const char* kOutput = "image_output";
 constexpr std::uint32_t kLocalSize = 64;
 
-// in the order of ImageFormat; the first for sampled images of any
+// The shaders lie in the order of ImageFormat; the first is for sampled images of any format.
 const Shader kRead[] = {{"image_fetch", spirv::kImageFetchSpirv},
                         {"image_read_rgba8", spirv::kImageReadRgba8Spirv},
                         {"image_read_rgba16f", spirv::kImageReadRgba16fSpirv},

@@ -10,7 +10,8 @@ namespace vkf {
 /// Kernels from the one for fewest rows to the one for most, and the tile of each.
 struct Choice {
     std::vector<Kernel> kernels;
-    /// for prepare_product(): of each kernel the most rows, and the rows and columns of its tile
+    /// the words of prepare_product(): for each kernel its most rows, and the rows and columns of
+    /// its tile
     std::vector<shader::uint> words;
 
     void add(const Shader& shader, Constants constants, shader::uint most_rows, shader::uint rows, shader::uint columns,
@@ -28,7 +29,7 @@ inline constexpr shader::uint kAnyRows = ~0u;
 struct SharedTile {
     Constants constants;
     shader::uint rows, depth;
-    std::string note;  ///< for explain()
+    std::string note;  ///< text for explain()
 };
 /// A kernel's constants: those of `form`, AVec to AMasked, which all kernels share, and its own.
 Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);

@@ -121,10 +121,11 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
 
 /// The way in which a product is computed under a program's arithmetic.
 struct Reduced {
-    bool halves = false, codes = false;  ///< what is multiplied, where it is not fp32
-    bool coopmat = false;                ///< on cooperative matrices
-    std::string why_fp32;                ///< though less was asked for
-    std::string no_coopmat;              ///< why not on them, where it is not fp32
+    /// the numbers that are multiplied, where they are not fp32
+    bool halves = false, codes = false;
+    bool coopmat = false;    ///< on cooperative matrices
+    std::string why_fp32;    ///< though less was asked for
+    std::string no_coopmat;  ///< why not on them, where it is not fp32
 };
 
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding

@@ -18,7 +18,7 @@ struct CoopmatTile {
     /// the part of the tile that one subgroup computes
     std::uint32_t subgroup_rows = 0, subgroup_columns = 0;
     std::uint32_t subgroup = 0;  ///< its size
-    bool codes = false;          ///< of int8, not of f16
+    bool codes = false;          ///< operands are of int8, not of f16
 
     std::uint32_t subgroups() const { return rows / subgroup_rows * (columns / subgroup_columns); }
     std::uint32_t invocations() const { return subgroups() * subgroup; }

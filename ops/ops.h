@@ -269,8 +269,9 @@ enum class ImageFormat : std::uint8_t {
 };
 
 struct ImageOptions {
-    ImageAccess access = ImageAccess::sampled;  ///< of an input; outputs are storage images
-    ImageFormat format = ImageFormat::any;      ///< of a storage image, as its view has it
+    /// how an input is read; outputs are storage images
+    ImageAccess access = ImageAccess::sampled;
+    ImageFormat format = ImageFormat::any;  ///< format of a storage image, as its view has it
 };
 
 /// Reads a two-dimensional image, which a host binds when it records (ImageView), as a tensor

@@ -23,7 +23,7 @@ constexpr uint kLocalSize = 64;
 struct RopeParams {
     RopeLayout layout;
     bool positions;
-    /// what the table was computed from; none where it is a caller's
+    /// the angles from which the table was computed; none where it is a caller's
     std::optional<Rope> angles;
 };
 

@@ -20,7 +20,7 @@ struct RingRows {
 
 struct AttentionOptions {
     Mask mask = {};
-    std::optional<float> scale = {};  ///< of the scores; unset: 1/sqrt(d)
+    std::optional<float> scale = {};  ///< factor of the scores; unset: 1/sqrt(d)
     float softcap = 0.0f;             ///< c tanh(s / c) on the scaled score; 0: none
     /// f32 (H): one more logit a row without a key, see SoftmaxOptions
     Value sinks = {};

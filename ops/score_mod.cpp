@@ -62,9 +62,10 @@ std::string define(const std::string& text) {
 }  // namespace
 
 struct ScoreMod::State {
-    std::string snippet;  // what stands in the place of score_mod.glsl
+    std::string snippet;  // text that stands in the place of score_mod.glsl
     std::mutex mutex;
-    std::vector<std::shared_ptr<const Shader>> kept;  // what was compiled lives as long as the mod
+    // shaders that were compiled live as long as the mod
+    std::vector<std::shared_ptr<const Shader>> kept;
 };
 
 ScoreMod ScoreMod::glsl(std::string text, std::vector<float> parameters) {

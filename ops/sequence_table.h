@@ -13,7 +13,7 @@ struct SequenceTable {
     /// whose sizes bound them: (B, H, L, d), (B, Hk, S, d) or a pool, (B, W)
     ValueId query = 0, key = 0, pages = 0;
     bool paged = false;
-    std::uint32_t rows = 1;   ///< of a tile
+    std::uint32_t rows = 1;   ///< rows of a tile
     std::uint32_t group = 1;  ///< rows a query
 };
 

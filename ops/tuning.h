@@ -15,8 +15,8 @@
 namespace vkf {
 
 struct Tunable {
-    std::string_view name;  ///< as in "name=number"
-    /// what the number counts, for people
+    std::string_view name;  ///< name, as in "name=number"
+    /// the meaning of the number, for people
     std::string_view what;
     /// Gives the values that the device can take, ascending; empty where it has no kernel that
     /// asks.

@@ -49,7 +49,8 @@ VKF_CONSTANT(kAttentionSpecGroup, 7)       // query heads a kv head
 VKF_CONSTANT(kAttentionSpecThreshold, 8)
 // a float: what the weights that stay are multiplied by, 1 / (1 - p)
 VKF_CONSTANT(kAttentionSpecKeepScale, 9)
-// what K and V are kept as, a kPacked... of common/packed.h; packed, their strides are words
+// the type that K and V are kept as, a kPacked... of common/packed.h; packed, their strides are
+// words
 VKF_CONSTANT(kAttentionSpecKv, 10)
 // The constants below exist only in the `full` variants. Masks and biases: 0: none; else 16 and a
 // bit for each dimension that is present: 8 batch, 4 head, 2 query, 1 key.
@@ -115,32 +116,32 @@ VKF_FUNCTION uint attention_split_keys(uint least, uint queries, uint keys) {
 VKF_PUSH_BEGIN(AttentionPush)
     uint head_dim;     // columns of Q and K
     uint value_dim;    // columns of V and O
-    uint queries;      // of a batch of Q
-    uint keys;         // of a batch: columns of its scores
+    uint queries;      // queries of a batch of Q
+    uint keys;         // keys of a batch: columns of its scores
     uint kv_heads;
-    uint sequences;    // in the table, where they are packed: in a batch of one
+    uint sequences;    // sequences in the table, where they are packed: in a batch of one
     uint q_batch;      // 0 where queries are packed
     uint q_head;
     uint q_row;
     uint q_offset;
     uint k_batch;      // 0 where keys are packed
-    uint k_page;       // instead of k_batch, where keys lie in pages of a pool
+    uint k_page;       // stride of pages, used instead of k_batch where keys lie in a pool
     uint k_head;
     uint k_row;
     uint k_offset;
-    uint v_batch;      // as of K
+    uint v_batch;      // 0 where values are packed
     uint v_page;
     uint v_head;
     uint v_row;
     uint v_offset;
-    uint o_batch;      // as of Q
-    uint o_row;        // within one, heads lie side by side
+    uint o_batch;      // 0 where queries are packed
+    uint o_row;        // stride of rows; within one, heads lie side by side
     uint o_offset;
     float scale;
     float softcap;
     // causal: a query sees itself and the window - 1 keys before it; 0: all before it
     uint window;
-    uint pages;        // in the pool
+    uint pages;        // pages in the pool
     uint ring_rows;
     uint ring_first;   // the row of key 0
     uint seed;         // dropout

@@ -175,7 +175,8 @@ void add_wild(uint first, uint b, uint seen[kRowsEach], uint positive[kRowsEach]
         uint offset = key_offsets(first + key).y;
         for (uint m = 0u; m < kFoursEach; ++m) {
             vec4 v = load_value(offset, value_column(work.slice, kBlocks, b, kTile, four_of(m)));
-            // by their bits: numbers that are converted there and back may be taken as they were
+            // Infinities and NaN are found by their bits: numbers that are converted there and back
+            // may be taken as they were.
             uvec2 halves = four_halves(v);
             bvec4 untamed = equal(uvec4(halves, halves >> 16).xzyw & 0x7c00u, uvec4(0x7c00u));
             uvec4 bits = floatBitsToUint(v);

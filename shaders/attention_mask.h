@@ -12,10 +12,10 @@ VKF_CONSTANT(kPackMaskBindingBits, 1)  // dense
 // clang-format off
 VKF_PUSH_BEGIN(AttentionMaskPush)
     uint count;        // words out
-    uint words;        // of a row
+    uint words;        // words of a row
     uint keys;
     uint size[3];      // batch, head, query
-    uint stride[4];    // of the mask: batch, head, query, key
+    uint stride[4];    // strides of the mask: batch, head, query, key
     uint offset;
     uint flip;         // 1: the mask says 1 where a key may not be attended
 VKF_PUSH_END(AttentionMaskPush)

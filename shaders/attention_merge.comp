@@ -34,7 +34,8 @@ void main() {
     for (uint i = 0u; i < p.splits; ++i) {
         uint at = first + i * (p.width + 2u);
         float below = partial[at + p.width];
-        // where nothing is left, or all is -inf below, a split has no part, whatever it holds
+        // A split of which nothing is left, or in which all is -inf below, has no part, whatever it
+        // holds.
         if (floatBitsToUint(below) != (kInfinityBits | kSignBit)) {
             float share = safe_exp(below - largest);
             sum += partial[at + column] * share;

@@ -17,7 +17,7 @@ VKF_CONSTANT(kMergeSpecLse, 1)
 VKF_PUSH_BEGIN(AttentionMergePush)
     uint count;       // elements of O
     uint splits;
-    uint width;       // of a row of O
+    uint width;       // columns of a row of O
     uint queries;
     uint kv_heads;
     uint group;       // query heads a kv head

@@ -24,8 +24,8 @@ VKF_CONSTANT(kSequencesSpecGroup, 4)          // rows a query
 // clang-format off
 VKF_PUSH_BEGIN(AttentionSequencesPush)
     uint count;           // sequences
-    uint queries;         // of a batch of Q
-    uint keys;            // of a batch of K, or what its pages have room for
+    uint queries;         // queries of a batch of Q
+    uint keys;            // keys of a batch of K, or what its pages have room for
     uint queries_offset;
     uint queries_stride;
     uint keys_offset;

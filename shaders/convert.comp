@@ -40,7 +40,7 @@ void write_pair(uint item) {
     uint first = rest * p.run;
     uint begin = p.to_offset + (kDense != 0u ? 0u : strided_offset(first, p.size, p.to_stride));
     uint at = (begin >> 1) + word;
-    uint low = 2u * at - begin;  // of the run; in an odd run's first word it wraps around
+    uint low = 2u * at - begin;  // place in the run; in an odd run's first word it wraps around
     uint high = low + 1u;
     if (low >= p.run && high >= p.run) {
         return;

@@ -11,7 +11,7 @@ VKF_CONSTANT(kConvertBindingTo, 1)
 
 // Specialization constants.
 VKF_CONSTANT(kConvertSpecFrom, 1)  // kPackedF32, kPackedF16 or kPackedBf16
-VKF_CONSTANT(kConvertSpecTo, 2)    // the same
+VKF_CONSTANT(kConvertSpecTo, 2)    // kPackedF32, kPackedF16 or kPackedBf16
 VKF_CONSTANT(kConvertSpecDense, 3) // 1: both dense and of one shape; the strides are not looked at
 // 1: a word's other half, where it belongs to a neighbour, stays as it is; 0: it becomes 0
 VKF_CONSTANT(kConvertSpecKeep, 4)

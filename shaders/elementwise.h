@@ -39,9 +39,9 @@ VKF_PUSH_BEGIN(ElementwisePush)
     uint out_offset;
     float alpha;
     uint flip_a;     // masks: 1, or 0
-    uint flip_b;     // the same
+    uint flip_b;     // masks: 1, or 0
     uint seed;       // dropout
-    uint threshold;  // the same
+    uint threshold;  // dropout
 VKF_PUSH_END(ElementwisePush)
 
 #endif

@@ -18,9 +18,9 @@ VKF_CONSTANT(kEmbeddingSpecPacked, 1)
 VKF_PUSH_BEGIN(EmbeddingPush)
     uint count;         // ids x width
     uint width;
-    uint first_row;     // of this window
-    uint rows;          // in this window
-    uint all_rows;      // in the whole table
+    uint first_row;     // first row of this window
+    uint rows;          // rows in this window
+    uint all_rows;      // rows in the whole table
     uint ids_size[5];
     uint ids_stride[5];
     uint ids_offset;

@@ -22,7 +22,7 @@ VKF_CONSTANT(kMatmulBindingA, 0)
 VKF_CONSTANT(kMatmulBindingB, 1)
 VKF_CONSTANT(kMatmulBindingBias, 2)  // or other; any buffer where there is neither: never read then
 VKF_CONSTANT(kMatmulBindingC, 3)
-// where there is a bias too; not bound elsewhere: Vulkan guarantees four
+// the other operand where there is a bias too; not bound elsewhere: Vulkan guarantees four
 VKF_CONSTANT(kMatmulBindingOther, 4)
 
 // Ids of the specialization constants. Id 0 is the local size in x.

@@ -98,7 +98,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 // kChunk: numbers in 16 bytes of the stage.
 #ifdef CODES
 const bool kAlongK = true;
-// of 8, half the bytes stay unused: matrices 8 deep begin at a chunk
+// In chunks of 8, half the bytes stay unused: matrices 8 deep begin at a chunk.
 const uint kChunk = kMatDepth % 16 == 0 ? 16 : 8;
 #else
 const float kCode = 1.0;

@@ -122,7 +122,7 @@ void main() {
 
     uint m = m0 + row_quad * 4;
     uint n = n0 + column_quad * 4;
-    vec4 scales;  // of the columns; a row's scale lies behind its codes
+    vec4 scales;  // scales of the columns; a row's scale lies behind its codes
     [[unroll]] for (uint j = 0; j < 4; ++j) {
         scales[j] = uintBitsToFloat(b_words[b_base + min(n + j, p.n - 1) * p.b_column + code_words()]);
     }

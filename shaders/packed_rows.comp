@@ -147,7 +147,7 @@ void unpack(uint words, uint numbers, uint column) {
 
 void main() {
     uint group = group_index();
-    // where a row has more than one lane it has the group, which returns together
+    // A row with more than one lane has the whole group, which returns together.
     uint index = kLanes > 1u ? group : group * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     uint fours = kUnpack != 0u ? (p.columns + 3u) / 4u : 1u;
     if (group >= p.group_count || index >= p.rows * fours) {

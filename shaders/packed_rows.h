@@ -19,8 +19,8 @@ VKF_CONSTANT(kPackedRowsSpecFrom, 4)
 VKF_PUSH_BEGIN(PackedRowsPush)
 uint rows;
 uint columns;
-uint size[2];            // of the two inner dimensions of three that number the rows
-uint numbers_stride[4];  // of these three, and of a column
+uint size[2];            // sizes of the two inner dimensions of three that number the rows
+uint numbers_stride[4];  // strides of these three, and of a column
 uint numbers_offset;
 uint words_stride[3];
 uint words_offset;

@@ -20,7 +20,7 @@ VKF_CONSTANT(kPagesSpecScatter, 1)
 // clang-format off
 VKF_PUSH_BEGIN(PagesPush)
     uint count;         // elements of the rows
-    uint tokens;        // of a batch
+    uint tokens;        // tokens of a batch
     uint heads;
     uint width;
     uint rows_batch;    // strides of the rows in order
@@ -33,7 +33,7 @@ VKF_PUSH_BEGIN(PagesPush)
     uint pool_head;
     uint pool_column;
     uint pool_offset;
-    uint pages;         // in the pool
+    uint pages;         // pages in the pool
     uint page_size;
     uint table_row;
     uint table_column;

@@ -18,7 +18,7 @@ VKF_PUSH_BEGIN(SequenceMaskPush)
     uint count;      // elements of the mask
     uint queries;
     uint keys;
-    uint sequences;  // in the table
+    uint sequences;  // sequences in the table
     // causal: a query sees itself and the window - 1 keys before it; 0: all before it
     uint window;
 VKF_PUSH_END(SequenceMaskPush)

@@ -201,7 +201,8 @@ void write_weights_by_fours(Row row, uint fours) {
             bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
             s -= largest;
             s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
-            // of a masked one 0, unless the largest is -inf too and there is no use for the sum
+            // The exponential of a masked score is 0, unless the largest is -inf too and there is
+            // no use for the sum.
             sums += s;
             AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
         }

@@ -7,7 +7,7 @@
 
 VKF_CONSTANT(kSoftmaxBindingScores, 0)
 VKF_CONSTANT(kSoftmaxBindingMask, 1)
-// what enters beside the scores, see kSoftmaxSpecTerm; any buffer where nothing does
+// the operand beside the scores, see kSoftmaxSpecTerm; any buffer where there is none
 VKF_CONSTANT(kSoftmaxBindingTerm, 2)
 VKF_CONSTANT(kSoftmaxBindingOut, 3)
 
@@ -21,7 +21,7 @@ VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // a kSoftmaxOutput... below
 // fours a turn, for weights whose scores, mask and bias lie in fours; 0: key by key
 VKF_CONSTANT(kSoftmaxSpecFours, 7)
 
-VKF_CONSTANT(kSoftmaxMostFours, 4)   // in a turn: a line of a processor's cache
+VKF_CONSTANT(kSoftmaxMostFours, 4)   // most fours in a turn: a line of a processor's cache
 
 VKF_CONSTANT(kSoftmaxTermNone, 0)
 VKF_CONSTANT(kSoftmaxTermBias, 1)    // added to the scores

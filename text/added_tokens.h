@@ -16,7 +16,7 @@ namespace vkf::text {
 struct AddedToken {
     TokenId id = 0;
     std::string content;
-    /// what it decodes to: the content, normalized where it is sought so
+    /// the text it decodes to: the content, normalized where it is sought so
     std::string shown;
     bool single_word = false;  ///< only where no word goes on before or after it
     bool lstrip = false;       ///< takes the space before it along

@@ -30,7 +30,7 @@ public:
         if (!code_) {
             fail(error);
         }
-        // where it cannot be, it is interpreted
+        // An expression that cannot become machine code is interpreted.
         pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
     }
 

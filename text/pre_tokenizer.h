@@ -23,7 +23,7 @@ PreTokenizer make_pre_tokenizer(const Json& part);
 
 /// The options for marking words in SentencePiece's way.
 struct Metaspace {
-    std::string replacement = "\xE2\x96\x81";  ///< for a space: U+2581
+    std::string replacement = "\xE2\x96\x81";  ///< the mark that replaces a space: U+2581
     enum class Prepend { never, first, always } prepend = Prepend::always;
     bool split = true;
 };

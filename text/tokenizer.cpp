@@ -195,7 +195,7 @@ std::string TokenStream::push(std::int32_t id) {
     if (now.size() <= before.size() || now.ends_with("\xEF\xBF\xBD")) {
         return {};
     }
-    // what came last says how the next begins (a space, or none), so it is kept
+    // The ids that came last say how the next text begins (a space, or none), so they are kept.
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
     done_ = ids_.size();
     return now.substr(before.size());

@@ -67,7 +67,7 @@ public:
 private:
     const Tokenizer* tokenizer_;
     std::vector<std::int32_t> ids_;  ///< those that the next text depends on
-    std::size_t done_ = 0;           ///< of them: already given out
+    std::size_t done_ = 0;           ///< those that are given out already
 };
 
 }  // namespace vkf

@@ -15,7 +15,7 @@ namespace vkf::text {
 namespace {
 
 struct Scan {
-    std::size_t bytes = 0;  ///< of the character, or of the broken part of one
+    std::size_t bytes = 0;  ///< bytes of the character, or of the broken part of one
     bool good = false;
 };
 

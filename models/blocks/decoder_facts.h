@@ -16,7 +16,7 @@ struct LayerCache {
 };
 
 struct DecoderFacts {
-    std::string model_type = {};  ///< as config.json says
+    std::string model_type = {};  ///< name of the family, as config.json says
     std::int64_t vocab_size = 0;
     std::int64_t max_positions = 0;  ///< tokens it was trained for
     std::vector<LayerCache> layers = {};

@@ -17,7 +17,7 @@ namespace vkf {
 /// The sizes for which a run is described.
 struct DecoderRunSizes {
     std::int64_t max_batch = 1;
-    std::int64_t max_tokens = 1;  ///< of a sequence: what the caches hold
+    std::int64_t max_tokens = 1;  ///< most tokens of a sequence: what the caches hold
     std::int64_t chunk = 1;       ///< tokens of a sequence that one run reads
     WeightType kv = WeightType::f32;
 };
@@ -75,7 +75,7 @@ private:
     std::vector<LayerCache> layers_;
     Dim batch_, token_count_, start_;
     Value token_ids_, keys_;
-    std::map<std::int64_t, CacheRing::Rows> rings_;  ///< by window
+    std::map<std::int64_t, CacheRing::Rows> rings_;  ///< rings, by their windows
 };
 
 }  // namespace vkf

@@ -8,7 +8,7 @@
 namespace vkf {
 
 struct EncoderFacts {
-    std::string model_type = {};  ///< as config.json says
+    std::string model_type = {};  ///< name of the family, as config.json says
     std::int64_t vocab_size = 0, hidden_size = 0;
     std::int64_t max_tokens = 0;  ///< most tokens of a text
 };

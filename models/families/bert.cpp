@@ -34,7 +34,7 @@ public:
               "attention_probs_dropout_prob", "dropout", "qa_dropout", "seq_classif_dropout", "tie_weights_",
               "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
               "pooler_size_per_head", "pooler_type"}) {
-            r.find(name);  // of training, or of heads that are left out
+            r.find(name);  // the field is of training, or of heads that are left out
         }
     }
 

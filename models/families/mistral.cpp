@@ -46,7 +46,8 @@ private:
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads), sizes_.heads);
-        const Value seen = run.attend(layer, run.rotated(heads, angles));  // in the layer's window
+        // attention sees the layer's window
+        const Value seen = run.attend(layer, run.rotated(heads, angles));
         return linear_layer(seen, "o_proj", sizes_.hidden_size, false);
     }
 

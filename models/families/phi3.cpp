@@ -50,7 +50,7 @@ private:
     /// text grows past what original_max_position_embeddings says. Keys that were turned before
     /// then would have to turn again.
     static Rope read_phi3_rope(ConfigReader& r, const DecoderSizes& sizes) {
-        r.find("original_max_position_embeddings");  // of longrope alone
+        r.find("original_max_position_embeddings");  // only longrope needs the field
         for (const char* field : {"rope_scaling", "rope_parameters"}) {
             const nlohmann::json* rope = r.find(field);
             for (const char* type : {"type", "rope_type"}) {

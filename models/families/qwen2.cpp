@@ -45,7 +45,7 @@ public:
 private:
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
-        const bool bias = true;  // of the first three projections alone
+        const bool bias = true;  // the first three projections alone have one
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
         return linear_layer(seen, "o_proj", sizes_.hidden_size, false);

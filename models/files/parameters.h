@@ -17,7 +17,7 @@ namespace vkf {
 /// The rules that a family knows about its files. Names are those of the graph.
 struct ParameterRules {
     using Named = std::function<bool(const std::string& name)>;
-    std::string model_type = {};       ///< for messages
+    std::string model_type = {};       ///< name of the family, for messages
     std::string optional_prefix = {};  ///< files of the bare model leave it out
     /// Tensors that files hold but the model does not need, by the file's names.
     Named ignored = {};
@@ -31,7 +31,7 @@ struct ParameterRules {
 
 /// One parameter: where it is, and what it becomes.
 struct Parameter {
-    HostTensor source = {};  ///< in the files
+    HostTensor source = {};  ///< the tensor in the files
     StoredTensor kept = {};  ///< under the graph's name
     bool transpose = false, add_one = false;
 };
@@ -61,7 +61,7 @@ public:
 
 private:
     std::vector<Parameter> parameters_;
-    std::vector<std::string> names_;  ///< of all tensors in the files
+    std::vector<std::string> names_;  ///< names of all tensors in the files
 };
 
 /// A parameter under the graph's name as it is uploaded: the source's bytes or, where it is

@@ -17,7 +17,7 @@ namespace vkf {
 
 namespace {
 
-constexpr std::size_t kAlignment = 8;  // of the data; no element is wider
+constexpr std::size_t kAlignment = 8;  // alignment of the data; no element is wider
 
 /// Indices of the tensors, widest elements first: with the data aligned, every tensor then is
 /// aligned to its element.

@@ -37,17 +37,17 @@ struct VKF_API Capabilities {
     std::uint32_t shared_memory = 16384;       ///< bytes a work group
     std::uint32_t push_constants = 128;        ///< bytes
     std::uint32_t storage_buffers = 4;         ///< a stage
-    std::uint64_t storage_alignment = 256;     ///< of descriptor offsets, bytes
-    std::uint64_t storage_range = 128u << 20;  ///< of one descriptor, bytes
-    std::uint64_t max_allocation = 1u << 30;   ///< of one vkAllocateMemory, bytes
-    /// of the largest heap of device-local memory, bytes
+    std::uint64_t storage_alignment = 256;     ///< alignment of descriptor offsets, bytes
+    std::uint64_t storage_range = 128u << 20;  ///< most bytes of one descriptor
+    std::uint64_t max_allocation = 1u << 30;   ///< most bytes of one vkAllocateMemory
+    /// bytes of the largest heap of device-local memory
     std::uint64_t device_memory = 0;
-    /// as the driver reports it; only a hint, since some drivers run at another size
+    /// the size that the driver reports; only a hint, since some drivers run at another size
     std::uint32_t subgroup_size = 0;
     /// the only size subgroups can have (smallest = largest); 0: they vary or it is not told
     std::uint32_t exact_subgroup_size = 0;
-    bool subgroup_shuffle = false;     ///< in compute
-    bool subgroup_arithmetic = false;  ///< in compute
+    bool subgroup_shuffle = false;     ///< shuffles in compute shaders
+    bool subgroup_arithmetic = false;  ///< arithmetic in compute shaders
     bool storage_16bit = false;        ///< float16_t in storage buffers
     /// 64-bit integers in shaders; true only for processors, whose kernels then load 8 bytes at a
     /// time
@@ -63,7 +63,7 @@ struct VKF_API Capabilities {
     /// Never true for a host's device: their kernels need an instance made for Vulkan 1.3, and a
     /// host's instance does not tell its version.
     bool matrix_elements = false;
-    std::vector<MatrixShape> matrix_shapes;  ///< of cooperative_matrix, within a subgroup
+    std::vector<MatrixShape> matrix_shapes;  ///< shapes of cooperative_matrix, within a subgroup
     bool cooperative_matrix_int8 = false;    ///< cooperative_matrix for int8
     std::vector<MatrixShape> int8_matrix_shapes;
     std::uint32_t matrix_subgroup_size = 0;  ///< the size that its pipelines require
@@ -91,7 +91,7 @@ struct VKF_API Capabilities {
     /// "name=number" with commas between: numbers by which ops choose, instead of what capabilities
     /// suggest (ops/tuning.h).
     std::string tuning;
-    std::string tuning_from;  ///< where `tuning` comes from, for explain()
+    std::string tuning_from;  ///< the source of `tuning`, for explain()
     /// `tuning` comes from a variable or an option, so a number that does not fit is an error; a
     /// number of a file that does not fit is not used
     bool tuning_is_asked = false;

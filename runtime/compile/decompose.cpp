@@ -11,7 +11,7 @@ namespace vkf {
 std::vector<std::string> decompose_declined(Graph& graph, const Capabilities& device) {
     std::vector<std::string> notes;
     const std::vector<WantedOutputs> wanted = wanted_outputs(graph);
-    // of the nodes from `n` on, the next one last
+    // The outputs wanted of the nodes from `n` on, the next one last.
     std::vector<WantedOutputs> left(wanted.rbegin(), wanted.rend());
     for (NodeId n = 0; n < graph.nodes().size();) {
         const WantedOutputs outputs = left.back();

@@ -20,8 +20,8 @@ namespace vkf {
 /// and strides 0.
 struct View {
     std::array<std::uint32_t, kMaxRank> size{};
-    std::array<std::uint32_t, kMaxRank> stride{};  ///< in elements
-    /// in elements, from the start of the bound range
+    std::array<std::uint32_t, kMaxRank> stride{};  ///< strides in elements
+    /// offset in elements from the start of the bound range
     std::uint32_t offset = 0;
     std::uint32_t rank = 0;
 

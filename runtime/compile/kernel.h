@@ -47,7 +47,7 @@ private:
 struct Kernel {
     const Shader* shader = nullptr;
     Constants constants;
-    std::string why;  ///< for explain(): what decided for this variant
+    std::string why;  ///< text for explain(): what decided for this variant
     /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can
     /// be found by its address.
     std::shared_ptr<const Shader> owner = {};
@@ -58,7 +58,7 @@ struct Kernel {
     /// whatever the device takes.
     std::uint32_t subgroup_size = 0;
     bool keep_loops = false;                  ///< see keep_loops() in prune.h
-    Arithmetic arithmetic = Arithmetic::f32;  ///< what it multiplies in
+    Arithmetic arithmetic = Arithmetic::f32;  ///< arithmetic that it multiplies in
     /// The reason why the kernel multiplies in fp32, where the program was compiled for fewer bits.
     std::string why_fp32 = {};
 

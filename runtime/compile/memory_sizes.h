@@ -8,7 +8,7 @@ namespace vkf {
 
 /// Bytes by kind, all symbols at their maxima.
 struct MemorySizes {
-    std::uint64_t weights = 0;  ///< of the tensors the graph names
+    std::uint64_t weights = 0;  ///< bytes of the tensors the graph names
     std::uint64_t state = 0;
     std::uint64_t constants = 0;
     std::uint64_t scratch = 0;  ///< the arena

@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kPackGroup = 64;  ///< invocations of a work grou
 /// One, or a whole group. Throws Error where a row has too many columns even for a group.
 inline std::uint32_t pack_lanes(const Lowering& l, std::int64_t columns) {
     constexpr std::int64_t kRowAnInvocation = 8192;  // columns, at most, on processors
-    constexpr std::int64_t kRoundsANumber = 7;       // of loops
+    constexpr std::int64_t kRoundsANumber = 7;       // rounds of loops
     const std::uint32_t lanes = l.device().cpu() && columns <= kRowAnInvocation ? 1 : kPackGroup;
     l.check_rounds(kRoundsANumber * static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(columns), lanes)),
                    "rows of " + std::to_string(columns) + " numbers");

@@ -78,11 +78,11 @@ struct Plan {
     std::vector<std::uint64_t> storage_bytes;  ///< bytes of each storage at its sizes' maxima
     /// The weights that the graph names, as they were laid out.
     std::vector<StoredTensor> weights;
-    /// of each intermediate storage; kNotInArena for others
+    /// the place of each intermediate storage; kNotInArena for others
     std::vector<std::uint64_t> arena_offset;
-    /// what the arena was planned from, after in-place merging
+    /// the intervals from which the arena was planned, after in-place merging
     std::vector<Interval> intervals;
-    /// for explain(): what was rewritten and decomposed, and why
+    /// texts for explain(): what was rewritten and decomposed, and why
     std::vector<std::string> notes;
     ArithmeticUse arithmetic;
     MemorySizes memory;
@@ -101,7 +101,7 @@ struct Plan {
 
 struct PlanOptions {
     Arithmetic arithmetic = Arithmetic::f32;
-    /// what is described is turned into what is fast, see CompileOptions::rewrite
+    /// true: rewrites turn what is described into what is fast, see CompileOptions::rewrite
     bool rewrite = true;
 };
 

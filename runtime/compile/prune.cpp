@@ -38,7 +38,7 @@ std::uint32_t result_of(Words i) {
 
 struct Block {
     std::uint32_t label = 0;
-    std::vector<Words> body;  ///< without label, merge and terminator
+    std::vector<Words> body;  ///< instructions without label, merge and terminator
     Words merge, terminator;
     bool live = false;
     std::optional<std::uint32_t> taken;  ///< the only way on, where a constant settles it
@@ -92,7 +92,7 @@ public:
             }
             visited_.insert(b.label);
         }
-        // what a construct that stays is said to end at must be there
+        // The block at which a construct that stays is said to end must be there.
         for (const Block& b : blocks_) {
             if (b.live && !b.taken && !b.merge.empty()) {
                 named_.insert(b.merge[1]);

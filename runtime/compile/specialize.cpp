@@ -105,7 +105,7 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
     std::map<std::uint32_t, std::uint32_t> spec_ids;
     std::set<std::uint32_t> bools;
     std::set<std::uint32_t> ints;
-    // where it is told, ahead of the constants that it names
+    // The place where the local size is told, ahead of the constants that it names.
     std::optional<std::size_t> local_size;
     const auto chosen = [&](std::uint32_t id, std::uint32_t otherwise) {
         const auto spec = spec_ids.find(id);
@@ -172,7 +172,8 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
             }
         }
     }
-    // by ids it takes a feature, VK_KHR_maintenance4's, which nothing else here needs
+    // Told by ids, the local size takes a feature, VK_KHR_maintenance4's, which nothing else here
+    // needs.
     if (local_size) {
         std::uint32_t* const mode = out.data() + *local_size;
         const std::optional<std::uint32_t> size[] = {known.value(mode[3]), known.value(mode[4]), known.value(mode[5])};

@@ -17,7 +17,7 @@ namespace {
 struct Type {
     std::uint32_t op = 0;
     std::vector<std::uint32_t> operands;
-    std::uint32_t place = 0;  ///< in the order of declaration
+    std::uint32_t place = 0;  ///< place in the order of declaration
 };
 
 struct Module {

@@ -16,7 +16,7 @@ struct ShaderInterface {
     std::uint32_t bindings = 0;  ///< storage buffers, set 0, bindings 0..bindings-1
     /// one past the last of them that a function touches: fewer after prune()
     std::uint32_t reached = 0;
-    ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a buffer
+    ImageAccess image = ImageAccess::none;  ///< the image that binding 0 is instead of a buffer
     std::uint32_t push_constant_bytes = 0;
     /// literal sizes; where a specialization constant gives it, its default
     std::uint32_t local_size[3] = {1, 1, 1};

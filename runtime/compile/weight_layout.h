@@ -25,7 +25,7 @@ struct StoredTensor {
     DType dtype = DType::f32;  ///< type of the numbers that graphs see
     std::vector<std::int64_t> shape;
     std::uint32_t block = 0;
-    std::uint64_t offset = 0;  ///< in the block, bytes
+    std::uint64_t offset = 0;  ///< bytes from the start of the block
     std::uint64_t bytes = 0;
     /// how the numbers lie in memory, where graphs see F32
     WeightType type = WeightType::f32;

@@ -155,7 +155,7 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
         }
     }
     RecordScratch& scratch = record_scratch[recording.slot];
-    if (scratch.bound) {  // what was left of its segments is given up, whatever comes of this
+    if (scratch.bound) {  // segments that were left are given up, whatever comes of this
         scratch.bound = false;
         segmented = kNoSlot;
     }

@@ -23,7 +23,7 @@ struct MemoryRequest {
 struct MemoryPiece {
     VkDeviceMemory memory{};
     std::uint64_t offset = 0;
-    void* mapped = nullptr;  ///< where the host sees the piece's first byte
+    void* mapped = nullptr;  ///< address of the piece's first byte, for the host
     void* tag = nullptr;     ///< for the host's own use
 };
 
@@ -72,10 +72,10 @@ struct BorrowedDevice {
 
 /// Memory of a host from which uploads are copied.
 struct StagingRange {
-    VkBuffer buffer{};         ///< with VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+    VkBuffer buffer{};         ///< a buffer with VK_BUFFER_USAGE_TRANSFER_SRC_BIT
     std::uint64_t offset = 0;  ///< a multiple of 4
     std::uint64_t bytes = 0;
-    /// where the host sees the range's first byte; coherent, or flushed by the host before it
+    /// address of the range's first byte, for the host; coherent, or flushed by the host before it
     /// submits
     void* mapped = nullptr;
 };

@@ -76,7 +76,8 @@ void write_corner(TensorStore& store, const StoredTensor& t, std::span<const std
     const auto& deferred = store.core->deferred;
     Uploader uploader(store.core, bytes.size());
     for (const ByteRange& r : ranges) {
-        if (deferred) {  // in order with what the host records, wherever the memory is
+        // the write comes in order with what the host records, wherever the memory is
+        if (deferred) {
             deferred->copy(block.buffer(), r.offset, bytes.first(r.bytes));
         } else {
             uploader.write(block, r.offset, bytes.first(r.bytes));

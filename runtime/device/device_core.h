@@ -12,7 +12,8 @@ namespace vkf {
 
 struct DeviceCore : VulkanDevice {
     std::unique_ptr<PipelineStore> pipelines;
-    std::unique_ptr<Deferred> deferred;  ///< of a device for which the host submits; else null
+    /// uploads of a device for which the host submits; else null
+    std::unique_ptr<Deferred> deferred;
 };
 
 }  // namespace vkf

@@ -17,6 +17,6 @@ Status failure(int result, const char* format, Args... args) noexcept {
     return s;
 }
 
-using ull = unsigned long long;  // as printf has it
+using ull = unsigned long long;  // the type that printf has
 
 }  // namespace vkf

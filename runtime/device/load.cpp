@@ -25,7 +25,7 @@ bool packs_on_device(const DeviceCore& core, PackOn asked) {
     return asked == PackOn::device || (asked == PackOn::by_device && gpu && !core.deferred);
 }
 
-constexpr std::uint64_t kPartBytes = 1u << 20;  // of a tensor that is converted on its way
+constexpr std::uint64_t kPartBytes = 1u << 20;  // part of a tensor that is converted on its way
 
 /// Writes tensors into a store, part by part, converting them on their way.
 class Loader {

@@ -51,7 +51,7 @@ private:
     std::shared_ptr<DeviceCore> core_;
     VkBuffer buffer_ = VK_NULL_HANDLE;
     VkDeviceMemory memory_ = VK_NULL_HANDLE;
-    MemoryPiece piece_;  ///< where a host's hooks gave the memory
+    MemoryPiece piece_;  ///< the memory, where a host's hooks gave it
     std::uint64_t bytes_ = 0;
     std::byte* mapped_ = nullptr;
 };

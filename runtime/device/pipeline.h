@@ -22,7 +22,8 @@ struct Pipeline {
     VkPipeline handle = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
     std::uint32_t bindings = 0;
-    ImageAccess image = ImageAccess::none;  ///< what binding 0 is instead of a storage buffer
+    /// the image that binding 0 is instead of a storage buffer
+    ImageAccess image = ImageAccess::none;
     /// the kernel's: no other shader comes to lie where this one does
     std::shared_ptr<const Shader> owner = {};
 };

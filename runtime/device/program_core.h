@@ -104,13 +104,13 @@ struct ProgramCore {
 
     // memory, made by allocate()
     bool allocated = false;
-    /// what must be uploaded first where the host submits, see Deferred
+    /// number of the last upload that must come first where the host submits, see Deferred
     std::uint64_t uploads_before = 0;
     Block arena, constants, io, upload_mirror, readback_mirror;
     std::vector<Place> places;  ///< the place of every storage but inputs and outputs
-    /// of inputs and outputs in `io`; the mirrors hold one part each
+    /// places of inputs and outputs in `io`; the mirrors hold one part each
     std::vector<std::uint64_t> io_offset;
-    std::uint64_t outputs_at = 0;  ///< in `io`: the outputs lie after the inputs
+    std::uint64_t outputs_at = 0;  ///< where the outputs begin in `io`, after the inputs
     VkDescriptorPool pool = VK_NULL_HANDLE;
     /// [slot][dispatch]; the same set where nothing external is bound
     std::vector<std::vector<VkDescriptorSet>> sets;
@@ -126,7 +126,7 @@ struct ProgramCore {
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
     std::shared_ptr<SubmittedRuns> runs;    ///< made by the first run
-    /// what a run that was submitted left behind is not read yet
+    /// true: finish_run() has not yet read what a run that was submitted left behind
     bool run_unread = false;
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;

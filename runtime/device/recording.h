@@ -44,7 +44,7 @@ struct ImageView {
     /// VkImageLayout of the image, before and after: GENERAL; for an input of ImageAccess::sampled
     /// also SHADER_READ_ONLY_OPTIMAL.
     std::uint32_t layout = 1;
-    /// in texels; at least the tensor's size at the sizes given
+    /// size in texels; at least the tensor's size at the sizes given
     std::uint32_t width = 0, height = 0;
 };
 

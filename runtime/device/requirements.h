@@ -16,7 +16,7 @@ struct DeviceRequirement {
     std::string name;  ///< an extension, or "Struct::member" of a feature
     /// true: without it borrow(), or what is asked of the device, fails; false: it is only of use
     bool required = false;
-    /// what it is good for, for people
+    /// the use of it, for people
     std::string buys;
     bool extension = false;  ///< false: it is a feature
 };

@@ -173,7 +173,7 @@ Ticket ProgramCore::submit(bool ticket) {
         runs->reset();
         runs->submit(sink.commands);
     } catch (...) {
-        device->wait_idle();  // for the submissions before this one
+        device->wait_idle();  // the submissions before this one must end
         throw;
     }
     submissions = submissions_of_run.used();

@@ -82,7 +82,7 @@ VkMemoryRequirements make_buffer(DeviceCore& device, std::uint64_t bytes, VkExte
 
 void put_on_memory(DeviceCore& device, const void* how, std::uint64_t bytes, std::uint32_t type, VkBuffer buffer,
                    VkDeviceMemory& memory, const char* call) {
-    // of one buffer alone: some drivers share no other memory
+    // The memory is of one buffer alone: some drivers share no other memory.
     const VkMemoryDedicatedAllocateInfo dedicated{VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, how, VK_NULL_HANDLE,
                                                   buffer};
     const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &dedicated, bytes, type};

@@ -42,7 +42,7 @@ void State::clear() {
     if (!store_) {
         return;
     }
-    // in order with what the host records, wherever the memory is
+    // The zeros come in order with what the host records, wherever the memory is.
     if (const auto& deferred = store_->core->deferred) {
         for (const Block& b : store_->blocks) {
             deferred->zero(b.buffer(), 0, b.bytes());

@@ -28,7 +28,7 @@ struct VulkanDevice {
     Capabilities capabilities;
     VkPhysicalDeviceMemoryProperties memory{};
     DeviceOptions options;
-    double submit_budget = 0;        ///< as DeviceOptions says, decided for this device
+    double submit_budget = 0;        ///< the budget of DeviceOptions, decided for this device
     std::atomic<bool> lost = false;  ///< sticky: every later call throws
 
     VulkanDevice() = default;

@@ -30,7 +30,7 @@ struct Rewrite {
     /// wider rows, which the new nodes compute whole; or an empty value where nothing reads the
     /// output.
     std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)> make = {};
-    std::string what = {};  ///< for explain()
+    std::string what = {};  ///< text for explain()
 };
 
 /// The limits of the device on which a graph will run.

@@ -61,7 +61,7 @@ struct StorageInfo {
     StorageKind kind = StorageKind::intermediate;
     std::string name;
     DType dtype = DType::f32;
-    Shape shape;                                              ///< as stored, row-major
+    Shape shape;                                              ///< shape as stored, row-major
     std::shared_ptr<const std::vector<std::byte>> data = {};  ///< constants only
     ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
     /// The type that a weight in a plan is packed as. Where it is packed, the shape is (rows, words
@@ -76,8 +76,8 @@ struct StorageInfo {
 struct ValueInfo {
     StorageId storage = 0;
     Shape shape;
-    Shape strides;  ///< in elements; 0 broadcasts
-    Dim offset;     ///< in elements
+    Shape strides;  ///< strides in elements; 0 broadcasts
+    Dim offset;     ///< offset in elements
     /// A window on the words of a packed weight, as Lowering::words() gives it. On such a storage
     /// nothing else can be bound.
     bool words = false;

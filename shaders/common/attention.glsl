@@ -81,12 +81,12 @@ struct Work {
     uint slice;         // which kBlocks blocks of O's columns
     uint split;
     uint splits;
-    uint split_keys;    // of each; 0: not split
+    uint split_keys;    // keys of each split; 0: not split
     uint first_row;
     uint last_row;      // inclusive
     uint queries;
-    uint keys;          // of the sequence
-    uint first_query;   // of the sequence, where sequences are packed
+    uint keys;          // keys of the sequence
+    uint first_query;   // first query of the sequence, where sequences are packed
     uint first_key;
     uint first_page;    // its place in the table of pages
     uint begin;         // keys that some row may see, `begin` a multiple of the tile

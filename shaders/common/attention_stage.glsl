@@ -34,7 +34,7 @@ const uint kStripsAt = kValuesAt + kTile * kValuePitch;
 const uint kStrip = kSubgroupRows * kStripPitch;
 
 shared uvec4 stage[kStripsAt + kSubgroups * kStrip];
-shared float factors[kRows];  // what a row of O is scaled by
+shared float factors[kRows];  // the factor by which a row of O is scaled
 shared uint mask_words[kRows];
 shared uint wild;  // 1 + the first key of the last tile with a value that is not finite in f16
 
@@ -52,7 +52,7 @@ const uint kFoursEach = kStripFours / kRowLanes;
 // for 0.
 const float kWeightUnit = 32768.0;
 
-uint subgroup_row;  // of the subgroup's first row, within the group's
+uint subgroup_row;  // the subgroup's first row, within the group's
 uint strip;
 float maxima[kRowsEach];
 float totals[kRowsEach];

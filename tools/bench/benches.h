@@ -17,9 +17,9 @@
 
 /// The best that the device did, measured first; 0: not measured.
 struct Ceilings {
-    double gbps = 0;           ///< of a copy
-    double gflops = 0;         ///< of fp32 multiply-adds
-    double matrix_gflops = 0;  ///< of cooperative matrices
+    double gbps = 0;           ///< GB/s of a copy
+    double gflops = 0;         ///< GFLOPS of fp32 multiply-adds
+    double matrix_gflops = 0;  ///< GFLOPS of cooperative matrices
 
     /// The least time for so much work over the time it took: 1 is the ceiling.
     std::optional<double> share(double flops, double bytes, double ms, bool on_matrices) const {
@@ -33,11 +33,11 @@ struct Ceilings {
 
 struct Settings {
     vkf::Device device;
-    std::string select;  ///< what the user called it, for child processes
+    std::string select;  ///< the name that the user called it, for child processes
     double seconds = 2;  ///< an op is repeated for about so long, its peer beside it
     Peer* peer = nullptr;
     Ceilings ceilings = {};
-    /// so that what comes next finds none of its operands there
+    /// Flushes the caches, so that what comes next finds none of its operands there.
     std::function<void()> flush_caches = {};
 };
 

@@ -20,7 +20,7 @@ enum class OpKind : std::uint8_t {
     /// `rows` heads of `inner` tokens of `columns` dimensions, interleaved pairs
     rope,
     attention,           ///< `rows` queries, `inner` keys, heads of `columns` dimensions
-    composed_attention,  ///< the same, with the matrix of weights in memory
+    composed_attention,  ///< attention with the matrix of weights in memory
     decoder_layer,       ///< see layer_case.h
 };
 
@@ -28,11 +28,11 @@ struct OpCase {
     std::string name;
     OpKind kind;
     std::int64_t rows, inner, columns;
-    bool causal = false;      ///< of attention: the last query sees all keys
-    std::int64_t window = 0;  ///< with causal; 0: all
-    /// what linear's weight, or attention's keys and values, are kept as
+    bool causal = false;      ///< the last query of attention sees all keys
+    std::int64_t window = 0;  ///< window of causal attention; 0: all
+    /// the type that linear's weight, or attention's keys and values, are kept as
     vkf::WeightType type = vkf::WeightType::f32;
-    std::int64_t heads = 8;     ///< of attention
+    std::int64_t heads = 8;     ///< heads of attention
     std::int64_t kv_heads = 2;  ///< each shared by heads / kv_heads of these
     vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
 
@@ -40,7 +40,8 @@ struct OpCase {
     bool is_product() const { return kind == OpKind::matmul || kind == OpKind::linear; }
     std::string lacking(const vkf::Capabilities& device) const;  ///< see Bench
     bool packed() const { return type != vkf::WeightType::f32; }
-    /// of products, what a mask hides left out; 0 where moving the bytes is the work
+    /// Operations of products, without those that a mask hides; 0 where moving the bytes is the
+    /// work.
     double flops() const;
     double bytes() const;  ///< each operand once
     std::int64_t outputs() const;

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr double kMargin = 40, kHeader = 84, kChart = 600, kGap = 70;
-constexpr double kLine = 17, kNames = 300, kBars = 260;  // of the shares
+constexpr double kLine = 17, kNames = 300, kBars = 260;  // sizes of the picture of shares
 constexpr const char* kStyle = R"(
 text { font-family: Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif; fill: #1f2430; font-size: 13px }
 .title { font-size: 24px; font-weight: 600 }

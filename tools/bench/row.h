@@ -13,11 +13,11 @@ struct Row {
     std::string variant;       ///< kernels that ran, or what was measured
     std::optional<double> ms;  ///< median
     std::optional<double> gflops, gbps;
-    /// of what the binding ceiling allows: copy rate or multiply-adds
+    /// share of what the binding ceiling allows: copy rate or multiply-adds
     std::optional<double> ceiling_share;
     std::string peer;                      ///< empty: none was asked
     std::optional<double> peer_ms, ratio;  ///< ratio: peer's time over ours
-    std::optional<double> bytes;           ///< where the figure is a size, not a time
+    std::optional<double> bytes;           ///< the figure, where it is a size and not a time
     double target_ms = 0;                  ///< printed beside; 0: none
 };
 

@@ -16,7 +16,7 @@ VKF_CONSTANT(kFmaUnrolled, 8)
 
 VKF_PUSH_BEGIN(FmaPush)
     uint count;  // invocations
-    uint steps;  // of kFmaUnrolled for each chain
+    uint steps;  // steps of kFmaUnrolled for each chain
 VKF_PUSH_END(FmaPush)
 
 #endif

@@ -9,14 +9,14 @@
 VKF_CONSTANT(kMatrixRateBindingX, 0)
 VKF_CONSTANT(kMatrixRateBindingY, 1)
 
-VKF_CONSTANT(kMatrixRateSpecRows, 1)  // of the matrices: M, N, K
+VKF_CONSTANT(kMatrixRateSpecRows, 1)  // sizes of the matrices: M, N, K
 VKF_CONSTANT(kMatrixRateSpecColumns, 2)
 VKF_CONSTANT(kMatrixRateSpecDepth, 3)
 
 VKF_CONSTANT(kMatrixRateChains, 8)  // sums of a subgroup that do not wait for each other
 
 VKF_PUSH_BEGIN(MatrixRatePush)
-    uint steps;  // of a product for each chain
+    uint steps;  // steps of a product for each chain
 VKF_PUSH_END(MatrixRatePush)
 
 #endif
