@@ -125,7 +125,7 @@ const char* copy_element(const T* array, std::uint32_t i, T& to) noexcept {
     }
 }
 
-/// Options: null stands for all defaults.
+/// Reads options; null stands for all defaults.
 template <class T>
 T read(const T* from) {
     T to{};

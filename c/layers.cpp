@@ -58,7 +58,7 @@ vkf_result give_keys_values(const char* function, vkf_cached_kv* out, Body&& bod
     });
 }
 
-/// 0: 1 / sqrt(d).
+/// Turns a scale of C into one of C++: 0 stands for 1 / sqrt(d).
 std::optional<float> scale_of(float scale) { return scale != 0.0f ? std::optional(scale) : std::nullopt; }
 
 AttentionOptions attention_of(const vkf_attention_options* options, const Graph& graph) {

@@ -48,7 +48,7 @@ extern "C" {
 /// interface.
 #define VKF_C_API_VERSION 1
 
-/// 0, or an error. For errors of Vulkan it is the VkResult.
+/// A result is 0, or an error. For errors of Vulkan it is the VkResult.
 typedef int32_t vkf_result;
 enum {
     VKF_OK = 0,
@@ -57,7 +57,7 @@ enum {
     VKF_ERROR = -100,
 };
 
-/// VKF_C_API_VERSION of the library that runs.
+/// Gives VKF_C_API_VERSION of the library that runs.
 VKF_API uint32_t vkf_c_api_version(void);
 /// "0.1.0"
 VKF_API const char* vkf_version(void);
@@ -327,7 +327,8 @@ typedef struct vkf_kv_cache {
     vkf_weight_type type;
     uint32_t reserved;
     const vkf_ring_rows* written;  ///< null: token i lies in row i
-    /// The same. What vkf_append() returns of a ring wants it as vkf_attention_options::ring.
+    /// null: token i lies in row i. What vkf_append() returns of a ring wants it as
+    /// vkf_attention_options::ring.
     const vkf_ring_rows* seen;
 } vkf_kv_cache;
 
@@ -675,8 +676,8 @@ VKF_API vkf_result vkf_device_save_tuning(const vkf_device* device, const char* 
                                           size_t* needed);
 /// The file's name; empty where there is no cache folder.
 VKF_API vkf_result vkf_device_tuning_file(const vkf_device* device, char* path, size_t capacity, size_t* needed);
-/// Name and meaning of a number that can be chosen; an error beyond the last. The texts live as
-/// long as the library.
+/// Gives name and meaning of a number that can be chosen; an error beyond the last. The texts live
+/// as long as the library.
 VKF_API vkf_result vkf_tunable(uint32_t index, const char** name, const char** what);
 /// The values that the device can take for it, ascending. `capacity` must have room for all.
 /// `count` may be null.
@@ -719,12 +720,14 @@ enum { VKF_PACK_BY_DEVICE, VKF_PACK_ON_HOST, VKF_PACK_ON_DEVICE };
 typedef struct vkf_load_options {
     uint32_t struct_size;
     vkf_weight_type matrices;
-    /// When set, called for each matrix; VKF_WEIGHT_AS_GIVEN leaves the choice to `matrices`.
+    /// A function that, when set, is called for each matrix; VKF_WEIGHT_AS_GIVEN leaves the choice
+    /// to `matrices`.
     vkf_weight_type (*choose)(void* user, const vkf_tensor* matrix);
     /// Progress: called with the bytes uploaded and the bytes in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
     void* user;
-    /// When set: weights that one launch of this graph reads together lie behind each other.
+    /// The graph that the weights are for; may be null. Weights that one launch of it reads
+    /// together lie behind each other.
     const vkf_graph* graph;
     uint32_t pack_on;  ///< VKF_PACK_...
     uint32_t reserved;

@@ -19,9 +19,9 @@ struct KvCache {
     /// The type that keys and values are kept as: f32, f16, bf16 or int8. For all but f32 the
     /// states are i32, (B, capacity, Hk, packed_row_words(type, d)).
     WeightType type = WeightType::f32;
-    /// Ring form, where no query sees further back than a window: the states' rows are written in
-    /// turn. Rows of the tokens to be written, and of those that are seen then, these included; a
-    /// window and L - 1 rows suffice. Empty: token i lies in row i.
+    /// The ring form, where no query sees further back than a window: the states' rows are written
+    /// in turn. Rows of the tokens to be written, and of those that are seen then, these included;
+    /// a window and L - 1 rows suffice. Empty: token i lies in row i.
     std::optional<RingRows> written = {}, seen = {};
 };
 

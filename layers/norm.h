@@ -8,9 +8,9 @@
 
 namespace vkf {
 
-/// RMSNorm with `name`.weight.
+/// Applies RMSNorm with `name`.weight.
 Value rms_norm(Value x, const std::string& name, float eps);
-/// LayerNorm with `name`.weight and, if asked, `name`.bias.
+/// Applies LayerNorm with `name`.weight and, if asked, `name`.bias.
 Value layer_norm(Value x, const std::string& name, float eps, bool bias = true);
 
 }  // namespace vkf

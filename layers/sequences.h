@@ -7,13 +7,14 @@
 
 namespace vkf {
 
-/// N sequences behind each other, none padded: query (T, H, d), key (S, Hk, d), value (S, Hk, dv).
-/// Sequence i has the queries cumulative_queries[i] .. cumulative_queries[i+1]-1 and the keys that
-/// cumulative_keys says, both (N+1) i32 that grow from 0 to T and S. A query sees keys of its own
-/// sequence alone; causal, window and ALiBi count within it. y (T, H, dv), log_sum_exp (1, H, T),
-/// no weights. Queries that belong to no sequence give 0. flash_attn_varlen_func;
-/// torch.nn.attention.varlen. The mask may be causal, with a window, and ALiBi; other masks and
-/// biases are refused. ALiBi and score mods need a device with 12 storage buffers a stage.
+/// Attention over N sequences behind each other, none padded: query (T, H, d), key (S, Hk, d),
+/// value (S, Hk, dv). Sequence i has the queries cumulative_queries[i] .. cumulative_queries[i+1]-1
+/// and the keys that cumulative_keys says, both (N+1) i32 that grow from 0 to T and S. A query sees
+/// keys of its own sequence alone; causal, window and ALiBi count within it. y (T, H, dv),
+/// log_sum_exp (1, H, T), no weights. Queries that belong to no sequence give 0.
+/// flash_attn_varlen_func; torch.nn.attention.varlen. The mask may be causal, with a window, and
+/// ALiBi; other masks and biases are refused. ALiBi and score mods need a device with 12 storage
+/// buffers a stage.
 VKF_API AttentionResult packed_attention(Value query, Value key, Value value, Value cumulative_queries,
                                          Value cumulative_keys, const AttentionOptions& options = {});
 

@@ -86,7 +86,7 @@ struct Decoder::Parts {
         set_batch();
     }
 
-    /// More tokens are to be read behind what the cache holds.
+    /// Begins to read more tokens behind what the cache holds.
     void resume() {
         batch.resume();
         answers = {};
@@ -146,7 +146,8 @@ struct Decoder::Parts {
         }
     }
 
-    /// So many tokens of each sequence in chunks, tokens_of(first, count) each; `after` each.
+    /// Reads `all` tokens of each sequence in chunks, which tokens_of(first, count) gives; calls
+    /// `after` behind each.
     template <class TokensOf, class After>
     void read(std::size_t all, DecoderTask task, TokensOf tokens_of, After after) {
         for (std::size_t at = 0; at < all;) {

@@ -20,7 +20,7 @@ struct Candidates {
     std::span<const float> logits;
 };
 
-/// Compiled for a device. Not for several threads at once.
+/// A decoder is compiled for a device. It must not be used by several threads at once.
 class VKF_API Decoder {
 public:
     /// Loads the plan's weights, and compiles its programs meanwhile. Throws Error before it

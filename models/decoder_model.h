@@ -15,7 +15,7 @@ namespace vkf {
 
 class DecoderFamily;
 
-/// Cheap to copy; immutable.
+/// A model is cheap to copy, and immutable.
 class VKF_API DecoderModel {
 public:
     const DecoderFacts& facts() const noexcept { return facts_; }

@@ -112,8 +112,8 @@ struct DecoderPlan::Parts {
         memory.weights = weights.tensors().empty() ? memory.weights : weights.bytes();
     }
 
-    /// Half of the chunk or half of that, ..., of which no tensor is too large for the device;
-    /// nothing where that is not it.
+    /// Finds a chunk, half of the one asked for or half of that, ..., with which no tensor is too
+    /// large for the device; nothing where the chunk is not the reason.
     std::optional<std::int64_t> chunk_that_fits(const Capabilities& device) const;
     /// Plans them, or throws Error with a chunk that fits.
     void plan_or_name_chunk(const Capabilities& device, const WeightLayout& layout);

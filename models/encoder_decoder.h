@@ -29,8 +29,8 @@ struct EncoderDecoderConfig {
     std::int64_t max_source = 0, max_target = 0;  ///< tokens
 };
 
-/// Embedding row * embedding_scale + sinusoidal position: tokens (B, L) i32 -> (B, L, d_model).
-/// `table` names the weight. The first token has position `start`.
+/// Computes embedding row * embedding_scale + sinusoidal position: tokens (B, L) i32 -> (B, L,
+/// d_model). `table` names the weight. The first token has position `start`.
 VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary,
                            const EncoderDecoderConfig& config, std::int64_t max_positions, Dim start = 0);
 /// The layers of the configuration, for torch::transformer*.
@@ -44,8 +44,8 @@ struct Decoded {
     std::vector<float> cross_attention;
 };
 
-/// Encoder and decoder compiled for a device, sharing weights and caches. Not for several threads
-/// at once.
+/// An encoder and a decoder, compiled for a device, which share weights and caches. They must not
+/// be used by several threads at once.
 class VKF_API EncoderDecoder {
 public:
     /// Throws when `weights` lacks a parameter, has it in another shape, or has one the model does

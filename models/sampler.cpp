@@ -19,7 +19,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), state_(opti
             "top_p " + std::to_string(options.top_p) + " is not in 0..1, above 0");
 }
 
-/// SplitMix64 (Steele et al. 2014): 53 bits of it, in [0, 1).
+/// Draws 53 bits of SplitMix64 (Steele et al. 2014), as a number in [0, 1).
 double Sampler::uniform() {
     std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

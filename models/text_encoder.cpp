@@ -43,7 +43,7 @@ std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& check
     return find_parameters(graph, checkpoint, rules, load);
 }
 
-/// Refused, where it does not fit, before anything is allocated.
+/// Plans the graph. Throws, before anything is allocated, where it does not fit.
 Plan plan_of(const Device& device, const Graph& graph, const WeightLayout& weights, const TextEncoderOptions& options,
              ModelMemory& memory) {
     Plan plan = make_plan(graph, device.capabilities(), weights, {.arithmetic = options.arithmetic});

@@ -53,7 +53,7 @@ VKF_API void describe_text_encoder(Graph& graph, const TextEncoderModel& model, 
 VKF_API Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
                                   const LoadOptions& load = {});
 
-/// Compiled for a device. Not for several threads at once.
+/// An encoder is compiled for a device. It must not be used by several threads at once.
 class VKF_API TextEncoder {
 public:
     /// Loads its weights as load_text_encoder() does, and compiles its program meanwhile. Throws

@@ -14,7 +14,7 @@ namespace vkf::support {
 /// x itself when its elements lie densely, else a copy (a node of its own, visible in explain()).
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 
-/// OpType::can_read of ops whose kernels read through strides.
+/// The OpType::can_read of ops whose kernels read through strides.
 inline bool can_read_any(const NodeInfo&, std::size_t, const ValueInfo&) { return true; }
 
 template <class Params>

@@ -34,7 +34,7 @@ struct AttentionTile {
     }
     std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
 
-    /// Shared memory as shaders/attention_coopmat.comp declares it, in bytes.
+    /// Bytes of shared memory, as shaders/attention_coopmat.comp declares it.
     std::uint32_t shared_bytes() const {
         constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
         const std::uint32_t eights =

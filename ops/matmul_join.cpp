@@ -29,7 +29,7 @@ bool is_alike(const NodeInfo& a, const NodeInfo& b) {
     return params_of(a).bias == params_of(b).bias && params_of(a).scale == params_of(b).scale;
 }
 
-/// Input `i` of each of these nodes.
+/// Gives input `i` of each of these nodes.
 std::vector<ValueId> inputs_of(const std::vector<NodeInfo>& nodes, std::size_t i) {
     std::vector<ValueId> out;
     for (const NodeInfo& node : nodes) {

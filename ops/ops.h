@@ -78,8 +78,8 @@ VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
 /// scale, softcap, biases and mask; sinks count too. (..., L, S) -> (..., L); -inf where no key is
 /// left.
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
-/// Weight 1 at the largest score, the first of equals, and 0 elsewhere. softmax() approaches this
-/// as the differences between scores grow.
+/// Gives weight 1 to the largest score, the first of equals, and 0 to the others. softmax()
+/// approaches this as the differences between scores grow.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 
 /// Applies the mod to every score: (B, H, L, S) -> the same shape. Where scores have fewer
@@ -141,7 +141,7 @@ struct BatchNormResult {
 /// unbiased estimate.
 VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var,
                                          float momentum = 0.1f, float eps = 1e-5f);
-/// Batch norm in evaluation: x (N, C) normalised by the running statistics.
+/// Normalises x (N, C) by the running statistics: batch norm in evaluation.
 VKF_API Value batch_norm(Value x, Value weight, Value bias, Value running_mean, Value running_var, float eps = 1e-5f);
 
 // --- element-wise --------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ VKF_API Value scale(Value x, float factor);
 VKF_API Value activate(Value x, Activation activation);
 /// activation(gate) * up: SwiGLU's product with Activation::silu. Same shapes.
 VKF_API Value gated(Value gate, Value up, Activation activation);
-/// Each element is 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends on
-/// the seed and its place in row-major order alone (a counter-based generator), so it is the same
-/// on every device. p = 0 returns x; p = 1 gives all 0.
+/// Makes each element 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends
+/// on the seed and its place in row-major order alone (a counter-based generator), so it is the
+/// same on every device. p = 0 returns x; p = 1 gives all 0.
 VKF_API Value dropout(Value x, float p, std::uint32_t seed);
 inline Value relu(Value x) { return activate(x, Activation::relu); }
 inline Value gelu(Value x) { return activate(x, Activation::gelu); }

@@ -81,7 +81,7 @@ void lower_unpack(Lowering& l) {
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_unpack);
 }
 
-/// Few rows are multiplied as they are.
+/// Prepares the codes of x, none where it has few rows: those are multiplied as they are.
 void prepare_codes_of(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kPackedRowsBindingFrom];
     PackedRowsPush push{};

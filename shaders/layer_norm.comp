@@ -52,7 +52,7 @@ vec4 load_four(uint at) {
     return x_fours[at];
 }
 
-// Four elements, kLanes apart, as a lane takes them.
+// Loads four elements, kLanes apart, as a lane takes them.
 vec4 load_spread(uint at) {
     return vec4(load(at), load(at + kLanes), load(at + 2u * kLanes), load(at + 3u * kLanes));
 }

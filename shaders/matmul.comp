@@ -149,7 +149,7 @@ vec4 tame(vec4 values) {
     return mix(values, vec4(0.0), untamed);
 }
 
-// Row k of B at this invocation's four columns; kBLoad is not kMatmulBVecK.
+// Loads row k of B at this invocation's four columns; kBLoad is not kMatmulBVecK.
 vec4 load_b_row(uvec4 columns, uint k) {
     uint row = min(k, p.k - 1) * p.b_k;
     vec4 values;
@@ -193,7 +193,7 @@ mat4 load_b_packed(uvec4 columns, uint k) {
                           load_packed(columns.w, k)));
 }
 
-// Four rows of B, from k on, as the columns of the result.
+// Loads four rows of B, from k on, as the columns of the result.
 mat4 load_b(uvec4 columns, uint k) {
     if (kBLoad != kMatmulBVecK && kPacked == kPackedF32) {
         return mat4(load_b_row(columns, k), load_b_row(columns, k + 1), load_b_row(columns, k + 2),

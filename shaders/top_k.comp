@@ -55,7 +55,7 @@ uint threshold_key(uint row_offset, inout uint wanted) {
     return prefix;
 }
 
-// Larger keys in any order, then the first `wanted` of the equal ones.
+// Collects the larger keys in any order, then the first `wanted` of the equal ones.
 void collect(uint row_offset, uint threshold, uint wanted) {
     uint me = gl_LocalInvocationID.x;
     // neighbours, so that the equals' order is that of the invocations

@@ -74,7 +74,7 @@ public:
 
     /// Describes it in a graph: input "x", weights "w" and "b", output "y".
     static void describe(Graph& graph, const Dim& tokens);
-    /// The same, "tokens" being a symbol of that maximum.
+    /// Describes it with a symbol "tokens" of that maximum.
     static void describe(Graph& graph, std::int64_t max_tokens) { describe(graph, graph.symbol("tokens", max_tokens)); }
     static Weights load(const Device& device);
     static Tensor input(std::int64_t tokens) {

@@ -143,7 +143,7 @@ private:
         return *id;
     }
 
-    /// "left right" or ["left", "right"], the first learnt first.
+    /// Reads merges, "left right" or ["left", "right"], the first learnt first.
     void read_merges(const Json& merges) {
         std::uint32_t rank = 0;
         for (const Json& m : merges) {

@@ -28,7 +28,7 @@ public:
     /// own is used, if it has one. Throws Error where a system message is given and the template
     /// takes none.
     std::string prompt(std::string_view user, std::string_view system = {}) const;
-    /// "ChatML", "Llama 3", ...
+    /// The name of the family: "ChatML", "Llama 3", ...
     const std::string& family() const noexcept { return family_; }
 
 private:

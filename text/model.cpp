@@ -139,7 +139,7 @@ private:
     TokenId unknown_;
 };
 
-/// Older files do not name it.
+/// Gives the type of a model, which older files do not name.
 std::string model_type(const Json& part) {
     if (const std::string type = member_or(part, "type", std::string()); !type.empty()) {
         return type;

@@ -21,7 +21,7 @@ using TokenId = std::int32_t;
 class Vocabulary {
 public:
     Vocabulary() = default;
-    /// {"token": id, ...}
+    /// Takes the tokens of {"token": id, ...}.
     explicit Vocabulary(const Json& vocab);
 
     /// Throws Error where the token or the id is there already.

@@ -16,7 +16,7 @@ using Normalizer = std::function<std::string(std::string)>;
 /// naming a kind that is not known.
 Normalizer make_normalizer(const Json& part);
 
-/// {"String": "..."} or {"Regex": "..."}, as replacements and splits have them.
+/// Makes a finder of {"String": "..."} or {"Regex": "..."}, as replacements and splits have them.
 Finder make_finder(const Json& pattern);
 /// Gives the text without the space at its front, and without that at its end.
 std::string stripped(const std::string& text, bool left, bool right);

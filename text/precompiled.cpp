@@ -102,7 +102,7 @@ private:
         return false;
     }
 
-    /// Every place that a walk through the trie can reach.
+    /// Checks every place that a walk through the trie can reach.
     void check() const {
         std::vector<bool> seen(units_.size(), false);
         std::vector<std::size_t> open{0};

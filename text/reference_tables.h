@@ -32,7 +32,7 @@ constexpr Range kNotPunctuation[] = {
     {0x16E97, 0x16E9A}, {0x16FE2, 0x16FE2}, {0x1E5FF, 0x1E5FF}, {0x1E95E, 0x1E95F}};
 /// Characters of other categories that count as punctuation, too.
 constexpr Range kAlsoPunctuation[] = {{0x166D, 0x166D}, {0x111C9, 0x111C9}};
-/// Categories M* that count as none.
+/// Characters of categories M* that do not count as marks.
 constexpr Range kNotMark[] = {
     {0x07FD, 0x07FD},   {0x0897, 0x089F},   {0x08CA, 0x08D3},   {0x09FE, 0x09FE},   {0x0AFA, 0x0AFF},
     {0x0B55, 0x0B55},   {0x0C04, 0x0C04},   {0x0C3C, 0x0C3C},   {0x0CF3, 0x0CF3},   {0x0D00, 0x0D00},
@@ -54,7 +54,7 @@ constexpr Range kNotMark[] = {
     {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}};
 /// Characters of other categories that count as marks, too.
 constexpr Range kAlsoMark[] = {{0x1CF2, 0x1CF3}};
-/// Category Mn, for BERT's accents.
+/// Characters of category Mn that do not count as accents for BERT.
 constexpr Range kNotNonspacing[] = {
     {0x07FD, 0x07FD},   {0x0897, 0x089F},   {0x08CA, 0x08E1},   {0x09FE, 0x09FE},   {0x0AFA, 0x0AFF},
     {0x0B55, 0x0B55},   {0x0C04, 0x0C04},   {0x0C3C, 0x0C3C},   {0x0D00, 0x0D00},   {0x0D3B, 0x0D3C},
@@ -79,7 +79,7 @@ constexpr Range kNotNonspacing[] = {
     {0x1E944, 0x1E94A}};
 /// Characters of other categories that count as nonspacing marks, too.
 constexpr Range kAlsoNonspacing[] = {{0x1734, 0x1734}, {0x1171E, 0x1171E}};
-/// Category Cf.
+/// Characters of category Cf that do not count as "other".
 constexpr Range kNotOther[] = {{0x0890, 0x0891}, {0x08E2, 0x08E2}, {0x110CD, 0x110CD}, {0x13430, 0x1343F}};
 
 }  // namespace vkf::text

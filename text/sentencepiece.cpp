@@ -163,7 +163,7 @@ private:
 
     Vocabulary vocabulary_;
     std::unique_ptr<Processor> whole_;
-    /// the processor for parts that no text begins with; null: the same
+    /// the processor for parts that no text begins with; null: whole_
     std::unique_ptr<Processor> inside_;
     bool prefix_ = false;
 };

@@ -103,7 +103,7 @@ std::string replaced(std::string text, const std::string& wanted, const std::str
     return replace_all(text, text_finder(wanted), by);
 }
 
-/// English put together again: " ." becomes ".".
+/// Puts English together again: " ." becomes ".".
 std::string cleaned(std::string text) {
     static constexpr std::array<std::array<const char*, 2>, 11> kRules{{{" .", "."},
                                                                         {" ?", "?"},

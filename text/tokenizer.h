@@ -17,7 +17,7 @@
 
 namespace vkf {
 
-/// Immutable; may be used by several threads at once.
+/// A tokenizer is immutable, and may be used by several threads at once.
 class VKF_API Tokenizer {
 public:
     /// Reads a tokenizer.json, or the one in a folder, or a tokenizer.model (any file named so)

@@ -16,8 +16,8 @@ std::size_t character_bytes(std::string_view text) noexcept;
 /// The code point of the character at the front of such a text.
 char32_t code_point(std::string_view text) noexcept;
 void append_utf8(std::string& text, char32_t c);
-/// Every part that is no well-formed UTF-8 becomes U+FFFD, as Unicode recommends (maximal subparts;
-/// Rust's from_utf8_lossy).
+/// Replaces every part that is no well-formed UTF-8 by U+FFFD, as Unicode recommends (maximal
+/// subparts; Rust's from_utf8_lossy).
 std::string well_formed(std::string_view bytes);
 
 /// Calls f(character, code point) for each character of a well-formed text.

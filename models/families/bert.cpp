@@ -112,7 +112,7 @@ private:
 
     std::int64_t vocab_size_ = 0, width_ = 0, inner_ = 0, layers_ = 0, heads_ = 0;
     std::int64_t position_rows_ = 0;
-    /// Row of the first token: RoBERTa's come after its padding id.
+    /// row of the first token: RoBERTa's come after its padding id
     std::int64_t first_position_ = 0;
     std::int64_t token_types_ = 0;  ///< 0: there is no table of them
     float eps_ = 1e-12f;

@@ -58,7 +58,7 @@ std::unique_ptr<EncoderFamily> make_encoder(ConfigReader& reader) {
     return std::make_unique<F>(reader);
 }
 
-/// Every family there is.
+/// Lists every family there is.
 const std::vector<Family>& all_families();
 
 /// The family of the config.json's model_type that has this kind of model (&Family::decoder or

@@ -17,7 +17,7 @@ public:
     Finder(const Checkpoint& checkpoint, const ParameterRules& rules, const LoadOptions& load)
         : checkpoint_(checkpoint), rules_(rules), load_(load) {}
 
-    /// Every parameter of the graph; nothing else may be in the files.
+    /// Finds every parameter of the graph. Throws where anything else is in the files.
     std::vector<Parameter> run(const Graph& graph) const {
         std::vector<Parameter> all;
         std::set<std::string> used;
@@ -38,7 +38,7 @@ public:
 private:
     static bool holds(const ParameterRules::Named& rule, const std::string& name) { return rule && rule(name); }
 
-    /// Under its whole name, or as files of the bare model have it.
+    /// Finds a tensor under its whole name, or as files of the bare model have it.
     const HostTensor* find_either(const std::string& name) const {
         const HostTensor* t = checkpoint_.find(name);
         const std::string& prefix = rules_.optional_prefix;

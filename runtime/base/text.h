@@ -12,7 +12,7 @@
 
 namespace vkf {
 
-/// "(2, 7, 64)".
+/// Writes a shape as "(2, 7, 64)".
 inline std::string shape_text(std::span<const std::int64_t> shape) {
     std::string out = "(";
     for (const std::int64_t size : shape) {
@@ -21,14 +21,14 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
     return out + ")";
 }
 
-/// "12 MiB", rounded up; "512 bytes" below one.
+/// Writes a size as "12 MiB", rounded up, or as "512 bytes" below one.
 inline std::string megabytes(std::uint64_t bytes) {
     constexpr std::uint64_t kMebibyte = 1u << 20;
     return bytes < kMebibyte ? std::to_string(bytes) + " bytes" : std::to_string(divide_up(bytes, kMebibyte)) + " MiB";
 }
 
-/// Text from a file that may be hostile, in quotes and made fit for a terminal: bounded, without
-/// control characters.
+/// Gives text from a file that may be hostile, in quotes and made fit for a terminal: bounded,
+/// without control characters.
 inline std::string printable(std::string_view text) {
     constexpr std::size_t kMaxBytes = 120;
     std::string result = "\"";

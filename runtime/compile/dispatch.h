@@ -63,7 +63,8 @@ public:
         std::memcpy(push_.data(), &constants, sizeof(T));
         push_size_ = sizeof(T);
     }
-    /// Work groups in all; folded and split by the recorder. None: nothing is dispatched.
+    /// Sets the number of work groups in all, which the recorder folds and splits. 0: nothing is
+    /// dispatched.
     void groups(std::uint64_t count) noexcept { groups_ = count; }
     /// Chooses which of the dispatch's kernels serves these sizes; 0 unless said.
     void kernel(std::uint32_t index) noexcept { kernel_ = index; }

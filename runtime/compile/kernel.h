@@ -28,7 +28,7 @@ class VKF_API Constants {
 public:
     using Named = std::pair<std::uint32_t, std::uint32_t>;  ///< id, value
 
-    /// Every constant has the shader's default, the local size too.
+    /// Gives every constant the shader's default, the local size too.
     Constants() = default;
     Constants(std::uint32_t local_size, std::initializer_list<Named> named = {});
 

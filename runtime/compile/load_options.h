@@ -20,7 +20,7 @@ enum class PackOn : std::uint8_t {
     device,  ///< an Error where the host submits
 };
 
-/// Progress: called with what is done and what there is to do in all.
+/// A function for progress: called with what is done and what there is to do in all.
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
 /// Options for what Device::load() turns tensors into. make_weight_layout() says the result in
@@ -35,7 +35,8 @@ struct LoadOptions {
     /// The side that packs matrices; the words are the same either way. The host copies what is
     /// packed already or has that type in the file.
     PackOn pack_on = PackOn::by_device;
-    /// Called with the bytes uploaded and the bytes in all, which are equal at the end.
+    /// A function that is called with the bytes uploaded and the bytes in all, which are equal at
+    /// the end.
     LoadProgress progress = {};
 };
 

@@ -20,8 +20,8 @@
 
 namespace vkf {
 
-/// Handed to an op when a program is compiled. The op looks at its node, asks what the device can
-/// do, and emits dispatches.
+/// A Lowering is handed to an op when a program is compiled. The op looks at its node, asks what
+/// the device can do, and emits dispatches.
 class VKF_API Lowering {
 public:
     Lowering(const Capabilities& device, std::vector<ValueInfo>& values, std::vector<StorageInfo>& storages,

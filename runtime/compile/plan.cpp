@@ -21,7 +21,7 @@ namespace vkf {
 
 namespace {
 
-/// Everything that turns values into windows and intervals for one set of capabilities.
+/// The class that turns values into windows and intervals for one set of capabilities.
 class Layout {
 public:
     Layout(Plan& plan, const Capabilities& device) : plan_(plan), device_(device) {

@@ -72,7 +72,7 @@ struct Plan {
     std::vector<ContentCheck> content_checks;
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::vector<PlannedCopy> copies;          ///< none where memory is unified
-    /// Everything in the order it is recorded. A step holds work of one kind.
+    /// The work of the plan, in the order it is recorded. A step holds work of one kind.
     std::vector<PlannedWork> work;
     std::uint32_t steps = 0;
     std::vector<std::uint64_t> storage_bytes;  ///< bytes of each storage at its sizes' maxima

@@ -47,7 +47,7 @@ public:
 
     /// Null when there is no tensor of that name.
     const StoredTensor* find(std::string_view name) const;
-    /// Sorted by name.
+    /// The tensors, sorted by name.
     const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
     /// Bytes of each block.
     const std::vector<std::uint64_t>& blocks() const noexcept { return blocks_; }

@@ -49,8 +49,8 @@ struct BorrowedDevice {
     /// make_state(), State::clear() and Program::allocate() note what is to be copied, and
     /// Device::record_upload() records the copies; run() throws.
     bool host_submits = false;
-    /// When set, called around each of our submissions to the borrowed queue, and around waits for
-    /// it to be idle. Set both or none.
+    /// Functions that, when set, are called around each of our submissions to the borrowed queue,
+    /// and around waits for it to be idle. Set both or none.
     void (*lock)(void* user) = nullptr;
     void (*unlock)(void* user) = nullptr;
     void* user = nullptr;

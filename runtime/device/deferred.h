@@ -30,7 +30,7 @@ public:
     std::uint64_t bytes() const noexcept { return bytes_; }
     /// The number of the last entry there was.
     std::uint64_t noted() const noexcept { return noted_; }
-    /// Every entry up to this number has been recorded.
+    /// The number up to which every entry has been recorded.
     std::uint64_t done() const noexcept { return done_; }
 
 private:

@@ -96,7 +96,7 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
     throw Error("no device \"" + select + "\"; there are: " + known);
 }
 
-/// Common to owned and borrowed devices, once the handles are set.
+/// Finishes owned and borrowed devices alike, once the handles are set.
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
     core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";

@@ -31,12 +31,12 @@ struct CompileOptions;
 struct DeviceCore;
 struct Plan;
 
-/// May be used by several threads at once. Copies share the device; it is destroyed after the last
-/// object made from it.
+/// A device may be used by several threads at once. Copies share the device; it is destroyed after
+/// the last object made from it.
 class VKF_API Device {
 public:
-    /// Every usable device (Vulkan 1.1, a compute queue), in the loader's order. Throws when there
-    /// is no Vulkan at all.
+    /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. Throws when
+    /// there is no Vulkan at all.
     static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr);
     /// Makes a device of our own. Throws Error where none is usable or none has the name asked for.
     static Device create(const DeviceOptions& options = {});
@@ -55,15 +55,15 @@ public:
     /// tensors are widened to fp32. A packed matrix may be linear()'s weight and embedding()'s
     /// table.
     Weights load(std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
-    /// The same, for programs of this graph: weights that one launch reads together, such as those
-    /// of queries, keys and values, lie behind each other in memory. The graph is not kept.
+    /// Uploads tensors for programs of this graph: weights that one launch reads together, such as
+    /// those of queries, keys and values, lie behind each other in memory. The graph is not kept.
     Weights load(const Graph& graph, std::span<const HostTensor> tensors, const LoadOptions& options = {}) const;
-    /// The same, laid out as planned: make_weight_layout() gave this layout for these tensors and
+    /// Uploads tensors as was planned: make_weight_layout() gave this layout for these tensors and
     /// this device. Throws Error naming a tensor that the layout lacks or has otherwise, or that it
     /// has and that is not given.
     Weights load(std::span<const HostTensor> tensors, const WeightLayout& layout, const LoadProgress& progress = {},
                  PackOn pack_on = PackOn::by_device) const;
-    /// Memory for every state the graphs name, zeroed; programs compiled with it share it.
+    /// Makes zeroed memory for every state the graphs name; programs compiled with it share it.
     State make_state(std::span<const Graph* const> graphs) const;
     State make_state(std::initializer_list<const Graph*> graphs) const;
 

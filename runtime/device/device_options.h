@@ -15,11 +15,11 @@ struct DeviceOptions {
     /// The device to take: an index into Device::list(), or part of its name (any case). Empty: the
     /// environment's VKFORMER_DEVICE, else the first of discrete, integrated, virtual, CPU.
     std::string select = {};
-    /// Run under the Khronos validation layer with synchronization validation; messages are kept,
-    /// see Device::messages(). Throws when the layer is not installed. VKFORMER_VALIDATION=1 asks
-    /// for it too.
+    /// True: runs under the Khronos validation layer with synchronization validation; messages are
+    /// kept, see Device::messages(). Throws when the layer is not installed. VKFORMER_VALIDATION=1
+    /// asks for it too.
     bool validation = false;
-    /// Believe only what Vulkan 1.1 guarantees. VKFORMER_PROFILE=minimum asks for it too.
+    /// True: believes only what Vulkan 1.1 guarantees. VKFORMER_PROFILE=minimum asks for it too.
     bool minimum_profile = false;
     /// The folder where compiled pipelines are kept between runs; empty: the user's cache folder.
     /// VKFORMER_PIPELINE_CACHE=0 turns it off.

@@ -8,8 +8,8 @@ namespace vkf {
 
 /// A friend of the public classes. Templates, so that this file includes none of them.
 struct Insides {
-    /// DeviceCore of a Device, ProgramCore of a Program. Throws Error for a Program that was moved
-    /// from.
+    /// Gives the DeviceCore of a Device, or the ProgramCore of a Program. Throws Error for a
+    /// Program that was moved from.
     template <class T>
     static auto& core(const T& object) {
         return *object.core_;

@@ -28,7 +28,7 @@ struct Pipeline {
     std::shared_ptr<const Shader> owner = {};
 };
 
-/// Safe to use from several threads.
+/// The pipelines of a device; safe to use from several threads.
 class PipelineStore {
 public:
     /// `cache_file` empty: nothing is read or written.

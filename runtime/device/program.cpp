@@ -15,7 +15,7 @@ namespace vkf {
 
 namespace {
 
-/// Every state the program names is there, with its type and shape.
+/// Throws unless every state the program names is there, with its type and shape.
 void check_state(const Plan& plan, const State& state) {
     for (const StorageInfo& s : plan.storages) {
         if (s.kind != StorageKind::state) {
@@ -48,8 +48,8 @@ std::span<const float> floats_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-/// Every weight the plan names is there as it was planned with, and those that are read as one lie
-/// behind each other.
+/// Throws unless every weight the plan names is there as it was planned with, and those that are
+/// read as one lie behind each other.
 void check_weights(const Plan& plan, const WeightLayout& given) {
     for (const StoredTensor& wanted : plan.weights) {
         check_stored("weight " + wanted.name, wanted, given.find(wanted.name), WantedBy::program);

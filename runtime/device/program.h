@@ -24,8 +24,8 @@ namespace vkf {
 
 struct ProgramCore;
 
-/// Externally synchronised, but different slots may be recorded by different threads at once. A
-/// moved-from Program throws at any use but assignment and destruction.
+/// A program is externally synchronised, but different slots may be recorded by different threads
+/// at once. A moved-from Program throws at any use but assignment and destruction.
 class VKF_API Program {
 public:
     Program(Program&&) noexcept;
@@ -70,7 +70,7 @@ public:
     void download(std::string_view output, std::span<float> to);
     void download(std::string_view output, std::span<std::int32_t> to);
     void download(std::string_view output, std::span<std::uint16_t> to);
-    /// Current sizes of an input or output.
+    /// The current sizes of an input or output.
     std::vector<std::int64_t> shape(std::string_view name) const;
 
     /// allocate() with scratch memory of the host's: memory().scratch bytes at a multiple of
@@ -112,13 +112,13 @@ public:
         return record(commands, {.buffers = buffers, .sizes = sizes, .slot = slot});
     }
 
-    /// Recording in segments, for example one a frame. begin() binds the arguments to a slot. Each
-    /// record_segment() goes on where the last one stopped, until `budget` (operations plus bytes,
-    /// see cost()) is used up; it records at least one work group. Submit the command buffers in
-    /// order to one queue. The result equals that of record(), bit for bit. The bound ranges are in
-    /// use until the segment with `last` has finished. Until it is recorded, do not record another
-    /// slot of this program, or another program with its State or scratch. A begin() or record() of
-    /// the slot gives up what is left.
+    /// begin() and record_segment() record in segments, for example one a frame. begin() binds the
+    /// arguments to a slot. Each record_segment() goes on where the last one stopped, until
+    /// `budget` (operations plus bytes, see cost()) is used up; it records at least one work group.
+    /// Submit the command buffers in order to one queue. The result equals that of record(), bit
+    /// for bit. The bound ranges are in use until the segment with `last` has finished. Until it is
+    /// recorded, do not record another slot of this program, or another program with its State or
+    /// scratch. A begin() or record() of the slot gives up what is left.
     Status begin(const Recording& recording) noexcept;
     Status record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot = 0) noexcept;
     /// The cost of the whole program at these sizes.

@@ -36,8 +36,8 @@ struct Place {
 /// submission is full.
 struct Sink {
     VkCommandBuffer commands = VK_NULL_HANDLE;
-    /// Called between dispatches once `budget` is used up; gives the command buffer to go on with.
-    /// Null: never.
+    /// A function that is called between dispatches once `budget` is used up; gives the command
+    /// buffer to go on with. Null: never.
     VkCommandBuffer (*next)(void* user, VkCommandBuffer full) = nullptr;
     void* user = nullptr;
     /// operations plus bytes in one submission or segment; 0: no bound

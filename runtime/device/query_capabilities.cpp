@@ -34,7 +34,8 @@ std::uint64_t largest_device_heap(const InstanceTable& api, VkPhysicalDevice phy
     return largest;
 }
 
-/// Storage buffers can be made on such memory of others, and with `exported` be given to others.
+/// True where storage buffers can be made on such memory of others, and with `exported` be given to
+/// others.
 bool shares(const InstanceTable& api, VkPhysicalDevice physical, VkExternalMemoryHandleTypeFlagBits type,
             bool exported) {
     const VkPhysicalDeviceExternalBufferInfo info{

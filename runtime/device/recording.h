@@ -11,7 +11,7 @@
 
 namespace vkf {
 
-/// VK_QUEUE_FAMILY_IGNORED: no ownership changes.
+/// VK_QUEUE_FAMILY_IGNORED: the owner does not change.
 inline constexpr std::uint32_t kSameQueueFamily = ~0u;
 
 /// A host's buffer range for an input or output. `offset` is a multiple of

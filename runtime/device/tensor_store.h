@@ -17,7 +17,7 @@
 namespace vkf {
 
 struct TensorStore {
-    /// Memory for the layout, with nothing in it.
+    /// Makes memory for the layout, with nothing in it.
     TensorStore(std::shared_ptr<DeviceCore> device, WeightLayout tensors, const std::string& purpose);
     /// Fills all blocks, at once where the host sees the memory.
     void zero();
@@ -31,8 +31,8 @@ struct TensorStore {
     std::atomic<std::uint64_t> uploads_before = 0;
 };
 
-/// Memory for the states among these storages, zeroed. Throws Error naming a state that two graphs
-/// want with different shapes or types.
+/// Makes zeroed memory for the states among these storages. Throws Error naming a state that two
+/// graphs want with different shapes or types.
 std::shared_ptr<TensorStore> make_state_store(const std::shared_ptr<DeviceCore>& core,
                                               std::span<const StorageInfo> storages);
 

@@ -115,7 +115,7 @@ struct DeviceTable {
 InstanceTable load_instance_table(PFN_vkGetInstanceProcAddr get, VkInstance instance);
 DeviceTable load_device_table(const InstanceTable& instance, VkDevice device);
 
-/// "VK_ERROR_OUT_OF_DEVICE_MEMORY" for -2, and so on; the number for what is not known here.
+/// Gives "VK_ERROR_OUT_OF_DEVICE_MEMORY" for -2, and so on; the number for what is not known here.
 std::string result_name(VkResult result);
 
 /// A handle as the 64 bits that debug utilities take.

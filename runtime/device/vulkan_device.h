@@ -48,7 +48,7 @@ struct VulkanDevice {
     void wait_idle() noexcept;
     /// Throws when the device was lost before.
     void check_alive() const;
-    /// Like check(), and remembers VK_ERROR_DEVICE_LOST.
+    /// Does what check() does, and remembers VK_ERROR_DEVICE_LOST.
     void check_result(VkResult result, const char* call);
     VkFence make_fence();
     /// Names a Vulkan object for debuggers and validation messages; does nothing where debug utils

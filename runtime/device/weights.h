@@ -18,7 +18,7 @@ namespace vkf {
 
 struct TensorStore;
 
-/// Immutable once loaded; copies share the memory.
+/// Weights are immutable once loaded; copies share the memory.
 class VKF_API Weights {
 public:
     Weights() = default;

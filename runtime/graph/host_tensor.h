@@ -14,9 +14,9 @@
 
 namespace vkf {
 
-/// Row-major, outermost dimension first, little-endian, without gaps: `data` holds product(shape)
-/// elements, but for packed matrices. An empty shape is a scalar. `data` need not be aligned to the
-/// element: read it with memcpy.
+/// A tensor of the host is row-major, outermost dimension first, little-endian, without gaps:
+/// `data` holds product(shape) elements, but for packed matrices. An empty shape is a scalar.
+/// `data` need not be aligned to the element: read it with memcpy.
 struct HostTensor {
     std::string name;
     DType dtype = DType::f32;

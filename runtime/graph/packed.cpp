@@ -93,7 +93,7 @@ void pack_int8(std::span<const float> numbers, std::span<std::uint32_t> words) {
     }
 }
 
-/// Up to kPackedGroup numbers.
+/// Packs up to kPackedGroup numbers as int4.
 void pack_group(std::span<const float> numbers, std::span<std::uint32_t, 4> codes, std::uint32_t& scale_word) {
     float low = 0.0f;
     float high = 0.0f;

@@ -74,7 +74,7 @@ public:
     /// Empty where a node's output may become the columns of wider rows: the output has no name,
     /// and all nodes that read it can read rows that lie apart. Else the reason why not.
     std::string why_not_columns(NodeId node) const;
-    /// RewriteLimits::why_not_adjacent of these weights.
+    /// Asks RewriteLimits::why_not_adjacent of these weights.
     std::string why_not_adjacent(std::span<const StorageId> weights) const;
     /// True where a tensor of that shape has more elements than one may have.
     bool too_large(const Shape& shape) const;

@@ -72,7 +72,7 @@ inline std::uint16_t narrowed(DType type, float x) {
     return type == DType::f16 ? sixteen::to_half(x) : sixteen::to_bf16(x);
 }
 
-/// Exactly; a NaN keeps its bits.
+/// Widens exactly; a NaN keeps its bits.
 inline float widened(DType type, std::uint16_t bits) {
     return type == DType::f16 ? sixteen::from_half(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
 }

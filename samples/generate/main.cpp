@@ -82,7 +82,7 @@ void print_packing(const vkf::Weights& weights) {
                  weights.bytes_packed_on_device() != 0 ? ", packed on the device" : "");
 }
 
-/// Enough for the prompt and what may follow.
+/// Gives options with room for the prompt and what may follow.
 vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderFacts& facts, std::size_t prompt) {
     vkf::DecoderOptions out;
     const std::int64_t wanted = static_cast<std::int64_t>(prompt) + options.max_tokens;
@@ -106,7 +106,7 @@ bool on_terminal() {
 #endif
 }
 
-/// While weights load: a bar, where somebody sees it grow, and an end where one is asked for.
+/// Shows a bar while weights load, where somebody sees it grow, and ends where that is asked for.
 vkf::LoadProgress load_bar() {
     return [shown = on_terminal()](std::uint64_t done, std::uint64_t total) {
         stop_if_interrupted();

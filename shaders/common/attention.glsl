@@ -275,8 +275,8 @@ bvec4 is_masked(vec4 scores) {  // by their bits: a comparison with -inf may be 
 }
 
 #ifdef FULL
-// Index of (batch, head, query) into a tensor of which only the dimensions in `present` are not 1,
-// `row` long.
+// The index of (batch, head, query) into a tensor of which only the dimensions in `present` are not
+// 1, `row` long.
 uint broadcast_row(uint present, uint row, uint length) {
     uint at = 0u;
     if ((present & kAttentionPresentBatch) != 0u) {
@@ -381,7 +381,8 @@ vec4 finish_scores(uint row, uint first, vec4 products, uint bits) {
     return mix(vec4(negative_infinity()), s, lessThan(keys, uvec4(work.keys)));
 }
 
-// 0 where dropout takes a weight, else the weight. Its place in (batch, head, query, key) decides.
+// Gives 0 where dropout takes a weight, else the weight. Its place in (batch, head, query, key)
+// decides.
 vec4 drop(uint row, uint first, vec4 weights) {
     if (kThreshold == 0u) {
         return weights;
@@ -444,7 +445,7 @@ uint row_offset(uint row) {
     return to;
 }
 
-// NaN for each of four keys whose page is outside the pool, see key_offsets(); else 0.
+// Gives NaN for each of four keys whose page is outside the pool, see key_offsets(); else 0.
 vec4 poison(uint x, uint y, uint z, uint w) {
 #ifdef FULL
     if (kPageSize != 0u) {

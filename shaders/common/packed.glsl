@@ -15,7 +15,7 @@ uint packed_code_words(uint type, uint columns) {
     return (type == kPackedInt4 ? (columns + 31) >> 5 : (columns + 15) >> 4) << 2;
 }
 
-// Four numbers next to each other.
+// Unpacks four numbers next to each other.
 vec4 unpack_f16(uvec2 words) {
     return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
 }
@@ -25,7 +25,7 @@ vec4 unpack_bf16(uvec2 words) {
     return uintBitsToFloat(uvec4(words.x << 16, words.x & kUpper, words.y << 16, words.y & kUpper));
 }
 
-// Codes of int8, without the scale.
+// Unpacks four codes of int8, without the scale.
 vec4 unpack_int8(uint word) {
     return vec4(ivec4(uvec4(word) << uvec4(24, 16, 8, 0)) >> 24);
 }
@@ -40,7 +40,7 @@ float group_zero(uint word) {
     return uintBitsToFloat(kWholeBits | (word & 15u));
 }
 
-// Code - zero, exactly; the code in the lowest four bits.
+// Computes code - zero, exactly; each code is in the lowest four bits.
 vec4 less_zero(uvec4 codes, vec4 zero) {
     return uintBitsToFloat((codes & 15u) | kWholeBits) - zero;
 }

@@ -8,8 +8,8 @@
 
 const uint kPacked = kBLoad > kMatmulBPacked ? kBLoad - kMatmulBPacked : kPackedF32;
 
-// Four weights of a packed row from k on, a multiple of 4 below p.k; those of int8 without their
-// scale.
+// Loads four weights of a packed row from k on, a multiple of 4 below p.k; those of int8 without
+// their scale.
 vec4 load_packed(uint row, uint k) {
     if (kPacked == kPackedF16) {
         return unpack_f16(b_pairs[(row >> 1) + (k >> 2)]);

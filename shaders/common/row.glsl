@@ -20,7 +20,7 @@ uint row_of(uint group) {
     return shared_row(group, gl_WorkGroupSize.x, kLanes, gl_LocalInvocationID.x);
 }
 
-// Sum over the lanes of a row, the same bits in every lane: a tree in a fixed order. All
+// Sums over the lanes of a row, with the same bits in every lane: a tree in a fixed order. All
 // invocations of the group call it.
 float row_sum(float value) {
     if (kLanes > 1u) {
@@ -39,7 +39,7 @@ float row_sum(float value) {
     return value;
 }
 
-// Largest over the lanes of a row; NaN when one is.
+// Finds the largest number over the lanes of a row; NaN when one is.
 float row_max(float value) {
     if (kLanes > 1u) {
         uint at = gl_LocalInvocationID.x;

@@ -34,7 +34,7 @@ uint narrowed(uint type, uint bits) {
     return type == kPackedF16 ? half_of(bits) : bfloat_of(bits);
 }
 
-// Exactly.
+// Widens exactly.
 uint widened(uint type, uint bits) {
     if (type == kPackedBf16) {
         return bits << 16;

@@ -53,8 +53,8 @@ VKF_FUNCTION uint part_row(uint subgroup, uint tile_columns, uint part_rows, uin
 VKF_FUNCTION uint part_column(uint subgroup, uint tile_columns, uint part_columns) {
     return subgroup % (tile_columns / part_columns) * part_columns;
 }
-// Row and first column of the strip's item, four outputs of a strip of the part that is that many
-// columns wide.
+// The row and first column of the strip's item, four outputs of a strip of the part that is that
+// many columns wide.
 VKF_FUNCTION uint strip_row(uint item, uint columns) {
     return item / (columns / 4u);
 }
@@ -62,22 +62,24 @@ VKF_FUNCTION uint strip_column(uint item, uint columns) {
     return item % (columns / 4u) * 4u;
 }
 
-// Row kernels: an invocation's row, `lanes` neighbours sharing one.
+// The row of an invocation in row kernels, where `lanes` neighbours share one.
 VKF_FUNCTION uint shared_row(uint group, uint local_size, uint lanes, uint invocation) {
     return group * (local_size / lanes) + invocation / lanes;
 }
 
-// Element by element: the first of an invocation's `each` items that lie behind each other.
+// The first of an invocation's `each` items that lie behind each other, in kernels that go element
+// by element.
 VKF_FUNCTION uint first_item(uint group, uint local_size, uint invocation, uint each) {
     return (group * local_size + invocation) * each;
 }
-// Element by element: the first of an invocation's `each` items, one of each group-sized stride.
+// The first of an invocation's `each` items, one of each group-sized stride, in kernels that go
+// element by element.
 VKF_FUNCTION uint first_strided_item(uint group, uint local_size, uint invocation, uint each) {
     return group * local_size * each + invocation;
 }
 
-// Attention: the first of a lane's four columns of a block of the values, `tile` columns wide, of a
-// slice of so many blocks.
+// The first, in attention, of a lane's four columns of a block of the values, `tile` columns wide,
+// of a slice of so many blocks.
 VKF_FUNCTION uint value_column(uint slice, uint blocks, uint block, uint tile, uint lane) {
     return (slice * blocks + block) * tile + lane * 4u;
 }

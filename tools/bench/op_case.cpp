@@ -83,7 +83,7 @@ Row norm_row(const OpCase& op, const OpData& data, Row x) {
     return x;
 }
 
-/// Row `row` of (tokens, heads, dimensions).
+/// Computes row `row` of (tokens, heads, dimensions).
 Row attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
     const std::int64_t query = row / op.heads;
     const std::int64_t head = row % op.heads;

@@ -76,7 +76,7 @@ public:
     Host(const Host&) = delete;
     Host& operator=(const Host&) = delete;
 
-    /// Time of Program::record alone.
+    /// Measures the time of Program::record alone.
     double record(vkf::Program& program) {
         const VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, 0, nullptr};
         vkf::check(vk_.vkBeginCommandBuffer(commands_, &info), "vkBeginCommandBuffer");

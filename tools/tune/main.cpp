@@ -20,7 +20,7 @@ struct Options {
     bool dry_run = false, forget = false, show = false;
 };
 
-/// "name=number" behind what is settled already.
+/// Adds "name=number" behind what is settled already.
 std::string with(const std::string& settled, std::string_view name, std::uint32_t value) {
     return settled + (settled.empty() ? "" : ",") + std::string(name) + "=" + std::to_string(value);
 }
