@@ -781,7 +781,7 @@ VKF_API vkf_result vkf_weight_layout_create(const vkf_device* device, uint32_t c
 VKF_API vkf_result vkf_weight_layout_create_file(const vkf_device* device, const char* path,
                                                  const vkf_load_options* options, vkf_weight_layout** layout);
 VKF_API void vkf_weight_layout_destroy(vkf_weight_layout* layout);
-/// As vkf_weights_tensors().
+/// Lists the tensors of the layout as vkf_weights_tensors() does.
 VKF_API vkf_result vkf_weight_layout_tensors(const vkf_weight_layout* layout, vkf_stored_tensor* tensors,
                                              uint32_t* count);
 /// Bytes of device memory that the weights will take.
@@ -792,7 +792,7 @@ VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vk
                                     vkf_state** state);
 VKF_API void vkf_state_destroy(vkf_state* state);
 VKF_API vkf_result vkf_state_clear(vkf_state* state);
-/// As vkf_weights_tensors().
+/// Lists the tensors of the state as vkf_weights_tensors() does.
 VKF_API vkf_result vkf_state_tensors(const vkf_state* state, vkf_stored_tensor* tensors, uint32_t* count);
 VKF_API vkf_result vkf_state_bytes(const vkf_state* state, uint64_t* bytes);
 

@@ -32,7 +32,7 @@ struct Attended {
 /// The arithmetic that attend() and mismatch() compile for: f16 where VKFORMER_VARIANT asks for
 /// attention_coopmat and the device can have it, else f32.
 Arithmetic attention_arithmetic();
-/// Query, key and value as a program for f16 takes them.
+/// Gives query, key and value as a program for f16 takes them.
 Qkv as_f16(const Qkv& x);
 /// The tolerance, and what a program for f16 adds to an error of y: its weights are rounded
 /// (docs/numerics.md, 12).
@@ -45,9 +45,9 @@ enum class Ask : std::uint8_t { y, y_and_lse, everything };
 Attended attend(const Qkv& x, const reference::AttentionOptions& options = {}, Ask ask = Ask::y,
                 bool repeat_kv = false);
 
-/// Empty, or how y, the log-sum-exp or the weights differ from the twin's, asked for y alone and
-/// for everything; on the device as it is, and as on a small GPU. In f16 what is given to both is
-/// what f16 keeps of x.
+/// Says how y, the log-sum-exp or the weights differ from the twin's (empty: they do not), asked
+/// for y alone and for everything; on the device as it is, and as on a small GPU. In f16 what is
+/// given to both is what f16 keeps of x.
 std::string mismatch(const Qkv& x, const reference::AttentionOptions& options = {}, const Tolerance& tolerance = {});
 
 }  // namespace vkf::test

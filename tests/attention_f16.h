@@ -9,7 +9,7 @@
 
 namespace vkf::test {
 
-/// what explain() says then
+/// the text of explain() where f16 is taken
 inline constexpr const char* kTakenInF16 = "f16 arithmetic, matrices of ";
 
 /// Has a processor, for Believed, take attention_coopmat, where tiles are small and compile soon.
@@ -18,11 +18,11 @@ void as_forced(Capabilities& c);
 /// Inputs and options as the twin's; the scale is never 0.
 AttentionOptions fused_options(OpCheck& check, const Qkv& x, const reference::AttentionOptions& o);
 
-/// By attention_coopmat, or an error.
+/// Computes attention by attention_coopmat. Any other kernel is an error.
 Attended run_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);
-/// Empty, or how y differs from the twin's.
+/// Says how y differs from the twin's; empty: it does not.
 std::string mismatch_f16(const Tensor& y, const Qkv& x, const reference::AttentionOptions& o);
-/// Empty, or how the device's results differ from the twin's.
+/// Says how the device's results differ from the twin's; empty: they do not.
 std::string mismatch_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);
 
 }  // namespace vkf::test

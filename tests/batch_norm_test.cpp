@@ -14,7 +14,7 @@ namespace {
 constexpr double kEps = static_cast<double>(1e-5f);
 constexpr double kMomentum = static_cast<double>(0.1f);
 
-/// Positive, as variances are.
+/// Makes positive numbers, as variances are.
 Tensor variances(std::int64_t channels) { return reference::add(random_tensor({channels}, 6, 0.4), Tensor({1}, 0.5)); }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct Bound {
 
     Recording recording(std::uint32_t slot = 0) const { return {.buffers = ranges, .sizes = sizes, .slot = slot}; }
     std::vector<float> result() const;
-    /// Empty, or how the result differs from what it must be.
+    /// Says how the result differs from what it must be; empty: it does not.
     std::string wrong() const;
 
     Host::Buffer x, y;

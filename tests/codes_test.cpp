@@ -55,7 +55,7 @@ bool can(const Way& way) {
     return has;
 }
 
-/// Those that the device has.
+/// Gives the ways that the device has.
 std::vector<Way> ways() {
     std::vector<Way> out;
     for (const Way& way : {kDot, kMatrices}) {

@@ -18,11 +18,11 @@ struct Plan;
 
 namespace vkf::test {
 
-/// Made at the first call.
+/// The device of all tests, made at the first call.
 const Device& device();
 /// True when the device runs under the validation layer.
 bool validated();
-/// Device, driver and profile, for a heading.
+/// Gives device, driver and profile, for a heading.
 std::string device_line();
 
 /// A run under validation means something only where the layer sees: records commands that race, a
@@ -47,7 +47,7 @@ std::size_t pipelines_of(const Device& device);
 void cannot_run(const std::string& what);
 /// False, which is counted, where the device has no cooperative matrices.
 bool has_matrices();
-/// "16-bit storage (3 checks), ..."; empty when everything ran.
+/// Lists what was not run, "16-bit storage (3 checks), ..."; empty when everything ran.
 std::string not_run();
 
 /// While it lives, the device (which lives longer) is believed to be a GPU that takes few groups a

@@ -17,7 +17,8 @@ using namespace vkf::test;
 
 namespace {
 
-/// On a GPU with room for everything, whose alignment parts no weights, small as these are.
+/// Counts the dispatches on a GPU with room for everything, whose alignment parts no weights, small
+/// as these are.
 std::size_t dispatches(const Graph& graph) {
     Capabilities gpu;
     gpu.type = DeviceType::discrete;

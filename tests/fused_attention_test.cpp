@@ -51,8 +51,8 @@ std::vector<std::string> kernels() {
     return out;
 }
 
-/// Empty, or how y and the log-sum-exp differ from the twin's. The number of queries is a symbol
-/// with this maximum; a greater one than there are queries makes room that is not used.
+/// Says how y and the log-sum-exp differ from the twin's; empty: they do not. The number of queries
+/// is a symbol with this maximum; a greater one than there are queries makes room that is not used.
 std::string mismatch(const Qkv& given, const Options& o, std::int64_t most_queries, bool lse = true) {
     OpCheck check;
     check.arithmetic = attention_arithmetic();

@@ -14,7 +14,8 @@
 
 namespace vkf::test {
 
-/// Thrown for systems and outputs that are known but not computed yet: counted apart, not passed.
+/// An exception for systems and outputs that are known but not computed yet: counted apart, not
+/// passed.
 struct NotYet {
     std::string what;
 };

@@ -102,7 +102,7 @@ void decoder_layer_case(const Device& device, GoldenCase& c) {
     c.run(device, g);
 }
 
-/// 1 where the token is padding.
+/// Gives 1 where the token is padding.
 Value padding_of(Graph& g, const std::string& name, const std::vector<std::int32_t>& tokens,
                  const std::vector<std::int64_t>& shape, std::int32_t pad) {
     std::vector<std::int32_t> mask;

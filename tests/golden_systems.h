@@ -16,10 +16,10 @@ const GoldenSystems& attention_systems();
 const GoldenSystems& module_systems();
 /// Modules of Hugging Face's transformers.
 const GoldenSystems& transformers_systems();
-/// Packed and paged sequences, score mods.
+/// The systems of packed and paged sequences, and of score mods.
 const GoldenSystems& sequence_systems();
 
-/// "interleaved" or "half".
+/// Reads "interleaved" or "half".
 RopeLayout rope_layout_of(const std::string& name);
 /// An object of the keys that model configurations have; null: none.
 RopeScaling rope_scaling_of(const nlohmann::json& scaling);
@@ -31,8 +31,8 @@ struct CachedRun {
     bool weights = false;  ///< of the first run, as a result
 };
 
-/// Grouped-query attention over input "x" through one program and its cache, which another reads
-/// back. head_dim must be given.
+/// Runs grouped-query attention over input "x" through one program and its cache, which another
+/// reads back. head_dim must be given.
 void run_cached(const Device& device, GoldenCase& c, GroupedQueryAttentionOptions options, const CachedRun& run);
 
 }  // namespace vkf::test

@@ -66,7 +66,7 @@ Tensor computed(const HalfProduct& p) {
     return download(program, "y");
 }
 
-/// Beside the product of the operands in f16, held to what docs/numerics.md promises.
+/// Compares with the product of the operands in f16, held to what docs/numerics.md promises.
 std::string half_mismatch(const HalfProduct& p) {
     const Tensor kept = p.weights == WeightType::f32 ? p.b : reference::packed(p.b, p.weights);
     const Tensor a = reference::as_f16(p.a);

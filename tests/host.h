@@ -53,7 +53,7 @@ public:
         std::uint32_t width = 0, height = 0;
     };
     Image make_image(VkFormat format, std::uint32_t width, std::uint32_t height);
-    /// Texels, packed as the format has them.
+    /// Writes texels, packed as the format has them.
     void write_image(const Image& image, std::span<const std::byte> texels);
     std::vector<std::byte> read_image(const Image& image, std::size_t bytes);
 

@@ -90,7 +90,7 @@ TEST_CASE("long rows: products of long sums, and longer ones refused where they 
     const Tensor b = random_tensor({3, 200'000}, 2);
     OpCheck check;
     const Value y = linear(check.input("a", a), check.input("b", b));
-    // not as a small GPU, whose kernels no processor is meant to run
+    // The check does not run as a small GPU, whose kernels no processor is meant to run.
     CHECK(difference(check.run(y), reference::matmul(a, b, {.transpose_b = true}), {1e-3, 1e-2, {}}) == "");
     if (device().capabilities().cpu()) {
         Graph g;
@@ -106,7 +106,7 @@ TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
         CAPTURE(sizes.keys);
         const Capabilities& caps = device().capabilities();
         const Qkv x = random_qkv(sizes);
-        // of eight lanes 75,000 are not too many
+        // With eight lanes, 75,000 are not too many.
         const bool too_many =
             sizes.keys > (caps.asks_for("attention_lanes") && caps.exact_subgroup_size == 8 ? 75'000 : 0);
         const bool split = sizes.queries <= 8;

@@ -61,7 +61,7 @@ TEST_CASE("matmul: few rows of large matrices, which have kernels of their own")
         Tensor b = random_tensor({k, n}, 2);
         CHECK(matmul_mismatch(a, b, {.bias = random_tensor({n}, 3), .activation = Activation::silu}) == "");
         CHECK(matmul_mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
-        // in the last row: what pads the sum must not multiply with it
+        // The infinity is in the last row: what pads the sum must not multiply with it.
         b.at({k - 1, n - 1}) = kInf;
         b.at({0, 0}) = kNan;  // in the first: nor what stands for rows past the end
         CHECK(matmul_mismatch(a, b) == "");

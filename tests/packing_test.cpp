@@ -67,7 +67,7 @@ std::vector<std::uint32_t> host_words(const HostTensor& t, WeightType type) {
     return words;
 }
 
-/// "", or the first word in which the device and the host differ.
+/// Says the first word in which the device and the host differ; empty: none.
 std::string mismatch(const HostTensor& t, WeightType type) {
     const Weights weights = device().load({&t, 1}, {.matrices = type, .pack_on = PackOn::device});
     const std::uint64_t packed = weights.bytes_packed_on_device();
@@ -135,7 +135,7 @@ std::vector<float> hard_rows(std::int64_t rows, std::int64_t columns) {
     return out;
 }
 
-/// To what the type can hold.
+/// Limits x to what the type can hold.
 float held(float x, WeightType type) { return type == WeightType::f16 && std::abs(x) >= 65520 ? 65519.0f : x; }
 
 }  // namespace

@@ -29,8 +29,8 @@ Capabilities processor() {
     return c;
 }
 
-/// No two storages that are needed in a common step share a byte, unless one took the other's
-/// memory over in place.
+/// Checks that no two storages that are needed in a common step share a byte, unless one took the
+/// other's memory over in place.
 void check_no_overlap(const Plan& plan) {
     std::vector<Interval> lives(plan.storages.size(), {~0u, 0, 0});
     for (const PlannedDispatch& d : plan.dispatches) {

@@ -9,7 +9,7 @@ struct DeviceCore;
 
 namespace vkf::test {
 
-/// Two fills of the same range without a barrier.
+/// Records two fills of the same range without a barrier.
 void plant_transfer_hazard(DeviceCore& device);
 /// A dispatch that reads what one before it writes, without a barrier. (Two that write the same are
 /// let pass by some layers: they may write different elements.)

@@ -19,7 +19,7 @@ inline bool in_f16(const char* variant, bool offered, const char* what) {
     return forced && offered;
 }
 
-/// Summed in f16 too.
+/// True where products are summed in f16 too.
 inline bool in_half() { return in_f16("matmul_half", device().capabilities().float16, "arithmetic in f16"); }
 
 inline bool in_f16() {

@@ -212,7 +212,7 @@ TEST_SUITE("program") {
         CHECK(contains(message_of([&] { program.download("y", std::span(again).first(1)); }), "there is room for 1"));
         CHECK(contains(message_of([&] { program.shape("w"); }), "no output \"w\""));
         program.set("tokens", 5);
-        // of the last run, not of the sizes set since
+        // The output is of the last run, not of the sizes set since.
         CHECK(program.download("y").size() == 3 * 24);
         program = device().compile(g, SmallModel::load(device()));
         CHECK(SmallModel::check(program, 16) == "");

@@ -52,7 +52,7 @@ double sum_of_products(const Tensor& a, const Tensor& b, Sizes ia, Sizes ib, con
 /// A tensor with a value for each head, as one that broadcasts to (..., H, L, S).
 Tensor a_head_each(const Tensor& x) { return x.rank() == 1 ? test::reshape(x, {x.size(0), 1, 1}) : x; }
 
-/// Scale, softcap, bias, ALiBi, mask.
+/// Applies scale, softcap, bias, ALiBi and mask.
 Tensor masked_scores(const Tensor& scores, const SoftmaxOptions& o) {
     const std::int64_t shift = o.causal == Causal::bottom_right ? scores.size(-1) - scores.size(-2) : 0;
     Tensor y(scores.shape);

@@ -73,7 +73,7 @@ Tensor gated(const Tensor& gate, const Tensor& up, Activation activation);
 Tensor dropout(const Tensor& x, double p, std::uint32_t seed);
 Tensor combine_masks(const Tensor& a, Polarity a_polarity, const Tensor& b, Polarity b_polarity);
 
-/// Row l of x (..., L, d) is turned by positions[l].
+/// Turns row l of x (..., L, d) by positions[l].
 Tensor rope(const Tensor& x, const Rope& options, const std::vector<std::int64_t>& positions);
 Tensor sinusoidal_positions(std::int64_t length, std::int64_t dim);
 

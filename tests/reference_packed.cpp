@@ -12,7 +12,7 @@ namespace {
 
 using test::Sizes;
 
-/// To `digits` significant bits, ties to even, with steps no finer than 2^least.
+/// Rounds to `digits` significant bits, ties to even, with steps no finer than 2^least.
 double rounded(double x, int digits, int least) {
     if (!std::isfinite(x) || x == 0) {
         return x;

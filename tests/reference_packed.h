@@ -11,7 +11,7 @@ using test::Tensor;
 
 /// (out, in) of fp32 numbers -> what `type` keeps of them.
 Tensor packed(const Tensor& weights, WeightType type);
-/// Each number as f16, to the nearest, ties to even; infinite from 65520 on.
+/// Rounds each number to f16, to the nearest, ties to even; infinite from 65520 on.
 Tensor as_f16(const Tensor& numbers);
 /// The farthest that packed() may move each number: half a step of its scale, or half a unit in the
 /// last place.

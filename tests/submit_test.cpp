@@ -66,7 +66,7 @@ TEST_SUITE("submit") {
         Program program = device().compile(g, {}, {.profile = true});
         program.upload("x", numbers(kSize, 0.5f));
         const Ticket first = program.submit();
-        // not before the first run has read the old ones
+        // The upload waits until the first run has read the old numbers.
         program.upload("x", numbers(kSize, 0.25f));
         CHECK(first.done());
         const Ticket second = program.submit();

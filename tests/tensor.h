@@ -81,8 +81,9 @@ struct Tolerance {
 
 inline Tolerance exactly() { return {0, 0, {}}; }
 
-/// Empty when equal within tolerance, NaN and infinities in the same places (what is wanted beyond
-/// fp32 is an infinity); else the shapes, or how many elements differ and the worst of them.
+/// Says how two tensors differ; empty when equal within tolerance, NaN and infinities in the same
+/// places (what is wanted beyond fp32 is an infinity); else the shapes, or how many elements differ
+/// and the worst of them.
 std::string difference(const Tensor& got, const Tensor& want, const Tolerance& tolerance = {});
 
 }  // namespace vkf::test

@@ -28,7 +28,7 @@ public:
             add(row + i / columns, column + i % columns);
         }
     }
-    /// Empty, or the first output that was not computed once.
+    /// Names the first output that was not computed once; empty: there is none.
     std::string mismatch() const {
         for (std::size_t i = 0; i < times_.size(); ++i) {
             if (times_[i] != 1) {
@@ -59,7 +59,7 @@ struct Prepared {
         std::memcpy(&p, bytes.data(), sizeof(Push));
         return p;
     }
-    /// 0 where the kernel was not given that constant.
+    /// Gives a constant of the kernel; 0 where it was not given.
     shader::uint constant(shader::uint id) const {
         const std::vector<std::uint32_t>& values = kernel->constants.values();
         return id < values.size() ? values[id] : 0;

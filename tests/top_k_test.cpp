@@ -14,7 +14,7 @@ using namespace vkf::test;
 
 namespace {
 
-/// NaN first, then larger first; equals keep their order.
+/// True where a comes before b: NaN first, then larger first; equals keep their order.
 bool before(double a, double b) { return std::isnan(a) ? !std::isnan(b) : a > b; }
 
 std::string top_k_mismatch(const Tensor& x, std::int64_t k) {

@@ -33,7 +33,7 @@ TEST_SUITE("uploads") {
                 device.load(std::vector{HostTensor{"w", DType::f32, {300}, std::as_bytes(std::span(threes))}});
             CHECK(device.pending_uploads() == 1200);
             const HostTensor matrix{"m", DType::f32, {3, 100}, std::as_bytes(std::span(ones))};
-            // where the device packs, if it has a queue
+            // Such a device packs, if it has a queue.
             Insides::core(device).capabilities.type = DeviceType::discrete;
             CHECK(device.load({&matrix, 1}, {.matrices = WeightType::int8}).bytes_packed_on_device() == 0);
             const LoadOptions on_device{.matrices = WeightType::int8, .pack_on = PackOn::device};

@@ -174,8 +174,8 @@ static vkf_program* compile(vkf_device* device, const model* m, const vkf_compil
     return program;
 }
 
-/// Two slots at different lengths in one command buffer, then in segments, with memory, lock and
-/// scratch of the host's.
+/// Records two slots at different lengths in one command buffer, then in segments, with memory,
+/// lock and scratch of the host's.
 static void records(host* h, const model* m) {
     vkf_device* device = borrow(h);
     const vkf_compile_options options = {.struct_size = sizeof(options),
@@ -297,7 +297,7 @@ static void caches(host* h, const model* m) {
     vkf_device_destroy(device);
 }
 
-/// No queue of ours: weights go up by the host's command buffers.
+/// Uploads weights by the host's command buffers, with no queue of ours.
 static void uploads(host* h, const model* m) {
     vkf_borrowed_device lent = host_handles(h);
     lent.host_submits = true;
@@ -402,7 +402,7 @@ static void images(host* h) {
     host_destroy_buffer(h, &out);
 }
 
-/// Memory of the host as the output's buffer, where the device can.
+/// Takes memory of the host as the output's buffer, where the device can.
 static void shares(host* h, const model* m) {
     vkf_device* device = borrow(h);
     vkf_capabilities capabilities = {.struct_size = sizeof(capabilities)};
@@ -649,7 +649,7 @@ static void count_progress(void* user, uint64_t done, uint64_t all) {
     *(int*)user += done == all ? 100 : 0;
 }
 
-/// On a device of its own: state over runs, weights in another type, texts.
+/// Runs on a device of its own: state over runs, weights in another type, texts.
 static void runs(const model* m) {
     uint32_t count = 0;
     OK(vkf_device_list(NULL, NULL, &count));

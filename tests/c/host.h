@@ -57,7 +57,7 @@ vkf_borrowed_device host_handles(host* h);
 /// Makes a buffer that is mapped and coherent.
 host_buffer host_make_buffer(host* h, VkDeviceSize bytes, VkBufferUsageFlags usage);
 void host_destroy_buffer(host* h, host_buffer* buffer);
-/// R32_SFLOAT, in layout GENERAL once host_prepare_image() is recorded.
+/// Makes an image of R32_SFLOAT, in layout GENERAL once host_prepare_image() is recorded.
 host_image host_make_image(host* h, uint32_t width, uint32_t height);
 void host_prepare_image(const host_image* image, VkCommandBuffer commands);
 void host_destroy_image(host* h, host_image* image);

@@ -28,7 +28,7 @@ public:
     Outcome wait(int seconds);
 
 private:
-    /// More of its output; 0: there is no more, below 0: none came in time.
+    /// Reads more of its output; 0: there is no more, below 0: none came in time.
     long read_more(std::chrono::steady_clock::time_point end);
 
     int pid_ = -1;

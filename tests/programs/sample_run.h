@@ -40,7 +40,7 @@ struct Copy {
 
 Outcome run(const std::vector<std::string>& words);
 bool has(const std::string& text, const std::string& part);
-/// Ended by itself with one of the two codes; an error is the sample's own.
+/// Checks that the sample ended by itself with one of the two codes; an error is the sample's own.
 void check_sane(const Outcome& o, const std::string& name);
-/// And with an error that has this part.
+/// Checks that the sample ended with an error, too, which has this part.
 void check_refused(const Outcome& o, const std::string& name, const std::string& part);

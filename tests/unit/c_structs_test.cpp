@@ -66,7 +66,7 @@ const Reasons kMembers{
     {"Segment::cost", "the members of Cost stand by themselves"},
 };
 
-/// Likewise of enumerators.
+/// Reasons likewise, of enumerators.
 const Reasons kEnumerators{
     {"DType::boolean", "VKF_BOOL"},
     {"DeviceType::virtual_gpu", "VKF_DEVICE_VIRTUAL"},

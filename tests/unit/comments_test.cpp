@@ -16,7 +16,7 @@ namespace {
 
 const std::size_t kWidest = 100;
 
-/// Characters, not bytes, of a line of UTF-8.
+/// Counts the characters, not the bytes, of a line of UTF-8.
 std::size_t width(const std::string& line) {
     return static_cast<std::size_t>(
         std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

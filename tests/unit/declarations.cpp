@@ -70,7 +70,7 @@ std::vector<Range> parts_of(const Range& list) {
     return out;
 }
 
-/// Type and name of a parameter, a member, or one that follows another after a comma.
+/// Reads type and name of a parameter, a member, or one that follows another after a comma.
 Parameter named(const Range& declaration, bool may_lack_a_name) {
     Parameter out;
     std::string last;
@@ -163,7 +163,7 @@ private:
         } while (depth != 0 && i_ < tokens_.size());
     }
 
-    /// To behind the bracket that closes the one here.
+    /// Skips to behind the bracket that closes the one here.
     Range skip_brackets() {
         const std::size_t begin = i_ + 1;
         int depth = 0;

@@ -49,7 +49,7 @@ std::set<std::string> both(std::set<std::string> a, const std::set<std::string>&
     return a;
 }
 
-/// "a includes b" for each project file that is included and not among `allowed`.
+/// Gives "a includes b" for each project file that is included and not among `allowed`.
 std::vector<std::string> leads_elsewhere(const std::set<std::string>& headers, const std::set<std::string>& allowed) {
     std::vector<std::string> out;
     for (const std::string& header : headers) {
@@ -78,7 +78,7 @@ std::vector<std::string> forgotten(const std::set<std::string>& all) {
     return out;
 }
 
-/// Comments, texts and lines of the preprocessor left out.
+/// Gives the code without comments, texts and lines of the preprocessor.
 std::string code_of(const std::string& text) {
     std::string out = std::regex_replace(text, std::regex("//[^\n]*"), "");
     out = std::regex_replace(out, std::regex("(^|\n)\\s*#[^\n]*"), "\n");

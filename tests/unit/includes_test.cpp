@@ -111,8 +111,8 @@ std::set<std::string> made_by_the_build(const fs::path& source) {
     return made;
 }
 
-/// Every project file that a file includes, by its path from the source folder. Headers that the
-/// build makes are left out; "a includes b" is added to `lost` where there is no other b.
+/// Gives every project file that a file includes, by its path from the source folder. Headers that
+/// the build makes are left out; "a includes b" is added to `lost` where there is no other b.
 std::vector<std::string> includes_of(const fs::path& source, const std::string& file, std::vector<std::string>& lost) {
     static const std::set<std::string> made = made_by_the_build(source);
     std::vector<std::string> found;
@@ -153,7 +153,7 @@ Includes read_all(const fs::path& source, std::vector<std::string>& lost) {
     return all;
 }
 
-/// "a includes b" for each include that leads to a room above.
+/// Gives "a includes b" for each include that leads to a room above.
 std::vector<std::string> arrows_up(const Includes& all) {
     std::vector<std::string> wrong;
     for (const auto& [file, included] : all) {
@@ -171,7 +171,7 @@ std::vector<std::string> arrows_up(const Includes& all) {
     return wrong;
 }
 
-/// "a -> b -> c" for each file of a block or a family that gets to a device through what it
+/// Gives "a -> b -> c" for each file of a block or a family that gets to a device through what it
 /// includes.
 std::vector<std::string> ways_to_a_device(const Includes& all) {
     std::vector<std::string> wrong;
