@@ -90,7 +90,8 @@ TEST_SUITE("state") {
                                              16.25f, 17.25f});
             CHECK(floats(kept.state.read("kept", {0, 1})).size() == 12);
             CHECK(kept.state.read("kept", {2, 0}).empty());
-            kept.state.write("kept", bytes_of_floats({-1, -2, -3, -4, -5, -6}), {1, 1});  // row 0 of both
+            // row 0 of both
+            kept.state.write("kept", bytes_of_floats({-1, -2, -3, -4, -5, -6}), {1, 1});
             std::vector<float> changed = kept.numbers;
             for (std::size_t i = 0; i < 3; ++i) {
                 changed[i] = -1.0f - static_cast<float>(i);

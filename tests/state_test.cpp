@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kCapacity = 8;
 constexpr std::int64_t kStateWidth = 3;
 
-/// Writes "x" (tokens, kStateWidth) behind the `cached` rows of the cache and gives all rows so far,
-/// doubled, as "y".
+/// Writes "x" (tokens, kStateWidth) behind the `cached` rows of the cache and gives all rows so
+/// far, doubled, as "y".
 void describe_append(Graph& g) {
     const Dim tokens = g.symbol("tokens", kCapacity);
     const Dim cached = g.symbol("cached", kCapacity);

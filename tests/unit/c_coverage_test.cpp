@@ -184,8 +184,6 @@ const Reasons kOtherTypes{
     {"make_weight_layout(device)", "the device has its capabilities"},
 };
 
-bool is_reason(const std::string& text) { return text.find(' ') != std::string::npos; }
-
 std::string snake(const std::string& name) {
     std::string out;
     for (const char c : name) {

@@ -76,8 +76,6 @@ const Reasons kEnumerators{
 
 const std::set<std::string> kEnumeratorsOnlyInC{"VKF_WEIGHT_AS_GIVEN"};
 
-bool is_reason(const std::string& text) { return text.find(' ') != std::string::npos; }
-
 std::string upper(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 32 : c; });
     return text;

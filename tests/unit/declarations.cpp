@@ -9,6 +9,8 @@
 #include <iterator>
 #include <regex>
 
+#include "tests/unit/text.h"
+
 namespace vkf::test {
 
 namespace {
@@ -22,12 +24,6 @@ struct Token {
 
 bool is_word(const std::string& text) {
     return !text.empty() && (std::isalpha(static_cast<unsigned char>(text[0])) != 0 || text[0] == '_');
-}
-
-std::string whole(const fs::path& path) {
-    std::ifstream in(path);
-    REQUIRE_MESSAGE(in, path);
-    return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::vector<Token> tokens_of(const std::string& text) {

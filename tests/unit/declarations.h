@@ -42,6 +42,8 @@ struct Declarations {
 /// Gives the names that the declaration below a comment of C's header stands for: "C++: Rope,
 /// RopeScaling."
 std::vector<std::string> stands_for(const std::string& comment);
+/// True for a sentence, where a name would be one word: then it says why there is no such name.
+inline bool is_reason(const std::string& text) { return text.find(' ') != std::string::npos; }
 /// Gives the names in a type.
 std::set<std::string> words(const std::string& type);
 

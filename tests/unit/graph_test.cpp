@@ -7,8 +7,10 @@
 #include "runtime/compile/lowering.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/views.h"
+#include "tests/unit/text.h"
 
 using namespace vkf;
+using vkf::test::contains;
 
 namespace {
 
@@ -28,8 +30,6 @@ std::string error_of(F f) {
     }
     return {};
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/lines.h"
+#include "tests/unit/text.h"
 
 using vkf::test::lines;
+using vkf::test::whole;
 
 namespace fs = std::filesystem;
 
@@ -21,12 +22,6 @@ namespace {
 
 const fs::path kRoot = VKFORMER_SOURCE_DIR;
 const char* const kRooms[] = {"runtime", "ops", "layers", "models"};
-
-std::string whole(const fs::path& path) {
-    std::ifstream in(path);
-    REQUIRE(in);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::set<std::string> found_in(const std::string& text, const char* pattern) {
     const std::regex regex(pattern);

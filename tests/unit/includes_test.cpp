@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/lines.h"
+#include "tests/unit/text.h"
 
 using vkf::test::lines;
 
@@ -70,14 +70,14 @@ std::string room_of(const std::string& file) {
 }
 
 /// The name behind one #include, and whether it stands in <>.
-struct Name {
+struct IncludedName {
     std::string name;
     bool in_angles;
 };
 
-std::vector<Name> names_in(const fs::path& path) {
+std::vector<IncludedName> names_in(const fs::path& path) {
     static const std::regex line(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
-    std::vector<Name> found;
+    std::vector<IncludedName> found;
     std::ifstream in(path);
     REQUIRE(in);
     for (std::string text; std::getline(in, text);) {
@@ -116,7 +116,7 @@ std::set<std::string> made_by_the_build(const fs::path& source) {
 std::vector<std::string> includes_of(const fs::path& source, const std::string& file, std::vector<std::string>& lost) {
     static const std::set<std::string> made = made_by_the_build(source);
     std::vector<std::string> found;
-    for (const Name& include : names_in(source / file)) {
+    for (const IncludedName& include : names_in(source / file)) {
         bool here = false;
         for (const fs::path& folder : {source / fs::path(file).parent_path(), source, source / "shaders"}) {
             const fs::path path = (folder / include.name).lexically_normal();
@@ -214,7 +214,7 @@ std::vector<std::string> not_for_samples(const fs::path& source, const fs::path&
         if (read.count(entry.path().extension().string()) == 0) {
             continue;
         }
-        for (const Name& include : names_in(entry.path())) {
+        for (const IncludedName& include : names_in(entry.path())) {
             const std::string& name = include.name;
             const bool own = fs::exists(folder / name) && name.find("..") == std::string::npos;
             const bool shader = name.ends_with(".h") && fs::exists(folder / name.substr(0, name.size() - 2));

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "tests/unit/text.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ using vkf::DType;
 using vkf::Error;
 using vkf::HostTensor;
 using vkf::Safetensors;
+using vkf::test::contains;
 
 std::string with_length(std::uint64_t length, const std::string& rest) {
     std::string file(8, '\0');
@@ -45,8 +47,6 @@ std::string refusal(const std::string& file) {
 }
 
 std::string refusal(const std::string& header, std::size_t data_bytes) { return refusal(file_of(header, data_bytes)); }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// A folder of its own, gone at the end of the test.
 class TemporaryFolder {

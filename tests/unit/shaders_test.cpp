@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/lines.h"
+#include "tests/unit/text.h"
 
 using vkf::test::lines;
 

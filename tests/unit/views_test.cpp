@@ -7,8 +7,10 @@
 
 #include "runtime/graph/node.h"
 #include "runtime/graph/views.h"
+#include "tests/unit/text.h"
 
 using namespace vkf;
+using vkf::test::contains;
 
 namespace {
 
@@ -46,8 +48,6 @@ std::string error_of(F f) {
     }
     return {};
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
