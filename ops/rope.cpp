@@ -86,7 +86,12 @@ bool can_read(const NodeInfo&, std::size_t i, const ValueInfo& view) {
 
 constexpr OpType kRope{.name = kName, .lower = lower, .can_read = can_read, .writes_views = true};
 
-std::int64_t rotary_dim(const Rope& o, std::int64_t head_dim) { return o.rotary_dim == 0 ? head_dim : o.rotary_dim; }
+std::int64_t rotary_dim(const Rope& o, std::int64_t head_dim) {
+    const std::int64_t r = o.rotary_dim == 0 ? head_dim : o.rotary_dim;
+    require(r >= 2 && r % 2 == 0 && r <= head_dim, kName,
+            "rotary_dim = " + std::to_string(r) + " is not even and in 2.." + std::to_string(head_dim));
+    return r;
+}
 
 /// Frequencies of the pairs, radians a position; `magnitude` scales cos and sin (YaRN).
 std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude) {
@@ -194,8 +199,6 @@ RopeScaling::Kind rope_scaling_kind(std::string_view name) {
 
 std::vector<float> rope_table(const Rope& options, std::int64_t head_dim) {
     const std::int64_t r = rotary_dim(options, head_dim);
-    require(r >= 2 && r % 2 == 0 && r <= head_dim, kName,
-            "rotary_dim = " + std::to_string(r) + " is not even and in 2.." + std::to_string(head_dim));
     require(std::isfinite(options.theta) && options.theta > 0, kName,
             "theta = " + std::to_string(options.theta) + " is not finite and positive");
     const RopeScaling& s = options.scaling;

@@ -332,6 +332,9 @@ TEST_CASE("rope: bad arguments are refused by name") {
                        rope(g.input("odd", {5, 7}), {.layout = kPairs, .max_positions = 8});
                    }),
                    "rotary_dim = 7"));
+    const Rope wide{.layout = kPairs, .rotary_dim = 8, .max_positions = 8};
+    rope(x, wide);  // whose table others may share
+    CHECK(contains(error_of([&] { rope(g.input("narrow", {5, 4}), wide); }), "rotary_dim = 8 is not even and in 2..4"));
     CHECK(contains(error_of([&] {
                        rope(g.input("ids", {5, 8}, DType::i32), {.layout = kPairs, .max_positions = 8});
                    }),
