@@ -98,8 +98,8 @@ std::vector<T> CacheFile::numbers(const char* name, DType dtype, const std::vect
         for (std::size_t at = wanted.find("-1"); at != std::string::npos; at = wanted.find("-1")) {
             wanted.replace(at, 2, "any");
         }
-        refuse("tensor " + t.name + " is " + shape_text(t.shape) + " " + std::string(name_of(t.dtype)) +
-               " instead of " + wanted + " " + std::string(name_of(dtype)));
+        refuse("tensor " + t.name + " is " + saved_text(t) + " instead of " + wanted + " " +
+               std::string(name_of(dtype)));
     }
     std::vector<T> out(t.data.size() / sizeof(T));
     if (!out.empty()) {
@@ -226,9 +226,9 @@ void CacheFile::check_caches(const DecoderOptions& options, const State& caches)
             continue;
         }
         const bool ring = saved.shape.size() == 4 && saved.shape[1] != rows && t.shape[1] < options.max_tokens;
-        refuse("tensor " + t.name + " is " + shape_text(saved.shape) + " " + std::string(name_of(saved.dtype)) +
-               "; of a cache of " + std::to_string(t.shape[1]) + " rows that holds " + std::to_string(length_) +
-               " tokens it would be " + shape_text(wanted) + " " + std::string(name_of(t.dtype)) +
+        refuse("tensor " + t.name + " is " + saved_text(saved) + "; of a cache of " + std::to_string(t.shape[1]) +
+               " rows that holds " + std::to_string(length_) + " tokens it would be " + shape_text(wanted) + " " +
+               std::string(name_of(t.dtype)) +
                (ring ? ": a ring that has been filled goes only into one of as many rows (window - 1 + chunk)" : ""));
     }
     for (const HostTensor& t : file_.tensors()) {

@@ -6,6 +6,7 @@
 
 #include "models/state_tensors.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/device/corner.h"
 
 namespace vkf {
@@ -15,7 +16,7 @@ namespace {
 /// The part that a tensor of this shape is of a state: they may differ in one dimension.
 StatePart part_of(const HostTensor& saved, const StoredTensor& state, const std::string& file) {
     StatePart part;
-    bool fits = saved.dtype == state.dtype && saved.shape.size() == state.shape.size();
+    bool fits = saved.dtype == state.dtype && saved.type == WeightType::f32 && saved.shape.size() == state.shape.size();
     for (std::size_t i = 0; fits && i < state.shape.size(); ++i) {
         if (saved.shape[i] != state.shape[i]) {
             fits = part.length < 0 && saved.shape[i] < state.shape[i];
@@ -23,7 +24,9 @@ StatePart part_of(const HostTensor& saved, const StoredTensor& state, const std:
         }
     }
     if (!fits) {
-        refuse_state(saved, state, file);
+        throw Error("state " + state.name + " is " + shape_text(state.shape) + " " + std::string(name_of(state.dtype)) +
+                        ", the file has " + saved_text(saved),
+                    file);
     }
     return part;
 }

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "models/files/safetensors_writer.h"
-#include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/device/corner.h"
 #include "runtime/device/insides.h"
@@ -26,10 +25,9 @@ void write_states(const std::filesystem::path& path, const State& state, std::sp
     write_safetensors(path, tensors, next, metadata);
 }
 
-void refuse_state(const HostTensor& saved, const StoredTensor& state, const std::string& file) {
-    throw Error("state " + state.name + " is " + shape_text(state.shape) + " " + std::string(name_of(state.dtype)) +
-                    ", the file has " + shape_text(saved.shape) + " " + std::string(name_of(saved.dtype)),
-                file);
+std::string saved_text(const HostTensor& saved) {
+    return shape_text(saved.shape) + " " +
+           std::string(saved.type == WeightType::f32 ? name_of(saved.dtype) : name_of(saved.type));
 }
 
 }  // namespace vkf

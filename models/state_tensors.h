@@ -17,7 +17,7 @@ namespace vkf {
 void write_states(const std::filesystem::path& path, const State& state, std::span<const HostTensor> corners,
                   std::span<const HostTensor> beside = {}, const std::map<std::string, std::string>& metadata = {});
 
-/// Throws Error naming the file, the state, and what either has it as.
-[[noreturn]] void refuse_state(const HostTensor& saved, const StoredTensor& state, const std::string& file);
+/// What a file has a tensor as: "(2, 16) F32", or "(2, 16) int8" where its numbers are packed.
+std::string saved_text(const HostTensor& saved);
 
 }  // namespace vkf

@@ -352,6 +352,11 @@ TEST_CASE("decoder cache: what does not fit is refused by name, and the decoder 
                        c.put<std::int32_t>("decoder.candidate_tokens", {2, 1}, {1, 2});
                    }),
                    "decoder.candidate_logits is (2, 2) F32 instead of (2, 1) F32"));
+    CHECK(contains(refused([](C& c) {
+                       c.put<std::int32_t>("decoder.candidate_logits", {2, 2}, std::vector<std::int32_t>(16));
+                       c.tensors.at("decoder.candidate_logits").type = WeightType::int8;
+                   }),
+                   "decoder.candidate_logits is (2, 2) int8 instead of (2, 2) F32"));
     CHECK(contains(refused([&](C& c) { c.tensors.erase(key); }), "no tensor \"" + key + "\""));
     CHECK(contains(
         refused([&](C& c) { c.tensors.at(key).dtype = DType::i32; }),

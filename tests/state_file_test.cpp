@@ -213,6 +213,22 @@ TEST_SUITE("state") {
                        "no state other"));
     }
 
+    TEST_CASE("state: numbers that a file has packed are refused before anything is written") {
+        Graph g;
+        g.output("y", contiguous(g.state("first", {2, 16})) + contiguous(g.state("second", {2, 16})));
+        State state = device().make_state({&g});
+        const std::vector<std::byte> before = state.read("first");
+        const std::vector<float> numbers(32, 1.0f);
+        const auto bytes = std::as_bytes(std::span(numbers));
+        std::vector<HostTensor> tensors{{"first", DType::f32, {2, 16}, bytes},
+                                        {"second", DType::f32, {2, 16}, bytes.first(64), WeightType::int8}};
+        const Scratch file("vkformer-packed");
+        save_safetensors(file.path(), tensors);
+        const std::string error = error_of([&] { restore_state(file.path(), state); });
+        CHECK(contains(error, "state second is (2, 16) F32, the file has (2, 16) int8"));
+        CHECK(state.read("first") == before);
+    }
+
     TEST_CASE("state: a device without a queue notes what is written, and cannot be read") {
         Graph g;
         g.output("y", contiguous(g.state("kept", {4})));
