@@ -2,6 +2,7 @@
 // Where C ends and C++ begins: exceptions become results, C's structs become ours.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -168,8 +169,15 @@ template <class T, class One>
 void give_list(std::size_t all, T* list, std::uint32_t* count, One&& one) {
     const std::uint32_t room = list ? need(count, "count") : 0;
     const std::size_t stride = room != 0 ? need_struct(list, "the list").struct_size : 0;
-    for (std::size_t i = 0; i < all && i < room; ++i) {
-        fill(*reinterpret_cast<T*>(reinterpret_cast<std::byte*>(list) + i * stride), one(i));
+    const auto element = [&](std::size_t i) {
+        return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(list) + i * stride);
+    };
+    const std::size_t given = std::min<std::size_t>(all, room);
+    for (std::size_t i = 0; i < given; ++i) {  // before anything is written
+        need_struct(element(i), "the list");
+    }
+    for (std::size_t i = 0; i < given; ++i) {
+        fill(*element(i), one(i));
     }
     need(count, "count") = static_cast<std::uint32_t>(all);
 }

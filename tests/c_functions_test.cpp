@@ -229,6 +229,12 @@ TEST_CASE("c functions: a program compiled before its weights are there") {
             CHECK(t.bytes == want_lie[i].bytes);
         }
     }
+    std::vector<vkf_stored_tensor> unset(2, sized<vkf_stored_tensor>());
+    unset[1].struct_size = 0;
+    std::uint32_t two = 2;
+    CHECK(vkf_weights_tensors(weights, unset.data(), &two) == VKF_ERROR);
+    CHECK(two == 2);
+    CHECK(unset[0].name == nullptr);  // a call that fails writes nothing
     vkf_weight_layout_destroy(layout);
     vkf_weights_destroy(weights);
 }
