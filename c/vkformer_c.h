@@ -759,8 +759,8 @@ VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, c
 /// vkf_decoder_create_with_weights() makes. The members `choose` and `graph` of `load` are ignored.
 VKF_API vkf_result vkf_weights_load_decoder(vkf_device* device, const char* folder, const vkf_load_options* load,
                                             vkf_weights** weights);
-/// load_text_encoder(), for vkf_text_encoder_create_with_weights(). Only the member `matrices` of
-/// `load` is used.
+/// load_text_encoder(), for vkf_text_encoder_create_with_weights(). The member `graph` of `load` is
+/// ignored.
 VKF_API vkf_result vkf_weights_load_text_encoder(vkf_device* device, const char* folder, const vkf_load_options* load,
                                                  vkf_weights** weights);
 VKF_API void vkf_weights_destroy(vkf_weights* weights);
