@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/state_file.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "models/state_tensors.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/rope.h"
+
+#include <optional>
+
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/fours.h"

@@ -2,7 +2,6 @@
 // What compilation does to a copy of a graph.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
