@@ -57,6 +57,8 @@ VKF_ENDS_WITH(vkf_requirement, buys);
 VKF_ENDS_WITH(vkf_staging_range, mapped);
 VKF_ENDS_WITH(vkf_load_options, reserved);
 VKF_ENDS_WITH(vkf_stored_tensor, bytes);
+VKF_ENDS_WITH(vkf_arithmetic_use, reserved2);
+VKF_ENDS_WITH(vkf_fp32_reason, reason);
 VKF_ENDS_WITH(vkf_dispatch_time, bytes);
 VKF_ENDS_WITH(vkf_compile_options, rewrite);
 VKF_ENDS_WITH(vkf_memory_sizes, mirrors);

@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -190,6 +193,20 @@ TEST_SUITE("c coverage") {
         }
         CHECK(compared.size() > 50);
         check_table(kEnumerators, compared);
+    }
+
+    TEST_CASE("c coverage: structs that grow are checked for padding behind their last members") {
+        std::ifstream in(std::filesystem::path(VKFORMER_SOURCE_DIR) / "c/border.cpp");
+        const std::string border{std::istreambuf_iterator<char>(in), {}};
+        int grow = 0;
+        for (const auto& [name, declared] : declarations_of_c().structs) {
+            if (declared.members.front().name == "struct_size") {
+                const std::string check = "VKF_ENDS_WITH(" + name + ", " + declared.members.back().name + ");";
+                CHECK_MESSAGE(border.find(check) != std::string::npos, "c/border.cpp has no " << check);
+                ++grow;
+            }
+        }
+        CHECK(grow > 40);
     }
 
     TEST_CASE("c coverage: a function takes or fills each of C's structs") {
