@@ -760,7 +760,7 @@ VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, c
 VKF_API vkf_result vkf_weights_load_decoder(vkf_device* device, const char* folder, const vkf_load_options* load,
                                             vkf_weights** weights);
 /// load_text_encoder(), for vkf_text_encoder_create_with_weights(). The member `graph` of `load` is
-/// ignored.
+/// ignored, and `choose` gets matrices under the graph's names, whose data is null.
 VKF_API vkf_result vkf_weights_load_text_encoder(vkf_device* device, const char* folder, const vkf_load_options* load,
                                                  vkf_weights** weights);
 VKF_API void vkf_weights_destroy(vkf_weights* weights);
@@ -1178,7 +1178,8 @@ typedef struct vkf_encoder_facts {
     const char* model_type;  ///< as config.json says; lives as long as the encoder
 } vkf_encoder_facts;
 
-/// Loads a Hugging Face folder and compiles its encoder. The member `graph` of `load` is ignored.
+/// Loads a Hugging Face folder and compiles its encoder. `load` is as of
+/// vkf_weights_load_text_encoder().
 VKF_API vkf_result vkf_text_encoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                            const vkf_text_encoder_options* options, vkf_text_encoder** encoder);
 /// Compiles the encoder of a folder as vkf_text_encoder_create() does, with weights of
