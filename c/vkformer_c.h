@@ -44,8 +44,8 @@
 extern "C" {
 #endif
 
-/// Grows when something is added. Before version 1 of the library a new minor version may break the
-/// interface.
+/// From version 1 of the library on it grows when something is added. Until then it stays 1, and a
+/// new minor version may break the interface.
 #define VKF_C_API_VERSION 1
 
 /// A result is 0, or an error. For errors of Vulkan it is the VkResult.

@@ -34,9 +34,13 @@ inline std::string printable(std::string_view text) {
     std::string result = "\"";
     std::size_t length = std::min(text.size(), kMaxBytes);
     while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
+    unsigned char before = 0;
     for (const char c : text.substr(0, length)) {
         const auto byte = static_cast<unsigned char>(c);
-        result += byte < 0x20 || byte == 0x7F ? '?' : c;
+        // in UTF-8 the second set of control characters is C2 80 to C2 9F
+        const bool control = byte < 0x20 || byte == 0x7F || (before == 0xC2 && byte >= 0x80 && byte < 0xA0);
+        result += control ? '?' : c;
+        before = byte;
     }
     return result + (length < text.size() ? "...\"" : "\"");
 }

@@ -214,7 +214,11 @@ ArithmeticUse arithmetic_use(const std::vector<PlannedDispatch>& dispatches, Ari
     ArithmeticUse use{.asked = asked};
     std::map<std::string, std::uint32_t> reasons;
     for (const PlannedDispatch& d : dispatches) {
-        for (const Kernel& kernel : d.dispatch.kernels) {
+        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
+            const Kernel& kernel = d.dispatch.kernels[k];
+            if (!d.may_choose(k)) {
+                continue;
+            }
             use.used = kernel.arithmetic == Arithmetic::f32 ? use.used : kernel.arithmetic;
             if (!kernel.why_fp32.empty()) {
                 ++reasons[kernel.why_fp32];
