@@ -42,7 +42,7 @@ Tensor of_scores(F f) {
 
 /// Calls f for each way to compute attention that the device has.
 template <class F>
-void on_each_way(F f) {
+void on_each_variant(F f) {
     Capabilities& capabilities = Insides::core(device()).capabilities;
     const std::string before = capabilities.variants;
     for (const char* variant : {before.c_str(), "attention_shared", "attention_composed"}) {
@@ -66,7 +66,7 @@ TEST_SUITE("attention score mods") {
             return 0.125 * static_cast<double>(b + 2 * h) - 0.0625 * std::abs(static_cast<double>(q - k));
         });
         const Tensor want = reference::attention(x.query, x.key, x.value, same).y;
-        on_each_way([&] {
+        on_each_variant([&] {
             const Tensor got = attend_with(x,
                                            "return score + parameter(0) * float(batch + 2u * head)"
                                            " - parameter(1) * abs(float(int(query) - int(key)));",
@@ -84,7 +84,7 @@ TEST_SUITE("attention score mods") {
         same.scores.keys =
             of_scores([](auto, auto, auto q, auto k) { return q / 8 == k / 40 && q % 5 != 3 ? 1.0 : 0.0; });
         const Tensor want = reference::attention(x.query, x.key, x.value, same).y;
-        on_each_way([&] {
+        on_each_variant([&] {
             const Tensor got =
                 attend_with(x, "return query / 8u == key / 40u && query % 5u != 3u ? score : negative_infinity();", {});
             CHECK(difference(got, want) == "");
@@ -106,7 +106,7 @@ TEST_SUITE("attention score mods") {
         same.scores.window = 50;
         same.scores.bias = of_scores([](auto, auto, auto, auto k) { return k % 2 == 0 ? 0.5 : 0.0; });
         const Tensor want = reference::attention(x.query, x.key, x.value, same).y;
-        on_each_way([&] {
+        on_each_variant([&] {
             const Tensor got = attend_with(x, "return score + (key % 2u == 0u ? 0.5 : 0.0);", {}, o);
             CHECK(difference(got, want) == "");
         });
