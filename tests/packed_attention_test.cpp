@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed attention against each sequence by itself.
+#include "layers/sequences.h"
+
+#include <doctest/doctest.h>
+
+#include "runtime/device/device.h"
+#include "runtime/graph/packed.h"
+#include "tests/attention_check.h"
+#include "tests/attention_sequences.h"
+#include "tests/device.h"
+#include "tests/fixtures.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// Packed sequences: queries, keys and values behind each other.
+struct Packed {
+    std::vector<std::int64_t> queries, keys;  // cumulative
+    Tensor q, k, v;
+
+    Packed(std::vector<std::int64_t> query_ends, std::vector<std::int64_t> key_ends)
+        : queries(std::move(query_ends)),
+          keys(std::move(key_ends)),
+          q(random_tensor({queries.back(), kHeads, kHeadDim}, 1)),
+          k(random_tensor({keys.back(), kKvHeads, kHeadDim}, 2)),
+          v(random_tensor({keys.back(), kKvHeads, kValueDim}, 3)) {}
+
+    std::size_t count() const { return queries.size() - 1; }
+};
+
+struct PackedResult {
+    Tensor y, log_sum_exp;
+};
+
+PackedResult run_packed(const Packed& x, const AttentionOptions& given = {}, const Tensor& cumulative_queries = {},
+                        const Tensor* slopes = nullptr) {
+    OpCheck check;
+    AttentionOptions o = given;
+    if (slopes) {
+        o.mask.alibi_slopes = check.input("slopes", *slopes);
+    }
+    o.log_sum_exp = true;
+    const Tensor ends = cumulative_queries.data.empty() ? integers(x.queries) : cumulative_queries;
+    const AttentionResult a =
+        packed_attention(check.input("q", x.q), check.input("k", x.k), check.input("v", x.v),
+                         check.indices("queries", ends), check.indices("keys", integers(x.keys)), o);
+    check.graph.output("lse", contiguous(reshape(a.log_sum_exp, {kHeads, x.q.size(0)})));
+    check.graph.output("y", contiguous(a.y));
+    Program p = device().compile(check.graph);
+    upload(p, "q", x.q);
+    upload(p, "k", x.k);
+    upload(p, "v", x.v);
+    upload(p, "queries", ends, DType::i32);
+    upload(p, "keys", integers(x.keys), DType::i32);
+    if (slopes) {
+        upload(p, "slopes", *slopes);
+    }
+    p.run();
+    return {download(p, "y"), download(p, "lse")};
+}
+
+/// (T, H, d) of one sequence as (1, H, L, d).
+Tensor sequence(const Tensor& x, std::int64_t first, std::int64_t end) {
+    const Tensor rows = slice(x, 0, first, end - first);
+    return reshape(transpose(rows, 0, 1), {1, x.size(1), end - first, x.size(2)});
+}
+
+/// Computes the twin of each sequence by itself.
+PackedResult twin(const Packed& x, const reference::AttentionOptions& o) {
+    PackedResult out{Tensor({x.q.size(0), kHeads, kValueDim}), Tensor({kHeads, x.q.size(0)}, -kInf)};
+    for (std::size_t i = 0; i < x.count(); ++i) {
+        const std::int64_t first = x.queries[i];
+        const std::int64_t rows = x.queries[i + 1] - first;
+        if (rows == 0 || x.keys[i + 1] == x.keys[i]) {
+            continue;
+        }
+        const reference::Attention a =
+            reference::attention(sequence(x.q, first, x.queries[i + 1]), sequence(x.k, x.keys[i], x.keys[i + 1]),
+                                 sequence(x.v, x.keys[i], x.keys[i + 1]), o);
+        for (std::int64_t r = 0; r < rows; ++r) {
+            for (std::int64_t h = 0; h < kHeads; ++h) {
+                out.log_sum_exp.at({h, first + r}) = a.log_sum_exp.at({0, h, r});
+                for (std::int64_t c = 0; c < kValueDim; ++c) {
+                    out.y.at({first + r, h, c}) = a.y.at({0, h, r, c});
+                }
+            }
+        }
+    }
+    return out;
+}
+
+void check_packed(const Packed& x, const AttentionOptions& o, const reference::AttentionOptions& same) {
+    const PackedResult want = twin(x, same);
+    const PackedResult got = run_packed(x, o);
+    CHECK(difference(got.y, want.y) == "");
+    CHECK(difference(got.log_sum_exp, want.log_sum_exp) == "");
+}
+
+const std::vector<std::int64_t> kQueryEnds{0, 5, 5, 6, 46, 53};
+const std::vector<std::int64_t> kKeyEnds{0, 9, 12, 13, 83, 83};
+
+}  // namespace
+
+TEST_SUITE("attention sequences") {
+    TEST_CASE("packed attention: each sequence by itself, empty ones and such without keys too") {
+        const Packed x(kQueryEnds, kKeyEnds);
+        on_each_way([&] {
+            check_packed(x, {}, {});
+            for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
+                AttentionOptions o;
+                reference::AttentionOptions same;
+                o.mask.causal = same.scores.causal = causal;
+                check_packed(x, o, same);
+                o.mask.window = same.scores.window = 7;
+                o.softcap = 2.0f;
+                same.scores.softcap = 2.0;
+                check_packed(x, o, same);
+            }
+        });
+    }
+
+    TEST_CASE("packed attention: one sequence is plain attention, many of one token see themselves") {
+        on_each_way([&] {
+            check_packed(Packed({0, 20}, {0, 20}), {}, {});
+            check_packed(Packed({0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5}), {}, {});
+        });
+    }
+
+    TEST_CASE("packed attention: ALiBi counts within a sequence") {
+        if (device().capabilities().storage_buffers < 12) {
+            cannot_run("12 storage buffers a stage");
+            return;
+        }
+        const Packed x(kQueryEnds, kKeyEnds);
+        const Tensor slopes({kHeads}, std::vector<double>{0.5, 0.25, 0.125, 0.0625});
+        AttentionOptions o;
+        reference::AttentionOptions same;
+        o.mask.causal = same.scores.causal = Causal::bottom_right;
+        same.scores.alibi_slopes = slopes;
+        CHECK(difference(run_packed(x, o, {}, &slopes).y, twin(x, same).y) == "");
+    }
+
+    TEST_CASE("packed attention: queries beyond the last sequence are given 0") {
+        const Packed x({0, 4, 9}, {0, 4, 9});
+        Packed shorter = x;
+        shorter.queries = {0, 4, 7};
+        shorter.keys = {0, 4, 9};
+        on_each_way([&] {
+            const Tensor y = run_packed(shorter).y;
+            for_each_index(slice(y, 0, 7, 2).shape, [&](const Sizes& i) {
+                CHECK(y.at({7 + i[0], i[1], i[2]}) == 0.0);
+            });
+        });
+    }
+
+    TEST_CASE("packed attention: cumulative lengths that do not grow are refused where the host gives them") {
+        const Packed x({0, 4, 9}, {0, 4, 9});
+        const auto message = [&](const std::vector<std::int64_t>& ends) {
+            return message_of([&] { run_packed(x, {}, integers(ends)); });
+        };
+        CHECK(contains(message({0, 5, 4}), "number 2 is 4"));
+        CHECK(contains(message({1, 5, 9}), "number 0 is 1"));
+        CHECK(contains(message({0, 5, 10}), "at most 9"));
+        Graph g;
+        const auto constant = [&](const std::vector<std::int32_t>& numbers) {
+            return g.constant("ends", {static_cast<std::int64_t>(numbers.size())}, numbers);
+        };
+        const Value q = g.input("q", {9, kHeads, kHeadDim});
+        CHECK(contains(message_of([&] {
+                           packed_attention(q, q, q, constant({0, 5, 4}), constant({0, 5, 9}));
+                       }),
+                       "cumulative_queries"));
+        AttentionOptions masked;
+        masked.mask.keys = g.input("mask", {9, 9}, DType::i32);
+        CHECK(contains(message_of([&] {
+                           packed_attention(q, q, q, constant({0, 5, 9}), constant({0, 5, 9}), masked);
+                       }),
+                       "no mask"));
+    }
+
+    TEST_CASE("packed attention: both cumulative lengths may be rows of one input") {
+        const Packed x({0, 4, 9}, {0, 5, 9});
+        OpCheck check;
+        const Value both = check.indices("ends", Tensor({2, 3}, std::vector<double>{0, 4, 9, 0, 5, 9}));
+        const auto row = [&](std::int64_t i) { return reshape(slice(both, 0, i, 1), {3}); };
+        const Tensor y = check.run(contiguous(
+            packed_attention(check.input("q", x.q), check.input("k", x.k), check.input("v", x.v), row(0), row(1)).y));
+        CHECK(difference(y, twin(x, {}).y) == "");
+    }
+
+    TEST_CASE("packed attention: keys and values may be packed rows") {
+        const Packed x({0, 4, 9}, {0, 5, 9});
+        Graph g;
+        AttentionOptions o;
+        o.kv_type = WeightType::int8;
+        o.value_dim = kValueDim;
+        const auto packed = [&](const char* name, const Tensor& rows) {
+            const Value kept = g.state(std::string("kept ") + name,
+                                       {1, rows.size(0), kKvHeads,
+                                        static_cast<std::int64_t>(packed_row_words(
+                                            WeightType::int8, static_cast<std::uint64_t>(rows.size(2))))},
+                                       DType::i32);
+            const Value in = reshape(g.input(name, Shape(rows.shape.begin(), rows.shape.end())),
+                                     {1, rows.size(0), kKvHeads, rows.size(2)});
+            return reshape(pack_into(kept, in, WeightType::int8), {rows.size(0), kKvHeads, kept.size(3)});
+        };
+        const Value q = g.input("q", Shape(x.q.shape.begin(), x.q.shape.end()));
+        const Value k = packed("k", x.k), v = packed("v", x.v);
+        const auto ends = [&](const char* name) { return g.input(name, {3}, DType::i32); };
+        g.output("y", contiguous(packed_attention(q, k, v, ends("queries"), ends("keys"), o).y));
+        Program p = device().compile(g);
+        upload(p, "q", x.q);
+        upload(p, "k", x.k);
+        upload(p, "v", x.v);
+        upload(p, "queries", integers(x.queries), DType::i32);
+        upload(p, "keys", integers(x.keys), DType::i32);
+        p.run();
+        CHECK(difference(download(p, "y"), twin(x, {}).y, {0.05, 0.05, {}}) == "");
+    }
+
+    TEST_CASE("packed attention: a mask for sequences has one of them for each text of the batch") {
+        Graph g;
+        const Value q = g.input("q", {4, 2, 3, 8}), k = g.input("k", {4, 2, 5, 8});
+        CHECK(contains(message_of([&] { sequence_mask(q, k, {}, g.input("two", {2}, DType::i32)); }),
+                       "must hold a length for each sequence"));
+        const Value ends = g.input("ends", {5}, DType::i32);
+        CHECK(contains(message_of([&] { sequence_mask(q, k, ends, ends); }), "must be a batch of 1"));
+    }
+
+    TEST_CASE("packed attention: cumulative lengths that the device computed are bounded there") {
+        const Packed x({0, 4, 9}, {0, 4, 9});
+        const PackedResult want = twin(x, {});
+        on_each_way([&] {
+            for (const std::vector<std::int64_t>& wild :
+                 {std::vector<std::int64_t>{0, 4, 1000000}, {0, 4, 2}, {7, 4, -9}, {0, 4, 2147483647}}) {
+                OpCheck check;
+                const Value q = check.input("q", x.q);
+                const Value k = check.input("k", x.k);
+                const Value v = check.input("v", x.v);
+                const auto computed = [&](const char* name) { return contiguous(check.indices(name, integers(wild))); };
+                const Tensor y = check.run(contiguous(packed_attention(q, k, v, computed("a"), computed("b")).y));
+                // the first sequence is as it should be, whatever becomes of the others
+                CHECK(difference(slice(y, 0, 0, 4), slice(want.y, 0, 0, 4)) == "");
+            }
+        });
+    }
+}
