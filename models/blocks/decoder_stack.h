@@ -15,6 +15,13 @@ Value pre_norm_layers(Value h, std::int64_t layers, float eps,
                       const std::function<Value(std::int64_t layer, Value x)>& attention,
                       const std::function<Value(Value x)>& feed_forward);
 
+/// Layers model.layers.N whose halves are normed before and after: Gemma 2's and 3's, with RMSNorms
+/// input_layernorm and post_attention_layernorm around attention, pre_feedforward_layernorm and
+/// post_feedforward_layernorm around feed_forward.
+Value pre_and_post_norm_layers(Value h, std::int64_t layers, float eps,
+                               const std::function<Value(std::int64_t layer, Value x)>& attention,
+                               const std::function<Value(Value x)>& feed_forward);
+
 /// Logits of h (..., width) by lm_head.weight or, where they are tied, the table `words`
 /// (vocabulary, width) of embeddings.
 Value output_head(Value h, Value words, bool tied);

@@ -40,20 +40,18 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        Graph& g = run.graph();
-        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
         const double width = static_cast<double>(sizes_.hidden_size);
         Value h = embedding(run.tokens(), words, static_cast<float>(std::sqrt(width)));
         const RopeTable local = run.rope_table(local_rope_, sizes_.heads.head_dim, "rope_table.local");
         const RopeTable global = run.rope_table(global_rope_, sizes_.heads.head_dim, "rope_table.global");
-        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
-            const Scope layer(g, "model.layers." + std::to_string(i));
-            const bool sliding = windows_[static_cast<std::size_t>(i)] > 0;
-            const Value attended = attention(run, i, rms_norm(h, "input_layernorm", eps_), sliding ? local : global);
-            h = h + rms_norm(attended, "post_attention_layernorm", eps_);
-            const Value fed = feed_forward(rms_norm(h, "pre_feedforward_layernorm", eps_));
-            h = h + rms_norm(fed, "post_feedforward_layernorm", eps_);
-        }
+        h = pre_and_post_norm_layers(
+            h, sizes_.layers, eps_,
+            [&](std::int64_t layer, Value x) {
+                const bool sliding = windows_[static_cast<std::size_t>(layer)] > 0;
+                return attention(run, layer, x, sliding ? local : global);
+            },
+            [&](Value x) { return feed_forward(x); });
         h = rms_norm(run.answered(h), "model.norm", eps_);
         return softcap(output_head(h, words, tied_), logit_softcap_);
     }
