@@ -82,7 +82,7 @@ void fill_memory(vkf_model_memory& out, const ModelMemory& m) {
 
 DecoderPlan plan_of(const Device& device, const Checkpoint& checkpoint, const LoadOptions& load,
                     const vkf_decoder_options* options) {
-    return DecoderPlan(device, checkpoint, read_decoder(checkpoint), decoder_options_of(options), load.matrices);
+    return DecoderPlan(device, checkpoint, read_decoder(checkpoint), decoder_options_of(options), load);
 }
 
 EncoderDecoderConfig config_of(const vkf_encoder_decoder_config& c) {
@@ -125,10 +125,8 @@ vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_
                               const vkf_decoder_options* options, vkf_decoder** decoder) {
     return make(__func__, decoder, [&] {
         const Device& on = need(device, "device").device;
-        const LoadOptions how = load_of(load);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
-        return new vkf_decoder{
-            Decoder(on, checkpoint, plan_of(on, checkpoint, how, options), how.progress, how.pack_on)};
+        return new vkf_decoder{Decoder(on, checkpoint, plan_of(on, checkpoint, load_of(load), options))};
     });
 }
 
@@ -136,10 +134,8 @@ vkf_result vkf_weights_load_decoder(vkf_device* device, const char* folder, cons
                                     vkf_weights** weights) {
     return make(__func__, weights, [&] {
         const Device& on = need(device, "device").device;
-        const LoadOptions how = load_of(load);
         const Checkpoint checkpoint(path_of(text(folder, "folder")));
-        return new vkf_weights{
-            load_decoder(on, checkpoint, read_decoder(checkpoint), how.matrices, how.progress, how.pack_on)};
+        return new vkf_weights{load_decoder(on, checkpoint, read_decoder(checkpoint), load_of(load))};
     });
 }
 
@@ -165,12 +161,10 @@ vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, cons
 
 void vkf_decoder_destroy(vkf_decoder* decoder) { delete decoder; }
 
-vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices,
-                            void (*progress)(void* user, uint64_t done, uint64_t all), void* user) {
+vkf_result vkf_decoder_save(const char* from, const char* to, const vkf_load_options* load) {
     return guard(__func__, [&] {
         const Checkpoint checkpoint(path_of(text(from, "from")));
-        save_decoder(path_of(text(to, "to")), checkpoint, read_decoder(checkpoint), weight_type_of(matrices),
-                     progress_of(progress, user));
+        save_decoder(path_of(text(to, "to")), checkpoint, read_decoder(checkpoint), load_of(load));
     });
 }
 

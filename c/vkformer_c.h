@@ -756,7 +756,8 @@ VKF_API vkf_result vkf_weights_load_planned(vkf_device* device, uint32_t count, 
 VKF_API vkf_result vkf_weights_load_file(vkf_device* device, const char* path, const vkf_load_options* options,
                                          vkf_weights** weights);
 /// load_decoder(): what a decoder needs of a Hugging Face folder, for several decoders, which
-/// vkf_decoder_create_with_weights() makes. The members `choose` and `graph` of `load` are ignored.
+/// vkf_decoder_create_with_weights() makes. The member `graph` of `load` is ignored, and `choose`
+/// gets matrices under the graph's names, whose data is null.
 VKF_API vkf_result vkf_weights_load_decoder(vkf_device* device, const char* folder, const vkf_load_options* load,
                                             vkf_weights** weights);
 /// load_text_encoder(), for vkf_text_encoder_create_with_weights(). The member `graph` of `load` is
@@ -1060,7 +1061,8 @@ typedef struct vkf_model_memory {
 VKF_API vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_model_memory* memory);
 /// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,
-/// load_decoder() and Decoder. The members `choose` and `graph` of `load` are ignored.
+/// load_decoder() and Decoder. The member `graph` of `load` is ignored, and `choose` gets matrices
+/// under the graph's names, whose data is null.
 VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_decoder** decoder);
 /// Compiles the decoder of a folder as vkf_decoder_create() does, with weights of
@@ -1068,10 +1070,9 @@ VKF_API vkf_result vkf_decoder_create(vkf_device* device, const char* folder, co
 VKF_API vkf_result vkf_decoder_create_with_weights(vkf_device* device, const char* folder, const vkf_weights* weights,
                                                    const vkf_decoder_options* options, vkf_decoder** decoder);
 VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);
-/// Writes a folder with the matrices packed: save_decoder(). `progress`, where it is not null, is
-/// called with the bytes written and the bytes in all.
-VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, vkf_weight_type matrices,
-                                    void (*progress)(void* user, uint64_t done, uint64_t all), void* user);
+/// Writes a folder with the matrices packed as `load` says: save_decoder(). Its progress is called
+/// with the bytes written and the bytes in all; VKF_PACK_ON_DEVICE is an error.
+VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, const vkf_load_options* load);
 VKF_API vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts);
 /// The ids that end a text: there must be room for all. `count` may be null, as in what follows.
 VKF_API vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count);

@@ -171,11 +171,10 @@ struct Decoder::Parts {
     }
 };
 
-Decoder::Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-                 const LoadProgress& progress, PackOn pack_on)
+Decoder::Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan)
     : parts_(std::make_unique<Parts>(device, plan)) {
-    parts_->set_weights(load_beside([&] { parts_->compile(device); },
-                                    [&] { return load_decoder(device, checkpoint, plan, progress, pack_on); }));
+    parts_->set_weights(
+        load_beside([&] { parts_->compile(device); }, [&] { return load_decoder(device, checkpoint, plan); }));
 }
 
 Decoder::Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan)

@@ -26,8 +26,7 @@ public:
     /// Loads the plan's weights, and compiles its programs meanwhile. Throws Error before it
     /// allocates anything where the plan's memory does not fit the device, and as load_decoder()
     /// does.
-    Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-            const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
+    Decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan);
     /// Takes weights that are loaded already. Throws Error naming one that lies otherwise than
     /// planned.
     Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan);

@@ -63,18 +63,17 @@ std::vector<DecoderTask> tasks_of(const DecoderOptions& o) {
 }
 
 std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const DecoderModel& model,
-                                     std::optional<WeightType> matrices) {
+                                     const LoadOptions& load) {
     ParameterRules rules = family_of(model).parameters();
     rules.model_type = model.facts().model_type;
-    return find_parameters(graph, checkpoint, rules, {.matrices = matrices});
+    return find_parameters(graph, checkpoint, rules, load);
 }
 
 /// Finds the parameters without a plan, because weights do not depend on its sizes.
-std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const DecoderModel& model,
-                                     std::optional<WeightType> matrices) {
+std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const DecoderModel& model, const LoadOptions& load) {
     Graph graph;
     describe(graph, model, {.max_tokens = 1, .chunk = 1}, DecoderTask::step);
-    return parameters_of(graph, checkpoint, model, matrices);
+    return parameters_of(graph, checkpoint, model, load);
 }
 
 }  // namespace
@@ -82,7 +81,7 @@ std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const Decoder
 struct DecoderPlan::Parts {
     DecoderModel model;
     DecoderOptions options;
-    std::optional<WeightType> matrices = {};
+    LoadOptions load = {};
     /// parameters in the checkpoint that was planned for; else none
     FoundParameters found = {};
     std::array<std::unique_ptr<Graph>, 3> graphs;  ///< graphs, by DecoderTask
@@ -145,12 +144,12 @@ void DecoderPlan::Parts::plan_or_name_chunk(const Capabilities& device, const We
 }
 
 DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
-                         const DecoderOptions& options, std::optional<WeightType> matrices) {
+                         const DecoderOptions& options, const LoadOptions& load) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
-    std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, matrices);
+    std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, load);
     parts->plan_or_name_chunk(on, layout_of(parameters, on));
-    parts->matrices = matrices;
+    parts->load = load;
     parts->found = FoundParameters(std::move(parameters), checkpoint);
     parts_ = parts;
 }
@@ -164,7 +163,7 @@ DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, cons
 
 const DecoderModel& DecoderPlan::model() const noexcept { return parts_->model; }
 const DecoderOptions& DecoderPlan::options() const noexcept { return parts_->options; }
-std::optional<WeightType> DecoderPlan::matrices() const noexcept { return parts_->matrices; }
+const LoadOptions& DecoderPlan::load() const noexcept { return parts_->load; }
 const WeightLayout& DecoderPlan::weights() const noexcept { return parts_->weights; }
 const ModelMemory& DecoderPlan::memory() const noexcept { return parts_->memory; }
 std::vector<DecoderTask> DecoderPlan::tasks() const { return tasks_of(parts_->options); }
@@ -182,30 +181,34 @@ const Plan& DecoderPlan::plan(DecoderTask task) const {
     return parts_->plans[static_cast<std::size_t>(task)];
 }
 
-Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-                     const LoadProgress& progress, PackOn pack_on) {
+Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan) {
+    const LoadOptions& load = plan.load();
     if (const std::optional<std::vector<Parameter>> found = plan.parts_->found.in(checkpoint)) {
-        return load_parameters(device, *found, plan.weights(), progress, pack_on);
+        return load_parameters(device, *found, plan.weights(), load.progress, load.pack_on);
     }
     const std::vector<Parameter> parameters =
-        parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), plan.matrices());
+        parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), load);
     const WeightLayout layout = layout_of(parameters, device.capabilities());
     const std::vector<StoredTensor>& planned = plan.weights().tensors();
     if (!planned.empty() && layout.tensors() != planned) {
         throw Error("the plan was made for weights that lie otherwise than this checkpoint's would", kDecoder);
     }
-    return load_parameters(device, parameters, layout, progress, pack_on);
+    return load_parameters(device, parameters, layout, load.progress, load.pack_on);
 }
 
 Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
-                     std::optional<WeightType> matrices, const LoadProgress& progress, PackOn pack_on) {
-    const std::vector<Parameter> parameters = parameters_of(checkpoint, model, matrices);
-    return load_parameters(device, parameters, layout_of(parameters, device.capabilities()), progress, pack_on);
+                     const LoadOptions& load) {
+    const std::vector<Parameter> parameters = parameters_of(checkpoint, model, load);
+    return load_parameters(device, parameters, layout_of(parameters, device.capabilities()), load.progress,
+                           load.pack_on);
 }
 
 void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
-                  std::optional<WeightType> matrices, const LoadProgress& progress) {
-    save_parameters(folder, checkpoint, parameters_of(checkpoint, model, matrices), progress);
+                  const LoadOptions& load) {
+    if (load.pack_on == PackOn::device) {
+        throw Error("what is saved is packed on the host, not on a device", "save_decoder");
+    }
+    save_parameters(folder, checkpoint, parameters_of(checkpoint, model, load), load.progress);
 }
 
 }  // namespace vkf

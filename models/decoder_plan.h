@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <vector>
 
+#include "../runtime/compile/load_options.h"
 #include "../runtime/device/weights.h"
 #include "decoder_model.h"
 #include "model_memory.h"
@@ -38,12 +38,13 @@ struct DecoderOptions {
 /// A plan describes and plans each program once. It is cheap to copy and never changes.
 class VKF_API DecoderPlan {
 public:
-    /// Plans for the weights that load_decoder() will load: matrices are kept as `matrices` (empty:
-    /// as in the file; packed ones keep their own type). Reads no byte of them. Throws Error where
-    /// a size does not fit the model, as load_decoder() does, or where a tensor does not fit the
-    /// device; then the error names a `chunk` that fits, where there is one.
+    /// Plans for the weights that load_decoder() will load with these options. Reads no byte of
+    /// them. LoadOptions::choose gets matrices under the graph's names, without data; matrices that
+    /// are packed already keep their type. Throws Error where a size does not fit the model, as
+    /// load_decoder() does, or where a tensor does not fit the device; then the error names a
+    /// `chunk` that fits, where there is one.
     DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
-                const DecoderOptions& options = {}, std::optional<WeightType> matrices = {});
+                const DecoderOptions& options = {}, const LoadOptions& load = {});
     /// Plans for weights of this layout: Weights::layout(). WeightLayout::none() stands for weights
     /// in fp32.
     DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
@@ -52,8 +53,8 @@ public:
     const DecoderModel& model() const noexcept;
     /// The options, with every default filled in.
     const DecoderOptions& options() const noexcept;
-    /// The type that the plan keeps matrices as; empty: as in the file.
-    std::optional<WeightType> matrices() const noexcept;
+    /// The options with which weights are loaded.
+    const LoadOptions& load() const noexcept;
     /// The layout in which the weights will lie.
     const WeightLayout& weights() const noexcept;
     /// The tasks that have a program: prompt, step and, where it was asked for, score.
@@ -74,28 +75,24 @@ public:
 private:
     struct Parts;
     friend struct Insides;
-    friend Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-                                const LoadProgress& progress, PackOn pack_on);
+    friend Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan);
     const Plan& plan(DecoderTask task) const;  // the plan of graph(task), for the device
 
     std::shared_ptr<const Parts> parts_;
 };
 
-/// Uploads the tensors of a checkpoint that a decoder needs, under the checkpoint's names, laid out
-/// as the plan says. Throws Error naming a tensor that is missing, has another shape or type, or is
+/// Uploads the tensors of a checkpoint that a decoder needs, under the checkpoint's names, as the
+/// plan says. Throws Error naming a tensor that is missing, has another shape or type, or is
 /// unknown to the model and might change the numbers.
-VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan,
-                             const LoadProgress& progress = {}, PackOn pack_on = PackOn::by_device);
-/// Loads without a plan, for several decoders: weights do not depend on a plan's sizes. Matrices
-/// are kept as `matrices` (empty: as in the file; packed ones keep their own type).
+VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan);
+/// Loads without a plan, for several decoders: weights do not depend on a plan's sizes.
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
-                             std::optional<WeightType> matrices = {}, const LoadProgress& progress = {},
-                             PackOn pack_on = PackOn::by_device);
+                             const LoadOptions& load = {});
 /// Writes a folder from which load_decoder() loads the same weights without converting them:
-/// config.json, the tokenizer's files, and model.safetensors with the matrices packed as
-/// `matrices`. Needs no device. Throws Error as load_decoder() does, and where the folder has a
-/// model already or a file cannot be written.
+/// config.json, the tokenizer's files, and model.safetensors with the matrices packed as `load`
+/// says, whose progress counts the bytes written. Needs no device. Throws Error as load_decoder()
+/// does, where the folder has a model already or a file cannot be written, and for PackOn::device.
 VKF_API void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
-                          std::optional<WeightType> matrices, const LoadProgress& progress = {});
+                          const LoadOptions& load);
 
 }  // namespace vkf

@@ -124,7 +124,15 @@ TEST_CASE("c functions: decoders and samplers") {
     const auto note = [](void* user, std::uint64_t done, std::uint64_t all) {
         *static_cast<std::pair<std::uint64_t, std::uint64_t>*>(user) = {done, all};
     };
-    OK(vkf_decoder_save(folder.c_str(), saved.c_str(), VKF_WEIGHT_INT8, note, &written));
+    vkf_load_options packed = sized<vkf_load_options>();
+    packed.matrices = VKF_WEIGHT_INT8;
+    packed.progress = note;
+    packed.user = &written;
+    packed.pack_on = VKF_PACK_ON_DEVICE;
+    CHECK(vkf_decoder_save(folder.c_str(), saved.c_str(), &packed) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "packed on the host"));
+    packed.pack_on = VKF_PACK_BY_DEVICE;
+    OK(vkf_decoder_save(folder.c_str(), saved.c_str(), &packed));
     CHECK(written.first > 0);
     CHECK(written.first == written.second);
     OK(vkf_decoder_create(on.device, saved.c_str(), nullptr, nullptr, &decoder));
@@ -147,7 +155,7 @@ TEST_CASE("c functions: decoders that share their weights, and their programs") 
     CHECK(uploaded > 0);
     const Checkpoint checkpoint{folder};
     const DecoderModel model = read_decoder(checkpoint);
-    const Weights same_weights = load_decoder(device(), checkpoint, model, WeightType::int8);
+    const Weights same_weights = load_decoder(device(), checkpoint, model, {.matrices = WeightType::int8});
     std::uint64_t bytes = 0;
     OK(vkf_weights_bytes(weights, &bytes));
     CHECK(bytes == same_weights.bytes());

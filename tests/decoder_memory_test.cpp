@@ -51,7 +51,7 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
                              " bytes (weights " + std::to_string(model.weights.bytes()) + " bytes, cache "));
     const DecoderOptions options{.max_tokens = 16, .chunk = 4};
     const auto planned = [&](std::optional<WeightType> matrices) {
-        return DecoderPlan(device(), model.checkpoint, model.model, options, matrices).memory();
+        return DecoderPlan(device(), model.checkpoint, model.model, options, {.matrices = matrices}).memory();
     };
     CHECK(planned(WeightType::f16).weights < small.weights);
     CHECK(planned({}).total() == small.total());

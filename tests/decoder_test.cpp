@@ -82,15 +82,17 @@ TEST_CASE("decoder: the spell model writes numbers as PyTorch does") {
         for (std::size_t i = first; i < std::min(first + 8, examples.size()); ++i) {
             prompts.push_back(examples[i].at("prompt_ids"));
         }
-        many.prompt(prompts);
-        const auto answers = continued(many, 45);
+        std::vector<std::vector<std::int32_t>> wanted;
+        std::size_t longest = 0;
         for (std::size_t b = 0; b < prompts.size(); ++b) {
-            const std::vector<std::int32_t> want = examples[first + b].at("output_ids");
-            const bool same = std::equal(want.begin(), want.end(), answers[b].begin());
+            wanted.push_back(examples[first + b].at("output_ids"));
+            longest = std::max(longest, wanted.back().size());
+        }
+        many.prompt(prompts);
+        const auto answers = continued(many, longest);
+        for (std::size_t b = 0; b < prompts.size(); ++b) {
+            const bool same = std::equal(wanted[b].begin(), wanted[b].end(), answers[b].begin());
             wrong += same ? 0 : 1;
-            if (b == 0) {  // and alone
-                CHECK(greedy(decoder, prompts[b], want.size()) == want);
-            }
         }
     }
     CHECK(examples.size() == 200);
@@ -112,7 +114,8 @@ TEST_CASE("decoder: a step allocates nothing anywhere, submits once and waits on
             CAPTURE(model_name);
             const Checkpoint checkpoint(kModels / kind.name);
             const DecoderModel model = read_decoder(checkpoint);
-            Decoder decoder(own, load_decoder(own, checkpoint, model, WeightType::f16), model, kind.options);
+            Decoder decoder(own, load_decoder(own, checkpoint, model, {.matrices = WeightType::f16}), model,
+                            kind.options);
             std::vector<std::vector<std::int32_t>> prompts{{1, 5, 9, 4, 4, 7}};
             for (std::int64_t b = 1; b < kind.options.max_batch; ++b) {
                 prompts.push_back({3, 4});
@@ -218,7 +221,7 @@ TEST_CASE("decoder: reading and loading tell how far they are, and end where the
     most = 99;
     CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);  // begins again
     const auto enough = [](std::uint64_t, std::uint64_t) { throw Enough(); };
-    CHECK_THROWS_AS(load_decoder(device(), model.checkpoint, model.model, {}, enough), Enough);
+    CHECK_THROWS_AS(load_decoder(device(), model.checkpoint, model.model, {.progress = enough}), Enough);
 }
 
 TEST_CASE("decoder: prompts and tokens that cannot be are refused") {

@@ -50,7 +50,7 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
                              Kind{f32, int8}, Kind{int8, int8}}) {
         const std::string types = std::string(name_of(kind.weights)) + ", " + std::string(name_of(kind.kv));
         CAPTURE(types);
-        Decoder decoder(device(), load_decoder(device(), checkpoint, model, kind.weights), model,
+        Decoder decoder(device(), load_decoder(device(), checkpoint, model, {.matrices = kind.weights}), model,
                         {.max_tokens = 96, .kv = kind.kv, .score = true});
         std::size_t wrong = 0, judged = 0;
         for (std::size_t i = 0; i < examples.size(); i += 5) {
@@ -74,7 +74,7 @@ TEST_CASE("decoder: the spell model's answers stay what they are in fewer bits")
 TEST_CASE("decoder: prompts in int8 arithmetic, where it was asked for, end in the same answers") {
     const Checkpoint checkpoint(kSpell);
     const DecoderModel model = read_decoder(checkpoint);
-    const Weights weights = load_decoder(device(), checkpoint, model, WeightType::int8);
+    const Weights weights = load_decoder(device(), checkpoint, model, {.matrices = WeightType::int8});
     const Believed codes([](Capabilities& c) {
         c.variants = c.cooperative_matrix_int8 ? "matmul_coopmat_int8" : c.integer_dot ? "matmul_dot" : "";
     });
@@ -111,11 +111,12 @@ TEST_CASE("decoder: matrices kept in fewer bytes give nearly the same") {
                                  Kind{WeightType::int8, 1e-2}, Kind{WeightType::int4, 0.5}}) {
             const std::string kind_name(name_of(kind.type));
             CAPTURE(kind_name);
-            const Weights weights = load_decoder(device(), checkpoint, model, kind.type);
+            const Weights weights = load_decoder(device(), checkpoint, model, {.matrices = kind.type});
             Decoder decoder(device(), weights, model, {.score = true});
             const std::vector<float> got = decoder.score(expected.ids);
             CHECK(mean_square_error(got, expected.logits) / spread < kind.most);
-            const std::uint64_t planned = DecoderPlan(device(), checkpoint, model, {}, kind.type).memory().weights;
+            const DecoderPlan plan(device(), checkpoint, model, {}, {.matrices = kind.type});
+            const std::uint64_t planned = plan.memory().weights;
             CHECK(planned <= bytes);
             bytes = planned;
         }

@@ -68,19 +68,19 @@ TEST_SUITE("made once") {
         CHECK(WeightLayout::none().tensors().empty());  // one a process
         Made made;
         for (const WeightType type : {WeightType::f32, WeightType::int8}) {
-            const DecoderPlan plan(device(), checkpoint, model, {.max_tokens = 32}, type);
+            const DecoderPlan plan(device(), checkpoint, model, {.max_tokens = 32},
+                                   {.matrices = type, .pack_on = PackOn::host});
             CHECK(made.were(2, 2, 1, 1));
-            Decoder decoder(device(), checkpoint, plan, {}, PackOn::host);
+            Decoder decoder(device(), checkpoint, plan);
             CHECK(made.were(0, 0, 0, 1));  // of the caches
             CHECK(plan.memory().weights == decoder.weights().bytes());
             CHECK(plan.memory().scratch ==
                   decoder.prompt_program().memory().scratch + decoder.step_program().memory().scratch);
-            const Weights weights = load_decoder(device(), checkpoint, plan, {}, PackOn::host);
+            const Weights weights = load_decoder(device(), checkpoint, plan);
             CHECK(made.were(0, 0, 0, 0));
             CHECK(weights.layout().tensors() == plan.weights().tensors());
             const Checkpoint opened_again(source / "samples/generate");
-            CHECK(load_decoder(device(), opened_again, plan, {}, PackOn::host).layout().tensors() ==
-                  plan.weights().tensors());
+            CHECK(load_decoder(device(), opened_again, plan).layout().tensors() == plan.weights().tensors());
             CHECK(made.were(0, 0, 0, 0));
             const Checkpoint another(source / "tests/decoders/llama");
             CHECK(!error_of([&] { load_decoder(device(), another, plan); }).empty());
@@ -153,10 +153,10 @@ TEST_SUITE("made once") {
 
     TEST_CASE("made once: what ends the loading of a decoder ends its making") {
         const Checkpoint checkpoint(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/generate");
-        const DecoderPlan plan(device(), checkpoint, read_decoder(checkpoint), {.max_tokens = 32});
         struct Enough {};
-        const auto enough = [](std::uint64_t, std::uint64_t) { throw Enough(); };
-        CHECK_THROWS_AS(Decoder(device(), checkpoint, plan, enough), Enough);
+        const DecoderPlan plan(device(), checkpoint, read_decoder(checkpoint), {.max_tokens = 32},
+                               {.progress = [](std::uint64_t, std::uint64_t) { throw Enough(); }});
+        CHECK_THROWS_AS(Decoder(device(), checkpoint, plan), Enough);
     }
 
     TEST_CASE("made once: the bits of a mask that several layers of attention share, each polarity for itself") {

@@ -370,7 +370,7 @@ TEST_CASE("projections: a decoder's weights lie for one launch, and count once")
     const Checkpoint checkpoint(VKFORMER_SOURCE_DIR "/samples/generate");
     const DecoderModel model = read_decoder(checkpoint);
     for (const WeightType type : {WeightType::f32, WeightType::int4}) {
-        const Weights weights = load_decoder(device(), checkpoint, model, type);
+        const Weights weights = load_decoder(device(), checkpoint, model, {.matrices = type});
         Decoder decoder(device(), weights, model, {.max_tokens = 32});
         for (Program* program : {&decoder.prompt_program(), &decoder.step_program()}) {
             const std::string text = program->explain();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "models/decoder.h"
@@ -44,8 +43,9 @@ struct Answer {
 
 Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type, PackOn pack_on = PackOn::host) {
     const DecoderModel model = read_decoder(checkpoint);
-    const Weights weights = load_decoder(device(), checkpoint, model, type, {}, pack_on);
-    CHECK(weights.layout().tensors() == DecoderPlan(device(), checkpoint, model, {}, type).weights().tensors());
+    const LoadOptions load{.matrices = type, .pack_on = pack_on};
+    const Weights weights = load_decoder(device(), checkpoint, model, load);
+    CHECK(weights.layout().tensors() == DecoderPlan(device(), checkpoint, model, {}, load).weights().tensors());
     Decoder decoder(device(), weights, model, {.max_tokens = 40, .score = true});
     Answer out;
     out.logits = decoder.score(kText);
@@ -60,7 +60,7 @@ Answer answer(const Checkpoint& checkpoint, std::optional<WeightType> type, Pack
 }
 
 void save(const fs::path& folder, const Checkpoint& checkpoint, std::optional<WeightType> type) {
-    save_decoder(folder, checkpoint, read_decoder(checkpoint), type);
+    save_decoder(folder, checkpoint, read_decoder(checkpoint), {.matrices = type});
 }
 
 }  // namespace
@@ -99,8 +99,8 @@ TEST_CASE("decoder: a saved folder saved again is the same file, and stays of it
     for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::int4}) {
         const std::string wanted =
             "transformer.wte.weight: is saved as int8; " + std::string(name_of(type)) + " was asked for";
-        CHECK(contains(error_of([&] { load_decoder(device(), saved, model, type); }), wanted));
-        CHECK(contains(error_of([&] { DecoderPlan(device(), saved, model, {}, type); }), wanted));
+        CHECK(contains(error_of([&] { load_decoder(device(), saved, model, {.matrices = type}); }), wanted));
+        CHECK(contains(error_of([&] { DecoderPlan(device(), saved, model, {}, {.matrices = type}); }), wanted));
         CHECK(contains(error_of([&] { save(third.path, saved, type); }), wanted));
     }
     CHECK_FALSE(fs::exists(third.path));
@@ -123,12 +123,9 @@ TEST_CASE("decoder: saving that fails leaves nothing in the way of the next atte
 TEST_CASE("decoder: weights that a plan was not made for are refused before they are loaded") {
     const Checkpoint checkpoint(kModels / "gpt2");
     const DecoderModel model = read_decoder(checkpoint);
-    const Weights packed = load_decoder(device(), checkpoint, model, WeightType::int8);
+    const Weights packed = load_decoder(device(), checkpoint, model, {.matrices = WeightType::int8});
     const DecoderPlan plan(device(), packed.layout(), model);
-    bool began = false;
-    const LoadProgress progress = [&](std::uint64_t, std::uint64_t) { began = true; };
-    CHECK(contains(error_of([&] { load_decoder(device(), checkpoint, plan, progress); }), "lie otherwise"));
-    CHECK_FALSE(began);
+    CHECK(contains(error_of([&] { load_decoder(device(), checkpoint, plan); }), "lie otherwise"));
 }
 
 TEST_CASE("decoder: weights of other rows than config.json says, or packed where they are added, are refused") {

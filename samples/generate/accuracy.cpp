@@ -85,7 +85,7 @@ int accuracy(const Options& options) {
     for (const Kind& kind : kinds) {
         if (std::string(loaded) != kind.weights) {
             weights = {};
-            weights = vkf::load_decoder(device, checkpoint, model, weight_type(kind.weights));
+            weights = vkf::load_decoder(device, checkpoint, model, {.matrices = weight_type(kind.weights)});
             loaded = kind.weights;
         }
         vkf::Decoder decoder(device, weights, model,

@@ -42,7 +42,7 @@ int check(const Options& options) {
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
     const vkf::DecoderPlan plan(device, checkpoint, model,
                                 {.kv = *weight_type(options.kv), .arithmetic = arithmetic(options.arithmetic)},
-                                weight_type(options.weights));
+                                {.matrices = weight_type(options.weights)});
     vkf::Decoder decoder(device, checkpoint, plan);
     print_arithmetic(decoder.prompt_program());
     const auto examples = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));

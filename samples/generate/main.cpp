@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 
 #ifdef _WIN32
 #include <io.h>
@@ -187,21 +186,23 @@ int generate(const Options& options) {
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
-    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size()),
-                                weight_type(options.weights));
+    auto start = Clock::now();
+    double loaded = 0;
+    const vkf::LoadOptions load{.matrices = weight_type(options.weights),
+                                .pack_on = pack_on(options),
+                                .progress = [&, show = load_bar()](std::uint64_t done, std::uint64_t total) {
+                                    show(done, total);
+                                    loaded = seconds_since(start);
+                                }};
+    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size()), load);
     print_memory(options.dry_run ? stdout : stderr, plan.memory());
     vkf::require_memory(device, plan.memory(), "Decoder");
     if (options.dry_run) {
         return 0;
     }
     const std::unique_ptr<TextOut> out = texts.text_out();
-    const auto start = Clock::now();
-    double loaded = 0;
-    const auto bar = [show = load_bar(), &loaded, start](std::uint64_t done, std::uint64_t total) {
-        show(done, total);
-        loaded = seconds_since(start);
-    };
-    vkf::Decoder decoder(device, checkpoint, plan, bar, pack_on(options));
+    start = Clock::now();
+    vkf::Decoder decoder(device, checkpoint, plan);
     print_packing(decoder.weights());
     std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
                  seconds_since(start));
@@ -222,7 +223,8 @@ int generate(const Options& options) {
 int save(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
-    vkf::save_decoder(options.save, checkpoint, model, weight_type(options.weights), load_bar());
+    vkf::save_decoder(options.save, checkpoint, model,
+                      {.matrices = weight_type(options.weights), .progress = load_bar()});
     const std::filesystem::path file = options.save / "model.safetensors";
     std::fprintf(stderr, "%s: %.2f MiB\n", file.string().c_str(),
                  static_cast<double>(std::filesystem::file_size(file)) / (1 << 20));
