@@ -36,7 +36,7 @@ endfunction()
 # one file's unnamed namespace needs a name that no other file has.
 function(vkformer_compile_in_batches target)
     if(VKFORMER_PRECOMPILE)
-        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
     endif()
 endfunction()
 

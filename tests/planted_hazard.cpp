@@ -2,7 +2,6 @@
 #include "tests/planted_hazard.h"
 
 #include <array>
-#include <memory>
 
 #include "elementwise.spv.h"
 #include "runtime/device/device.h"
@@ -14,14 +13,14 @@ namespace vkf::test {
 
 namespace {
 
-constexpr std::uint64_t kBytes = 4096;
+constexpr std::uint64_t kHazardBytes = 4096;
 constexpr std::uint32_t kBindings = 3;  // of elementwise.comp
 
 /// A command buffer and a buffer to do wrong with.
 class Scene {
 public:
     explicit Scene(DeviceCore& device)
-        : device_(device), block_({&device, [](DeviceCore*) {}}, kBytes, MemoryUse::device, "a planted hazard") {
+        : device_(device), block_({&device, [](DeviceCore*) {}}, kHazardBytes, MemoryUse::device, "a planted hazard") {
         const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, device.queue_family};
         check(device.api.vkCreateCommandPool(device.handle, &pool, nullptr, &pool_), "vkCreateCommandPool");
         const VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
@@ -52,7 +51,7 @@ public:
         VkDescriptorSet set = VK_NULL_HANDLE;
         check(device_.api.vkAllocateDescriptorSets(device_.handle, &info, &set), "vkAllocateDescriptorSets");
         for (std::uint32_t b = 0; b < kBindings; ++b) {
-            const VkDescriptorBufferInfo range{block_.buffer(), quarters[b] * kBytes / 4, kBytes / 4};
+            const VkDescriptorBufferInfo range{block_.buffer(), quarters[b] * kHazardBytes / 4, kHazardBytes / 4};
             const VkWriteDescriptorSet write{VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, set,    b,      0, 1,
                                              VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,      nullptr, &range, nullptr};
             device_.api.vkUpdateDescriptorSets(device_.handle, 1, &write, 0, nullptr);
@@ -73,8 +72,8 @@ private:
 
 void plant_transfer_hazard(DeviceCore& device) {
     Scene scene(device);
-    device.api.vkCmdFillBuffer(scene.commands, scene.buffer(), 0, kBytes, 1);
-    device.api.vkCmdFillBuffer(scene.commands, scene.buffer(), 0, kBytes, 2);
+    device.api.vkCmdFillBuffer(scene.commands, scene.buffer(), 0, kHazardBytes, 1);
+    device.api.vkCmdFillBuffer(scene.commands, scene.buffer(), 0, kHazardBytes, 2);
 }
 
 void plant_dispatch_hazard(DeviceCore& device) {

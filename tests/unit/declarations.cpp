@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cctype>
-#include <fstream>
 #include <iterator>
 #include <regex>
 

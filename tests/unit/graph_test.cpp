@@ -11,6 +11,7 @@
 
 using namespace vkf;
 using vkf::test::contains;
+using vkf::test::error_of;
 
 namespace {
 
@@ -19,16 +20,6 @@ constexpr OpType kOp{"op", nullptr};
 /// A node of one fresh output.
 Value node(Value x, const Shape& shape, std::vector<std::size_t> stored_order = {}) {
     return x.graph().add_node(kOp, {x}, nullptr, {{DType::f32, shape, std::move(stored_order), {}}}).front();
-}
-
-template <class F>
-std::string error_of(F f) {
-    try {
-        f();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return {};
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 // The lists in cmake/Headers.cmake: public headers, and advanced ones for op authors.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
+
 namespace vkf::test {
 
 /// Findings, a line each, for a message.
@@ -29,5 +31,16 @@ inline std::string whole(const std::filesystem::path& path) {
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// What f() throws says; empty where it throws nothing.
+template <class F>
+std::string error_of(F f) {
+    try {
+        f();
+    } catch (const Error& e) {
+        return e.what();
+    }
+    return {};
+}
 
 }  // namespace vkf::test

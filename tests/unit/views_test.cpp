@@ -11,6 +11,7 @@
 
 using namespace vkf;
 using vkf::test::contains;
+using vkf::test::error_of;
 
 namespace {
 
@@ -37,16 +38,6 @@ Places count_up(std::int64_t n) {
     Places out(static_cast<std::size_t>(n));
     std::iota(out.begin(), out.end(), 0);
     return out;
-}
-
-template <class F>
-std::string error_of(F f) {
-    try {
-        f();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return {};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vkformer/vkformer.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +15,12 @@
 #include "op_case.h"
 #include "peer.h"
 #include "row.h"
+
+using Clock = std::chrono::steady_clock;
+
+inline double milliseconds_since(Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 /// The best that the device did, measured first; 0: not measured.
 struct Ceilings {

@@ -9,7 +9,7 @@
 
 namespace {
 
-using Row = std::vector<double>;
+using Numbers = std::vector<double>;
 using Floats = std::span<const float>;
 
 constexpr const char* kAttention = "self_attn";
@@ -21,8 +21,8 @@ std::int64_t cached_tokens(const OpCase& op) { return op.inner - op.rows; }
 
 std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-Row product(Floats weight, const Row& x) {
-    Row y(weight.size() / x.size());
+Numbers product(Floats weight, const Numbers& x) {
+    Numbers y(weight.size() / x.size());
     for (std::size_t i = 0; i < y.size(); ++i) {
         for (std::size_t j = 0; j < x.size(); ++j) {
             y[i] += static_cast<double>(weight[i * x.size() + j]) * x[j];
@@ -31,12 +31,12 @@ Row product(Floats weight, const Row& x) {
     return y;
 }
 
-Row normed(const Row& x, Floats weight) {
+Numbers normed(const Numbers& x, Floats weight) {
     double square = 0;
     for (const double v : x) {
         square += v * v / static_cast<double>(x.size());
     }
-    Row y(x.size());
+    Numbers y(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
         y[i] = x[i] / std::sqrt(square + static_cast<double>(kNormEps)) * static_cast<double>(weight[i]);
     }
@@ -44,7 +44,7 @@ Row normed(const Row& x, Floats weight) {
 }
 
 /// Turns each head of a row, in pairs (i, i + d/2).
-void turn(Row& x, std::size_t dim, std::int64_t position) {
+void turn(Numbers& x, std::size_t dim, std::int64_t position) {
     for (std::size_t head = 0; head < x.size(); head += dim) {
         for (std::size_t i = 0; i < dim / 2; ++i) {
             const double angle = static_cast<double>(position) *
@@ -71,19 +71,19 @@ public:
             values_.emplace_back(value, value + static_cast<std::ptrdiff_t>(width));
         }
         for (std::int64_t t = 0; t < op.rows; ++t) {
-            const Row x = normed(input(t), tensor("input_layernorm.weight"));
+            const Numbers x = normed(input(t), tensor("input_layernorm.weight"));
             keys_.push_back(product(tensor("self_attn.k_proj.weight"), x));
             turn(keys_.back(), count(head_dim(op)), cached + t);
             values_.push_back(product(tensor("self_attn.v_proj.weight"), x));
         }
     }
 
-    Row row(std::int64_t t) const {
-        Row h = input(t);
+    Numbers row(std::int64_t t) const {
+        Numbers h = input(t);
         add(h, product(tensor("self_attn.o_proj.weight"), attended(t)));
-        const Row x = normed(h, tensor("post_attention_layernorm.weight"));
-        Row gate = product(tensor("mlp.gate_proj.weight"), x);
-        const Row up = product(tensor("mlp.up_proj.weight"), x);
+        const Numbers x = normed(h, tensor("post_attention_layernorm.weight"));
+        Numbers gate = product(tensor("mlp.gate_proj.weight"), x);
+        const Numbers up = product(tensor("mlp.up_proj.weight"), x);
         for (std::size_t i = 0; i < gate.size(); ++i) {
             gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
         }
@@ -94,26 +94,26 @@ public:
 private:
     Floats tensor(std::string_view name) const { return layer_tensor(op_, data_, name); }
 
-    Row input(std::int64_t t) const {
+    Numbers input(std::int64_t t) const {
         const auto at = data_.x.begin() + t * op_.columns;
         return {at, at + op_.columns};
     }
 
-    static void add(Row& to, const Row& x) {
+    static void add(Numbers& to, const Numbers& x) {
         for (std::size_t i = 0; i < to.size(); ++i) {
             to[i] += x[i];
         }
     }
 
-    Row attended(std::int64_t t) const {
+    Numbers attended(std::int64_t t) const {
         const std::size_t dim = count(head_dim(op_));
         const std::size_t seen = count(cached_tokens(op_) + t + 1);
-        Row query = product(tensor("self_attn.q_proj.weight"), normed(input(t), tensor("input_layernorm.weight")));
+        Numbers query = product(tensor("self_attn.q_proj.weight"), normed(input(t), tensor("input_layernorm.weight")));
         turn(query, dim, cached_tokens(op_) + t);
-        Row out(query.size());
+        Numbers out(query.size());
         for (std::size_t head = 0; head < count(op_.heads); ++head) {
             const std::size_t from = head / count(op_.heads / op_.kv_heads) * dim;
-            Row weights(seen);
+            Numbers weights(seen);
             double sum = 0;
             for (std::size_t key = 0; key < seen; ++key) {
                 double score = 0;
@@ -135,7 +135,7 @@ private:
 
     OpCase op_;
     OpData data_;
-    std::vector<Row> keys_, values_;
+    std::vector<Numbers> keys_, values_;
 };
 
 vkf::KvCache cache_of(vkf::Graph& g, const OpCase& op) {

@@ -3,21 +3,13 @@
 // timed on the host, from the call to the device's answer, less what it needs for next to no work;
 // ours and the peer's runs alternate.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <stdexcept>
 
 #include "benches.h"
 #include "ceilings.h"
 #include "op_program.h"
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 double device_ms(const vkf::Program& program) {
     double ms = 0;

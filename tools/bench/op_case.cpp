@@ -37,10 +37,10 @@ std::int64_t pairs(const OpCase& op) {
     return all;
 }
 
-using Row = std::vector<double>;
+using Numbers = std::vector<double>;
 
-Row product_row(const OpCase& op, const OpData& data, std::int64_t row) {
-    Row out(static_cast<std::size_t>(op.columns));
+Numbers product_row(const OpCase& op, const OpData& data, std::int64_t row) {
+    Numbers out(static_cast<std::size_t>(op.columns));
     for (std::int64_t k = 0; k < op.inner; ++k) {
         const double a = data.x[static_cast<std::size_t>(row * op.inner + k)];
         for (std::int64_t n = 0; n < op.columns; ++n) {
@@ -51,7 +51,7 @@ Row product_row(const OpCase& op, const OpData& data, std::int64_t row) {
     return out;
 }
 
-Row softmax_row(Row x) {
+Numbers softmax_row(Numbers x) {
     const double largest = *std::max_element(x.begin(), x.end());
     double sum = 0;
     for (double& v : x) {
@@ -64,7 +64,7 @@ Row softmax_row(Row x) {
     return x;
 }
 
-Row norm_row(const OpCase& op, const OpData& data, Row x) {
+Numbers norm_row(const OpCase& op, const OpData& data, Numbers x) {
     const auto width = static_cast<double>(x.size());
     double mean = 0;
     if (op.kind == OpKind::layer_norm) {
@@ -84,13 +84,13 @@ Row norm_row(const OpCase& op, const OpData& data, Row x) {
 }
 
 /// Computes row `row` of (tokens, heads, dimensions).
-Row attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
+Numbers attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
     const std::int64_t query = row / op.heads;
     const std::int64_t head = row % op.heads;
     const float* q = data.x.data() + (head * op.rows + query) * op.columns;
     const std::int64_t first_key = head / (op.heads / op.kv_heads) * op.inner;
     const Span seen = seen_by(op, query);
-    Row weights;
+    Numbers weights;
     for (std::int64_t key = seen.first; key < seen.end; ++key) {
         const float* k = data.weight.data() + (first_key + key) * op.columns;
         weights.push_back(
@@ -98,7 +98,7 @@ Row attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
             std::sqrt(static_cast<double>(op.columns)));
     }
     weights = softmax_row(std::move(weights));
-    Row out(static_cast<std::size_t>(op.columns));
+    Numbers out(static_cast<std::size_t>(op.columns));
     for (std::int64_t key = seen.first; key < seen.end; ++key) {
         const float* v = data.bias.data() + (first_key + key) * op.columns;
         for (std::size_t i = 0; i < out.size(); ++i) {
@@ -108,7 +108,7 @@ Row attention_row(const OpCase& op, const OpData& data, std::int64_t row) {
     return out;
 }
 
-Row rope_row(Row x, std::int64_t position) {
+Numbers rope_row(Numbers x, std::int64_t position) {
     for (std::size_t i = 0; i + 1 < x.size(); i += 2) {
         const double angle = static_cast<double>(position) *
                              std::pow(kRopeTheta, -static_cast<double>(i) / static_cast<double>(x.size()));
@@ -120,7 +120,7 @@ Row rope_row(Row x, std::int64_t position) {
     return x;
 }
 
-Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
+Numbers reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
     if (op.is_product()) {
         return product_row(op, data, row);
     }
@@ -128,7 +128,7 @@ Row reference_row(const OpCase& op, const OpData& data, std::int64_t row) {
         return attention_row(op, data, row);
     }
     const auto from = data.x.begin() + row * op.columns;
-    Row x(from, from + op.columns);
+    Numbers x(from, from + op.columns);
     switch (op.kind) {
         case OpKind::softmax: return softmax_row(std::move(x));
         case OpKind::layer_norm:
@@ -321,7 +321,7 @@ double worst_error(const OpCase& op, const OpData& data, std::span<const float> 
     };
     double worst = 0;
     for (std::int64_t row = 0; row < rows; row = row == rows - 1 ? rows : std::min(row + step, rows - 1)) {
-        const Row want = reference(row);
+        const Numbers want = reference(row);
         for (std::size_t i = 0; i < want.size(); ++i) {
             const double got = result[static_cast<std::size_t>(row * op.columns) + i];
             const double error = std::abs(got - want[i]) / (tolerance * (1.0 + std::abs(want[i])));

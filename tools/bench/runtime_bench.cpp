@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the runtime itself costs on the host.
-#include <chrono>
 #include <stdexcept>
 
 #include "benches.h"
@@ -10,12 +9,6 @@
 #include "runtime/device/insides.h"
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 constexpr int kNodes = 200;
 constexpr std::int64_t kWidth = 64;

@@ -2,7 +2,6 @@
 #include <benchmark/benchmark.h>
 
 #include <exception>
-#include <stdexcept>
 
 #include "benches.h"
 

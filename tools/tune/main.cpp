@@ -3,7 +3,6 @@
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
