@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "c/vkformer_c.h"
 #include "ops/ops.h"

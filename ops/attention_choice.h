@@ -2,7 +2,6 @@
 // Which kernels fused attention is computed by, and how they are told of it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

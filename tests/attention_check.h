@@ -2,7 +2,6 @@
 // scaled_dot_product_attention() on the device, from tensors of the host, and against its twin.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string>
 

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/compile/plan.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/device.h"
 
-#include <cstdlib>
 #include <map>
 #include <optional>
-#include <string_view>
 
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"

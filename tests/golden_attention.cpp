@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention and positions as this library computes them.
 #include <algorithm>
-#include <cmath>
 
 #include "layers/attention.h"
 #include "layers/torch.h"

@@ -2,7 +2,6 @@
 // A host's images as inputs and outputs.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "ops/ops.h"

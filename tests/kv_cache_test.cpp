@@ -2,9 +2,7 @@
 // Keys and values kept in 16 and 8 bits.
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "layers/torch.h"

@@ -5,8 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
 #include "runtime/device/device.h"

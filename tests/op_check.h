@@ -10,7 +10,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/device/device.h"

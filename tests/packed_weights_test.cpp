@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "runtime/device/device.h"

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <random>
 
 #include "runtime/device/device.h"

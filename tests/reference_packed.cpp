@@ -2,7 +2,6 @@
 #include "tests/reference_packed.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "ops/ops.h"
 #include "runtime/device/device.h"

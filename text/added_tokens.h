@@ -2,7 +2,6 @@
 // Tokens that are found in a text before it is cut into words: tokenizer.json's "added_tokens".
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>

@@ -2,7 +2,6 @@
 #include "models/files/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>

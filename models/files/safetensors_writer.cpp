@@ -2,7 +2,6 @@
 #include "models/files/safetensors_writer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>

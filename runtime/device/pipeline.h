@@ -2,7 +2,6 @@
 // Compute pipelines, made on demand and kept for the life of a device, with a cache on disk.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>

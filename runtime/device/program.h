@@ -2,7 +2,6 @@
 // A graph compiled for a device: runs by itself, or records into the host's command buffer.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/tuning_store.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>

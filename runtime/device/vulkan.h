@@ -7,7 +7,6 @@
 #include <volk.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "../base/error.h"

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
 
 struct HostDevice {
     VkInstance instance = VK_NULL_HANDLE;
