@@ -1071,7 +1071,8 @@ VKF_API vkf_result vkf_decoder_create_with_weights(vkf_device* device, const cha
                                                    const vkf_decoder_options* options, vkf_decoder** decoder);
 VKF_API void vkf_decoder_destroy(vkf_decoder* decoder);
 /// Writes a folder with the matrices packed as `load` says: save_decoder(). Its progress is called
-/// with the bytes written and the bytes in all; VKF_PACK_ON_DEVICE is an error.
+/// with the bytes written and the bytes in all. VKF_PACK_ON_DEVICE is an error; `graph` and
+/// `choose` are as for vkf_decoder_create().
 VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, const vkf_load_options* load);
 VKF_API vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts);
 /// The ids that end a text: there must be room for all. `count` may be null, as in what follows.

@@ -31,8 +31,8 @@ function(vkformer_compile_together target)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# vkformer_compile_in_batches(target): a few files at a time are compiled as one. What they use of
-# the standard library and of ours is compiled once a batch: tests take half the time. What is in
+# vkformer_compile_in_batches(target): up to 16 files at a time are compiled as one. What they use
+# of the standard library and of ours is compiled once a batch: tests take half the time. What is in
 # one file's unnamed namespace needs a name that no other file has.
 function(vkformer_compile_in_batches target)
     if(VKFORMER_PRECOMPILE)

@@ -155,8 +155,9 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
 }
 
 DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
-                         const DecoderOptions& options) {
+                         const DecoderOptions& options, const LoadOptions& load) {
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
+    parts->load = load;
     parts->plan_or_name_chunk(device.capabilities(), weights);
     parts_ = parts;
 }

@@ -39,16 +39,17 @@ struct DecoderOptions {
 class VKF_API DecoderPlan {
 public:
     /// Plans for the weights that load_decoder() will load with these options. Reads no byte of
-    /// them. LoadOptions::choose gets matrices under the graph's names, without data; matrices that
-    /// are packed already keep their type. Throws Error where a size does not fit the model, as
+    /// them. The plan keeps the functions of `load`, which are called when weights are loaded with
+    /// it. LoadOptions::choose gets matrices under the graph's names, without data, once each, and
+    /// none that is packed already. Throws Error where a size does not fit the model, as
     /// load_decoder() does, or where a tensor does not fit the device; then the error names a
     /// `chunk` that fits, where there is one.
     DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                 const DecoderOptions& options = {}, const LoadOptions& load = {});
     /// Plans for weights of this layout: Weights::layout(). WeightLayout::none() stands for weights
-    /// in fp32.
+    /// in fp32. `load` is for load_decoder(), which must get the same layout by it.
     DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
-                const DecoderOptions& options = {});
+                const DecoderOptions& options = {}, const LoadOptions& load = {});
 
     const DecoderModel& model() const noexcept;
     /// The options, with every default filled in.
@@ -85,13 +86,15 @@ private:
 /// plan says. Throws Error naming a tensor that is missing, has another shape or type, or is
 /// unknown to the model and might change the numbers.
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan);
-/// Loads without a plan, for several decoders: weights do not depend on a plan's sizes.
+/// Loads without a plan, for several decoders: weights do not depend on a plan's sizes. Calls
+/// LoadOptions::choose as DecoderPlan does.
 VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                              const LoadOptions& load = {});
 /// Writes a folder from which load_decoder() loads the same weights without converting them:
 /// config.json, the tokenizer's files, and model.safetensors with the matrices packed as `load`
-/// says, whose progress counts the bytes written. Needs no device. Throws Error as load_decoder()
-/// does, where the folder has a model already or a file cannot be written, and for PackOn::device.
+/// says. Its progress counts the bytes written. Needs no device: PackOn::device is an Error. Throws
+/// Error too as load_decoder() does, and where the folder has a model already or a file cannot be
+/// written.
 VKF_API void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
                           const LoadOptions& load);
 

@@ -8,14 +8,14 @@
 
 #include "tests/believed.h"
 
-namespace vkf::test {
+namespace vkf::test::sequences {
 
 constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kKvHeads = 2;
 constexpr std::int64_t kHeadDim = 12;
 constexpr std::int64_t kValueDim = 8;
 
-/// f() as the device is, and with each other way to compute.
+/// Calls f() on the device as it is, and with each other way to compute.
 template <class F>
 void on_each_way(const F& f) {
     f();
@@ -26,4 +26,4 @@ void on_each_way(const F& f) {
     }
 }
 
-}  // namespace vkf::test
+}  // namespace vkf::test::sequences

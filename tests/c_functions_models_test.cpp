@@ -155,6 +155,24 @@ TEST_CASE("c functions: decoders that share their weights, and their programs") 
     CHECK(uploaded > 0);
     const Checkpoint checkpoint{folder};
     const DecoderModel model = read_decoder(checkpoint);
+    vkf_load_options choosing = sized<vkf_load_options>();
+    int chosen = 0;
+    choosing.user = &chosen;
+    choosing.choose = [](void* user, const vkf_tensor* matrix) {
+        *static_cast<int*>(user) += matrix->rank == 2 && matrix->data == nullptr ? 1 : 0;
+        return vkf_weight_type{VKF_WEIGHT_INT8};
+    };
+    vkf_decoder* packed = nullptr;
+    OK(vkf_decoder_create(on.device, folder.c_str(), &choosing, nullptr, &packed));
+    CHECK(chosen > 0);
+    vkf_decoder_destroy(packed);
+    vkf_weights* same_choice = nullptr;
+    OK(vkf_weights_load_decoder(on.device, folder.c_str(), &choosing, &same_choice));
+    std::uint64_t bytes_asked_for = 0, bytes_chosen = 0;
+    OK(vkf_weights_bytes(weights, &bytes_asked_for));
+    OK(vkf_weights_bytes(same_choice, &bytes_chosen));
+    CHECK(bytes_asked_for == bytes_chosen);
+    vkf_weights_destroy(same_choice);
     const Weights same_weights = load_decoder(device(), checkpoint, model, {.matrices = WeightType::int8});
     std::uint64_t bytes = 0;
     OK(vkf_weights_bytes(weights, &bytes));

@@ -29,7 +29,6 @@ TEST_CASE("decoder: every architecture's logits and 64 greedy tokens are transfo
         Decoder decoder = Model(entry.path()).decoder({.score = true});
         const double worst = worst_error(decoder.score(expected.ids), expected.logits);
         CHECK_MESSAGE(worst <= 1.0, name << ": " << worst << " of the tolerance");
-        CHECK(greedy(decoder, expected.prompt, expected.greedy.size()) == expected.greedy);
         ++models;
     }
     CHECK(models == 14);
@@ -76,6 +75,8 @@ TEST_CASE("decoder: the spell model writes numbers as PyTorch does") {
     CHECK(worst_error(decoder.score(expected.ids), expected.logits) <= 1.0);
     Decoder many = model.decoder({.max_batch = 8, .max_tokens = 96});
     const nlohmann::json examples = nlohmann::json::parse(read_text(kSpell / "expected.json"));
+    const std::vector<std::int32_t> alone = examples[0].at("output_ids");
+    CHECK(greedy(decoder, examples[0].at("prompt_ids"), alone.size()) == alone);
     std::size_t wrong = 0;
     for (std::size_t first = 0; first < examples.size(); first += 8) {
         std::vector<std::vector<std::int32_t>> prompts;

@@ -16,6 +16,8 @@ using namespace vkf::test;
 
 namespace {
 
+using namespace sequences;
+
 /// Packed sequences: queries, keys and values behind each other.
 struct Packed {
     std::vector<std::int64_t> queries, keys;  // cumulative

@@ -17,6 +17,8 @@ using namespace vkf::test;
 
 namespace {
 
+using namespace sequences;
+
 /// Pages of `kPage` keys for sequences of these lengths, given out so that no two pages of a
 /// sequence are neighbours.
 constexpr std::int64_t kPage = 6;

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <random>
+#include <set>
+#include <string>
 
 #include "models/decoder.h"
 #include "runtime/graph/packed.h"
@@ -120,12 +124,63 @@ TEST_CASE("decoder: saving that fails leaves nothing in the way of the next atte
     CHECK(answer(Checkpoint(target.path), {}) == answer(checkpoint, WeightType::int8));
 }
 
+TEST_CASE("decoder: each matrix is kept as it is chosen for, saved too") {
+    for (const char* name : {"gpt2", "llama"}) {
+        CAPTURE(name);
+        const Checkpoint checkpoint(kModels / name);
+        const DecoderModel model = read_decoder(checkpoint);
+        std::map<std::string, int> asked;
+        std::size_t with_data = 0;
+        LoadOptions load{.matrices = WeightType::f16, .pack_on = PackOn::host};
+        load.choose = [&](const HostTensor& matrix) -> std::optional<WeightType> {
+            ++asked[matrix.name];
+            with_data += matrix.data.empty() ? 0 : 1;
+            const bool attention = matrix.name.find("attn") != std::string::npos;
+            return attention                                      ? std::optional(WeightType::int8)
+                   : matrix.name.find("mlp") != std::string::npos ? std::optional(WeightType::int4)
+                                                                  : std::nullopt;
+        };
+        const DecoderPlan plan(device(), checkpoint, model, {}, load);
+        CHECK(asked.size() > 5);
+        CHECK(std::all_of(asked.begin(), asked.end(), [](const auto& one) { return one.second == 1; }));
+        CHECK(with_data == 0);
+        const std::vector<StoredTensor> planned = plan.weights().tensors();
+        std::set<WeightType> types;
+        for (const StoredTensor& t : planned) {
+            if (asked.contains(t.name)) {
+                types.insert(t.type);
+            }
+        }
+        CHECK(types == std::set{WeightType::f16, WeightType::int8, WeightType::int4});
+        const Weights weights = load_decoder(device(), checkpoint, plan);
+        CHECK(std::all_of(asked.begin(), asked.end(), [](const auto& one) { return one.second == 1; }));
+        CHECK(weights.layout().tensors() == planned);
+        CHECK(load_decoder(device(), checkpoint, model, load).layout().tensors() == planned);
+
+        const NewFolder folder;
+        save_decoder(folder.path, checkpoint, model, load);
+        const Checkpoint saved(folder.path);
+        const Weights again = load_decoder(device(), saved, read_decoder(saved));
+        CHECK(again.bytes() == weights.bytes());
+        Decoder direct(device(), weights, model, {.max_tokens = 40, .score = true});
+        Decoder from_file(device(), again, model, {.max_tokens = 40, .score = true});
+        CHECK(direct.score(kText) == from_file.score(kText));
+    }
+}
+
 TEST_CASE("decoder: weights that a plan was not made for are refused before they are loaded") {
     const Checkpoint checkpoint(kModels / "gpt2");
     const DecoderModel model = read_decoder(checkpoint);
     const Weights packed = load_decoder(device(), checkpoint, model, {.matrices = WeightType::int8});
-    const DecoderPlan plan(device(), packed.layout(), model);
-    CHECK(contains(error_of([&] { load_decoder(device(), checkpoint, plan); }), "lie otherwise"));
+    bool began = false;
+    LoadOptions load{.progress = [&](std::uint64_t, std::uint64_t) { began = true; }};
+    const DecoderPlan numbers(device(), packed.layout(), model, {}, load);
+    CHECK(contains(error_of([&] { load_decoder(device(), checkpoint, numbers); }), "lie otherwise"));
+    CHECK_FALSE(began);
+    load.matrices = WeightType::int8;
+    const DecoderPlan same(device(), packed.layout(), model, {}, load);
+    CHECK(load_decoder(device(), checkpoint, same).layout().tensors() == packed.layout().tensors());
+    CHECK(began);
 }
 
 TEST_CASE("decoder: weights of other rows than config.json says, or packed where they are added, are refused") {

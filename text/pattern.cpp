@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "runtime/base/error.h"
 #include "text/unicode.h"

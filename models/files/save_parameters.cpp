@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include "models/files/parameters.h"
 #include "models/files/safetensors_writer.h"
 #include "runtime/base/paths.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recording into a host's command buffer, whole and in segments. Nothing here allocates or throws.
-
 #include "runtime/device/barrier.h"
 #include "runtime/device/failure.h"
 #include "runtime/device/program.h"

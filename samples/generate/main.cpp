@@ -186,14 +186,15 @@ int generate(const Options& options) {
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
-    auto start = Clock::now();
+    Clock::time_point start;
     double loaded = 0;
-    const vkf::LoadOptions load{.matrices = weight_type(options.weights),
-                                .pack_on = pack_on(options),
-                                .progress = [&, show = load_bar()](std::uint64_t done, std::uint64_t total) {
-                                    show(done, total);
-                                    loaded = seconds_since(start);
-                                }};
+    const vkf::LoadOptions load{
+        .matrices = weight_type(options.weights),
+        .pack_on = pack_on(options),
+        .progress = [&start, &loaded, show = load_bar()](std::uint64_t done, std::uint64_t total) {
+            show(done, total);
+            loaded = seconds_since(start);
+        }};
     const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size()), load);
     print_memory(options.dry_run ? stdout : stderr, plan.memory());
     vkf::require_memory(device, plan.memory(), "Decoder");
@@ -224,7 +225,7 @@ int save(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
     vkf::save_decoder(options.save, checkpoint, model,
-                      {.matrices = weight_type(options.weights), .progress = load_bar()});
+                      {.matrices = weight_type(options.weights), .pack_on = pack_on(options), .progress = load_bar()});
     const std::filesystem::path file = options.save / "model.safetensors";
     std::fprintf(stderr, "%s: %.2f MiB\n", file.string().c_str(),
                  static_cast<double>(std::filesystem::file_size(file)) / (1 << 20));

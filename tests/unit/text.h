@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that tests read and write.
+// Texts that tests read and write, those of errors too.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -32,7 +32,7 @@ inline std::string whole(const std::filesystem::path& path) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// What f() throws says; empty where it throws nothing.
+/// Gives the text of the Error that f() throws; empty where it throws none.
 template <class F>
 std::string error_of(F f) {
     try {

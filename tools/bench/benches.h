@@ -16,8 +16,10 @@
 #include "peer.h"
 #include "row.h"
 
+/// The host's clock.
 using Clock = std::chrono::steady_clock;
 
+/// Gives the milliseconds that have passed since `start`.
 inline double milliseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }

@@ -9,7 +9,6 @@
 
 namespace {
 
-using Numbers = std::vector<double>;
 using Floats = std::span<const float>;
 
 constexpr const char* kAttention = "self_attn";

@@ -37,8 +37,6 @@ std::int64_t pairs(const OpCase& op) {
     return all;
 }
 
-using Numbers = std::vector<double>;
-
 Numbers product_row(const OpCase& op, const OpData& data, std::int64_t row) {
     Numbers out(static_cast<std::size_t>(op.columns));
     for (std::int64_t k = 0; k < op.inner; ++k) {

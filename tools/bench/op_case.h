@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+using Numbers = std::vector<double>;
+
 enum class OpKind : std::uint8_t {
     copy,    ///< rows x columns: what the device can move
     matmul,  ///< (rows, inner) x (inner, columns)

@@ -42,7 +42,7 @@ const Family& family_of(const std::string& name) {
                          [&](const Family& f) { return name.starts_with(f.prefix); });
 }
 
-std::string number(double value) {
+std::string short_number(double value) {
     char text[32];
     std::snprintf(text, sizeof(text), "%.4g", value);
     return text;
@@ -63,12 +63,12 @@ void draw_axes(std::ostream& svg, const Axis& x, const Axis& y) {
         const double at = x.at(std::pow(10, e));
         svg << "<line class='grid' x1='" << at << "' x2='" << at << "' y1='0' y2='" << kChart
             << "'/>\n<text class='tick' text-anchor='middle' x='" << at << "' y='" << kChart + 20 << "'>"
-            << number(std::pow(10, e)) << "</text>\n";
+            << short_number(std::pow(10, e)) << "</text>\n";
     }
     for (double e = y.first; e <= y.last; ++e) {
         const double at = kChart - y.at(std::pow(10, e));
         svg << "<line class='grid' x1='0' x2='" << kChart << "' y1='" << at << "' y2='" << at
-            << "'/>\n<text class='tick' text-anchor='end' x='-8' y='" << at + 4 << "'>" << number(std::pow(10, e))
+            << "'/>\n<text class='tick' text-anchor='end' x='-8' y='" << at + 4 << "'>" << short_number(std::pow(10, e))
             << "</text>\n";
     }
     svg << "<text text-anchor='middle' x='" << kChart / 2 << "' y='" << kChart + 44 << "'>flops a byte</text>\n"
@@ -81,9 +81,9 @@ void draw_roof(std::ostream& svg, const Axis& x, const Axis& y, double gbps, dou
     const double left = std::max(std::pow(10, x.first), std::pow(10, y.first) / gbps);
     svg << "<polyline class='roof' points='" << x.at(left) << ',' << kChart - y.at(left * gbps) << ' ' << x.at(ridge)
         << ',' << kChart - y.at(gflops) << ' ' << kChart << ',' << kChart - y.at(gflops) << "'/>\n"
-        << "<text x='" << kChart - 6 << "' text-anchor='end' y='" << kChart - y.at(gflops) - 8 << "'>" << number(gflops)
-        << " GFLOP/s " << what << "</text>\n"
-        << "<text x='" << x.at(left) + 30 << "' y='" << kChart - y.at(left * gbps) - 8 << "'>" << number(gbps)
+        << "<text x='" << kChart - 6 << "' text-anchor='end' y='" << kChart - y.at(gflops) - 8 << "'>"
+        << short_number(gflops) << " GFLOP/s " << what << "</text>\n"
+        << "<text x='" << x.at(left) + 30 << "' y='" << kChart - y.at(left * gbps) - 8 << "'>" << short_number(gbps)
         << " GB/s copy</text>\n";
 }
 
@@ -107,8 +107,8 @@ void draw_chart(std::ostream& svg, const std::vector<Row>& rows, const Ceilings&
     for (const Row& row : rows) {
         if (has_point(row)) {
             svg << "<circle r='5' cx='" << x.at(*row.gflops / *row.gbps) << "' cy='" << kChart - y.at(*row.gflops)
-                << "' fill='" << family_of(row.name).color << "'><title>" << row.name << ": " << number(*row.gflops)
-                << " GFLOP/s</title></circle>\n";
+                << "' fill='" << family_of(row.name).color << "'><title>" << row.name << ": "
+                << short_number(*row.gflops) << " GFLOP/s</title></circle>\n";
         }
     }
     double line = kChart - 20;
@@ -131,7 +131,7 @@ void draw_shares(std::ostream& svg, const std::vector<Row>& rows) {
                 << "</text><rect x='" << kNames << "' y='" << line + 2 << "' width='"
                 << std::min(*row.ceiling_share, 1.2) * kBars / 1.2 << "' height='" << kLine - 4 << "' fill='"
                 << family_of(row.name).color << "'/><text x='" << kNames + kBars + 8 << "' y='" << line + 12 << "'>"
-                << number(std::round(*row.ceiling_share * 100)) << " %</text>\n";
+                << short_number(std::round(*row.ceiling_share * 100)) << " %</text>\n";
             line += kLine;
         }
     }
