@@ -229,6 +229,10 @@ void vkf_program_destroy(vkf_program* program) {
     if (!program) {
         return;
     }
+    if (program->program && !program->own) {
+        fail(VKF_ERROR, "%s: %s: the program is its model's own", __func__, program->name.c_str());
+        return;
+    }
     const std::shared_ptr<Graveyard> graveyard = program->graveyard.lock();
     if (!graveyard) {
         delete program;

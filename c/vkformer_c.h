@@ -926,7 +926,7 @@ VKF_API vkf_result vkf_compile_layout(vkf_device* device, const vkf_graph* graph
 VKF_API vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weights* weights);
 /// Waits for its own runs; recordings of a host must have finished. Where the program or its device
 /// is checked, an empty handle stays until vkf_device_destroy(), so that using the program after
-/// its end is an error like others.
+/// its end is an error like others. A model's own program is left as it is, which is an error too.
 VKF_API void vkf_program_destroy(vkf_program* program);
 VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
 /// `scratch` null: memory of ours; else vkf_memory_sizes::scratch bytes of the host's.
