@@ -45,6 +45,11 @@ DecoderModel read_decoder(std::string_view text, const std::string& file) {
 
 DecoderModel read_decoder(const Checkpoint& checkpoint) {
     DecoderModel model = read_decoder(checkpoint.config(), checkpoint.config_file());
+    const std::size_t layers = model.facts().layers.size(), tensors = checkpoint.names().size();
+    if (layers > tensors) {  // said before each of them is described
+        throw Error(std::to_string(layers) + " layers are more than the files have tensors, " + std::to_string(tensors),
+                    checkpoint.config_file());
+    }
     const std::filesystem::path path = checkpoint.folder() / "generation_config.json";
     if (is_there(path)) {
         const json root = parse_config(read_text(path), utf8_name(path));

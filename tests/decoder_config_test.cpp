@@ -4,12 +4,15 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "runtime/compile/plan.h"
 #include "runtime/device/insides.h"
 #include "tests/decoder_models.h"
 #include "tests/device.h"
+#include "tests/fixtures.h"
 #include "tests/op_check.h"
 
 using namespace vkf;
@@ -112,6 +115,34 @@ TEST_CASE("decoder: rope_scaling beside a rope_parameters that says otherwise is
     }
     CHECK(with(good, "rope_scaling", nullptr) == "");
     CHECK(with(good, "rope_scaling", good["rope_parameters"]) == "");
+}
+
+TEST_CASE("decoder: a config.json that is nested too deep, or claims too many layers, is refused") {
+    const auto said = [](const std::string& text) { return error_of([&] { read_decoder(text, "config.json"); }); };
+    CHECK(contains(said(std::string(1 << 20, '[')), "nested deeper than 64 levels"));
+    std::string objects;
+    for (int i = 0; i < 100000; ++i) {
+        objects += "{\"a\":";
+    }
+    CHECK(contains(said(objects), "nested deeper than 64 levels"));
+    nlohmann::json deep = 1;
+    for (int i = 0; i < 60; ++i) {
+        deep = nlohmann::json::array({deep});
+    }
+    const std::string refused = with(config_of("llama"), "num_attention_heads", deep);
+    CHECK(contains(refused, "num_attention_heads = [[[["));
+    const std::string wide = with(config_of("llama"), "num_attention_heads", std::string(1 << 20, 'x'));
+    CHECK(contains(wide, "num_attention_heads = \"xxxx"));
+    CHECK(wide.size() < 1000);
+    CHECK(contains(with(config_of("llama"), "num_hidden_layers", 100000), "num_hidden_layers = 100000: is more than"));
+    CHECK(contains(with(config_of("gpt2"), "n_layer", 100000), "n_layer = 100000: is more than"));
+    const TemporaryFolder folder;
+    std::filesystem::copy(kModels / "llama", folder.path());
+    nlohmann::json many = config_of("llama");
+    many["num_hidden_layers"] = 4096;
+    std::ofstream(folder.path() / "config.json") << many.dump();
+    const Checkpoint small(folder.path());
+    CHECK(contains(error_of([&] { read_decoder(small); }), "4096 layers are more than the files have tensors"));
 }
 
 TEST_CASE("decoder: fields of published checkpoints that change no numbers are read over") {

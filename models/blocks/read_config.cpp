@@ -12,7 +12,7 @@ DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions) {
     s.vocab_size = reader.size("vocab_size");
     s.hidden_size = reader.size("hidden_size");
     s.intermediate_size = reader.size("intermediate_size");
-    s.layers = reader.size("num_hidden_layers");
+    s.layers = reader.layers("num_hidden_layers");
     s.heads.heads = reader.size("num_attention_heads");
     s.heads.kv_heads = reader.integer("num_key_value_heads", s.heads.heads, 1);
     s.heads.head_dim = reader.integer("head_dim", s.hidden_size / s.heads.heads, 1);

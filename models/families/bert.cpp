@@ -75,7 +75,7 @@ private:
     void read_bert(ConfigReader& r) {
         width_ = r.size("hidden_size");
         inner_ = r.size("intermediate_size");
-        layers_ = r.size("num_hidden_layers");
+        layers_ = r.layers("num_hidden_layers");
         heads_ = r.size("num_attention_heads");
         position_rows_ = r.size("max_position_embeddings");
         token_types_ = r.integer("type_vocab_size", 2, 1);
@@ -89,7 +89,7 @@ private:
     void read_distilbert(ConfigReader& r) {
         width_ = r.size("dim");
         inner_ = r.size("hidden_dim");
-        layers_ = r.size("n_layers");
+        layers_ = r.layers("n_layers");
         heads_ = r.size("n_heads");
         position_rows_ = r.size("max_position_embeddings");
         activation_ = read_activation(r, "activation", "gelu");

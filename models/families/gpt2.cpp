@@ -16,7 +16,7 @@ public:
     explicit Gpt2(ConfigReader& r)
         : vocab_size_(r.size("vocab_size")),
           width_(r.size("n_embd")),
-          layers_(r.size("n_layer")),
+          layers_(r.layers("n_layer")),
           heads_(r.size("n_head")),
           inner_(r.integer("n_inner", 4 * width_, 1)),
           positions_(r.size("n_positions")),

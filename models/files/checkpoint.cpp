@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/files/config_reader.h"
 #include "runtime/base/error.h"
 #include "runtime/base/paths.h"
 
@@ -18,7 +19,7 @@ std::map<std::string, std::string> read_index(const fs::path& index) {
     const std::string file = utf8_name(index);
     std::map<std::string, std::string> map;
     try {
-        map = json::parse(read_text(index)).at("weight_map").get<std::map<std::string, std::string>>();
+        map = parse_config(read_text(index), file).at("weight_map").get<std::map<std::string, std::string>>();
     } catch (const json::exception& error) {
         throw Error(error.what(), file);
     }

@@ -106,11 +106,29 @@ bool harmless(const std::string& name) {
 }  // namespace
 
 json parse_config(std::string_view text, const std::string& file) {
+    // whoever reads or prints what is nested calls itself for each level
+    constexpr int kDeepest = 64;
+    const json::parser_callback_t shallow = [&](int depth, json::parse_event_t, json&) {
+        if (depth > kDeepest) {
+            throw Error("is nested deeper than " + std::to_string(kDeepest) + " levels", file);
+        }
+        return true;
+    };
     try {
-        return json::parse(text);
+        return json::parse(text, shallow);
     } catch (const json::exception& error) {
         throw Error(error.what(), file);
     }
+}
+
+std::string ConfigReader::text_of(const std::string& name) const {
+    constexpr std::size_t kMostBytes = 300;
+    if (!root_.contains(name)) {
+        return "(missing)";
+    }
+    // in ASCII, so that no character is cut in two
+    const std::string text = root_.at(name).dump(-1, ' ', true);
+    return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
 }
 
 void ConfigReader::finish() const {

@@ -23,8 +23,7 @@ public:
     }
 
     [[noreturn]] void fail(const std::string& name, const std::string& what) const {
-        throw Error(below_ + name + " = " + (root_.contains(name) ? root_.at(name).dump() : "(missing)") + ": " + what,
-                    file_);
+        throw Error(below_ + name + " = " + text_of(name) + ": " + what, file_);
     }
 
     bool has(const std::string& name) const { return root_.contains(name) && !root_.at(name).is_null(); }
@@ -56,6 +55,15 @@ public:
     }
     /// A size that must be there.
     std::int64_t size(const std::string& name) { return integer(name, -1, 1); }
+    /// A number of layers, which must be there. A graph is described for each, so that a number
+    /// beyond any model's is refused before.
+    std::int64_t layers(const std::string& name) {
+        const std::int64_t count = size(name);
+        if (count > kMostLayers) {
+            fail(name, "is more than " + std::to_string(kMostLayers));
+        }
+        return count;
+    }
 
     double number(const std::string& name, double otherwise) {
         const nlohmann::json* value = find(name);
@@ -96,12 +104,17 @@ public:
     const std::string& file() const { return file_; }
 
 private:
+    static constexpr std::int64_t kMostLayers = 4096;
+
+    /// The field as the file has it; the beginning of a long one.
+    std::string text_of(const std::string& name) const;
+
     const nlohmann::json& root_;
     std::string file_, below_;
     std::set<std::string> read_;
 };
 
-/// Throws Error, its where() being `file`, for what is no JSON.
+/// Throws Error, its where() being `file`, for what is no JSON, or is nested deeper than 64 levels.
 nlohmann::json parse_config(std::string_view text, const std::string& file);
 /// Reads an activation by the name that transformers gives it.
 Activation read_activation(ConfigReader& reader, const std::string& field, const std::string& otherwise);
