@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the bench of two versions, on a machine that is shared with others.
+
+    compare.py OLD NEW [--filter REGEX] [--rounds N] [--seconds S] [--json FILE]
+
+OLD and NEW are two programs `bench`. Both run at once, but only one of them at any moment: each is
+stopped (SIGSTOP) while the other has its slice of time, and both measure the same row. What slows
+the machine for longer than a slice so slows both. A slice takes several runs of the row, so that
+the one run in which a program is stopped does not move the median. Each round starts both anew and
+changes who comes first. Prints, for each row that both have, the medians in milliseconds over all
+rounds, and the median, least and greatest ratio of a round: NEW over OLD. Rows that start other
+programs (…_start) are left out. Needs a system with SIGSTOP.
+"""
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+LEFT_OUT = re.compile("_start$|^library_size$")
+RUNS_IN_A_SLICE = 7
+LEAST_SLICE, MOST_SLICE = 0.3, 15.0  # seconds
+
+
+def rows_of(program, pattern):
+    listed = subprocess.run([program, "--list", "--filter", pattern], capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.split() if not LEFT_OUT.search(name)]
+
+
+class Turns:
+    """A bench that runs only while it has its turn."""
+
+    def __init__(self, program, rows, seconds, file):
+        self.file, self.rows = file, set(rows)
+        self.done, self.measured, self.rest = False, 0, b""
+        pattern = "^(" + "|".join(map(re.escape, rows)) + ")$"
+        self.process = subprocess.Popen([program, "--filter", pattern, "--seconds", str(seconds), "--json", file],
+                                        stdout=subprocess.PIPE, start_new_session=True)
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass  # it ended meanwhile
+
+    def look(self):
+        """Counts the rows that have been printed."""
+        self.done = self.process.poll() is not None
+        *lines, self.rest = (self.rest + (self.process.stdout.read() or b"")).split(b"\n")
+        self.measured += sum(line.decode().split(" ")[0] in self.rows for line in lines)
+
+    def turn(self, seconds, rows):
+        """Lets it run so long, or until it has measured so many rows."""
+        self.signal(signal.SIGCONT)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.done and self.measured < rows:
+            time.sleep(0.01)
+            self.look()
+        if not self.done:
+            self.signal(signal.SIGSTOP)
+
+    def times(self):
+        self.signal(signal.SIGCONT)
+        if self.process.wait() != 0:
+            raise SystemExit(f"{self.process.args[0]} ended with {self.process.returncode}")
+        with open(self.file) as file:
+            return {row["name"]: row["ms"] for row in json.load(file)}
+
+
+def one_round(programs, rows, seconds, folder, expected):
+    """Measures every row once with both; gives the times of each."""
+    both = [Turns(p, rows, seconds, os.path.join(folder, f"{i}.json")) for i, p in enumerate(programs)]
+    for count, row in enumerate(rows + [None], start=1):  # the last turn ends them
+        slice_of = min(MOST_SLICE, max(LEAST_SLICE, RUNS_IN_A_SLICE * expected.get(row, 0) / 1e3))
+        while waiting := [t for t in both if not t.done and t.measured < count]:
+            for turns in waiting:
+                turns.turn(slice_of, count)
+    return [turns.times() for turns in both]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--filter", default="", help="a regular expression: only rows whose names it finds")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5, help="time that each spends on a row, in all its turns")
+    parser.add_argument("--json", help="write the times of every round to this file: {row: [[old, new], ...]}")
+    options = parser.parse_args()
+    programs = [os.path.abspath(options.old), os.path.abspath(options.new)]
+    new_rows = set(rows_of(programs[1], options.filter))
+    rows = [row for row in rows_of(programs[0], options.filter) if row in new_rows]
+    if not rows:
+        raise SystemExit("the two have no row in common whose name matches " + options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        # how long a run of each row takes; what this device does not run is left out
+        expected = one_round(programs[:1], rows, 0.01, folder, {})[0]
+        rows = [row for row in rows if expected.get(row)]
+        pairs = {row: [] for row in rows}
+        for number in range(options.rounds):
+            order = programs if number % 2 == 0 else programs[::-1]
+            times = one_round(order, rows, options.seconds, folder, expected)
+            old, new = times if number % 2 == 0 else times[::-1]
+            for row in rows:
+                pairs[row].append([old[row], new[row]])
+            if options.json:
+                with open(options.json, "w") as file:
+                    json.dump(pairs, file, indent=1)
+    print(f"{'ms':36} {'old':>10} {'new':>10}  ratio  least..greatest")
+    for row, measured in pairs.items():
+        ratios = [new / old for old, new in measured]
+        print(f"{row:36} {statistics.median(o for o, _ in measured):10.4f} {statistics.median(n for _, n in measured):10.4f}  "
+              f"{statistics.median(ratios):5.3f}  {min(ratios):.3f}..{max(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()
