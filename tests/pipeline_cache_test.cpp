@@ -12,11 +12,15 @@
 #if defined(__GLIBC__)
 #include <pthread.h>
 #endif
+#ifndef _WIN32
+#include <sys/stat.h>
+#endif
 
 #include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/pipeline.h"
+#include "runtime/device/tuning.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -162,6 +166,39 @@ TEST_SUITE("pipelines") {
         }
         CHECK(vulkan.live_objects() == 0);
     }
+
+#ifndef _WIN32
+    TEST_CASE("pipeline cache: a named pipe or gigabytes in its place, and in the tuning's, are not waited for") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const Environment no_tuning("VKFORMER_TUNING", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
+        cache.install();
+        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+        { compile_something(Device::create(options)); }
+        const std::filesystem::path file = only_file(folder);
+        const std::filesystem::path tuning = tuning_file(Device::create(options));
+        const auto starts = [&] {
+            const Device device = Device::create(options);
+            CHECK(cache.given.back().empty());
+            CHECK(device.capabilities().tuning.empty());
+        };
+        for (const std::filesystem::path& place : {file, tuning}) {
+            std::filesystem::remove(place);
+            REQUIRE(mkfifo(place.c_str(), 0600) == 0);
+        }
+        starts();
+        for (const std::filesystem::path& place : {file, tuning}) {
+            std::filesystem::remove(place);
+            { const std::ofstream made(place); }
+            // takes no block of the disk
+            std::filesystem::resize_file(place, std::uintmax_t{5} << 30);
+        }
+        starts();
+        CHECK(vulkan.live_objects() == 0);
+    }
+#endif
 
     TEST_CASE("pipeline cache: a file that cannot be written whole is not written") {
         const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);

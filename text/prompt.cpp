@@ -2,8 +2,6 @@
 #include "text/prompt.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "runtime/base/map_file.h"
 #include "runtime/base/paths.h"
@@ -49,8 +47,9 @@ BeginOfText begin_of_text(const fs::path& folder, bool trained) {
     if (!is_there(path)) {
         return by_training;
     }
-    std::ifstream file(path, std::ios::binary);
-    const Json config = Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+    const MappedFile file(path);
+    const auto* text = reinterpret_cast<const char*>(file.bytes().data());
+    const Json config = Json::parse(text, text + file.bytes().size(), nullptr, false);
     if (!config.is_object()) {
         throw Error("is not a JSON object", utf8_name(path));
     }

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 #include <thread>
 
 #include "runtime/base/cache_folder.h"
+#include "runtime/base/read_file.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
 
@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kFrameMagic = 0x43464b56;  // "VKFC"
 constexpr std::uint32_t kFrameVersion = 1;
+constexpr std::uint64_t kMostCacheBytes = std::uint64_t{1} << 30;
 
 struct FrameHeader {
     std::uint32_t magic, version, vendor_id, device_id, driver_version, api_version;
@@ -38,16 +39,6 @@ std::uint64_t fnv1a(std::span<const std::byte> data) {  // Fowler, Noll, Vo: 64-
 FrameHeader header_for(const Capabilities& device, std::span<const std::byte> data) {
     return {kFrameMagic,        kFrameVersion,     device.vendor_id, device.device_id, device.driver_version,
             device.api_version, device.cache_uuid, data.size(),      fnv1a(data)};
-}
-
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::ostringstream out;
-    // a read that fails, as of a folder, is an early end here and not an exception
-    out << in.rdbuf();
-    const std::string text = out.str();
-    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-    return {bytes, bytes + text.size()};
 }
 
 /// Throws naming what a kernel's shader says it uses and the device has not.
@@ -114,7 +105,7 @@ PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_fil
     }
     std::vector<std::byte> file;
     if (!cache_file_.empty()) {
-        file = read_file(cache_file_);
+        file = read_regular_file(cache_file_, kMostCacheBytes).value_or(std::vector<std::byte>());
     }
     const auto data = unframe_cache(core_.capabilities, file);
     VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, data.size(), data.data()};

@@ -4,12 +4,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "runtime/base/cache_folder.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/read_file.h"
 #include "runtime/compile/tuning_list.h"
 #include "runtime/device/pipeline.h"
 
@@ -20,6 +21,8 @@ namespace {
 /// The first line of a file. A number that means something else in a later version of the library
 /// needs another one.
 constexpr std::string_view kFirstLine = "vkformer tuning 1\n";
+
+constexpr std::uint64_t kMostTuningBytes = 1 << 16;
 
 /// Asks for what capabilities suggest.
 constexpr std::string_view kNone = "0";
@@ -51,14 +54,12 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
         return;
     }
     const std::filesystem::path path = tuning_path(folder, capabilities);
-    std::ifstream in(path, std::ios::binary);
-    if (path.empty() || !in) {
+    std::error_code unknown;
+    if (path.empty() || !std::filesystem::exists(path, unknown)) {
         return;
     }
-    std::ostringstream all;
-    // a read that fails, as of a folder, is an early end here and not an exception
-    all << in.rdbuf();
-    std::string text = all.str();
+    const std::vector<std::byte> bytes = read_regular_file(path, kMostTuningBytes).value_or(std::vector<std::byte>());
+    std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     capabilities.tuning_from = utf8_name(path);
     if (!text.starts_with(kFirstLine) || !text.ends_with('\n')) {
         capabilities.tuning_from += ", which is not of this version and not used";
