@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DSHADER= -DINCLUDE= -DNAME= -DHEADER= -DMARKER= -P ShaderText.cmake
-# Writes HEADER, which holds SHADER's text for C++ with every #include "..." resolved, but for that
-# of the file MARKER: what stands there is decided at run time. HEADER.d says what was read.
+# Writes HEADER, which holds SHADER's text, deflated, for C++ with every #include "..." resolved,
+# but for that of the file MARKER: what stands there is decided at run time. HEADER.d says what was
+# read.
+include("${CMAKE_CURRENT_LIST_DIR}/Deflate.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 set_property(GLOBAL PROPERTY files "")
 
@@ -39,11 +41,17 @@ flatten("${SHADER}" text)
 string(REGEX REPLACE "[ \t]*//[^\n\\]*\n" "\n" text "${text}")
 string(REGEX REPLACE "\n[ \t\n]+" "\n" text "${text}")
 shader_constant_name("${NAME}" constant)
+file(WRITE "${HEADER}.txt" "${text}")
+file(SIZE "${HEADER}.txt" size)
+deflate("${HEADER}.txt" bytes)
 file(WRITE "${HEADER}" "#pragma once
-#include <string_view>
+#include \"runtime/compile/inflate.h\"
 
 namespace vkf::glsl {
-inline constexpr std::string_view ${constant}Glsl = R\"glsl(${text})glsl\";
+inline constexpr std::uint8_t ${constant}Bytes[] = {
+${bytes}
+};
+inline constexpr PackedText ${constant}Glsl{${size}, ${constant}Bytes};
 }  // namespace vkf::glsl
 ")
 get_property(files GLOBAL PROPERTY files)

@@ -39,7 +39,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
 
 void lower(Lowering& l) {
     const auto& params = l.params<ScoreModParams>();
-    const std::shared_ptr<const Shader> shader = params.mod.shader(kName, glsl::kScoreModGlsl);
+    const std::shared_ptr<const Shader> shader = params.mod.shader(kName, glsl::kScoreModGlsl.text());
     // On a processor a group costs as much as a hundred elements.
     const uint each = l.device().cpu() ? 16u : 4u;
     Dispatch& d = l.dispatch(

@@ -9,6 +9,7 @@
 #include "ops/attention_params.h"
 #include "ops/attention_tiles.h"
 #include "runtime/base/numbers.h"
+#include "runtime/compile/inflate.h"
 #include "runtime/compile/lowering.h"
 
 namespace vkf {
@@ -17,7 +18,7 @@ namespace vkf {
 struct AttentionTiling {
     const Shader* shader = nullptr;
     bool full = false;                      ///< the shader has all twelve buffers
-    std::string_view source = {};           ///< the shader's GLSL text, for score mods
+    const PackedText* source = nullptr;     ///< the shader's GLSL text, for score mods
     std::vector<std::string> defines = {};  ///< macros this text is compiled with
     shader::uint local_size = 0;
     shader::uint tile = 0;                ///< keys, and columns of a block of O

@@ -17,11 +17,11 @@ using namespace support;
 constexpr const char* kVariant = "attention_coopmat";
 
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
-constexpr std::string_view kSource = glsl::kAttentionCoopmatGlsl;
+constexpr const PackedText* kSource = &glsl::kAttentionCoopmatGlsl;
 const Shader kCoopmat{kVariant, spirv::kAttentionCoopmatSpirv};
 const Shader kCoopmatFull{"attention_coopmat_full", spirv::kAttentionCoopmatFullSpirv};
 #else
-constexpr std::string_view kSource = {};
+constexpr const PackedText* kSource = nullptr;
 const Shader kCoopmat{kVariant, {}};
 const Shader kCoopmatFull{"attention_coopmat_full", {}};
 #endif

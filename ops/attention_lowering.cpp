@@ -72,7 +72,7 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
                                     : lanes == 8 ? &kLanes8
                                                  : &kLanes4,
                           .full = true,
-                          .source = glsl::kAttentionLanesGlsl,
+                          .source = &glsl::kAttentionLanesGlsl,
                           .defines = {"LANES=" + std::to_string(lanes), "FULL"},
                           .local_size = lanes,
                           .tile = 4 * lanes,
@@ -89,7 +89,7 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
     }
     return {.shader = full ? &kSharedFull : &kShared,
             .full = full,
-            .source = glsl::kAttentionSharedGlsl,
+            .source = &glsl::kAttentionSharedGlsl,
             .defines = full ? std::vector<std::string>{"FULL"} : std::vector<std::string>{},
             .local_size = 128,
             .tile = 32,
@@ -116,7 +116,7 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     const Capabilities& device = l.device();
     const auto compile = [&](const AttentionTiling& t) {
         const ScoreMod& mod = params.score_mod;
-        modded = mod ? mod.shader(std::string(t.shader->name) + "_mod", t.source, t.defines) : nullptr;
+        modded = mod ? mod.shader(std::string(t.shader->name) + "_mod", t.source->text(), t.defines) : nullptr;
     };
     std::string why_fp32;
     if (l.arithmetic() == Arithmetic::f16) {

@@ -51,7 +51,7 @@ std::string mismatch(const Tensor& scores, const ScoreMod& mod, F f) {
 }
 
 std::string compile_error(const ScoreMod& mod) {
-    return error_of([&] { mod.shader("score_mod", glsl::kScoreModGlsl); });
+    return error_of([&] { mod.shader("score_mod", glsl::kScoreModGlsl.text()); });
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ TEST_CASE("score_mod: an empty mod is nothing, wrong shapes and parameters are r
     CHECK(contains(error_of([] { ScoreMod::glsl(std::string("score_mod\0", 10)); }), "zero byte"));
     CHECK(contains(error_of([] { returning("score", std::vector<float>(17)); }), "17 parameters are more than 16"));
     CHECK(contains(error_of([] { returning("score", {1.0f, NAN}); }), "parameter 1 = nan"));
-    CHECK(contains(error_of([] { ScoreMod().shader("a", glsl::kScoreModGlsl); }), "empty mod"));
+    CHECK(contains(error_of([] { ScoreMod().shader("a", glsl::kScoreModGlsl.text()); }), "empty mod"));
     CHECK(contains(error_of([&] { mod.shader("a", "#version 450\nvoid main() {}\n"); }), "no place for a mod"));
 }
 
@@ -307,7 +307,7 @@ TEST_CASE("score_mod: works on shaders outlive the device and the mod in either 
         CHECK(last_words(std::move(fresh)) == "");
     }
     std::shared_ptr<const Shader> kept;
-    kept = returning("score + 0.75").shader("score_mod", glsl::kScoreModGlsl);
+    kept = returning("score + 0.75").shader("score_mod", glsl::kScoreModGlsl.text());
     CHECK(kept->code.words().front() == 0x07230203);
     CHECK(kept->name == std::string("score_mod"));
 }
