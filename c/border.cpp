@@ -30,7 +30,7 @@ static_assert(VKF_MAX_RANK == kMaxRank);
     static_assert(sizeof(type) == offsetof(type, member) + sizeof(type::member), "padding at the end of " #type)
 #if defined(__LP64__) || defined(_WIN64)
 VKF_ENDS_WITH(vkf_mask, window);
-VKF_ENDS_WITH(vkf_matmul_options, reserved);
+VKF_ENDS_WITH(vkf_matmul_options, masked_gradient);
 VKF_ENDS_WITH(vkf_softmax_options, sinks);
 VKF_ENDS_WITH(vkf_rope_options, original_max_positions);
 VKF_ENDS_WITH(vkf_attention, log_sum_exp);

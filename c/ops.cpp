@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/border.h"
+#include "ops/gradients.h"
 #include "runtime/compile/glsl.h"
 
 struct vkf_module {
@@ -106,7 +107,7 @@ vkf_result vkf_matmul(vkf_value a, vkf_value b, const vkf_matmul_options* option
         const vkf_matmul_options o = read(options);
         return matmul(value_of(a, "a"), value_of(b, "b"),
                       {value_or_none(o.bias), activation_of(o.activation), or_default(o.scale, 1.0f), o.transpose_b,
-                       o.masked_weights, o.heads_last});
+                       o.masked_weights, o.masked_gradient, o.heads_last});
     });
 }
 
@@ -298,6 +299,31 @@ vkf_result vkf_batch_norm_train(vkf_value x, vkf_value weight, vkf_value bias, v
         first = to_c(r.y);
         mean = to_c(r.running_mean);
         variance = to_c(r.running_var);
+    });
+}
+
+vkf_result vkf_sum(vkf_value x, vkf_value* y) {
+    return give_value(__func__, y, [&] { return sum(value_of(x, "x")); });
+}
+
+vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        const Value v = value_of(x, "x");
+        return sum_to(v, shape_of(rank, shape, v.graph()));
+    });
+}
+
+vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values, vkf_value seed,
+                         vkf_value* gradients) {
+    return guard(__func__, [&] {
+        std::vector<Value> of;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            of.push_back(value_of((&need(values, "values"))[i], "one of the values"));
+        }
+        const std::vector<Value> found = vkf::gradients(value_of(loss, "loss"), of, value_or_none(seed));
+        for (std::uint32_t i = 0; i < count; ++i) {
+            (&need(gradients, "gradients"))[i] = to_c(found[i]);
+        }
     });
 }
 

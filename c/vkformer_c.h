@@ -210,7 +210,7 @@ typedef struct vkf_matmul_options {
     vkf_activation activation;
     vkf_value bias;
     float scale;  ///< 0: 1
-    bool transpose_b, masked_weights, heads_last, reserved;
+    bool transpose_b, masked_weights, heads_last, masked_gradient;
 } vkf_matmul_options;
 
 /// C++: SoftmaxOptions.
@@ -304,6 +304,14 @@ VKF_API vkf_result vkf_batch_norm_train(vkf_value x, vkf_value weight, vkf_value
                                         vkf_value running_var, float momentum, float eps, vkf_value* y,
                                         vkf_value* new_running_mean, vkf_value* new_running_var);
 VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y);
+VKF_API vkf_result vkf_sum(vkf_value x, vkf_value* y);
+VKF_API vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
+
+// --- differentiation: ops/gradients.h ------------------------------------------------------------
+
+/// Writes the gradient at each of the `count` values. `seed` may be no tensor.
+VKF_API vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values, vkf_value seed,
+                                 vkf_value* gradients);
 
 // --- layers: the headers of layers/ --------------------------------------------------------------
 

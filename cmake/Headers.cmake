@@ -23,6 +23,7 @@ set(public_headers
     models/sampler.h
     models/state_file.h
     models/text_encoder.h
+    ops/gradients.h
     ops/mask.h
     ops/ops.h
     ops/scaled_dot_product.h
@@ -60,6 +61,7 @@ set(public_headers
 
 # For op authors: <vkformer/advanced/NAME.h> each, and in no other header.
 set(advanced_headers
+    ops/gradient.h
     runtime/compile/dispatch.h
     runtime/compile/kernel.h
     runtime/compile/lowering.h

@@ -3,6 +3,7 @@
 #include "argmax.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/gradient.h"
 #include "ops/row_group.h"
 
 namespace vkf {
@@ -36,7 +37,7 @@ void lower(Lowering& l) {
                {{x, Access::read}, {l.output(0), Access::write}}, prepare, {group.local_size, group.lanes});
 }
 
-constexpr OpType kArgmax{kName, lower};
+constexpr OpType kArgmax{.name = kName, .lower = lower, .gradient = no_gradient};
 
 }  // namespace
 

@@ -28,7 +28,7 @@ Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const Attent
         k = grouped(k, k.size(1), 1);
         v = grouped(v, v.size(1), 1);
     }
-    Value scores = reshape(matmul(q, k, {.transpose_b = true}), scores_shape);
+    Value scores = reshape(matmul(q, k, {.transpose_b = true, .masked_gradient = std::isinf(p.fill)}), scores_shape);
     if (p.score_mod) {  // comes between bias and mask
         scores = score_mod(biased_scores(scores, options), p.score_mod);
         options.scale = 1.0f;

@@ -15,6 +15,7 @@
 #include "attention_shared_full.spv.h"
 #include "ops/add_op.h"
 #include "ops/attention_choice.h"
+#include "ops/attention_gradient.h"
 #include "ops/checks.h"
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
@@ -380,6 +381,7 @@ const OpType kAttention{.name = kAttentionName,
                         .lower = lower,
                         .declined = declined,
                         .decompose = decompose_attention,
-                        .can_read = can_read_any};
+                        .can_read = can_read_any,
+                        .gradient = attention_gradient};
 
 }  // namespace vkf

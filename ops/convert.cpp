@@ -10,6 +10,7 @@
 #include "convert.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/gradient.h"
 #include "runtime/base/numbers.h"
 #include "runtime/graph/packed.h"
 #include "runtime/graph/sixteen.h"
@@ -75,7 +76,10 @@ void prepare(const Operands& operands, Command& command) noexcept {
 
 void lower(Lowering& l) { lower_conversion(l, l.input(0), l.output(0)); }
 
-constexpr OpType kTo{.name = kName, .lower = lower, .can_read = can_read_any};
+/// Gradients are f32, whatever the type of what they are of.
+std::vector<Value> gradient(const GradientSite& site) { return {site.gradient()}; }
+
+constexpr OpType kTo{.name = kName, .lower = lower, .can_read = can_read_any, .gradient = gradient};
 
 }  // namespace
 

@@ -10,7 +10,9 @@
 #include "ops/convert.h"
 #include "ops/dropout.h"
 #include "ops/fours.h"
+#include "ops/gradient.h"
 #include "ops/matmul_params.h"
+#include "ops/stored_order.h"
 #include "runtime/base/numbers.h"
 #include "runtime/graph/sixteen.h"
 
@@ -71,8 +73,13 @@ void prepare(const Operands& operands, Command& command) noexcept {
 }
 
 constexpr ElementwiseParams kCopy{.combine = kCombineCopy};
+constexpr ElementwiseParams kSum{.combine = kCombineAdd};
+constexpr ElementwiseParams kZero{.combine = kCombineZero};
 
-void prepare_copy(const Operands& operands, Command& command) noexcept { prepare_with(kCopy, operands, command); }
+template <const ElementwiseParams& kParams>
+void prepare_fixed(const Operands& operands, Command& command) noexcept {
+    prepare_with(kParams, operands, command);
+}
 
 void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out,
                 Prepare how = prepare) {
@@ -99,7 +106,8 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
                                why}},
                              {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
                              {fours ? 4 * fours_each : kElementwisePerInvocation});
-    if (a != b) {
+    const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(out).storage; };
+    if (a != b && elsewhere(a) && elsewhere(b)) {
         d.in_place_output = kElementwiseBindingOut;
         d.in_place_input = l.info(a).shape == l.info(out).shape ? kElementwiseBindingA : kElementwiseBindingB;
     }
@@ -117,7 +125,7 @@ void lower_concat(Lowering& l) {
     for (std::size_t i = 0; i < l.inputs(); ++i) {
         const Dim length = l.info(l.input(i)).shape[dim];
         const ValueId part = l.slice(l.output(0), dim, start, length);
-        lower_part(l, kCopy, l.input(i), l.input(i), part, prepare_copy);
+        lower_part(l, kCopy, l.input(i), l.input(i), part, prepare_fixed<kCopy>);
         start = start + length;
     }
 }
@@ -211,15 +219,85 @@ Rewrite rewrite_copy_into(const RewriteSite& site) {
     return {.nodes = {maker, site.id()}, .make = make, .what = "written by " + made.label};
 }
 
-constexpr OpType kMul{.name = "mul", .lower = lower, .rewrite = rewrite_mul, .can_read = can_read_any};
-constexpr OpType kScale{.name = "scale", .lower = lower, .can_read = can_read_any};
-constexpr OpType kActivate{.name = "activate", .lower = lower, .rewrite = rewrite_activate, .can_read = can_read_any};
-constexpr OpType kGated{.name = "gated", .lower = lower, .rewrite = rewrite_gated, .can_read = can_read_any};
-constexpr OpType kCombineMasksOp{.name = "combine_masks", .lower = lower, .can_read = can_read_any};
-constexpr OpType kContiguous{.name = "contiguous", .lower = lower, .can_read = can_read_any};
+std::vector<Value> gradient_of_add(const GradientSite& site) {
+    return {sum_to(site.gradient(), site.input(0).shape()), sum_to(site.gradient(), site.input(1).shape())};
+}
+
+std::vector<Value> gradient_of_mul(const GradientSite& site) {
+    std::vector<Value> out(2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        if (site.wanted(i)) {
+            out[i] = sum_to(mul(site.gradient(), site.input(1 - i)), site.input(i).shape());
+        }
+    }
+    return out;
+}
+
+std::vector<Value> gradient_of_scale(const GradientSite& site) {
+    return {scale(site.gradient(), site.params<ElementwiseParams>().alpha)};
+}
+
+std::vector<Value> gradient_of_activate(const GradientSite& site) {
+    const Activation activation = site.params<ElementwiseParams>().activation;
+    const Value from = derivative_of_result(activation) ? site.output() : site.input(0);
+    return {activation_gradient(from, site.gradient(), activation)};
+}
+
+std::vector<Value> gradient_of_gated(const GradientSite& site) {
+    const Activation activation = site.params<ElementwiseParams>().activation;
+    const Value gate = site.input(0), dy = site.gradient();
+    std::vector<Value> out(2);
+    if (site.wanted(0)) {
+        const Value from = derivative_of_result(activation) ? activate(gate, activation) : gate;
+        out[0] = activation_gradient(from, mul(dy, site.input(1)), activation);
+    }
+    if (site.wanted(1)) {
+        out[1] = gated(gate, dy, activation);
+    }
+    return out;
+}
+
+std::vector<Value> gradient_of_copy(const GradientSite& site) { return {site.gradient()}; }
+
+/// The elements that were dropped pass nothing: the same draw again.
+std::vector<Value> gradient_of_dropout(const GradientSite& site);
+
+std::vector<Value> gradient_of_concat(const GradientSite& site) {
+    const std::size_t dim = site.params<ConcatParams>().dim;
+    std::vector<Value> out;
+    Dim start = 0;
+    for (std::size_t i = 0; i < site.inputs(); ++i) {
+        const Dim length = site.input(i).shape()[dim];
+        out.push_back(slice(site.gradient(), static_cast<int>(dim), start, length));
+        start = start + length;
+    }
+    return out;
+}
+
+constexpr OpType kMul{
+    .name = "mul", .lower = lower, .rewrite = rewrite_mul, .can_read = can_read_any, .gradient = gradient_of_mul};
+constexpr OpType kScale{.name = "scale", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_scale};
+constexpr OpType kActivate{.name = "activate",
+                           .lower = lower,
+                           .rewrite = rewrite_activate,
+                           .can_read = can_read_any,
+                           .gradient = gradient_of_activate};
+constexpr OpType kActivationGradient{.name = "activation_gradient", .lower = lower, .can_read = can_read_any};
+constexpr OpType kGated{
+    .name = "gated", .lower = lower, .rewrite = rewrite_gated, .can_read = can_read_any, .gradient = gradient_of_gated};
+constexpr OpType kCombineMasksOp{
+    .name = "combine_masks", .lower = lower, .can_read = can_read_any, .gradient = no_gradient};
+constexpr OpType kContiguous{
+    .name = "contiguous", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_copy};
 constexpr OpType kCopyInto{.name = "copy_into", .lower = lower, .rewrite = rewrite_copy_into, .can_read = can_read_any};
-constexpr OpType kDropout{.name = "dropout", .lower = lower, .can_read = can_read_any};
-constexpr OpType kConcat{.name = "concat", .lower = lower_concat, .can_read = can_read_any};
+constexpr OpType kDropout{.name = "dropout", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_dropout};
+constexpr OpType kConcat{
+    .name = "concat", .lower = lower_concat, .can_read = can_read_any, .gradient = gradient_of_concat};
+
+std::vector<Value> gradient_of_dropout(const GradientSite& site) {
+    const Value dy = dense(site.gradient());
+    return {add_op(kDropout, {dy}, site.params<ElementwiseParams>(), dy.shape())};
+}
 
 Value binary(const OpType& op, Value a, Value b, const ElementwiseParams& p) {
     require_dtype(op.name, a, DType::f32);
@@ -234,13 +312,34 @@ Value unary(const OpType& op, Value x, const ElementwiseParams& p) {
 
 }  // namespace
 
-const OpType support::kAdd{.name = "add", .lower = lower, .rewrite = rewrite_add, .can_read = can_read_any};
+const OpType support::kAdd{
+    .name = "add", .lower = lower, .rewrite = rewrite_add, .can_read = can_read_any, .gradient = gradient_of_add};
+
+bool support::derivative_of_result(Activation activation) {
+    return activation == Activation::relu || activation == Activation::tanh || activation == Activation::sigmoid ||
+           activation == Activation::rsqrt;
+}
+
+Value support::activation_gradient(Value from, Value dy, Activation activation) {
+    if (activation == Activation::none) {
+        return dy;
+    }
+    return binary(kActivationGradient, from, dy, {.combine = kCombineActivationGradient, .activation = activation});
+}
 
 ValueId support::copied(Lowering& l, ValueId value) {
     const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);
-    lower_part(l, kCopy, value, value, copy, prepare_copy);
+    lower_copy(l, value, copy);
     return copy;
 }
+
+void support::lower_copy(Lowering& l, ValueId x, ValueId out) { lower_part(l, kCopy, x, x, out, prepare_fixed<kCopy>); }
+
+void support::lower_add(Lowering& l, ValueId a, ValueId b, ValueId out) {
+    lower_part(l, kSum, a, b, out, prepare_fixed<kSum>);
+}
+
+void support::lower_zero(Lowering& l, ValueId out) { lower_part(l, kZero, out, out, out, prepare_fixed<kZero>); }
 
 Value add(Value a, Value b) { return binary(kAdd, a, b, {.combine = kCombineAdd}); }
 
@@ -252,7 +351,9 @@ Value scale(Value x, float factor) {
 }
 
 Value activate(Value x, Activation activation) {
-    return unary(kActivate, x, {.combine = kCombineNone, .activation = activation});
+    require_dtype(kActivate.name, x, DType::f32);
+    const ElementwiseParams p{.combine = kCombineNone, .activation = activation};
+    return add_op(kActivate, {x}, p, x.shape(), DType::f32, order_like(x));
 }
 
 Value gated(Value gate, Value up, Activation activation) {
@@ -303,6 +404,10 @@ Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) 
 
 Value contiguous(Value x) {
     return add_op(kContiguous, {x}, ElementwiseParams{.combine = kCombineCopy}, x.shape(), x.dtype());
+}
+
+Value support::copy_in_order(Value x, const std::vector<std::size_t>& order) {
+    return add_op(kContiguous, {x}, kCopy, x.shape(), x.dtype(), order);
 }
 
 Value copy_into(Value window, Value x) {

@@ -2,6 +2,9 @@
 // Of the ops that work element by element, what other ops need.
 #pragma once
 
+#include <vector>
+
+#include "ops/ops.h"
 #include "runtime/compile/lowering.h"
 #include "runtime/graph/op.h"
 
@@ -12,5 +15,19 @@ extern const OpType kAdd;
 
 /// A dense copy of a value, made while its node is lowered.
 ValueId copied(Lowering& l, ValueId value);
+
+// Dispatches for other ops: views of one shape, of which `out` may be one of the others.
+
+void lower_copy(Lowering& l, ValueId x, ValueId out);
+void lower_add(Lowering& l, ValueId a, ValueId b, ValueId out);
+void lower_zero(Lowering& l, ValueId out);
+
+/// A copy whose dimensions are stored in that order (OutputSpec::stored_order).
+Value copy_in_order(Value x, const std::vector<std::size_t>& order);
+
+/// dy times the derivative of an activation. `from` is what its derivative is told by: its result
+/// where derivative_of_result() says so, else what it was applied to.
+Value activation_gradient(Value from, Value dy, Activation activation);
+bool derivative_of_result(Activation activation);
 
 }  // namespace vkf::support

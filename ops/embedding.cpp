@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/embedding.h"
 #include "embedding.spv.h"
+#include "embedding_gradient.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/elementwise.h"
+#include "ops/gradient.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "shaders/embedding_gradient.h"
 
 namespace vkf {
 
@@ -14,6 +18,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"embedding", spirv::kEmbeddingSpirv};
+const Shader kGradientShader{"embedding_gradient", spirv::kEmbeddingGradientSpirv};
 constexpr const char* kName = "embedding";
 constexpr uint kLocalSize = 64;
 
@@ -65,7 +70,54 @@ void lower(Lowering& l) {
     }
 }
 
-constexpr OpType kEmbedding{.name = kName, .lower = lower, .can_read = can_read_any};
+// --- the gradient --------------------------------------------------------------------------------
+
+/// Words: the stage.
+void prepare_gradient(const Operands& operands, Command& command) noexcept {
+    const View& ids = operands[kEmbeddingGradientBindingIds];
+    const View& table = operands[kEmbeddingGradientBindingTable];
+    const bool links = operands.words[0] == 0;
+    EmbeddingGradientPush push{};
+    push.places = static_cast<uint>(ids.elements());
+    push.width = table.dim(0);
+    push.table_rows = table.dim(1);
+    push.ids_offset = ids.offset;
+    push.links_offset = operands[kEmbeddingGradientBindingLinks].offset;
+    push.dy_offset = operands[kEmbeddingGradientBindingDy].offset;
+    push.table_offset = table.offset;
+    push.scale = operands.params<EmbeddingParams>().scale;
+    command.push(push);
+    const std::uint64_t items = std::uint64_t{push.places} * (links ? 1 : push.width);
+    command.groups(divide_up(items, kLocalSize));
+    command.cost(static_cast<double>(items) * (links ? push.places : 2), static_cast<double>(items) * 8);
+}
+
+/// Inputs: ids, dy.
+void lower_gradient(Lowering& l) {
+    const ValueId ids = l.input(0), dy = l.input(1), table = l.output(0);
+    const Dim places = elements(l.info(ids).shape);
+    l.check_rounds(l.max_of(places), std::to_string(l.max_of(places)) + " ids");
+    const ValueId links = l.scratch(DType::i32, {places});
+    const auto emit = [&](uint stage, Access to_links, Access to_table, const char* why) {
+        l.dispatch({{&kGradientShader, {kLocalSize, {{kEmbeddingGradientSpecStage, stage}}}, why}},
+                   {{ids, Access::read}, {links, to_links}, {dy, Access::read}, {table, to_table}}, prepare_gradient,
+                   {stage});
+    };
+    lower_zero(l, table);
+    emit(0, Access::write, Access::read, "places of one id in a chain");
+    emit(1, Access::read, Access::write, "a column of an id an invocation");
+}
+
+constexpr OpType kEmbeddingGradient{.name = "embedding_gradient", .lower = lower_gradient};
+
+std::vector<Value> gradient(const GradientSite& site) {
+    const Value ids = dense(site.input(0));
+    return {{},
+            add_op(kEmbeddingGradient, {ids, dense(site.gradient())}, site.params<EmbeddingParams>(),
+                   site.input(1).shape())};
+}
+
+constexpr OpType kEmbedding{.name = kName, .lower = lower, .can_read = can_read_any, .gradient = gradient};
 
 }  // namespace
 

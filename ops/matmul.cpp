@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/gradient.h"
 #include "ops/matmul_params.h"
+#include "ops/stored_order.h"
 
 namespace vkf {
 
@@ -29,7 +31,50 @@ Shape broadcast_batches(const Value& a, const Value& b) {
     return out;
 }
 
+Value transposed(Value x) { return transpose(x, -1, -2); }
+
+/// (..., M, K) as one matrix of all rows.
+Value all_rows(Value x) {
+    Dim rows = 1;
+    for (std::size_t i = 0; i + 1 < x.rank(); ++i) {
+        rows = rows * x.shape()[i];
+    }
+    return reshape_or_copy(x, {rows, x.size(-1)});
+}
+
+/// One product of a gradient, which lies in memory as `like` does where it has its shape.
+Value gradient_product(Value a, Value b, const MatmulParams& of, bool masked, const Value& like) {
+    MatmulParams p{Activation::none, of.scale, false, false, masked};
+    Shape shape = broadcast_batches(a, b);
+    shape.push_back(a.size(-2));
+    shape.push_back(b.size(-1));
+    const std::vector<std::size_t> order = like.shape() == shape ? order_like(like) : std::vector<std::size_t>();
+    return sum_to(add_op(kMatmul, {a, b}, p, shape, DType::f32, order), like.shape());
+}
+
 }  // namespace
+
+/// dA = scale dC B^T and dB = scale A^T dC, batches that an operand lacks summed up. Where weights
+/// or what comes in are masked, so are their products.
+std::vector<Value> matmul_gradient(const GradientSite& site) {
+    const MatmulParams p = site.params<MatmulParams>();
+    require(p.activation == Activation::none && !p.has_other(), kName, "an epilogue is no op that people write");
+    const Value a = site.input(0), b = site.input(1), dc = site.gradient();
+    std::vector<Value> out(site.inputs());
+    if (site.wanted(0)) {
+        out[0] = gradient_product(dc, p.transpose_b ? b : transposed(b), p, p.masked_gradient, a);
+    }
+    if (site.wanted(1)) {
+        const bool one_b = b.rank() == 2 && a.rank() > 2 && !p.masked_weights;
+        const Value rows = one_b ? all_rows(a) : a, d = one_b ? all_rows(dc) : dc;
+        out[1] = p.transpose_b ? gradient_product(transposed(d), rows, p, p.masked_gradient, b)
+                               : gradient_product(transposed(rows), d, p, p.masked_weights, b);
+    }
+    if (p.bias && site.wanted(2)) {
+        out[2] = sum_to(dc, site.input(2).shape());
+    }
+    return out;
+}
 
 Value matmul(Value a, Value b, const MatmulOptions& options) {
     require_dtype(kName, a, DType::f32);
@@ -52,8 +97,10 @@ Value matmul(Value a, Value b, const MatmulOptions& options) {
                 "bias " + options.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
         inputs.push_back(options.bias);
     }
-    MatmulParams params{options.activation, options.scale, bool(options.bias), options.transpose_b,
+    // what the activation is applied to stays visible, to gradients: the epilogue takes it in
+    MatmulParams params{Activation::none, options.scale, bool(options.bias), options.transpose_b,
                         options.masked_weights};
+    params.masked_gradient = options.masked_gradient;
     std::vector<std::size_t> order;
     if (options.heads_last) {
         require(shape.size() >= 4, kName, a.str() + " has no batch and heads to store apart");
@@ -63,7 +110,8 @@ Value matmul(Value a, Value b, const MatmulOptions& options) {
         }
         order.push_back(shape.size() - 1);
     }
-    return add_op(kMatmul, inputs, params, shape, DType::f32, order);
+    const Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
+    return options.activation == Activation::none ? y : activate(y, options.activation);
 }
 
 Value linear(Value x, Value weight, Value bias, Activation activation) {

@@ -406,7 +406,8 @@ const OpType kMatmul{.name = kMatmulName,
                      .declined = declined,
                      .decompose = decompose,
                      .join = join_projections,
-                     .can_read = can_read};
+                     .can_read = can_read,
+                     .gradient = matmul_gradient};
 const OpType kProjections{.name = kProjectionsName, .lower = lower_projections, .can_read = can_read_any};
 
 }  // namespace vkf

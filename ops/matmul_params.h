@@ -18,6 +18,9 @@ struct MatmulParams {
     /// unless kMatmulOtherNone, the last input is another operand of the result's shape
     shader::uint other = shader::kMatmulOtherNone;
     std::size_t weights = 1;  ///< number of weights that kProjections reads as one
+    /// the gradient that comes in may be masked: where it is -0.0, what it is multiplied with is
+    /// skipped
+    bool masked_gradient = false;
 
     bool has_other() const { return other != shader::kMatmulOtherNone; }
     bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }
@@ -33,6 +36,9 @@ struct MatmulParams {
 /// Inputs: a, b, the bias where there is one, the other operand of shaders/matmul.h where there is
 /// one.
 extern const OpType kMatmul;
+
+/// OpType::gradient of kMatmul.
+std::vector<Value> matmul_gradient(const GradientSite& site);
 
 /// The work that an op which works element by element would leave to a product's epilogue.
 struct EpilogueWish {

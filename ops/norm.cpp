@@ -3,13 +3,16 @@
 #include <optional>
 
 #include "layer_norm.spv.h"
+#include "norm_gradient.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/fours.h"
+#include "ops/gradient.h"
 #include "ops/row_group.h"
 #include "runtime/graph/rewrite.h"
 #include "shaders/layer_norm.h"
+#include "shaders/norm_gradient.h"
 
 namespace vkf {
 
@@ -19,6 +22,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"layer_norm", spirv::kLayerNormSpirv};
+const Shader kGradientShader{"norm_gradient", spirv::kNormGradientSpirv};
 
 struct NormParams {
     float eps;
@@ -159,13 +163,16 @@ bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
     return residual ? is_contiguous(view.shape, view.strides) : i != 0 || in_row_groups(view);
 }
 
+std::vector<Value> gradient(const GradientSite& site);
+
 constexpr OpType norm_op(const char* name) {
     return {.name = name,
             .lower = lower,
             .declined = declined,
             .decompose = decompose,
             .rewrite = rewrite,
-            .can_read = can_read};
+            .can_read = can_read,
+            .gradient = gradient};
 }
 
 constexpr OpType kLayerNorm = norm_op("layer_norm");
@@ -219,6 +226,70 @@ Rewrite rewrite(const RewriteSite& site) {
         return graph.add_node(*old[1].op, inputs, params(added), {like_x, like_x});
     };
     return {.nodes = {maker, site.id()}, .make = make, .what = "one pass with " + sum.label};
+}
+
+// --- the gradient --------------------------------------------------------------------------------
+
+void prepare_gradient(const Operands& operands, Command& command) noexcept {
+    const View& x = operands[kNormGradientBindingX];
+    NormGradientPush push{};
+    push.rows = static_cast<uint>(x.rows());
+    push.width = x.dim(0);
+    push.x_offset = x.offset;
+    push.weight_offset = operands[kNormGradientBindingWeight].offset;
+    push.dy_offset = operands[kNormGradientBindingDy].offset;
+    push.dx_offset = operands[kNormGradientBindingDx].offset;
+    push.eps = operands.params<NormParams>().eps;
+    command.push(push);
+    command.groups(RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
+    const double elements = static_cast<double>(x.elements());
+    command.cost(elements * 16, elements * 12);
+}
+
+/// Inputs: x, dy, the weight where there is one. All are dense.
+void lower_gradient(Lowering& l) {
+    const auto& params = l.params<NormParams>();
+    const ValueId x = l.input(0), dy = l.input(1), weight = params.weight ? l.input(2) : x;
+    const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
+    const bool fours = in_fours(l.info(x)) && in_fours(l.info(dy)) && in_fours(l.info(weight));
+    Dispatch& d =
+        l.dispatch({{&kGradientShader,
+                     {group.local_size,
+                      {{kNormGradientSpecLanes, group.lanes},
+                       {kNormGradientSpecCentred, params.centred ? 1u : 0u},
+                       {kNormGradientSpecWeight, params.weight ? 1u : 0u},
+                       {kNormGradientSpecFours, fours ? 1u : 0u}}},
+                     why_rows(l.device(), group, fours)}},
+                   {{x, Access::read}, {weight, Access::read}, {dy, Access::read}, {l.output(0), Access::write}},
+                   prepare_gradient, {group.local_size, group.lanes});
+    d.in_place_input = kNormGradientBindingDy;
+    d.in_place_output = kNormGradientBindingDx;
+}
+
+constexpr OpType kNormGradient{.name = "norm_gradient", .lower = lower_gradient};
+
+std::vector<Value> gradient(const GradientSite& site) {
+    const NormParams p = site.params<NormParams>();
+    const OpType& op = *site.node().op;
+    require(!p.added, op.name, "the norm of a sum is no op that people write");
+    std::vector<Value> out(site.inputs());
+    const Value x = dense(site.input(0)), dy = dense(site.gradient());
+    const std::size_t bias_at = p.weight ? 2 : 1;
+    if (site.wanted(0)) {
+        std::vector<Value> inputs{x, dy};
+        if (p.weight) {
+            inputs.push_back(dense(site.input(1)));
+        }
+        out[0] = add_op(kNormGradient, inputs, p, x.shape());
+    }
+    if (p.weight && site.wanted(1)) {
+        const Value normed = add_op(op, {x}, NormParams{p.eps, p.centred, false, false, false}, x.shape());
+        out[1] = sum_to(mul(dy, normed), site.input(1).shape());
+    }
+    if (p.bias && site.wanted(bias_at)) {
+        out[bias_at] = sum_to(dy, site.input(bias_at).shape());
+    }
+    return out;
 }
 
 /// x and the other inputs of a norm, checked.

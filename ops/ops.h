@@ -43,6 +43,9 @@ struct MatmulOptions {
     /// `a` holds attention weights from softmax(). Where a weight is masked, the product skips b's
     /// row, whatever the row holds.
     bool masked_weights = false;
+    /// The result holds scores that softmax() may mask. Where the gradient of a score says so, the
+    /// products of gradients() skip a's and b's rows, whatever they hold.
+    bool masked_gradient = false;
     /// The result (B, H..., L, N) is stored as (B, L, H..., N), so that merge_heads() is free.
     bool heads_last = false;
 };
@@ -156,6 +159,11 @@ VKF_API Value gated(Value gate, Value up, Activation activation);
 /// on the seed and its place in row-major order alone (a counter-based generator), so it is the
 /// same on every device. p = 0 returns x; p = 1 gives all 0.
 VKF_API Value dropout(Value x, float p, std::uint32_t seed);
+/// Sums over the dimensions that broadcast_to(result, x.shape()) would repeat: of x (3, 4, 5) to
+/// shape (4, 1). In an order that depends on the sizes alone. torch.Tensor.sum_to_size.
+VKF_API Value sum_to(Value x, const Shape& shape);
+/// The sum of all elements, (1). torch.sum.
+VKF_API Value sum(Value x);
 inline Value relu(Value x) { return activate(x, Activation::relu); }
 inline Value gelu(Value x) { return activate(x, Activation::gelu); }
 inline Value silu(Value x) { return activate(x, Activation::silu); }

@@ -6,6 +6,8 @@
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/fours.h"
+#include "ops/gradient.h"
+#include "ops/stored_order.h"
 #include "rope.spv.h"
 #include "rope_wide.spv.h"
 #include "runtime/base/numbers.h"
@@ -28,6 +30,7 @@ struct RopeParams {
     bool positions;
     /// the angles from which the table was computed; none where it is a caller's
     std::optional<Rope> angles;
+    bool back = false;  ///< turns the other way, as its gradient does
 };
 
 void prepare(const Operands& operands, Command& command) noexcept {
@@ -71,7 +74,10 @@ void lower(Lowering& l) {
     const bool wide = fours && l.device().int64;
     l.dispatch({{wide ? &kWide : &kShader,
                  {kLocalSize,
-                  {{kRopeSpecHalf, half}, {kRopeSpecPositions, params.positions ? 1u : 0u}, {kRopeSpecFours, items}}},
+                  {{kRopeSpecHalf, half},
+                   {kRopeSpecPositions, params.positions ? 1u : 0u},
+                   {kRopeSpecFours, items},
+                   {kRopeSpecBack, params.back ? 1u : 0u}}},
                  wide    ? "eight elements an item, 8 bytes a load"
                  : fours ? "eight elements an item"
                          : "two elements an item"}},
@@ -87,7 +93,24 @@ bool can_read(const NodeInfo&, std::size_t i, const ValueInfo& view) {
     return i == 0 || is_contiguous(view.shape, view.strides);
 }
 
-constexpr OpType kRope{.name = kName, .lower = lower, .can_read = can_read, .writes_views = true};
+std::vector<Value> gradient(const GradientSite& site);
+
+constexpr OpType kRope{.name = kName, .lower = lower, .can_read = can_read, .gradient = gradient, .writes_views = true};
+
+/// A rotation's transpose is the rotation back.
+std::vector<Value> gradient(const GradientSite& site) {
+    RopeParams p = site.params<RopeParams>();
+    if (site.wanted(1)) {
+        fail(kName, "the table " + site.input(1).str() + " has no gradient");
+    }
+    p.back = !p.back;
+    std::vector<Value> inputs{site.gradient()};
+    for (std::size_t i = 1; i < site.inputs(); ++i) {
+        inputs.push_back(site.input(i));
+    }
+    const Value x = site.input(0);
+    return {add_op(kRope, inputs, p, x.shape(), DType::f32, order_like(x))};
+}
 
 std::int64_t rotary_dim(const Rope& o, std::int64_t head_dim) {
     const std::int64_t r = o.rotary_dim == 0 ? head_dim : o.rotary_dim;

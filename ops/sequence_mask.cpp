@@ -4,6 +4,7 @@
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/gradient.h"
 #include "ops/pushed_mask.h"
 #include "ops/sequence_table.h"
 #include "runtime/base/numbers.h"
@@ -57,7 +58,7 @@ void lower_mask(Lowering& l) {
                {{table, Access::read}, {l.output(0), Access::write}}, prepare_mask);
 }
 
-constexpr OpType kSequenceMask{.name = kName, .lower = lower_mask, .can_read = can_read_any};
+constexpr OpType kSequenceMask{.name = kName, .lower = lower_mask, .can_read = can_read_any, .gradient = no_gradient};
 
 }  // namespace
 

@@ -6,8 +6,10 @@
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/fours.h"
+#include "ops/gradient.h"
 #include "ops/pushed_mask.h"
 #include "ops/row_group.h"
+#include "ops/softmax_gradient.h"
 #include "softmax.spv.h"
 #include "softmax_wide.spv.h"
 
@@ -109,11 +111,107 @@ void lower(Lowering& l) {
     }
 }
 
-constexpr OpType kSoftmax{kName, lower};
-constexpr OpType kBiasedScores{"biased_scores", lower};
-constexpr OpType kLogSumExp{"log_sum_exp", lower};
-constexpr OpType kHardMax{"hard_max", lower};
-constexpr OpType kSmoothed{"smoothed_log_sum_exp", lower};
+std::vector<Value> gradient_of_weights(const GradientSite& site);
+std::vector<Value> gradient_of_scores(const GradientSite& site);
+std::vector<Value> gradient_of_log_sum_exp(const GradientSite& site);
+
+constexpr OpType kSoftmax{.name = kName, .lower = lower, .gradient = gradient_of_weights};
+constexpr OpType kBiasedScores{.name = "biased_scores", .lower = lower, .gradient = gradient_of_scores};
+constexpr OpType kLogSumExp{.name = "log_sum_exp", .lower = lower, .gradient = gradient_of_log_sum_exp};
+constexpr OpType kHardMax{.name = "hard_max", .lower = lower, .gradient = no_gradient};
+constexpr OpType kSmoothed{.name = "smoothed_log_sum_exp", .lower = lower};
+
+// --- gradients -----------------------------------------------------------------------------------
+
+std::size_t term_input(const SoftmaxParams& p) { return p.mask ? 2 : 1; }
+
+bool term_is_wanted(const GradientSite& site, uint term) {
+    const auto& p = site.params<SoftmaxParams>();
+    const bool wanted = p.term != kSoftmaxTermNone && site.wanted(term_input(p));
+    if (wanted && p.term == kSoftmaxTermSlopes) {
+        fail(site.node().op->name, "alibi_slopes " + site.input(term_input(p)).str() + " have no gradient");
+    }
+    return wanted && p.term == term;
+}
+
+/// Scores that a finite number takes the place of pass no gradient: -0.0, which products skip.
+Value without_filled(const GradientSite& site, Value ds) {
+    SoftmaxParams p = site.params<SoftmaxParams>();
+    if (!std::isfinite(p.fill) || !(p.mask || p.causal != Causal::none)) {
+        return ds;
+    }
+    p.scale = 1.0f;
+    p.softcap = 0.0f;
+    p.fill = -0.0f;
+    p.term = kSoftmaxTermNone;
+    p.output = kSoftmaxOutputScores;
+    std::vector<Value> inputs{ds};
+    if (p.mask) {
+        inputs.push_back(site.input(1));
+    }
+    return add_op(kBiasedScores, inputs, p, ds.shape());
+}
+
+/// From the gradient of the scaled and capped scores to that of the scores.
+Value through_scale(const GradientSite& site, Value ds) {
+    const auto p = site.params<SoftmaxParams>();
+    return p.scale == 1.0f && p.softcap == 0.0f
+               ? ds
+               : softmax_gradient({.of = kSoftmaxGradientScores, .scale = p.scale, .softcap = p.softcap}, ds, ds,
+                                  site.input(0));
+}
+
+std::vector<Value> gradient_of_scores(const GradientSite& site) {
+    std::vector<Value> out(site.inputs());
+    const Value ds = without_filled(site, dense(site.gradient()));
+    if (term_is_wanted(site, kSoftmaxTermBias)) {
+        out[term_input(site.params<SoftmaxParams>())] = ds;
+    }
+    out[0] = through_scale(site, ds);
+    return out;
+}
+
+std::vector<Value> gradient_of_weights(const GradientSite& site) {
+    const auto p = site.params<SoftmaxParams>();
+    std::vector<Value> out(site.inputs());
+    const Value w = site.output(), dw = dense(site.gradient());
+    if (term_is_wanted(site, kSoftmaxTermSinks)) {
+        Shape rows = w.shape();
+        rows.back() = Dim(1);
+        out[term_input(p)] = reshape(softmax_gradient({.of = kSoftmaxGradientSink}, w, dw, w), rows);
+    }
+    const Value ds = without_filled(site, softmax_gradient({.of = kSoftmaxGradientWeights}, w, dw, w));
+    if (term_is_wanted(site, kSoftmaxTermBias)) {
+        out[term_input(p)] = ds;
+    }
+    out[0] = through_scale(site, ds);
+    return out;
+}
+
+std::vector<Value> gradient_of_log_sum_exp(const GradientSite& site) {
+    SoftmaxParams p = site.params<SoftmaxParams>();
+    std::vector<Value> out(site.inputs());
+    std::vector<Value> inputs;
+    for (std::size_t i = 0; i < site.inputs(); ++i) {
+        inputs.push_back(site.input(i));
+    }
+    p.output = kSoftmaxOutputWeights;
+    const Value w = add_op(kSoftmax, inputs, p, site.input(0).shape());
+    const Value dy = dense(site.gradient());
+    if (term_is_wanted(site, kSoftmaxTermSinks)) {
+        Shape rows = w.shape();
+        rows.back() = Dim(1);
+        const float one = 1.0f;
+        const Value all = site.graph().constant("one", {1}, std::span<const float>(&one, 1));
+        out[term_input(p)] = mul(add(scale(sum_to(w, rows), -1.0f), all), reshape(dy, rows));
+    }
+    const Value ds = without_filled(site, softmax_gradient({.of = kSoftmaxGradientLogSumExp}, w, dy, w));
+    if (term_is_wanted(site, kSoftmaxTermBias)) {
+        out[term_input(p)] = ds;
+    }
+    out[0] = through_scale(site, ds);
+    return out;
+}
 
 void check_options(const Value& scores, const SoftmaxOptions& o) {
     require_dtype(kName, scores, DType::f32);

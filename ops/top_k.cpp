@@ -3,6 +3,7 @@
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/gradient.h"
 #include "runtime/compile/lowering.h"
 #include "top_k.spv.h"
 
@@ -41,7 +42,7 @@ void lower(Lowering& l) {
                {{l.input(0), Access::read}, {l.output(0), Access::write}, {l.output(1), Access::write}}, prepare, {});
 }
 
-constexpr OpType kTopK{kName, lower};
+constexpr OpType kTopK{.name = kName, .lower = lower, .gradient = no_gradient};
 
 }  // namespace
 

@@ -20,15 +20,22 @@ layout(set = 0, binding = kElementwiseBindingB) readonly buffer BFours { uvec4 b
 layout(set = 0, binding = kElementwiseBindingOut) buffer Out { uint result[]; };
 layout(set = 0, binding = kElementwiseBindingOut) buffer OutFours { uvec4 result_fours[]; };
 
-#include "common/activation.glsl"
+#include "common/activation_gradient.glsl"
 #include "common/dispatch.glsl"
 #include "common/random.glsl"
 
-const bool kTwoOperands = kCombine == kCombineAdd || kCombine == kCombineMul || kCombine == kCombineMasks;
+const bool kTwoOperands = kCombine == kCombineAdd || kCombine == kCombineMul || kCombine == kCombineMasks ||
+                          kCombine == kCombineActivationGradient;
 
 uint combine(uint index, uint x, uint second) {
     if (kCombine == kCombineCopy) {
         return x;
+    }
+    if (kCombine == kCombineZero) {
+        return 0u;
+    }
+    if (kCombine == kCombineActivationGradient) {
+        return floatBitsToUint(activation_gradient(kActivation, uintBitsToFloat(x), uintBitsToFloat(second)));
     }
     if (kCombine == kCombineMasks) {
         bool keep_a = (x != 0u) != (p.flip_a != 0u);

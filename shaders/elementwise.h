@@ -26,6 +26,11 @@ VKF_CONSTANT(kCombineCopy, 3)   // the bits of a
 VKF_CONSTANT(kCombineMasks, 4)  // 1 where (a != 0) != flip_a and (b != 0) != flip_b
 VKF_CONSTANT(kCombineDropout, 5) // alpha * a where random(index, seed) >= threshold, else 0
 
+VKF_CONSTANT(kCombineZero, 6)    // 0, whatever a holds
+// activation'(a) * b; for some activations a is what the activation gave: see
+// common/activation_gradient.glsl
+VKF_CONSTANT(kCombineActivationGradient, 7)
+
 VKF_CONSTANT(kElementwisePerInvocation, 4)
 
 VKF_PUSH_BEGIN(ElementwisePush)

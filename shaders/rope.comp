@@ -14,6 +14,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = kRopeSpecHalf) const uint kHalf = 0;
 layout(constant_id = kRopeSpecPositions) const uint kPositions = 0;
 layout(constant_id = kRopeSpecFours) const uint kFours = 0;
+layout(constant_id = kRopeSpecBack) const uint kBack = 0;
 
 layout(push_constant) uniform Push { RopePush p; };
 layout(set = 0, binding = kRopeBindingX) readonly buffer X { float x[]; };
@@ -46,6 +47,7 @@ void turn_fours(uint item, uint position, uint from, uint to) {
     }
     vec4 cosine = vec4(turns_0.xz, turns_1.xz);
     vec4 sine = vec4(turns_0.yw, turns_1.yw);
+    sine = kBack != 0u ? -sine : sine;
     uint first = kHalf != 0u ? item : 2u * item;
     uint second = kHalf != 0u ? item + pair_fours : 2u * item + 1u;
     vec4 u = floats_of(x_fours[from + first]);
@@ -89,7 +91,7 @@ void work_item(uint index) {
     if (position < p.table_rows) {
         uint at = p.table_offset + 2u * (position * p.pairs + item);
         cosine = table[at];
-        sine = table[at + 1u];
+        sine = kBack != 0u ? -table[at + 1u] : table[at + 1u];
     }
     float a = x[from + first * p.x_stride[4]];
     float b = x[from + second * p.x_stride[4]];

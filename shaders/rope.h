@@ -18,6 +18,8 @@ VKF_CONSTANT(kRopeSpecPositions, 2)
 // time, d and r are multiples of 8.
 VKF_CONSTANT(kRopeSpecFours, 3)
 
+VKF_CONSTANT(kRopeSpecBack, 4)  // 1: rows turn the other way
+
 VKF_PUSH_BEGIN(RopePush)
     uint count;        // work items: see rope.comp
     uint size[4];      // the outer sizes of x, L last

@@ -285,7 +285,7 @@ void main() {
     uint keys = inside ? p.keys : 0u;
     if (kOutput == kSoftmaxOutputScores) {
         for (uint key = row_lane(); key < keys; key += kLanes) {
-            result[row.result + key] = biased_score(row, key);
+            result[row.result + key] = masked_score(row, key);
         }
     } else if (kOutput == kSoftmaxOutputLogSumExp || kOutput == kSoftmaxOutputSmoothed) {
         write_log_sum_exp(row, keys, index);

@@ -167,7 +167,8 @@ void sdpa_case(const Device& device, GoldenCase& c) {
     if (c.flag("alibi")) {
         o.mask.alibi_slopes = c.input(g, "alibi_slopes");
     }
-    if (c.flag("sinks")) {
+    c.flag("sinks");
+    if (c.has_input("sinks")) {
         o.sinks = c.input(g, "sinks");
     }
     const AttentionResult a = scaled_dot_product_attention(query, key, value, o);
@@ -181,7 +182,8 @@ void torch_mha_case(const Device& device, GoldenCase& c) {
     Graph g;
     torch::MultiheadAttentionOptions o;
     o.num_heads = c.integer("num_heads");
-    o.bias = c.flag("bias");
+    o.bias = c.has_param("in_proj_bias");
+    c.flag("bias");
     o.add_bias_kv = c.flag("add_bias_kv");
     o.add_zero_attn = c.flag("add_zero_attn");
     o.batch_first = c.flag("batch_first");
@@ -245,7 +247,8 @@ void attention_score_case(const Device& device, GoldenCase& c) {
 
 void rope_case(const Device& device, GoldenCase& c) {
     Graph g;
-    Rope o{.theta = c.number("theta"), .layout = rope_layout_of(c.text("layout"))};
+    const bool of_gradients = !c.config("rope_layout").is_null();
+    Rope o{.theta = c.number("theta"), .layout = rope_layout_of(c.text(of_gradients ? "rope_layout" : "layout"))};
     o.rotary_dim = static_cast<std::int64_t>(c.number_or("rotary_dim", 0));
     o.scaling = rope_scaling_of(c.config("scaling"));
     for (const std::int32_t p : c.integers("in.positions")) {
@@ -269,6 +272,7 @@ const GoldenSystems& attention_systems() {
         {"self_attention", self_attention_case},
         {"multi_head_attention", multi_head_attention_case},
         {"scaled_dot_product_attention", sdpa_case},
+        {"scaled_dot_product_attention_backward", sdpa_case},
         {"torch.nn.MultiheadAttention", torch_mha_case},
         {"incremental_attention", incremental_attention_case},
         {"cached_attention", cached_attention_case},

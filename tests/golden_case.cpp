@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ops/gradients.h"
 #include "ops/ops.h"
 
 namespace vkf::test {
@@ -81,6 +82,11 @@ std::vector<std::int32_t> GoldenCase::integers(const std::string& name) {
 }
 
 void GoldenCase::output(Graph& graph, const std::string& name, Value value) {
+    outputs_[name] = value;
+    const bool of_gradients = has_input("dy") || file_.find("out.loss") != nullptr;
+    if (of_gradients && file_.find("out." + name) == nullptr) {
+        return;
+    }
     const StorageInfo& storage = graph.storages()[graph.values()[value.id()].storage];
     const bool direct = storage.kind == StorageKind::intermediate && is_contiguous(value) &&
                         elements(value.shape()) == elements(storage.shape);
@@ -92,7 +98,7 @@ Weights GoldenCase::weights(const Device& device) {
     for (const HostTensor& t : file_.tensors()) {
         if (t.name.starts_with("param.")) {
             params.push_back(t);
-            params.back().name = t.name.substr(6);
+            params.back().name = t.name.substr(6) + ending_;
         }
     }
     return device.load(params);
@@ -101,12 +107,55 @@ Weights GoldenCase::weights(const Device& device) {
 void GoldenCase::use_params(const Graph& graph) {
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind == StorageKind::weight) {
-            used_tensors_.insert("param." + s.name);
+            used_tensors_.insert("param." + s.name.substr(0, s.name.size() - ending_.size()));
         }
     }
 }
 
+void GoldenCase::add_gradients(Graph& graph) {
+    // Results of the older cases are called after what they are gradients of.
+    static const std::map<std::string, std::string> kNames{{"dquery", "in.query"},      {"dkey", "in.key"},
+                                                           {"dvalue", "in.value"},      {"dx", "in.x"},
+                                                           {"dweight", "param.weight"}, {"dbias", "param.bias"}};
+    std::vector<std::string> names;
+    std::vector<Value> of;
+    for (const HostTensor& t : file_.tensors()) {
+        if (!t.name.starts_with("out.")) {
+            continue;
+        }
+        const std::string name = t.name.substr(4);
+        const auto known = kNames.find(name);
+        if (known == kNames.end() && !name.starts_with("grad.")) {
+            continue;
+        }
+        std::string source = known != kNames.end() ? known->second : name.substr(5);
+        if (!source.starts_with("in.") && !source.starts_with("param.")) {
+            source = "param." + source;
+        }
+        const bool weight = source.starts_with("param.");
+        const std::string bare = source.substr(source.find('.') + 1) + (weight ? ending_ : "");
+        for (ValueId id = 0; id < graph.values().size(); ++id) {
+            const StorageInfo& s = graph.storages()[graph.values()[id].storage];
+            if (s.name == bare && s.kind == (weight ? StorageKind::weight : StorageKind::input)) {
+                names.push_back(name);
+                of.emplace_back(graph, id);  // the first value of a storage is the whole of it
+                break;
+            }
+        }
+    }
+    if (of.empty()) {
+        return;
+    }
+    const bool loss = outputs_.contains("loss");
+    const std::vector<Value> found =
+        loss ? gradients(outputs_["loss"], of) : gradients(outputs_.at("y"), of, input(graph, "dy"));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        graph.output(names[i], contiguous(found[i]));
+    }
+}
+
 void GoldenCase::run(const Device& device, Graph& graph, const std::map<std::string, std::string>& renamed) {
+    add_gradients(graph);
     Program program = device.compile(graph, weights(device), {.name = name_});
     use_params(graph);
     for (const StorageInfo& s : graph.storages()) {

@@ -46,11 +46,13 @@ public:
     std::vector<float> floats(const std::string& name);
     std::vector<std::int32_t> integers(const std::string& name);
 
-    /// Gives a result a name; views are copied.
+    /// Gives a result a name; views are copied. A file of gradients names the results it wants.
     void output(Graph& graph, const std::string& name, Value value);
     /// Compiles, uploads every input() of the graph, runs, and keeps the named outputs for
     /// compare(). `renamed`: outputs of the graph that the file knows by another name.
     void run(const Device& device, Graph& graph, const std::map<std::string, std::string>& renamed = {});
+    /// Parameters of the file lack this ending of the graph's weights: "wq" is "wq.weight".
+    void params_lack(const std::string& ending) { ending_ = ending; }
     /// Counts the graph's weights as known.
     void use_params(const Graph& graph);
     /// A result computed by other means.
@@ -73,12 +75,15 @@ private:
         std::vector<float> data;
     };
     const HostTensor& tensor(const std::string& name);
+    /// Adds the gradients that the file has, of the output "y", or of "loss", as outputs.
+    void add_gradients(Graph& graph);
 
     Safetensors file_;
-    std::string name_, system_;
+    std::string name_, system_, ending_;
     nlohmann::json config_;
     std::set<std::string> used_keys_, used_tensors_;
     std::map<std::string, Result> results_;
+    std::map<std::string, Value> outputs_;  ///< of the graph, as they were before they were copied
 };
 
 /// Computes the case with the system of its name. Throws vkf::Error for unknown systems.

@@ -14,11 +14,15 @@ using GoldenSystems = std::map<std::string, void (*)(const Device&, GoldenCase&)
 
 const GoldenSystems& attention_systems();
 const GoldenSystems& module_systems();
+/// Single ops, with their gradients.
+const GoldenSystems& op_systems();
 /// Modules of Hugging Face's transformers.
 const GoldenSystems& transformers_systems();
 /// The systems of packed and paged sequences, and of score mods.
 const GoldenSystems& sequence_systems();
 
+/// "none", "relu", "gelu", "gelu_tanh", "silu", "tanh" or "sigmoid".
+Activation activation_of(const std::string& name);
 /// Reads "interleaved" or "half".
 RopeLayout rope_layout_of(const std::string& name);
 /// An object of the keys that model configurations have; null: none.

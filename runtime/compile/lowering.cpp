@@ -26,6 +26,15 @@ ValueId Lowering::slice(ValueId id, std::size_t dim, const Dim& start, const Dim
     return static_cast<ValueId>(values_.size() - 1);
 }
 
+ValueId Lowering::window(ValueId id, const Shape& shape, const Shape& strides, const Dim& offset) {
+    ValueInfo v = values_[id];
+    v.shape = shape;
+    v.strides = strides;
+    v.offset = offset;
+    values_.push_back(std::move(v));
+    return static_cast<ValueId>(values_.size() - 1);
+}
+
 std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
     const std::uint64_t room = device_.storage_range - std::min(device_.storage_range, device_.storage_alignment);
     const std::uint64_t bytes = bytes_of(id);

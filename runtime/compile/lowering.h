@@ -67,6 +67,8 @@ public:
     std::uint64_t bytes_of(ValueId id) const;
     /// A window on a value: for tensors larger than one descriptor may cover.
     ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
+    /// Any window on a value's storage.
+    ValueId window(ValueId id, const Shape& shape, const Shape& strides, const Dim& offset);
     /// The value cut along `dim` into windows each of which a descriptor can cover; one window when
     /// it fits whole. Throws naming the op when even one element of `dim` does not fit.
     std::vector<ValueId> chunks(ValueId id, std::size_t dim);

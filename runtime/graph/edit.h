@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilation does to a copy of a graph.
+// What compilation does to a copy of a graph, and differentiation to a graph.
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/graph/graph.h"
@@ -19,6 +20,10 @@ struct GraphEdit {
     /// outputs read the new ones from then on. New labels have the scope of the first old node.
     static void replace(Graph& graph, const std::vector<NodeId>& nodes, const Graph::Make& make, NodeId at) {
         graph.replace(nodes, make, at);
+    }
+    /// Gives a node other parameters, under which it computes one more output.
+    static Value widen(Graph& graph, NodeId node, std::shared_ptr<const void> params, const OutputSpec& output) {
+        return graph.widen(node, std::move(params), output);
     }
 };
 

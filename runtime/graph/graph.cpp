@@ -278,34 +278,46 @@ std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, 
     }
     std::vector<Value> results;
     for (const OutputSpec& spec : outputs) {
-        Value out;
-        if (spec.into) {
-            const ValueInfo& window = values_[spec.into.id()];
-            if (storages_[window.storage].kind != StorageKind::state) {
-                throw Error("only a state can be written in place, not " + spec.into.str(), op.name);
-            }
-            out = add_view(spec.into, window.shape, window.strides, window.offset);
-            node.writes.push_back(out.id());
-        } else {
-            Shape stored = spec.shape;
-            for (std::size_t i = 0; i < spec.stored_order.size(); ++i) {
-                stored[i] = spec.shape[spec.stored_order[i]];
-            }
-            out = add_storage({StorageKind::intermediate, {}, spec.dtype, stored});
-            if (!spec.stored_order.empty()) {
-                const Shape stored_strides = values_[out.id()].strides;
-                Shape strides(stored_strides.size());
-                for (std::size_t i = 0; i < strides.size(); ++i) {
-                    strides[spec.stored_order[i]] = stored_strides[i];
-                }
-                out = add_view(out, spec.shape, std::move(strides), 0);
-            }
-        }
-        node.outputs.push_back(out.id());
-        results.push_back(out);
+        results.push_back(add_output(node, spec));
     }
     nodes_.push_back(std::move(node));
     return results;
+}
+
+Value Graph::add_output(NodeInfo& node, const OutputSpec& spec) {
+    Value out;
+    if (spec.into) {
+        const ValueInfo& window = values_[spec.into.id()];
+        if (storages_[window.storage].kind != StorageKind::state) {
+            throw Error("only a state can be written in place, not " + spec.into.str(), node.op->name);
+        }
+        out = add_view(spec.into, window.shape, window.strides, window.offset);
+        node.writes.push_back(out.id());
+    } else {
+        Shape stored = spec.shape;
+        for (std::size_t i = 0; i < spec.stored_order.size(); ++i) {
+            stored[i] = spec.shape[spec.stored_order[i]];
+        }
+        out = add_storage({StorageKind::intermediate, {}, spec.dtype, stored});
+        if (!spec.stored_order.empty()) {
+            const Shape stored_strides = values_[out.id()].strides;
+            Shape strides(stored_strides.size());
+            for (std::size_t i = 0; i < strides.size(); ++i) {
+                strides[spec.stored_order[i]] = stored_strides[i];
+            }
+            out = add_view(out, spec.shape, std::move(strides), 0);
+        }
+    }
+    node.outputs.push_back(out.id());
+    return out;
+}
+
+Value Graph::widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output) {
+    NodeInfo node = nodes_[id];
+    node.params = std::move(params);
+    const Value added = add_output(node, output);
+    nodes_[id] = std::move(node);
+    return added;
 }
 
 Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset) {

@@ -103,6 +103,8 @@ private:
 
     std::unique_ptr<Graph> clone() const;
     void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
+    Value add_output(NodeInfo& node, const OutputSpec& spec);
+    Value widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output);
     Value add_storage(StorageInfo info);
     void merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label);
     Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype);

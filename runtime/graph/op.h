@@ -11,6 +11,7 @@
 
 namespace vkf {
 
+class GradientSite;
 class Graph;
 class Lowering;
 class Value;
@@ -43,6 +44,10 @@ struct OpType {
     /// changes the layout of what other nodes read. Null: it reads only views whose elements lie
     /// densely.
     bool (*can_read)(const NodeInfo& node, std::size_t i, const ValueInfo& view) = nullptr;
+    /// Adds the nodes that compute the gradients at the node's inputs from those at its outputs
+    /// (ops/gradient.h), and returns them in the order of the inputs; an empty value, or none,
+    /// where no gradient passes. Null: asking for one is an error.
+    std::vector<Value> (*gradient)(const GradientSite& site) = nullptr;
     /// True if the node's one output can be written through any view, such as a window of a state.
     bool writes_views = false;
 };

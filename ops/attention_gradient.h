@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between what describes the gradient of attention and what dispatches it.
+#pragma once
+
+#include "ops/attention_params.h"
+#include "ops/gradient.h"
+#include "runtime/graph/op.h"
+
+namespace vkf {
+
+/// Inputs of the node: those of the attention, then y, its log-sum-exp, and what comes in at y and,
+/// where `weights` or `log_sum_exp` say so, at the others. Outputs: the gradients that are asked
+/// for, in the order of the attention's inputs.
+struct AttentionGradientParams {
+    AttentionParams attention;
+    std::size_t inputs = 3;  ///< of the attention
+    bool weights = false, log_sum_exp = false;
+    std::vector<std::size_t> wanted = {};  ///< the inputs whose gradients are asked for
+};
+
+/// OpType::gradient of kAttention.
+std::vector<Value> attention_gradient(const GradientSite& site);
+
+}  // namespace vkf

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over dimensions, and sums of squares.
+#include "ops/reduce.h"
+
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/gradient.h"
+#include "ops/row_group.h"
+#include "reduce.spv.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
+#include "shaders/reduce.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kShader{"reduce", spirv::kReduceSpirv};
+constexpr const char* kName = "sum_to";
+
+struct ReduceParams {
+    /// which dimensions of the operand, the last first, are summed over
+    uint summed = 0;
+    bool square = false;
+};
+
+/// The summed dimensions of a dense tensor are no more than this: others lie between them.
+constexpr int kMostRuns = 3;
+
+/// One of the summed dimensions, or several that follow each other without a gap.
+struct Run {
+    uint size = 1, stride = 0;
+};
+
+/// Words: local size, lanes, parts, and ReduceParams::summed.
+enum Word : std::size_t { kLocal, kLaneCount, kParts, kSummed };
+
+void prepare(const Operands& operands, Command& command) noexcept {
+    const View& x = operands[kReduceBindingX];
+    const uint summed = operands.words[kSummed];
+    ReducePush push{};
+    Run runs[kMostRuns];
+    std::size_t levels = 0;
+    push.count = 1;
+    for (std::size_t i = 0; i < kMaxRank; ++i) {  // from the innermost
+        const bool sums = ((summed >> i) & 1u) != 0;
+        const std::size_t at = kMaxRank - 1 - i;
+        push.size[at] = sums ? 1 : x.size[at];
+        push.stride[at] = sums || x.size[at] == 1 ? 0 : x.stride[at];
+        push.count *= push.size[at];
+        if (!sums || x.size[at] == 1) {
+            continue;
+        }
+        Run* last = levels == 0 ? nullptr : &runs[levels - 1];
+        if (last != nullptr && x.stride[at] == last->size * last->stride) {
+            last->size *= x.size[at];
+        } else {
+            runs[levels++] = {x.size[at], x.stride[at]};
+        }
+    }
+    push.inner = push.last = runs[0].size;
+    push.inner_stride = runs[0].stride;
+    push.outer1 = runs[1].size;
+    push.outer1_stride = runs[1].stride;
+    push.outer0 = runs[2].size;
+    push.outer0_stride = runs[2].stride;
+    if (levels <= 1 && push.inner > kReduceRun) {
+        push.outer1 = static_cast<uint>(divide_up(push.inner, kReduceRun));
+        push.outer1_stride = kReduceRun * push.inner_stride;
+        push.last = push.inner - (push.outer1 - 1) * kReduceRun;
+        push.inner = kReduceRun;
+    }
+    push.parts = operands.words[kParts];
+    push.x_offset = x.offset;
+    push.out_offset = operands[kReduceBindingOut].offset;
+    command.push(push);
+    command.groups(push.parts * divide_up(push.count, operands.words[kLocal] / operands.words[kLaneCount]));
+    command.cost(static_cast<double>(x.elements()), static_cast<double>(x.elements()) * 4);
+}
+
+/// Up to so many elements of a sum are taken by one invocation, or those that share it.
+constexpr std::int64_t kPart = 4096;
+constexpr std::int64_t kMostParts = 1024;
+
+void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
+    const ValueInfo& x = l.info(from);
+    std::int64_t terms = 1, results = 1;
+    for (std::size_t i = 0; i < x.shape.size(); ++i) {
+        const bool sums = ((params.summed >> (x.shape.size() - 1 - i)) & 1u) != 0;
+        (sums ? terms : results) *= l.max_of(x.shape[i]);
+    }
+    const bool within_rows = (params.summed & 1u) != 0;  // neighbours read neighbouring elements
+    const RowGroup group = l.device().cpu() ? RowGroup{16, 1} : within_rows ? RowGroup{128, 32} : RowGroup{64, 1};
+    // with many results there is work enough for a device without parts
+    const std::int64_t each = results >= kPart ? 16 * kPart : kPart;
+    const auto parts = static_cast<uint>(std::min<std::int64_t>((terms + each - 1) / each, kMostParts));
+    l.check_rounds(2 * terms / (parts * group.lanes) + 2 * parts, "a sum of " + std::to_string(terms) + " elements");
+    const auto dispatch = [&](ValueId x_id, ValueId sums, uint in_parts, bool square, uint summed) {
+        const std::string why = std::to_string(group.lanes) + " invocations a sum" +
+                                (in_parts > 1 ? ", in " + std::to_string(in_parts) + " parts" : "");
+        l.dispatch({{&kShader,
+                     {group.local_size, {{kReduceSpecLanes, group.lanes}, {kReduceSpecSquare, square ? 1u : 0u}}},
+                     why}},
+                   {{x_id, Access::read}, {sums, Access::write}}, prepare,
+                   {group.local_size, group.lanes, in_parts, summed});
+    };
+    if (parts == 1) {
+        dispatch(from, to, 1, params.square, params.summed);
+        return;
+    }
+    const ValueId partial = l.scratch(DType::f32, {parts, elements(l.info(to).shape)});
+    constexpr uint kRows = 2;  // of (parts, sums)
+    dispatch(from, partial, parts, params.square, params.summed);
+    dispatch(partial, to, 1, false, kRows);
+}
+
+void lower(Lowering& l) { emit(l, l.input(0), l.params<ReduceParams>(), l.output(0)); }
+
+std::vector<Value> gradient_of_sum(const GradientSite& site) {
+    return {broadcast_to(site.gradient(), site.input(0).shape())};
+}
+
+constexpr OpType kSum{.name = "sum", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_sum};
+
+/// `shape` has x's rank.
+Value add_sum(Value x, const Shape& shape) {
+    ReduceParams p;
+    int dimensions = 0;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const bool kept = shape[i] == x.shape()[i];
+        p.summed |= kept ? 0u : 1u << (shape.size() - 1 - i);
+        dimensions += kept ? 0 : 1;
+    }
+    return add_op(kSum, {dimensions > kMostRuns ? dense(x) : x}, p, shape);
+}
+
+}  // namespace
+
+Value sum_to(Value x, const Shape& shape) {
+    require_dtype(kName, x, DType::f32);
+    const auto fits = [&](bool good) {
+        require(good, kName, x.str() + " cannot be summed to " + x.graph().str(shape));
+    };
+    fits(shape.size() <= x.rank());
+    Shape kept(x.rank(), Dim(1));
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const std::size_t at = x.rank() - shape.size() + i;
+        fits(shape[i] == x.shape()[at] || shape[i] == Dim(1));
+        kept[at] = shape[i];
+    }
+    const Value sum = kept == x.shape() ? x : add_sum(x, kept);
+    return shape.size() == x.rank() ? sum : reshape(sum, shape);
+}
+
+Value sum(Value x) {
+    require_dtype("sum", x, DType::f32);
+    return reshape(add_sum(x, Shape(x.rank(), Dim(1))), {1});
+}
+
+void support::lower_sum_of_squares(Lowering& l, ValueId x, ValueId out) {
+    const std::size_t rank = l.info(x).shape.size();
+    emit(l, x, {.summed = (1u << rank) - 1, .square = true}, out);
+}
+
+}  // namespace vkf
