@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/border.h"
-#include "ops/gradients.h"
 #include "runtime/compile/glsl.h"
 
 struct vkf_module {
@@ -310,20 +309,6 @@ vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_valu
     return give_value(__func__, y, [&] {
         const Value v = value_of(x, "x");
         return sum_to(v, shape_of(rank, shape, v.graph()));
-    });
-}
-
-vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values, vkf_value seed,
-                         vkf_value* gradients) {
-    return guard(__func__, [&] {
-        std::vector<Value> of;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            of.push_back(value_of((&need(values, "values"))[i], "one of the values"));
-        }
-        const std::vector<Value> found = vkf::gradients(value_of(loss, "loss"), of, value_or_none(seed));
-        for (std::uint32_t i = 0; i < count; ++i) {
-            (&need(gradients, "gradients"))[i] = to_c(found[i]);
-        }
     });
 }
 

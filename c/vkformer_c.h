@@ -307,11 +307,66 @@ VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y
 VKF_API vkf_result vkf_sum(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
 
-// --- differentiation: ops/gradients.h ------------------------------------------------------------
+// --- training: ops/gradients.h, ops/optimizer.h --------------------------------------------------
 
 /// Writes the gradient at each of the `count` values. `seed` may be no tensor.
 VKF_API vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values, vkf_value seed,
                                  vkf_value* gradients);
+
+/// Writes the parameters, and how many there are; where these are more than `count`, nothing else
+/// is done. No pattern: every weight.
+VKF_API vkf_result vkf_trainable(vkf_graph* graph, uint32_t pattern_count, const char* const* patterns, uint32_t count,
+                                 vkf_value* parameters, uint32_t* needed);
+
+/// C++: Schedule::Kind.
+typedef uint32_t vkf_schedule_kind;
+enum { VKF_SCHEDULE_CONSTANT, VKF_SCHEDULE_LINEAR, VKF_SCHEDULE_COSINE };
+
+/// C++: Schedule.
+typedef struct vkf_schedule {
+    vkf_schedule_kind kind;
+    uint32_t reserved;
+    int64_t warmup, steps;
+} vkf_schedule;
+
+/// C++: UpdateOptions.
+typedef struct vkf_update_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    vkf_dim step;
+    vkf_schedule schedule;
+    vkf_value learning_rate, gradient_scale;
+} vkf_update_options;
+
+/// C++: Sgd.
+typedef struct vkf_sgd {
+    uint32_t struct_size;
+    bool nesterov;
+    double learning_rate;  ///< 0: 1e-3
+    double momentum, dampening, weight_decay;
+} vkf_sgd;
+
+/// C++: AdamW.
+typedef struct vkf_adamw {
+    uint32_t struct_size;
+    bool amsgrad;
+    bool has_betas;         ///< false: 0.9 and 0.999
+    bool has_weight_decay;  ///< false: 0.01
+    double learning_rate;   ///< 0: 1e-3
+    double beta1, beta2;
+    double eps;  ///< 0: 1e-8
+    double weight_decay;
+    vkf_switch decoupled;  ///< default: on
+    uint32_t reserved;
+} vkf_adamw;
+
+VKF_API vkf_result vkf_schedule_at(const vkf_schedule* schedule, int64_t step, double* factor);
+VKF_API vkf_result vkf_update_adamw(uint32_t count, const vkf_value* parameters, const vkf_value* gradients,
+                                    const vkf_adamw* optimizer, const vkf_update_options* options);
+VKF_API vkf_result vkf_update_sgd(uint32_t count, const vkf_value* parameters, const vkf_value* gradients,
+                                  const vkf_sgd* optimizer, const vkf_update_options* options);
+VKF_API vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value* norm,
+                                      vkf_value* scale);
 
 // --- layers: the headers of layers/ --------------------------------------------------------------
 

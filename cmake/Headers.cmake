@@ -26,6 +26,7 @@ set(public_headers
     ops/gradients.h
     ops/mask.h
     ops/ops.h
+    ops/optimizer.h
     ops/scaled_dot_product.h
     ops/score_mod.h
     ops/tuning.h

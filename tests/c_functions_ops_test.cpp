@@ -5,6 +5,8 @@
 #include "layers/feed_forward.h"
 #include "layers/sequences.h"
 #include "layers/torch.h"
+#include "ops/gradients.h"
+#include "ops/optimizer.h"
 #include "runtime/graph/packed.h"
 #include "tests/c_functions.h"
 #include "tests/device.h"
@@ -143,6 +145,12 @@ TEST_CASE("c functions: ops are those of C++") {
     b.same("batch_norm_train", y, trained.y);
     b.same("batch_norm_train, mean", z, trained.running_mean);
     b.same("batch_norm_train, variance", w, trained.running_var);
+
+    OK(vkf_sum(b.c(scores), &y));
+    b.same("sum", y, sum(scores));
+    const vkf_dim summed[] = {vkf_size(1), vkf_size(6)};
+    OK(vkf_sum_to(b.c(scores), 2, summed, &y));
+    b.same("sum_to", y, sum_to(scores, {1, 6}));
 
     OK(vkf_dropout(b.c(rows), 0.5f, 7, &y));
     b.same("dropout", y, dropout(rows, 0.5f, 7));
@@ -395,6 +403,80 @@ TEST_CASE("c functions: layers are those of C++") {
            torch::transformer(memory, x,
                               {.layer = same_layer, .name = "whole", .num_encoder_layers = 1, .num_decoder_layers = 2},
                               {.tgt_is_causal = true}));
+    b.run();
+}
+
+TEST_CASE("c functions: training is that of C++") {
+    Both b;
+    vkf_value y{}, z{};
+    const Value x = b.input("x", random_tensor({3, 4}, 1)), dy = b.input("dy", random_tensor({3, 4}, 2));
+    OK(vkf_activate(b.c(x), VKF_SILU, &y));
+    const vkf_value of[] = {b.c(x)};
+    vkf_value found[1];
+    OK(vkf_gradients(y, 1, of, b.c(dy), found));
+    const Value gradient = gradients(silu(x), {x}, dy).front();
+    b.same("gradients", found[0], gradient);
+
+    OK(vkf_clip_grad_norm(1, found, 0.5f, &y, &z));
+    const ClippedNorm clipped = clip_grad_norm({gradient}, 0.5f);
+    b.same("clip_grad_norm, norm", y, clipped.norm);
+    b.same("clip_grad_norm, scale", z, clipped.scale);
+
+    // one parameter each: the language's own optimizer writes it
+    b.graph->weight("of C.weight", {3, 4});
+    b.graph->weight("of C++.weight", {3, 4});
+    vkf_value parameters[2];
+    std::uint32_t needed = 0;
+    const char* pattern = "of C*.weight";
+    OK(vkf_trainable(b.graph, 1, &pattern, 1, parameters, &needed));
+    CHECK(needed == 2);
+    OK(vkf_trainable(b.graph, 1, &pattern, 2, parameters, &needed));
+    const char* absent = "absent*";
+    CHECK(vkf_trainable(b.graph, 1, &absent, 2, parameters, &needed) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "no weight of the graph fits \"absent*\""));
+    const Value other(*b.graph, parameters[1].id);
+
+    vkf_update_options options = sized<vkf_update_options>();
+    options.step = vkf_size(3);
+    options.schedule.kind = VKF_SCHEDULE_COSINE;
+    options.schedule.warmup = 8;
+    options.schedule.steps = 10;
+    options.gradient_scale = z;
+    UpdateOptions same{.step = 3,
+                       .schedule = {.kind = Schedule::Kind::cosine, .warmup = 8, .steps = 10},
+                       .gradient_scale = clipped.scale};
+    double factor = 0;
+    OK(vkf_schedule_at(&options.schedule, 3, &factor));
+    CHECK(factor == same.schedule.at(3));
+    vkf_adamw adamw = sized<vkf_adamw>();
+    adamw.amsgrad = true;
+    adamw.has_betas = true;
+    adamw.beta1 = 0.5;
+    adamw.beta2 = 0.75;
+    adamw.decoupled = VKF_OFF;
+    OK(vkf_update_adamw(1, parameters, found, &adamw, &options));
+    update({other}, {gradient}, AdamW{.beta1 = 0.5, .beta2 = 0.75, .decoupled = false, .amsgrad = true}, same);
+    b.same("update, Adam", parameters[0], other);
+    b.run();
+}
+
+TEST_CASE("c functions: SGD is that of C++") {
+    Both b;
+    const Value gradient = b.input("gradient", random_tensor({5}, 1));
+    b.graph->weight("of C", {5});
+    b.graph->weight("of C++", {5});
+    vkf_value parameters[2];
+    std::uint32_t needed = 0;
+    OK(vkf_trainable(b.graph, 0, nullptr, 2, parameters, &needed));
+    const Value other(*b.graph, parameters[1].id);
+    vkf_sgd sgd = sized<vkf_sgd>();
+    sgd.learning_rate = 0.5;
+    sgd.momentum = 0.25;
+    sgd.nesterov = true;
+    const vkf_value found = b.c(gradient);
+    OK(vkf_update_sgd(1, parameters, &found, &sgd, nullptr));
+    update({other}, {gradient}, Sgd{.learning_rate = 0.5, .momentum = 0.25, .nesterov = true});
+    b.same("update, SGD", parameters[0], other);
     b.run();
 }
 

@@ -104,6 +104,17 @@ Weights GoldenCase::weights(const Device& device) {
     return device.load(params);
 }
 
+State GoldenCase::parameters(const Device& device, const Graph& graph) {
+    State state = device.make_state({&graph});
+    for (const HostTensor& t : file_.tensors()) {
+        if (t.name.starts_with("param.")) {
+            used_tensors_.insert(t.name);
+            state.write(t.name.substr(6), t.data);
+        }
+    }
+    return state;
+}
+
 void GoldenCase::use_params(const Graph& graph) {
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind == StorageKind::weight) {

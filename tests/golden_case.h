@@ -11,6 +11,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
+#include "runtime/device/state.h"
 
 namespace vkf::test {
 
@@ -55,6 +56,8 @@ public:
     void params_lack(const std::string& ending) { ending_ = ending; }
     /// Counts the graph's weights as known.
     void use_params(const Graph& graph);
+    /// A State of the graph that holds the file's parameters, names without "param.".
+    State parameters(const Device& device, const Graph& graph);
     /// A result computed by other means.
     void result(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> data);
     /// Uploads the file's parameters, names without "param.".

@@ -6,7 +6,9 @@
 #include "layers/feed_forward.h"
 #include "layers/torch.h"
 #include "models/encoder_decoder.h"
+#include "ops/gradients.h"
 #include "ops/ops.h"
+#include "ops/optimizer.h"
 #include "tests/golden_systems.h"
 
 namespace vkf::test {
@@ -92,18 +94,7 @@ void decoder_layer_case(const Device& device, GoldenCase& c) {
     c.run(device, g);
 }
 
-/// Gives 1 where the token is padding.
-Value padding_of(Graph& g, const std::string& name, const std::vector<std::int32_t>& tokens,
-                 const std::vector<std::int64_t>& shape, std::int32_t pad) {
-    std::vector<std::int32_t> mask;
-    for (const std::int32_t t : tokens) {
-        mask.push_back(t == pad ? 1 : 0);
-    }
-    return g.constant(name, shape, std::span<const std::int32_t>(mask));
-}
-
-void transformer_case(const Device& device, GoldenCase& c) {
-    Graph g;
+EncoderDecoderConfig transformer_config(GoldenCase& c) {
     EncoderDecoderConfig config;
     config.source_vocabulary = config.target_vocabulary = c.integer("vocab");
     config.d_model = c.integer("d_model");
@@ -112,25 +103,31 @@ void transformer_case(const Device& device, GoldenCase& c) {
     config.dim_feedforward = c.integer("dim_feedforward");
     config.norm_first = c.flag("norm_first");
     config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.d_model)));
-    const auto pad = static_cast<std::int32_t>(c.integer("pad"));
-    for (const char* unused : {"sos", "eos", "adam"}) {
+    for (const char* unused : {"sos", "eos"}) {
         c.config(unused);
     }
-    const Value src = c.input(g, "src");
-    const Value tgt = c.input(g, "tgt");
-    const std::int64_t batch = src.size(0).constant();
-    const std::int64_t source = src.size(1).constant();
-    const std::int64_t target = tgt.size(1).constant();
-    const Value source_padding = padding_of(g, "source_padding", c.integers("in.src"), {batch, source}, pad);
-    const Value target_padding =
-        slice(padding_of(g, "target_padding", c.integers("in.tgt"), {batch, target}, pad), 1, 0, target - 1);
+    return config;
+}
+
+/// Tokens, and masks (B, ...) that are 1 where these are padding.
+struct TransformerInputs {
+    Value src, tgt, source_padding, target_padding;
+};
+
+struct TransformerOutputs {
+    Value logits, loss;
+};
+
+TransformerOutputs transformer_loss(const EncoderDecoderConfig& config, const TransformerInputs& in, std::int64_t pad) {
+    const std::int64_t source = in.src.size(1).constant();
+    const std::int64_t target = in.tgt.size(1).constant();
     torch::TransformerMasks masks;
-    masks.src_key_padding_mask = masks.memory_key_padding_mask = source_padding;
-    masks.tgt_key_padding_mask = target_padding;
+    masks.src_key_padding_mask = masks.memory_key_padding_mask = in.source_padding;
+    masks.tgt_key_padding_mask = slice(in.target_padding, 1, 0, target - 1);
     masks.tgt_is_causal = true;
-    const Value embedded_src = embed_tokens(src, "src_embed.weight", config.source_vocabulary, config, source);
+    const Value embedded_src = embed_tokens(in.src, "src_embed.weight", config.source_vocabulary, config, source);
     const Value embedded_tgt =
-        embed_tokens(slice(tgt, 1, 0, target - 1), "tgt_embed.weight", config.target_vocabulary, config, target);
+        embed_tokens(slice(in.tgt, 1, 0, target - 1), "tgt_embed.weight", config.target_vocabulary, config, target);
     const Value y = torch::transformer(embedded_src, embedded_tgt,
                                        {.layer = vkf::layer_options(config),
                                         .name = "transformer",
@@ -138,9 +135,174 @@ void transformer_case(const Device& device, GoldenCase& c) {
                                         .num_decoder_layers = config.num_decoder_layers},
                                        masks);
     const Value logits = linear_layer(y, "generator", config.target_vocabulary);
-    c.output(g, "logits", logits);
-    c.output(g, "loss", cross_entropy(logits, slice(tgt, 1, 1, target - 1), {.ignore_index = pad}));
+    return {logits, cross_entropy(logits, slice(in.tgt, 1, 1, target - 1), {.ignore_index = pad})};
+}
+
+std::vector<std::int32_t> padding_of(std::span<const std::int32_t> tokens, std::int64_t pad) {
+    std::vector<std::int32_t> mask;
+    for (const std::int32_t t : tokens) {
+        mask.push_back(t == pad ? 1 : 0);
+    }
+    return mask;
+}
+
+/// One batch after another; the graph's "loss" of each.
+struct Training {
+    std::vector<float> losses, norms;
+};
+
+Training train(const Device& device, GoldenCase& c, const EncoderDecoderConfig& config, const AdamW& optimizer,
+               const Schedule& schedule, float max_norm, std::int64_t batches) {
+    const std::int64_t pad = c.integer("pad");
+    const std::vector<std::int32_t> src = c.integers("in.src"), tgt = c.integers("in.tgt");
+    const auto batch_shape = [&](const char* name) {
+        const Shape all = c.shape(name);
+        return all.size() == 3 ? Shape{all[1], all[2]} : all;
+    };
+    Graph g;
+    const Shape source = batch_shape("in.src"), target = batch_shape("in.tgt");
+    const TransformerInputs in{g.input("src", source, DType::i32), g.input("tgt", target, DType::i32),
+                               g.input("source_padding", source, DType::i32),
+                               g.input("target_padding", target, DType::i32)};
+    const Value loss = transformer_loss(config, in, pad).loss;
+    const std::vector<Value> parameters = trainable(g);
+    const std::vector<Value> found = gradients(loss, parameters);
+    UpdateOptions options{.step = g.symbol("step", 1000), .schedule = schedule};
+    if (max_norm > 0) {
+        const ClippedNorm clipped = clip_grad_norm(found, max_norm);
+        options.gradient_scale = clipped.scale;
+        g.output("norm", clipped.norm);
+    }
+    update(parameters, found, optimizer, options);
+    g.output("loss", loss);
+    CompileOptions compile{.name = c.name()};
+    compile.state = c.parameters(device, g);
+    Program program = device.compile(g, {}, compile);
+    Training out;
+    for (std::int64_t step = 0; step < batches; ++step) {
+        // a file with one batch has it again and again
+        const auto part = [&](const std::vector<std::int32_t>& all, const Shape& shape) {
+            const auto count = static_cast<std::size_t>(elements(shape).constant());
+            return std::span(all).subspan(all.size() == count ? 0 : static_cast<std::size_t>(step) * count, count);
+        };
+        program.set("step", step);
+        program.upload("src", part(src, source));
+        program.upload("tgt", part(tgt, target));
+        program.upload("source_padding", padding_of(part(src, source), pad));
+        program.upload("target_padding", padding_of(part(tgt, target), pad));
+        program.run();
+        out.losses.push_back(program.download("loss").front());
+        if (max_norm > 0) {
+            out.norms.push_back(program.download("norm").front());
+        }
+    }
+    return out;
+}
+
+void transformer_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    const EncoderDecoderConfig config = transformer_config(c);
+    const std::int64_t pad = c.integer("pad");
+    const auto padding = [&](const char* name, const std::string& tokens) {
+        const Shape shape = c.shape(tokens);
+        return g.constant(name, {shape[0].constant(), shape[1].constant()},
+                          std::span<const std::int32_t>(padding_of(c.integers(tokens), pad)));
+    };
+    const TransformerInputs in{c.input(g, "src"), c.input(g, "tgt"), padding("source_padding", "in.src"),
+                               padding("target_padding", "in.tgt")};
+    const TransformerOutputs out = transformer_loss(config, in, pad);
+    c.output(g, "logits", out.logits);
+    c.output(g, "loss", out.loss);
     c.run(device, g);
+    if (const nlohmann::json adam = c.config("adam"); !adam.is_null()) {
+        AdamW optimizer{.learning_rate = adam.at("lr"), .weight_decay = 0.0, .decoupled = false};
+        if (adam.contains("betas")) {
+            optimizer.beta1 = adam["betas"][0];
+            optimizer.beta2 = adam["betas"][1];
+        }
+        optimizer.eps = adam.value("eps", optimizer.eps);
+        c.result("loss_after_step", {1}, {train(device, c, config, optimizer, {}, 0.0f, 2).losses[1]});
+    }
+}
+
+void train_case(const Device& device, GoldenCase& c) {
+    const EncoderDecoderConfig config = transformer_config(c);
+    const nlohmann::json o = c.config("optimizer");
+    const AdamW optimizer{.learning_rate = o.at("lr"),
+                          .beta1 = o.at("betas")[0],
+                          .beta2 = o.at("betas")[1],
+                          .eps = o.at("eps"),
+                          .weight_decay = o.at("weight_decay")};
+    if (o.at("name") != "AdamW" || c.text("schedule") != "lr * min((t+1)/5, 1) * (1 + cos(pi t / 20)) / 2, t from 0") {
+        throw Error("unknown optimizer or schedule", c.name());
+    }
+    const Schedule schedule{.kind = Schedule::Kind::cosine, .warmup = 5, .steps = 20};
+    const Training done = train(device, c, config, optimizer, schedule, static_cast<float>(c.number("clip_grad_norm")),
+                                c.shape("in.src")[0].constant());
+    const auto count = static_cast<std::int64_t>(done.losses.size());
+    c.result("losses", {count}, done.losses);
+    c.result("grad_norms", {count}, done.norms);
+}
+
+void optimizer_case(const Device& device, GoldenCase& c) {
+    const Shape shape = c.shape("in.parameter");
+    Graph g;
+    const Value parameter = g.state("parameter", shape);
+    const Value gradient = g.input("gradient", shape);
+    const UpdateOptions options{.step = g.symbol("step", 100)};
+    const std::string name = c.text("name");
+    const double rate = c.number("lr");
+    if (name == "SGD") {
+        update({parameter}, {gradient},
+               Sgd{.learning_rate = rate,
+                   .momentum = c.number_or("momentum", 0.0),
+                   .dampening = c.number_or("dampening", 0.0),
+                   .nesterov = c.flag("nesterov"),
+                   .weight_decay = c.number_or("weight_decay", 0.0)},
+               options);
+    } else {
+        AdamW o{.learning_rate = rate, .decoupled = name == "AdamW", .amsgrad = c.flag("amsgrad")};
+        o.weight_decay = c.number_or("weight_decay", o.decoupled ? o.weight_decay : 0.0);
+        if (const nlohmann::json betas = c.config("betas"); !betas.is_null()) {
+            o.beta1 = betas[0];
+            o.beta2 = betas[1];
+        }
+        o.eps = c.number_or("eps", o.eps);
+        update({parameter}, {gradient}, o, options);
+    }
+    CompileOptions compile{.name = c.name()};
+    State state = compile.state = device.make_state({&g});
+    state.write("parameter", std::as_bytes(std::span<const float>(c.floats("in.parameter"))));
+    Program program = device.compile(g, {}, compile);
+    const std::vector<float> all = c.floats("in.gradients");
+    const auto count = static_cast<std::size_t>(elements(shape).constant());
+    std::vector<float> after;
+    for (std::size_t step = 0; step * count < all.size(); ++step) {
+        program.set("step", static_cast<std::int64_t>(step));
+        program.upload("gradient", std::span(all).subspan(step * count, count));
+        program.run();
+        const std::vector<std::byte> bytes = state.read("parameter");
+        const auto* numbers = reinterpret_cast<const float*>(bytes.data());
+        after.insert(after.end(), numbers, numbers + count);
+    }
+    c.result("parameter", {static_cast<std::int64_t>(all.size() / count), static_cast<std::int64_t>(count)}, after);
+}
+
+void clip_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    std::vector<Value> found;
+    for (int i = 0; c.has_input("g" + std::to_string(i)); ++i) {
+        found.push_back(c.input(g, "g" + std::to_string(i)));
+    }
+    const ClippedNorm clipped = clip_grad_norm(found, static_cast<float>(c.number("max_norm")));
+    std::map<std::string, std::string> renamed;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const std::string name = "g" + std::to_string(i);
+        c.output(g, "clipped " + name, found[i] * clipped.scale);
+        renamed["clipped " + name] = name;
+    }
+    c.output(g, "norm", clipped.norm);
+    c.run(device, g, renamed);
 }
 
 }  // namespace
@@ -156,14 +318,14 @@ const GoldenSystems& module_systems() {
         {"torch.nn.TransformerEncoderLayer", encoder_layer_case},
         {"torch.nn.TransformerDecoderLayer", decoder_layer_case},
         {"transformer", transformer_case},
+        {"train", train_case},
+        {"optimizer", optimizer_case},
+        {"clip_grad_norm", clip_case},
     };
     return kSystems;
 }
 
 void run_golden_case(const Device& device, GoldenCase& c) {
-    if (c.system() == "optimizer" || c.system() == "clip_grad_norm" || c.system() == "train") {
-        throw NotYet{c.system()};
-    }
     for (const GoldenSystems* systems :
          {&attention_systems(), &module_systems(), &op_systems(), &transformers_systems(), &sequence_systems()}) {
         const auto at = systems->find(c.system());

@@ -21,6 +21,8 @@ struct GraphEdit {
     static void replace(Graph& graph, const std::vector<NodeId>& nodes, const Graph::Make& make, NodeId at) {
         graph.replace(nodes, make, at);
     }
+    /// Makes a weight a state of its name, so that nodes may write it.
+    static void make_state(Graph& graph, StorageId weight) { graph.storages_[weight].kind = StorageKind::state; }
     /// Gives a node other parameters, under which it computes one more output.
     static Value widen(Graph& graph, NodeId node, std::shared_ptr<const void> params, const OutputSpec& output) {
         return graph.widen(node, std::move(params), output);

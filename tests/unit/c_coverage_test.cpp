@@ -144,6 +144,7 @@ const std::map<std::string, std::vector<std::string>> kTwins{
     {"save_tuning", {"device_save_tuning"}},
     {"silu", {"activate"}},
     {"tunables", {"tunable"}},
+    {"update", {"update_adamw", "update_sgd"}},
     {"tuning_file", {"device_tuning_file"}},
 };
 

@@ -29,6 +29,7 @@ const Reasons kOnlyInC{
 const Reasons kStructsNotInC{
     {"BatchNormResult", "vkf_batch_norm_train() returns its members"},
     {"Candidates", "vkf_decoder_candidates() returns its members"},
+    {"ClippedNorm", "vkf_clip_grad_norm() returns its members"},
     {"Decoded", "vkf_encoder_decoder_tokens() and vkf_encoder_decoder_cross_attention() return its members"},
     {"ImageOptions", "vkf_image_input() and vkf_image_output() take its members"},
     {"IncrementalAttentionResult", "vkf_incremental_attention() returns its members"},

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "clip.spv.h"
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/gradient.h"
+#include "ops/optimizer.h"
+#include "ops/reduce.h"
+#include "shaders/clip.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kShader{"clip", spirv::kClipSpirv};
+constexpr const char* kName = "clip_grad_norm";
+constexpr uint kLanes = 64;
+
+struct ClipParams {
+    float max_norm;
+};
+
+void prepare(const Operands& operands, Command& command) noexcept {
+    const View& squares = operands[kClipBindingSquares];
+    ClipPush push{};
+    push.count = static_cast<uint>(squares.elements());
+    push.squares_offset = squares.offset;
+    push.norm_offset = operands[kClipBindingNorm].offset;
+    push.scale_offset = operands[kClipBindingScale].offset;
+    push.max_norm = operands.params<ClipParams>().max_norm;
+    command.push(push);
+    command.groups(1);
+    command.cost(push.count, push.count * 4.0);
+}
+
+/// The sums of the gradients' squares lie behind each other; one group takes them together.
+void lower(Lowering& l) {
+    const ValueId squares = l.scratch(DType::f32, {static_cast<std::int64_t>(l.inputs())});
+    for (std::size_t i = 0; i < l.inputs(); ++i) {
+        lower_sum_of_squares(l, l.input(i), l.slice(squares, 0, static_cast<std::int64_t>(i), 1));
+    }
+    l.dispatch({{&kShader, {kLanes, {{kClipSpecLanes, kLanes}}}, "one group"}},
+               {{squares, Access::read}, {l.output(0), Access::write}, {l.output(1), Access::write}}, prepare);
+}
+
+constexpr OpType kClip{.name = kName, .lower = lower, .gradient = no_gradient};
+
+}  // namespace
+
+ClippedNorm clip_grad_norm(const std::vector<Value>& gradients, float max_norm) {
+    require(!gradients.empty(), kName, "there are no gradients");
+    require(max_norm > 0 && !std::isnan(max_norm), kName,
+            "max_norm = " + std::to_string(max_norm) + " is not positive");
+    std::vector<Value> inputs;
+    for (const Value& gradient : gradients) {
+        require_dtype(kName, gradient, DType::f32);
+        inputs.push_back(dense(gradient));
+    }
+    const OutputSpec one{DType::f32, {1}, {}, {}};
+    const std::vector<Value> made =
+        gradients.front().graph().add_node(kClip, inputs, params(ClipParams{max_norm}), {one, one});
+    return {made[0], made[1]};
+}
+
+}  // namespace vkf

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/add_op.h"
+#include "ops/checks.h"
+#include "ops/fours.h"
+#include "optimizer.spv.h"
+#include "runtime/base/numbers.h"
+#include "runtime/compile/lowering.h"
+#include "shaders/optimizer.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kShader{"optimizer", spirv::kOptimizerSpirv};
+constexpr const char* kName = "update";
+constexpr uint kLocalSize = 64;
+
+struct OptimizerParams {
+    uint kind;
+    AdamW adam = {};
+    Sgd sgd = {};
+    Schedule schedule = {};
+    bool factors = false;
+
+    bool is_adam() const { return kind == kOptimizerAdam || kind == kOptimizerAmsgrad; }
+    /// Rows of the moments.
+    std::int64_t moments() const {
+        switch (kind) {
+            case kOptimizerSgd: return 0;
+            case kOptimizerAdam: return 2;
+            case kOptimizerAmsgrad: return 3;
+            default: return 1;
+        }
+    }
+};
+
+/// The view that tells the step's number: it is one longer.
+constexpr std::size_t kStepOperand = 4;
+
+void describe(const OptimizerParams& params, std::int64_t step, OptimizerPush& push) noexcept {
+    const double course = params.schedule.at(step);
+    if (!params.is_adam()) {
+        const Sgd& o = params.sgd;
+        push.rate = static_cast<float>(o.learning_rate * course);
+        push.l2 = static_cast<float>(o.weight_decay);
+        push.beta1 = static_cast<float>(o.momentum);
+        // the buffer begins as the first gradient
+        push.beta1_rest = static_cast<float>(step == 0 ? 1.0 : 1.0 - o.dampening);
+        return;
+    }
+    const AdamW& o = params.adam;
+    const double t = static_cast<double>(step + 1);
+    push.rate = static_cast<float>(o.learning_rate * course / (1.0 - std::pow(o.beta1, t)));
+    push.decay = o.decoupled ? static_cast<float>(o.learning_rate * course * o.weight_decay) : 0.0f;
+    push.l2 = o.decoupled ? 0.0f : static_cast<float>(o.weight_decay);
+    push.beta1 = static_cast<float>(o.beta1);
+    push.beta1_rest = static_cast<float>(1.0 - o.beta1);
+    push.beta2 = static_cast<float>(o.beta2);
+    push.beta2_rest = static_cast<float>(1.0 - o.beta2);
+    push.correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(o.beta2, t)));
+    push.eps = static_cast<float>(o.eps);
+}
+
+/// Word: 1 where an item is four elements.
+void prepare(const Operands& operands, Command& command) noexcept {
+    const View& parameter = operands[kOptimizerBindingParameter];
+    const View& moments = operands[kOptimizerBindingMoments];
+    const bool fours = operands.words[0] != 0;
+    OptimizerPush push{};
+    push.count = static_cast<uint>(parameter.elements() / (fours ? 4 : 1));
+    push.stride = moments.dim(0);
+    push.parameter_offset = parameter.offset;
+    push.gradient_offset = operands[kOptimizerBindingGradient].offset;
+    push.moments_offset = moments.offset;
+    push.factors_offset = operands[kOptimizerBindingFactors].offset;
+    describe(operands.params<OptimizerParams>(), static_cast<std::int64_t>(operands[kStepOperand].dim(0)) - 1, push);
+    command.push(push);
+    command.groups(divide_up(push.count, kLocalSize * kOptimizerItems));
+    const double elements = static_cast<double>(parameter.elements());
+    command.cost(elements * 12, elements * 28);
+}
+
+/// Inputs: the gradient, the view that tells the step, the factors where there are some. Outputs:
+/// the parameter, and the moments where there are some.
+void lower(Lowering& l) {
+    const auto& params = l.params<OptimizerParams>();
+    const ValueId parameter = l.output(0), gradient = l.input(0);
+    const bool has_moments = params.moments() != 0;
+    const ValueId moments = has_moments ? l.output(1) : gradient;
+    const ValueId factors = params.factors ? l.input(2) : gradient;
+    const auto whole_fours = [&](ValueId id) {
+        return by_four(elements(l.info(id).shape)) && by_four(l.info(id).offset);
+    };
+    const bool fours =
+        whole_fours(parameter) && whole_fours(gradient) && (!has_moments || by_four(l.info(moments).shape[1]));
+    Dispatch& d = l.dispatch({{&kShader,
+                               {kLocalSize,
+                                {{kOptimizerSpecKind, params.kind},
+                                 {kOptimizerSpecFactors, params.factors ? 1u : 0u},
+                                 {kOptimizerSpecFours, fours ? 1u : 0u}}},
+                               fours ? "by fours" : "element by element"}},
+                             {{parameter, Access::read_write},
+                              {gradient, Access::read},
+                              {moments, has_moments ? Access::read_write : Access::read},
+                              {factors, Access::read}},
+                             prepare, {fours ? 1u : 0u});
+    d.sizes_of = {l.input(1)};
+}
+
+constexpr OpType kUpdate{.name = kName, .lower = lower};
+
+void check_parameter(const Value& parameter, const Value& gradient) {
+    const Graph& g = parameter.graph();
+    const ValueInfo& info = g.values()[parameter.id()];
+    const StorageInfo& storage = g.storages()[info.storage];
+    require_dtype(kName, parameter, DType::f32);
+    require_dtype(kName, gradient, DType::f32);
+    require(storage.kind == StorageKind::state, kName,
+            parameter.str() + " is not a state, so it cannot be written: see trainable()");
+    require(is_contiguous(parameter) && info.offset == Dim(0) && info.shape == storage.shape, kName,
+            parameter.str() + " is a part of a state; the whole is updated");
+    require(gradient.shape() == parameter.shape(), kName,
+            "gradient " + gradient.str() + " does not have the shape of " + parameter.str());
+}
+
+/// The number n as a view that is n + 1 long, which is how a dispatch learns it.
+Value length_of(Graph& g, const Dim& n) {
+    const float zero = 0.0f;
+    return broadcast_to(g.constant("step", {1}, std::span<const float>(&zero, 1)), {n + Dim(1)});
+}
+
+/// The factors of gradient and learning rate, (2); empty where neither is given.
+Value factors_of(Graph& g, const UpdateOptions& options) {
+    if (!options.gradient_scale && !options.learning_rate) {
+        return {};
+    }
+    const float one = 1.0f;
+    const auto number = [&](const Value& v, const char* what) {
+        if (!v) {
+            return g.constant("one", {1}, std::span<const float>(&one, 1));
+        }
+        require_dtype(kName, v, DType::f32);
+        require(v.shape() == Shape{1}, kName, std::string(what) + " " + v.str() + " must be one number, (1)");
+        return v;
+    };
+    return concat({number(options.gradient_scale, "gradient_scale"), number(options.learning_rate, "learning_rate")},
+                  0);
+}
+
+void update_all(const std::vector<Value>& parameters, const std::vector<Value>& gradients, OptimizerParams p,
+                const UpdateOptions& options) {
+    require(parameters.size() == gradients.size(), kName,
+            std::to_string(parameters.size()) + " parameters have " + std::to_string(gradients.size()) + " gradients");
+    require(options.schedule.kind == Schedule::Kind::constant || options.schedule.steps > 0, kName,
+            "a schedule that is not constant needs its number of steps");
+    require(options.schedule.warmup >= 0, kName, "warmup is negative");
+    if (parameters.empty()) {
+        return;
+    }
+    Graph& g = parameters.front().graph();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        check_parameter(parameters[i], gradients[i]);
+    }
+    const Value factors = factors_of(g, options);
+    const Value step = length_of(g, options.step);
+    p.schedule = options.schedule;
+    p.factors = bool(factors);
+    const auto shared = params(p);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const std::string name = g.storages()[g.values()[parameters[i].id()].storage].name;
+        std::vector<OutputSpec> outputs{{DType::f32, {}, {}, parameters[i]}};
+        if (p.moments() != 0) {
+            const Value moments = g.state(name + ".moments", {p.moments(), elements(parameters[i].shape())});
+            outputs.push_back({DType::f32, {}, {}, moments});
+        }
+        std::vector<Value> inputs{dense(gradients[i]), step};
+        if (factors) {
+            inputs.push_back(factors);
+        }
+        g.add_node(kUpdate, inputs, shared, outputs);
+    }
+}
+
+void check_rate(double learning_rate, double weight_decay) {
+    require(std::isfinite(learning_rate) && learning_rate >= 0, kName,
+            "learning_rate = " + std::to_string(learning_rate) + " is negative or not finite");
+    require(std::isfinite(weight_decay) && weight_decay >= 0, kName,
+            "weight_decay = " + std::to_string(weight_decay) + " is negative or not finite");
+}
+
+}  // namespace
+
+double Schedule::at(std::int64_t step) const {
+    const double ramp = warmup > 0 ? std::min(static_cast<double>(step + 1) / static_cast<double>(warmup), 1.0) : 1.0;
+    if (kind == Kind::constant) {
+        return ramp;
+    }
+    const double done =
+        static_cast<double>(std::min(step, steps)) / static_cast<double>(std::max<std::int64_t>(steps, 1));
+    constexpr double kPi = 3.14159265358979323846;
+    return ramp * (kind == Kind::linear ? 1.0 - done : 0.5 * (1.0 + std::cos(kPi * done)));
+}
+
+void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const AdamW& optimizer,
+            const UpdateOptions& options) {
+    check_rate(optimizer.learning_rate, optimizer.weight_decay);
+    for (const auto& [beta, what] : {std::pair{optimizer.beta1, "beta1"}, std::pair{optimizer.beta2, "beta2"}}) {
+        require(beta >= 0 && beta < 1, kName, std::string(what) + " = " + std::to_string(beta) + " is not in 0..1");
+    }
+    require(std::isfinite(optimizer.eps) && optimizer.eps >= 0, kName,
+            "eps = " + std::to_string(optimizer.eps) + " is negative or not finite");
+    update_all(parameters, gradients,
+               {.kind = optimizer.amsgrad ? kOptimizerAmsgrad : kOptimizerAdam, .adam = optimizer}, options);
+}
+
+void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Sgd& optimizer,
+            const UpdateOptions& options) {
+    check_rate(optimizer.learning_rate, optimizer.weight_decay);
+    require(std::isfinite(optimizer.momentum) && optimizer.momentum >= 0, kName,
+            "momentum = " + std::to_string(optimizer.momentum) + " is negative or not finite");
+    require(!optimizer.nesterov || (optimizer.momentum > 0 && optimizer.dampening == 0), kName,
+            "Nesterov momentum needs a momentum and no dampening");
+    const uint kind = optimizer.momentum == 0.0 ? kOptimizerSgd
+                      : optimizer.nesterov      ? kOptimizerNesterov
+                                                : kOptimizerMomentum;
+    update_all(parameters, gradients, {.kind = kind, .sgd = optimizer}, options);
+}
+
+}  // namespace vkf
