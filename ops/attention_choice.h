@@ -55,6 +55,25 @@ inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::i
     return static_cast<std::int64_t>(tiles * (1 + loop(tile) + scores + weights + values));
 }
 
+// --- shared with the gradient --------------------------------------------------------------------
+
+/// A processor takes longer to compile a fused kernel than it takes to compute up to so many
+/// queries and keys without.
+inline constexpr std::int64_t kWorthFusing = 128;
+
+namespace support {
+
+/// Lanes that the kernels for processors can rely on; 0: none.
+shader::uint exact_lanes(const Capabilities& device);
+/// The value, or a copy of it with rows of unit stride.
+ValueId with_rows(Lowering& l, ValueId v);
+/// The value, or a copy of it that lies densely from its first element on.
+ValueId whole(Lowering& l, ValueId v);
+/// The mask, which is an input of the node, as bits, in scratch.
+ValueId pack_mask(Lowering& l, const AttentionParams& params);
+
+}  // namespace support
+
 // --- at record time ------------------------------------------------------------------------------
 
 /// Words of prepare_attention(): columns of O that a group takes, keys that a split takes at least,

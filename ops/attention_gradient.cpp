@@ -91,9 +91,12 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
     return out;
 }
 
-std::string declined(const Capabilities&, const NodeInfo&, WantedOutputs) { return "no kernel computes it as one"; }
+std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs) {
+    return declined_gradient(device, *static_cast<const AttentionGradientParams*>(node.params.get()));
+}
 
-constexpr OpType kAttentionGradient{.name = kName, .lower = nullptr, .declined = declined, .decompose = decompose};
+constexpr OpType kAttentionGradient{
+    .name = kName, .lower = lower_gradient, .declined = declined, .decompose = decompose, .can_read = can_read_any};
 
 }  // namespace
 

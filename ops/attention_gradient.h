@@ -4,6 +4,7 @@
 
 #include "ops/attention_params.h"
 #include "ops/gradient.h"
+#include "runtime/compile/lowering.h"
 #include "runtime/graph/op.h"
 
 namespace vkf {
@@ -17,6 +18,15 @@ struct AttentionGradientParams {
     bool weights = false, log_sum_exp = false;
     std::vector<std::size_t> wanted = {};  ///< the inputs whose gradients are asked for
 };
+
+namespace support {
+
+/// OpType::lower of the gradient, where a kernel computes it as one.
+void lower_gradient(Lowering& l);
+/// OpType::declined of the gradient.
+std::string declined_gradient(const Capabilities& device, const AttentionGradientParams& p);
+
+}  // namespace support
 
 /// OpType::gradient of kAttention.
 std::vector<Value> attention_gradient(const GradientSite& site);

@@ -47,18 +47,8 @@ constexpr std::size_t kBaseBindings = 4;
 constexpr uint kBusyHeads = 64;
 constexpr uint kCpuSplit = 1024;  // keys
 constexpr uint kGpuSplit = 256;
-/// A processor takes longer to compile a fused kernel than it takes to compute up to so many
-/// queries and keys without.
-constexpr std::int64_t kWorthFusing = 128;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr std::int64_t kSmallModelRows = 128;
-
-/// Lanes that the kernels for processors can rely on; 0: none.
-uint exact_lanes(const Capabilities& device) {
-    const bool known = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
-                       (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8);
-    return known ? device.exact_subgroup_size : 0;
-}
 
 AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
     const uint lanes = device.asks_for("attention_shared") ? 0 : exact_lanes(device);
@@ -143,15 +133,6 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     return t;
 }
 
-/// The value, or a copy of it with rows of unit stride.
-ValueId with_rows(Lowering& l, ValueId v) { return l.info(v).strides.back() == Dim(1) ? v : copied(l, v); }
-
-/// The value, or a copy of it that lies densely from its first element on.
-ValueId whole(Lowering& l, ValueId v) {
-    const ValueInfo& info = l.info(v);
-    return is_contiguous(info.shape, info.strides) && info.offset == Dim(0) ? v : copied(l, v);
-}
-
 /// The mask as bits, in scratch.
 ValueId make_bits(Lowering& l, ValueId mask) {
     std::int64_t words = 1;
@@ -164,12 +145,6 @@ ValueId make_bits(Lowering& l, ValueId mask) {
     const ValueId bits = l.scratch(DType::i32, {words});
     l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, prepare_mask_bits);
     return bits;
-}
-
-ValueId pack_mask(Lowering& l, const AttentionParams& params) {
-    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
-    const bool flip = params.polarity == Polarity::ignore;
-    return l.once(flip ? "bits of a mask, 1 = may not" : "bits of a mask", mask, [&] { return make_bits(l, mask); });
 }
 
 /// The table of sequences, in scratch.
@@ -376,6 +351,25 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
 }
 
 }  // namespace
+
+uint support::exact_lanes(const Capabilities& device) {
+    const bool known = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
+                       (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8);
+    return known ? device.exact_subgroup_size : 0;
+}
+
+ValueId support::with_rows(Lowering& l, ValueId v) { return l.info(v).strides.back() == Dim(1) ? v : copied(l, v); }
+
+ValueId support::whole(Lowering& l, ValueId v) {
+    const ValueInfo& info = l.info(v);
+    return is_contiguous(info.shape, info.strides) && info.offset == Dim(0) ? v : copied(l, v);
+}
+
+ValueId support::pack_mask(Lowering& l, const AttentionParams& params) {
+    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
+    const bool flip = params.polarity == Polarity::ignore;
+    return l.once(flip ? "bits of a mask, 1 = may not" : "bits of a mask", mask, [&] { return make_bits(l, mask); });
+}
 
 const OpType kAttention{.name = kAttentionName,
                         .lower = lower,

@@ -160,6 +160,14 @@ Value sum(Value x) {
     return reshape(add_sum(x, Shape(x.rank(), Dim(1))), {1});
 }
 
+void support::lower_sum(Lowering& l, ValueId x, const std::vector<bool>& summed, ValueId out) {
+    ReduceParams p;
+    for (const bool sums : summed) {
+        p.summed = 2 * p.summed + (sums ? 1 : 0);
+    }
+    emit(l, x, p, out);
+}
+
 void support::lower_sum_of_squares(Lowering& l, ValueId x, ValueId out) {
     const std::size_t rank = l.info(x).shape.size();
     emit(l, x, {.summed = (1u << rank) - 1, .square = true}, out);

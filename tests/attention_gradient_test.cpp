@@ -8,6 +8,7 @@
 
 #include "layers/sequences.h"
 #include "ops/gradients.h"
+#include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference_attention.h"
 
@@ -256,6 +257,66 @@ TEST_CASE("attention gradient: what no query may see passes none, whatever it ho
         CHECK(std::all_of(got.data.begin(), got.data.end(), [](double x) { return std::isfinite(x); }));
         if (t != 0) {
             CHECK(difference(slice(got, 2, 5, 1), Tensor({1, 2, 1, 8}), exactly()) == "");
+        }
+    }
+}
+
+TEST_CASE("attention gradient: many tiles, beside the composed one") {
+    struct Case {
+        Sizes query, key;
+        std::int64_t value_dim;
+        AttentionOptions options = {};
+    };
+    const Case cases[] = {
+        {{1, 4, 150, 40}, {1, 2, 171, 40}, 40, {.mask = {.causal = Causal::bottom_right}}},
+        {{2, 2, 131, 8}, {2, 2, 131, 8}, 24, {.mask = {.causal = Causal::top_left, .window = 19}, .softcap = 2.0f}},
+        {{1, 2, 129, 130}, {1, 1, 140, 130}, 130, {.dropout = 0.2f, .dropout_seed = 3, .log_sum_exp = true}},
+        {{1, 3, 140, 64}, {1, 3, 140, 64}, 64, {.mask = {.causal = Causal::top_left}}},
+        {{1, 2, 1, 16}, {1, 1, 300, 16}, 16},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.query[3]);
+        const Tensor q = random_tensor(c.query, 1), k = random_tensor(c.key, 2),
+                     v = random_tensor({c.key[0], c.key[1], c.key[2], c.value_dim}, 3),
+                     dy = random_tensor({c.query[0], c.query[1], c.query[2], c.value_dim}, 4);
+        const auto found = [&](bool composed, std::string& explained) {
+            Graph g;
+            const auto shape = [](const Tensor& t) { return Shape(t.shape.begin(), t.shape.end()); };
+            const std::vector<Value> given{g.input("q", shape(q)), g.input("k", shape(k)), g.input("v", shape(v))};
+            // heads that lie side by side
+            const AttentionResult a = scaled_dot_product_attention(given[0], given[1], given[2], c.options);
+            Value loss = sum(a.y * g.input("dy", shape(dy)));
+            if (c.options.log_sum_exp) {
+                loss = loss + sum(a.log_sum_exp);
+            }
+            if (composed) {
+                loss = loss + scale(sum(a.weights), 0.0f);
+            }
+            const std::vector<Value> grads = gradients(loss, given);
+            for (std::size_t i = 0; i < grads.size(); ++i) {
+                g.output("out" + std::to_string(i), contiguous(grads[i]));
+            }
+            Program program = device().compile(g);
+            upload(program, "q", q);
+            upload(program, "k", k);
+            upload(program, "v", v);
+            upload(program, "dy", dy);
+            program.run();
+            explained = program.explain();
+            std::vector<Tensor> out;
+            for (std::size_t i = 0; i < grads.size(); ++i) {
+                out.push_back(download(program, "out" + std::to_string(i)));
+            }
+            return out;
+        };
+        std::string fused_text, composed_text;
+        const std::vector<Tensor> fused = found(false, fused_text), composed = found(true, composed_text);
+        CHECK(contains(composed_text, "its weights have a gradient"));
+        if (!contains(fused_text, "attention_delta")) {
+            cannot_run("the gradient of fused attention");
+        }
+        for (std::size_t i = 0; i < fused.size(); ++i) {
+            CHECK(difference(fused[i], composed[i], {.absolute = 3e-5, .relative = 3e-4}) == "");
         }
     }
 }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the gradient of fused attention is lowered: two kernels, and what they need of each row.
+#include <algorithm>
+#include <bit>
+
+#include "attention_delta.spv.h"
+#include "attention_gradient4.spv.h"
+#include "attention_gradient8.spv.h"
+#include "attention_gradient8_wide.spv.h"
+#include "ops/attention_choice.h"
+#include "ops/attention_gradient.h"
+#include "ops/dropout.h"
+#include "ops/fours.h"
+#include "ops/pushed_mask.h"
+#include "ops/reduce.h"
+#include "shaders/attention.h"
+#include "shaders/attention_delta.h"
+#include "shaders/attention_gradient.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kLanes4{"attention_gradient4", spirv::kAttentionGradient4Spirv};
+const Shader kLanes8{"attention_gradient8", spirv::kAttentionGradient8Spirv};
+const Shader kLanes8Wide{"attention_gradient8_wide", spirv::kAttentionGradient8WideSpirv};
+const Shader kDelta{"attention_delta", spirv::kAttentionDeltaSpirv};
+
+constexpr uint kLocalSize = 64;
+
+std::uint64_t far_rows(const AttentionParams& p, std::uint64_t queries, std::uint64_t keys, uint side) {
+    return side == kAttentionGradientOfQueries ? keys : queries * p.group;
+}
+
+/// Rounds of the kernel's loops; the round in which a loop finds its end counts too.
+std::int64_t rounds_of(uint lanes, const AttentionParams& p) {
+    const auto most = static_cast<std::uint64_t>(std::max(p.most_keys, p.most_queries * p.group));
+    const auto fours = static_cast<std::uint64_t>((p.head_dim + 3) / 4 + (p.value_dim + 3) / 4);
+    return static_cast<std::int64_t>(divide_up(most, 4 * lanes) * (fours + lanes + 4));
+}
+
+/// Words: the side, and columns that a group takes.
+void prepare_side(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionGradientParams>().attention;
+    const View& q = operands[kAttentionGradientBindingQuery];
+    const View& k = operands[kAttentionGradientBindingKey];
+    const View& v = operands[kAttentionGradientBindingValue];
+    const View& dy = operands[kAttentionGradientBindingDy];
+    const View& first = operands[kAttentionGradientBindingFirst];
+    const View& second = operands[kAttentionGradientBindingSecond];
+    const uint side = operands.words[0];
+    AttentionGradientPush push{};
+    push.head_dim = q.dim(0);
+    push.value_dim = v.dim(0);
+    push.queries = q.dim(1);
+    push.keys = k.dim(1);
+    const auto place = [](const View& x, uint& batch, uint& head, uint& row, uint& offset) {
+        batch = x.step(3);
+        head = x.step(2);
+        row = x.step(1);
+        offset = x.offset;
+    };
+    place(q, push.q_batch, push.q_head, push.q_row, push.q_offset);
+    place(k, push.k_batch, push.k_head, push.k_row, push.k_offset);
+    place(v, push.v_batch, push.v_head, push.v_row, push.v_offset);
+    place(dy, push.d_batch, push.d_head, push.d_row, push.d_offset);
+    place(first, push.first_batch, push.first_head, push.first_row, push.first_offset);
+    place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
+    push.window = pushed_window(params.window, push.queries, push.keys);
+    push.seed = params.dropout_seed;
+    command.push(push);
+    const bool of_queries = side == kAttentionGradientOfQueries;
+    const std::uint64_t near = far_rows(params, push.queries, push.keys, 1 - side);
+    const uint columns = of_queries ? push.head_dim : std::max(push.head_dim, push.value_dim);
+    const std::uint64_t tiles = divide_up(near, kAttentionGradientRows) * divide_up(columns, operands.words[1]);
+    command.groups(first.elements() == 0 ? 0 : tiles * k.dim(2) * q.size[1]);
+    const double pairs = static_cast<double>(q.dim(2)) * q.size[1] * push.queries * push.keys *
+                         (params.causal == Causal::none ? 1.0 : 0.5);
+    command.cost(pairs * (2.0 * (push.head_dim + push.value_dim) + 30 + 2.0 * columns * (of_queries ? 1 : 2)),
+                 4.0 * static_cast<double>(q.elements() + k.elements() + v.elements() + dy.elements()));
+}
+
+/// Word: the stage.
+void prepare_delta(const Operands& operands, Command& command) noexcept {
+    const bool sinks = operands.words[0] == 1;
+    const View& y = operands[kAttentionDeltaBindingY];
+    const View& dy = operands[kAttentionDeltaBindingDy];
+    const View& delta = operands[kAttentionDeltaBindingDelta];
+    AttentionDeltaPush push{};
+    push.rows = static_cast<uint>(delta.elements());
+    push.heads = delta.dim(1);
+    push.queries = delta.dim(0);
+    push.width = y.dim(0);
+    push.y_batch = y.step(3);
+    push.y_head = sinks ? 1 : y.step(2);
+    push.y_row = y.step(1);
+    push.y_offset = y.offset;
+    push.dy_batch = dy.step(3);
+    push.dy_head = dy.step(2);
+    push.dy_row = dy.step(1);
+    push.dy_column = dy.step(0);
+    push.dy_offset = dy.offset;
+    push.lse_offset = operands[kAttentionDeltaBindingLse].offset;
+    push.delta_offset = delta.offset;
+    command.push(push);
+    command.groups(divide_up(push.rows, kLocalSize));
+    command.cost(static_cast<double>(y.elements()) * 2, static_cast<double>(y.elements()) * 8);
+}
+
+void lower_delta(Lowering& l, uint stage, bool lse, ValueId y, ValueId dy, ValueId third, ValueId out) {
+    l.dispatch({{&kDelta,
+                 {kLocalSize, {{kAttentionDeltaSpecStage, stage}, {kAttentionDeltaSpecLse, lse ? 1u : 0u}}},
+                 "a row an invocation"}},
+               {{y, Access::read}, {dy, Access::read}, {third, Access::read}, {out, Access::write}}, prepare_delta,
+               {stage});
+}
+
+}  // namespace
+
+std::string support::declined_gradient(const Capabilities& device, const AttentionGradientParams& p) {
+    const AttentionParams& a = p.attention;
+    if (device.asks_for("attention_composed")) {
+        return "VKFORMER_VARIANT asks for attention_composed";
+    }
+    if (!a.not_fused.empty()) {
+        return a.not_fused;
+    }
+    if (p.weights) {
+        return "its weights have a gradient";
+    }
+    if (a.bias >= 0 &&
+        std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.bias)) != p.wanted.end()) {
+        return "its bias has a gradient";
+    }
+    if ((a.sinks_present & kAttentionPresentBatch) != 0) {
+        return "its sinks differ from batch to batch";
+    }
+    if (a.keys >= 0) {
+        return "sequences have lengths of their own";
+    }
+    const uint lanes = exact_lanes(device);
+    if (lanes == 0) {
+        return "no kernel computes it on this device as one";
+    }
+    if (rounds_of(lanes, a) > kMostRounds) {
+        return "so many rows would take more rounds of a loop than a processor's driver may allow";
+    }
+    if (!device.asks_for("attention_lanes") && a.most_queries <= kWorthFusing && a.most_keys <= kWorthFusing) {
+        return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor gains nothing by fusing";
+    }
+    return {};
+}
+
+void support::lower_gradient(Lowering& l) {
+    const auto& p = l.params<AttentionGradientParams>();
+    const AttentionParams& a = p.attention;
+    const ValueId q = with_rows(l, l.input(0)), k = with_rows(l, l.input(1)), v = with_rows(l, l.input(2));
+    const ValueId y = l.input(p.inputs), lse = whole(l, l.input(p.inputs + 1)),
+                  dy = with_rows(l, l.input(p.inputs + 2));
+    const Shape rows = l.info(lse).shape;
+    const ValueId delta = l.scratch(DType::f32, rows);
+    lower_delta(l, 0, p.log_sum_exp, y, dy, p.log_sum_exp ? whole(l, l.node().inputs.back()) : y, delta);
+
+    const auto output = [&](int input) {
+        const auto at = std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(input));
+        return input < 0 || at == p.wanted.end()
+                   ? std::nullopt
+                   : std::optional(l.output(static_cast<std::size_t>(at - p.wanted.begin())));
+    };
+    const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, l.input(static_cast<std::size_t>(at))); };
+    if (const auto of_sinks = output(a.sinks)) {
+        const ValueId parts = l.scratch(DType::f32, rows);
+        lower_delta(l, 1, false, dense_input(a.sinks), lse, delta, parts);
+        lower_sum(l, parts, {true, false, true}, *of_sinks);
+    }
+
+    const ValueId mask = a.mask < 0 ? q : pack_mask(l, a);
+    const ValueId bias = dense_input(a.bias), slopes = dense_input(a.slopes);
+    const uint lanes = exact_lanes(l.device());
+    const Shader& shader = lanes == 4 ? kLanes4 : l.device().int64 ? kLanes8Wide : kLanes8;
+    const auto side = [&](uint which, ValueId first, ValueId second, std::int64_t columns) {
+        const auto wanted = static_cast<uint>(divide_up(static_cast<std::uint64_t>(columns), 4 * lanes));
+        const uint blocks = wanted > 2 ? kAttentionGradientMaxBlocks : wanted;
+        const auto read_by_fours = [&](ValueId x) { return in_fours(l.info(x)); };
+        const bool fours = read_by_fours(q) && read_by_fours(k) && read_by_fours(v) && read_by_fours(dy) &&
+                           read_by_fours(first) && read_by_fours(second);
+        const std::string why =
+            std::string(which == kAttentionGradientOfQueries ? "of queries" : "of keys and values") + ": " +
+            std::to_string(kAttentionGradientRows) + " rows by " + std::to_string(4 * lanes) +
+            (fours ? ", by fours" : "");
+        l.dispatch({{&shader,
+                     {lanes,
+                      {{kAttentionGradientSpecSide, which},
+                       {kAttentionGradientSpecBlocks, blocks},
+                       {kAttentionGradientSpecFours, fours ? 1u : 0u},
+                       {kAttentionGradientSpecCausal, causal_constant(a.causal)},
+                       {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
+                       {kAttentionGradientSpecGroup, a.group},
+                       {kAttentionGradientSpecThreshold, dropout_threshold(a.dropout)},
+                       {kAttentionGradientSpecKeepScale, std::bit_cast<uint>(dropout_scale(a.dropout))},
+                       {kAttentionGradientSpecMask, a.mask_present},
+                       {kAttentionGradientSpecBias, a.bias_present},
+                       {kAttentionGradientSpecSlopes, a.slopes_present},
+                       {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
+                       {kAttentionGradientSpecSoftcap, std::bit_cast<uint>(a.softcap)},
+                       {kAttentionGradientSpecHeads, static_cast<uint>(l.info(k).shape[1].constant())}}},
+                     why}},
+                   {{q, Access::read},
+                    {k, Access::read},
+                    {v, Access::read},
+                    {dy, Access::read},
+                    {lse, Access::read},
+                    {delta, Access::read},
+                    {mask, Access::read},
+                    {bias, Access::read},
+                    {slopes, Access::read},
+                    {first, Access::write},
+                    {second, Access::write}},
+                   prepare_side, {which, blocks * 4 * lanes});
+    };
+    if (const auto of_queries = output(0)) {
+        // the second output is not written
+        side(kAttentionGradientOfQueries, *of_queries, *of_queries, a.head_dim);
+    }
+    const auto of_keys = output(1), of_values = output(2);
+    if (of_keys || of_values) {
+        side(kAttentionGradientOfKeys, of_keys ? *of_keys : l.scratch(DType::f32, l.info(k).shape),
+             of_values ? *of_values : l.scratch(DType::f32, l.info(v).shape), std::max(a.head_dim, a.value_dim));
+    }
+}
+
+}  // namespace vkf

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of attention_delta.comp: what attention's gradient needs of each row of queries.
+#ifndef VKF_SHADERS_ATTENTION_DELTA_H
+#define VKF_SHADERS_ATTENTION_DELTA_H
+
+#include "common/types.h"
+
+// Stage 0: delta = sum y dy - dlse. Stage 1: -exp(sink - lse) delta, which a row adds to the
+// gradient of its sink.
+VKF_CONSTANT(kAttentionDeltaBindingY, 0)      // (batch, head, query, width), strided; sinks (head)
+VKF_CONSTANT(kAttentionDeltaBindingDy, 1)     // the same; the log-sum-exp (batch, head, query)
+VKF_CONSTANT(kAttentionDeltaBindingLse, 2)    // dlse (batch, head, query), dense; delta
+VKF_CONSTANT(kAttentionDeltaBindingDelta, 3)  // (batch, head, query), dense
+
+VKF_CONSTANT(kAttentionDeltaSpecStage, 1)
+VKF_CONSTANT(kAttentionDeltaSpecLse, 2)  // 1: there is a dlse
+
+VKF_PUSH_BEGIN(AttentionDeltaPush)
+    uint rows;
+    uint heads;
+    uint queries;
+    uint width;
+    uint y_batch;
+    uint y_head;
+    uint y_row;
+    uint y_offset;
+    uint dy_batch;
+    uint dy_head;
+    uint dy_row;
+    uint dy_column;
+    uint dy_offset;
+    uint lse_offset;
+    uint delta_offset;
+VKF_PUSH_END(AttentionDeltaPush)
+
+#endif

@@ -1,0 +1,464 @@
+#version 450
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of fused attention in registers: a group is one subgroup of LANES lanes, takes
+// kAttentionGradientRows near rows, and walks over tiles of 4 * LANES far rows. Of the queries'
+// gradient, near rows are queries and far ones keys; of the keys' and values', the other way round.
+// Nothing is added up by two groups, so there are no atomics, and the same bits in every run.
+//
+//! variant attention_gradient4 -DLANES=4
+//! variant attention_gradient8 -DLANES=8
+//! variant attention_gradient8_wide -DLANES=8 -DWIDE
+//
+// A pair of a query and a key has the weight p = exp(score - lse) and passes
+// ds = p (dy . v - delta) to its score, so that dq = sum ds k, dk = sum ds q and dv = sum p dy. The
+// first two products are those of attention_lanes.comp: a lane holds four far rows, near rows are
+// handed round by shuffles. In the last ones it holds four columns, and weights are handed round.
+//
+// A pair that is masked passes nothing, whatever is in its rows: its weight and ds are 0, and what
+// is not finite in a far row counts as 0 there. Where it is not masked, the weight or ds is NaN.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#include "common/fours.glsl"
+#include "attention.h"
+#include "attention_gradient.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = kAttentionGradientSpecSide) const uint kSide = 0;
+layout(constant_id = kAttentionGradientSpecBlocks) const uint kBlocks = 1;
+layout(constant_id = kAttentionGradientSpecFours) const uint kFours = 0;
+layout(constant_id = kAttentionGradientSpecCausal) const uint kCausal = 0;
+layout(constant_id = kAttentionGradientSpecFill) const uint kFill = 0xff800000u;
+layout(constant_id = kAttentionGradientSpecGroup) const uint kGroup = 1;
+layout(constant_id = kAttentionGradientSpecThreshold) const uint kThreshold = 0;
+layout(constant_id = kAttentionGradientSpecKeepScale) const float kKeepScale = 1.0;
+layout(constant_id = kAttentionGradientSpecMask) const uint kMask = 0;
+layout(constant_id = kAttentionGradientSpecBias) const uint kBias = 0;
+layout(constant_id = kAttentionGradientSpecSlopes) const uint kSlopes = 0;
+layout(constant_id = kAttentionGradientSpecScale) const float kScale = 1.0;
+layout(constant_id = kAttentionGradientSpecSoftcap) const float kSoftcap = 0.0;
+layout(constant_id = kAttentionGradientSpecHeads) const uint kHeads = 1;
+
+layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer Query { float query[]; };
+layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer QueryFours { FOURS query_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingKey) readonly buffer Key { float key[]; };
+layout(set = 0, binding = kAttentionGradientBindingKey) readonly buffer KeyFours { FOURS key_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer Value { float value[]; };
+layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer ValueFours { FOURS value_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer Dy { float dy[]; };
+layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer DyFours { FOURS dy_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingLse) readonly buffer Lse { float lse[]; };
+layout(set = 0, binding = kAttentionGradientBindingDelta) readonly buffer Delta { float delta[]; };
+layout(set = 0, binding = kAttentionGradientBindingMask) readonly buffer Mask { uint mask_bits[]; };
+layout(set = 0, binding = kAttentionGradientBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Slopes { float slopes[]; };
+layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer First { float first_out[]; };
+layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer FirstFours { FOURS first_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer Second { float second_out[]; };
+layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer SecondFours { FOURS second_fours[]; };
+
+layout(push_constant) uniform Push { AttentionGradientPush p; };
+
+#include "common/dispatch.glsl"
+#include "common/numeric.glsl"
+#include "common/random.glsl"
+
+#define LANE gl_SubgroupInvocationID
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#define EACH_BLOCK(DO) \
+    DO(0) \
+    if (kBlocks > 1u) { \
+        DO(1) \
+    } \
+    if (kBlocks > 2u) { \
+        DO(2) DO(3) \
+    }
+
+const uint kTile = 4u * LANES;
+const uint kNear = kAttentionGradientRows;
+const bool kOfQueries = kSide == kAttentionGradientOfQueries;
+const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
+
+uint batch;
+uint head;  // of keys and values
+int shift;  // query i stands at key i + shift
+
+uint query_head(uint row) {
+    return head * kGroup + row % kGroup;
+}
+uint query_row(uint row) {
+    return p.q_offset + batch * p.q_batch + query_head(row) * p.q_head + row / kGroup * p.q_row;
+}
+uint dy_row(uint row) {
+    return p.d_offset + batch * p.d_batch + query_head(row) * p.d_head + row / kGroup * p.d_row;
+}
+uint key_row(uint row) {
+    return p.k_offset + batch * p.k_batch + head * p.k_head + row * p.k_row;
+}
+uint value_row(uint row) {
+    return p.v_offset + batch * p.v_batch + head * p.v_head + row * p.v_row;
+}
+uint statistics_row(uint row) {
+    return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
+}
+
+// Loads four neighbours along the width from `offset + at` on; 0 past `width`.
+#define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
+    vec4 name(uint offset, uint at) { \
+        if (kFours != 0u) { \
+            vec4 four = floats_of(buffer_fours[(offset + min(at, width - 4u)) >> 2]); \
+            return mix(vec4(0.0), four, bvec4(at < width)); \
+        } \
+        uvec4 columns = at + uvec4(0, 1, 2, 3); \
+        uvec4 from = offset + min(columns, uvec4(width - 1u)); \
+        vec4 found = vec4(buffer_name[from.x], buffer_name[from.y], buffer_name[from.z], buffer_name[from.w]); \
+        return mix(vec4(0.0), found, lessThan(columns, uvec4(width))); \
+    }
+DEFINE_LOAD(load_query, query, query_fours, p.head_dim)
+DEFINE_LOAD(load_key, key, key_fours, p.head_dim)
+DEFINE_LOAD(load_value, value, value_fours, p.value_dim)
+DEFINE_LOAD(load_dy, dy, dy_fours, p.value_dim)
+#undef DEFINE_LOAD
+
+#define DEFINE_STORE(name, buffer_name, buffer_fours, width) \
+    void name(uint offset, uint at, vec4 v) { \
+        if (kFours != 0u) { \
+            if (at < width) { \
+                buffer_fours[(offset + at) >> 2] = four_of(v); \
+            } \
+            return; \
+        } \
+        [[dont_unroll]] for (uint i = 0u; i < 4u && at + i < width; ++i) { \
+            buffer_name[offset + at + i] = i < 2u ? (i == 0u ? v.x : v.y) : (i == 2u ? v.z : v.w); \
+        } \
+    }
+DEFINE_STORE(store_first, first_out, first_fours, p.head_dim)
+DEFINE_STORE(store_second, second_out, second_fours, p.value_dim)
+#undef DEFINE_STORE
+
+vec4 load_near(uint at, uint k) {
+    if (kOfQueries) {
+        return load_query(at, k);
+    }
+    return load_key(at, k);
+}
+vec4 load_near_second(uint at, uint k) {
+    if (kOfQueries) {
+        return load_dy(at, k);
+    }
+    return load_value(at, k);
+}
+vec4 load_far(uint at, uint k) {
+    if (kOfQueries) {
+        return load_key(at, k);
+    }
+    return load_query(at, k);
+}
+vec4 load_far_second(uint at, uint k) {
+    if (kOfQueries) {
+        return load_value(at, k);
+    }
+    return load_dy(at, k);
+}
+
+vec4 tame(vec4 x) {
+    return mix(x, vec4(0.0), equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits)));
+}
+
+// The index of a row of a tensor of which only the dimensions in `present` are not 1.
+uint broadcast_row(uint present, uint row, uint length) {
+    uint at = 0u;
+    if ((present & kAttentionPresentBatch) != 0u) {
+        at = batch;
+    }
+    if ((present & kAttentionPresentHead) != 0u) {
+        at = at * kHeads * kGroup + query_head(row);
+    }
+    if ((present & kAttentionPresentQuery) != 0u) {
+        at = at * p.queries + row / kGroup;
+    }
+    return at * length;
+}
+
+uvec4 broadcast_rows(uint present, uvec4 rows, uint length) {
+    return uvec4(broadcast_row(present, rows.x, length), broadcast_row(present, rows.y, length),
+                 broadcast_row(present, rows.z, length), broadcast_row(present, rows.w, length));
+}
+
+bvec4 both(bvec4 a, bvec4 b) {
+    return notEqual(uvec4(a) & uvec4(b), uvec4(0));
+}
+
+bvec4 may_attend(uvec4 rows, uvec4 keys) {
+    bvec4 keep = bvec4(true);
+    if (kMask != 0u) {
+        bool wide = (kMask & kAttentionPresentKey) != 0u;
+        uvec4 at = broadcast_rows(kMask, rows, wide ? tiles_over(p.keys, 32u) : 1u);
+        at += wide ? keys / 32u : uvec4(0);
+        uvec4 bits = uvec4(mask_bits[at.x], mask_bits[at.y], mask_bits[at.z], mask_bits[at.w]);
+        keep = notEqual((bits >> (wide ? keys % 32u : uvec4(0))) & 1u, uvec4(0));
+    }
+    if (kCausal != 0u) {
+        ivec4 position = ivec4(rows / kGroup) + shift;
+        ivec4 lowest = p.window != 0u ? position + 1 - int(p.window) : ivec4(-0x7fffffff);
+        keep = both(keep, both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest)));
+    }
+    return keep;
+}
+
+// Makes of the products q . k and dy . v of four pairs what they give to the sums: `product`
+// becomes ds over the scale, `income` the weight that multiplies dy. Without branches: some
+// compilers keep every live register in mind at every branch, and there are many registers.
+void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_delta,
+            bvec4 inside) {
+    vec4 s = product * kScale;
+    vec4 slope = vec4(1.0);
+    if (kSoftcap != 0.0) {
+        vec4 t = s / kSoftcap;
+        t = vec4(safe_tanh(t.x), safe_tanh(t.y), safe_tanh(t.z), safe_tanh(t.w));
+        s = kSoftcap * t;
+        slope = 1.0 - t * t;
+    }
+    if (kBias != 0u) {
+        bool wide = (kBias & kAttentionPresentKey) != 0u;
+        uvec4 at = broadcast_rows(kBias, rows, wide ? p.keys : 1u);
+        at += wide ? keys : uvec4(0);
+        s += vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
+    }
+    if (kSlopes != 0u) {
+        uvec4 at = broadcast_rows(kSlopes, rows, 1u);
+        vec4 distance = vec4(abs(ivec4(rows / kGroup) + shift - ivec4(keys)));
+        s -= vec4(slopes[at.x], slopes[at.y], slopes[at.z], slopes[at.w]) * distance;
+    }
+    bvec4 keep = both(may_attend(rows, keys), inside);
+    s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
+    bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
+    vec4 x = s - row_lse;
+    bvec4 lost = greaterThan(floatBitsToUint(x) & kMagnitudeBits, uvec4(kInfinityBits));
+    vec4 weight = vec4(exp_of_number(x.x), exp_of_number(x.y), exp_of_number(x.z), exp_of_number(x.w));
+    weight = mix(weight, x, lost);
+    vec4 kept = weight;
+    if (kThreshold != 0u) {
+        uvec4 heads = head * kGroup + rows % kGroup;
+        uvec4 place = ((batch * kHeads * kGroup + heads) * p.queries + rows / kGroup) * p.keys + keys;
+        uvec4 draw = uvec4(random_bits(place.x, p.seed), random_bits(place.y, p.seed), random_bits(place.z, p.seed),
+                           random_bits(place.w, p.seed));
+        bvec4 stays = greaterThanEqual(draw, uvec4(kThreshold));
+        income = mix(vec4(0.0), income * kKeepScale, stays);
+        kept = mix(vec4(0.0), weight * kKeepScale, stays);
+    }
+    vec4 ds = weight * (income - row_delta) * slope;
+    // what comes in at the row is not finite: dy counts as 0 in the sums, so the weight tells
+    bvec4 wild = equal(floatBitsToUint(row_delta) & kInfinityBits, uvec4(kInfinityBits));
+    kept = mix(kept, vec4(uintBitsToFloat(kNanBits)), wild);
+    product = mix(vec4(0.0), ds, both(keep, counts));
+    income = mix(vec4(0.0), kept, counts);
+}
+
+// Per near row, of one tile: the products, then what they give, of the lane's four far rows.
+vec4 scores[kNear];
+vec4 incomes[kNear];
+// Per near row, of the result the lane's columns.
+vec4 firsts[kNear * kAttentionGradientMaxBlocks];
+vec4 seconds[kNear * kAttentionGradientMaxBlocks];
+#define FIRST(row, block) firsts[(row) * kAttentionGradientMaxBlocks + (block)]
+#define SECOND(row, block) seconds[(row) * kAttentionGradientMaxBlocks + (block)]
+
+void main() {
+    uint rest = group_index();
+    if (rest >= p.group_count) {
+        return;
+    }
+    uint query_rows = p.queries * kGroup;
+    uint near_count = kOfQueries ? query_rows : p.keys;
+    uint far_count = kOfQueries ? p.keys : query_rows;
+    uint first_near = take_dimension(rest, tiles_over(near_count, kNear)) * kNear;
+    uint columns = kOfQueries ? p.head_dim : max(p.head_dim, p.value_dim);
+    uint slice = take_dimension(rest, tiles_over(columns, kBlocks * kTile));
+    head = take_dimension(rest, kHeads);
+    batch = rest;
+    shift = kCausal == 2u ? int(p.keys) - int(p.queries) : 0;
+    uint last_near = min(first_near + kNear, near_count) - 1u;
+    uint column0 = (slice * kBlocks * LANES + LANE) * 4u;
+
+    // the far rows that some near one sees, from a multiple of the tile on
+    uint begin = 0u;
+    uint end = far_count;
+    if (kCausal != 0u && !kFiniteFill) {
+        if (kOfQueries) {
+            int last = int(last_near / kGroup) + shift;
+            end = uint(clamp(last + 1, 0, int(p.keys)));
+            if (p.window != 0u) {
+                begin = uint(max(int(first_near / kGroup) + shift + 1 - int(p.window), 0));
+            }
+        } else {
+            begin = uint(clamp(int(first_near) - shift, 0, int(p.queries))) * kGroup;
+            if (p.window != 0u) {
+                end = uint(clamp(int(last_near) + int(p.window) - shift, 0, int(p.queries))) * kGroup;
+            }
+        }
+        begin = begin / kTile * kTile;
+    }
+
+    uint near_at = min(first_near + LANE % kNear, last_near);
+    uint near_row = kOfQueries ? query_row(near_at) : key_row(near_at);
+    uint near_row_second = kOfQueries ? dy_row(near_at) : value_row(near_at);
+    vec2 near_statistics = vec2(0.0);
+    if (kOfQueries) {
+        near_statistics = vec2(lse[statistics_row(near_at)], delta[statistics_row(near_at)]);
+    }
+#define DO(i) \
+    { \
+        FIRST(i, 0) = vec4(0.0); \
+        FIRST(i, 1) = vec4(0.0); \
+        FIRST(i, 2) = vec4(0.0); \
+        FIRST(i, 3) = vec4(0.0); \
+        SECOND(i, 0) = vec4(0.0); \
+        SECOND(i, 1) = vec4(0.0); \
+        SECOND(i, 2) = vec4(0.0); \
+        SECOND(i, 3) = vec4(0.0); \
+    }
+    EACH_ROW(DO)
+#undef DO
+
+    [[dont_unroll]] for (uint first = begin; first < end; first += kTile) {
+        uvec4 far = first + LANE * 4u + uvec4(0, 1, 2, 3);
+        bvec4 inside = lessThan(far, uvec4(far_count));
+        far = min(far, uvec4(far_count - 1u));
+        uvec4 at;
+        uvec4 at_second;
+        vec4 far_lse = vec4(0.0);
+        vec4 far_delta = vec4(0.0);
+        if (kOfQueries) {
+            at = uvec4(key_row(far.x), key_row(far.y), key_row(far.z), key_row(far.w));
+            at_second = uvec4(value_row(far.x), value_row(far.y), value_row(far.z), value_row(far.w));
+        } else {
+            at = uvec4(query_row(far.x), query_row(far.y), query_row(far.z), query_row(far.w));
+            at_second = uvec4(dy_row(far.x), dy_row(far.y), dy_row(far.z), dy_row(far.w));
+            uvec4 s = uvec4(statistics_row(far.x), statistics_row(far.y), statistics_row(far.z), statistics_row(far.w));
+            far_lse = vec4(lse[s.x], lse[s.y], lse[s.z], lse[s.w]);
+            far_delta = vec4(delta[s.x], delta[s.y], delta[s.z], delta[s.w]);
+        }
+#define DO(i) \
+    { \
+        scores[i] = vec4(0.0); \
+        incomes[i] = vec4(0.0); \
+    }
+        EACH_ROW(DO)
+#undef DO
+        [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
+            mat4 rows = transpose(mat4(load_far(at.x, k), load_far(at.y, k), load_far(at.z, k), load_far(at.w, k)));
+            vec4 near = load_near(near_row, k);
+#define DO(i) \
+    { \
+        scores[i] += rows * subgroupShuffle(near, i); \
+    }
+            EACH_ROW(DO)
+#undef DO
+        }
+        [[dont_unroll]] for (uint k = 0u; k < p.value_dim; k += 4u) {
+            mat4 rows = transpose(mat4(load_far_second(at_second.x, k), load_far_second(at_second.y, k),
+                                       load_far_second(at_second.z, k), load_far_second(at_second.w, k)));
+            vec4 near = load_near_second(near_row_second, k);
+#define DO(i) \
+    { \
+        incomes[i] += rows * subgroupShuffle(near, i); \
+    }
+            EACH_ROW(DO)
+#undef DO
+        }
+#define DO(i) \
+    { \
+        uvec4 near_index = uvec4(min(first_near + i, last_near)); \
+        if (kOfQueries) { \
+            vec2 own = subgroupShuffle(near_statistics, i); \
+            finish(near_index, far, scores[i], incomes[i], vec4(own.x), vec4(own.y), inside); \
+        } else { \
+            finish(far, near_index, scores[i], incomes[i], far_lse, far_delta, inside); \
+        } \
+    }
+        EACH_ROW(DO)
+#undef DO
+        [[dont_unroll]] for (uint lane = 0u; lane < LANES; ++lane) {
+            uvec4 from = subgroupShuffle(at, lane);
+            mat4 rows[kAttentionGradientMaxBlocks];
+#define DO(b) \
+    { \
+        uint column = column0 + b * kTile; \
+        rows[b] = mat4(tame(load_far(from.x, column)), tame(load_far(from.y, column)), \
+                       tame(load_far(from.z, column)), tame(load_far(from.w, column))); \
+    }
+            EACH_BLOCK(DO)
+#undef DO
+#define DO(i) \
+    { \
+        vec4 ds = subgroupShuffle(scores[i], lane); \
+        FIRST(i, 0) += rows[0] * ds; \
+        if (kBlocks > 1u) { \
+            FIRST(i, 1) += rows[1] * ds; \
+        } \
+        if (kBlocks > 2u) { \
+            FIRST(i, 2) += rows[2] * ds; \
+            FIRST(i, 3) += rows[3] * ds; \
+        } \
+    }
+            EACH_ROW(DO)
+#undef DO
+            if (!kOfQueries) {
+                from = subgroupShuffle(at_second, lane);
+#define DO(b) \
+    { \
+        uint column = column0 + b * kTile; \
+        rows[b] = mat4(tame(load_far_second(from.x, column)), tame(load_far_second(from.y, column)), \
+                       tame(load_far_second(from.z, column)), tame(load_far_second(from.w, column))); \
+    }
+                EACH_BLOCK(DO)
+#undef DO
+#define DO(i) \
+    { \
+        vec4 weights = subgroupShuffle(incomes[i], lane); \
+        SECOND(i, 0) += rows[0] * weights; \
+        if (kBlocks > 1u) { \
+            SECOND(i, 1) += rows[1] * weights; \
+        } \
+        if (kBlocks > 2u) { \
+            SECOND(i, 2) += rows[2] * weights; \
+            SECOND(i, 3) += rows[3] * weights; \
+        } \
+    }
+                EACH_ROW(DO)
+#undef DO
+            }
+        }
+    }
+
+#define STORE(i, b) \
+    { \
+        store_first(to, column0 + b * kTile, FIRST(i, b) * kScale); \
+        if (!kOfQueries) { \
+            store_second(to_second, column0 + b * kTile, SECOND(i, b)); \
+        } \
+    }
+#define DO(i) \
+    { \
+        uint row = first_near + i; \
+        uint its_head = kOfQueries ? query_head(row) : head; \
+        uint place = kOfQueries ? row / kGroup : row; \
+        uint to = p.first_offset + batch * p.first_batch + its_head * p.first_head + place * p.first_row; \
+        uint to_second = p.second_offset + batch * p.second_batch + its_head * p.second_head + place * p.second_row; \
+        if (row <= last_near) { \
+            STORE(i, 0) \
+            if (kBlocks > 1u) { \
+                STORE(i, 1) \
+            } \
+            if (kBlocks > 2u) { \
+                STORE(i, 2) \
+                STORE(i, 3) \
+            } \
+        } \
+    }
+    EACH_ROW(DO)
+#undef DO
+}
