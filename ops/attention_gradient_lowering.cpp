@@ -42,7 +42,7 @@ std::int64_t rounds_of(uint lanes, const AttentionParams& p) {
     return static_cast<std::int64_t>(divide_up(most, 4 * lanes) * (fours + lanes + 4));
 }
 
-/// Words: the side, and columns that a group takes.
+/// Words: the side, and the columns and rows that a group takes.
 void prepare_side(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionGradientParams>().attention;
     const View& q = operands[kAttentionGradientBindingQuery];
@@ -75,7 +75,7 @@ void prepare_side(const Operands& operands, Command& command) noexcept {
     const bool of_queries = side == kAttentionGradientOfQueries;
     const std::uint64_t near = far_rows(params, push.queries, push.keys, 1 - side);
     const uint columns = of_queries ? push.head_dim : std::max(push.head_dim, push.value_dim);
-    const std::uint64_t tiles = divide_up(near, kAttentionGradientRows) * divide_up(columns, operands.words[1]);
+    const std::uint64_t tiles = divide_up(near, operands.words[2]) * divide_up(columns, operands.words[1]);
     command.groups(first.elements() == 0 ? 0 : tiles * k.dim(2) * q.size[1]);
     const double pairs = static_cast<double>(q.dim(2)) * q.size[1] * push.queries * push.keys *
                          (params.causal == Causal::none ? 1.0 : 0.5);
@@ -189,8 +189,7 @@ void support::lower_gradient(Lowering& l) {
                            read_by_fours(first) && read_by_fours(second);
         const std::string why =
             std::string(which == kAttentionGradientOfQueries ? "of queries" : "of keys and values") + ": " +
-            std::to_string(kAttentionGradientRows) + " rows by " + std::to_string(4 * lanes) +
-            (fours ? ", by fours" : "");
+            std::to_string(lanes) + " rows by " + std::to_string(4 * lanes) + (fours ? ", by fours" : "");
         l.dispatch({{&shader,
                      {lanes,
                       {{kAttentionGradientSpecSide, which},
@@ -219,7 +218,7 @@ void support::lower_gradient(Lowering& l) {
                     {slopes, Access::read},
                     {first, Access::write},
                     {second, Access::write}},
-                   prepare_side, {which, blocks * 4 * lanes});
+                   prepare_side, {which, blocks * 4 * lanes, lanes});
     };
     if (const auto of_queries = output(0)) {
         // the second output is not written

@@ -1,7 +1,7 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of fused attention in registers: a group is one subgroup of LANES lanes, takes
-// kAttentionGradientRows near rows, and walks over tiles of 4 * LANES far rows. Of the queries'
+// as many near rows, and walks over tiles of 4 * LANES far rows. Of the queries'
 // gradient, near rows are queries and far ones keys; of the keys' and values', the other way round.
 // Nothing is added up by two groups, so there are no atomics, and the same bits in every run.
 //
@@ -66,7 +66,11 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
 #include "common/random.glsl"
 
 #define LANE gl_SubgroupInvocationID
+#if LANES == 4
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#else
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#endif
 #define EACH_BLOCK(DO) \
     DO(0) \
     if (kBlocks > 1u) { \
@@ -77,7 +81,7 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
     }
 
 const uint kTile = 4u * LANES;
-const uint kNear = kAttentionGradientRows;
+const uint kNear = LANES;
 const bool kOfQueries = kSide == kAttentionGradientOfQueries;
 const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
 
@@ -302,7 +306,7 @@ void main() {
         begin = begin / kTile * kTile;
     }
 
-    uint near_at = min(first_near + LANE % kNear, last_near);
+    uint near_at = min(first_near + LANE, last_near);
     uint near_row = kOfQueries ? query_row(near_at) : key_row(near_at);
     uint near_row_second = kOfQueries ? dy_row(near_at) : value_row(near_at);
     vec2 near_statistics = vec2(0.0);

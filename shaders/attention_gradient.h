@@ -24,7 +24,8 @@ VKF_CONSTANT(kAttentionGradientBindings, 11)
 
 // Specialization constants. Id 0 is the local size in x.
 VKF_CONSTANT(kAttentionGradientSpecSide, 1)    // a kAttentionGradient... below
-VKF_CONSTANT(kAttentionGradientSpecBlocks, 2)  // of 4 columns a lane that a group computes, 1, 2 or 4
+// of 4 columns a lane that a group computes: 1, 2 or 4
+VKF_CONSTANT(kAttentionGradientSpecBlocks, 2)
 VKF_CONSTANT(kAttentionGradientSpecFours, 3)   // 1: everything is read and written by vec4
 VKF_CONSTANT(kAttentionGradientSpecCausal, 4)  // as in attention.h, as those that follow
 VKF_CONSTANT(kAttentionGradientSpecFill, 5)
@@ -41,7 +42,6 @@ VKF_CONSTANT(kAttentionGradientSpecHeads, 14)    // key/value heads
 VKF_CONSTANT(kAttentionGradientOfQueries, 0)
 VKF_CONSTANT(kAttentionGradientOfKeys, 1)  // and of values
 
-VKF_CONSTANT(kAttentionGradientRows, 4)       // rows that a group takes
 VKF_CONSTANT(kAttentionGradientMaxBlocks, 4)
 
 // clang-format off
