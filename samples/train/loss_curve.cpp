@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loss_curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <stdexcept>
+
+void write_loss_curve(const std::filesystem::path& path, const std::vector<CurvePoint>& points) {
+    constexpr double kWidth = 720, kHeight = 360, kLeft = 60, kBottom = 40, kTop = 20, kRight = 20;
+    double low = 0, high = 1, last = 1;  // powers of ten
+    for (const CurvePoint& p : points) {
+        low = std::min(low, std::floor(std::log10(p.loss)));
+        high = std::max(high, std::ceil(std::log10(p.loss)));
+        last = std::max(last, p.step);
+    }
+    const auto x = [&](double step) { return kLeft + (kWidth - kLeft - kRight) * step / last; };
+    const auto y = [&](double loss) {
+        return kTop + (kHeight - kTop - kBottom) * (high - std::log10(loss)) / (high - low);
+    };
+    std::ofstream out(path);
+    out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
+        << "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+    for (double power = low; power <= high; ++power) {
+        const double at = y(std::pow(10.0, power));
+        out << "<line x1=\"" << kLeft << "\" x2=\"" << kWidth - kRight << "\" y1=\"" << at << "\" y2=\"" << at
+            << "\" stroke=\"#ddd\"/>\n<text x=\"" << kLeft - 8 << "\" y=\"" << at + 4 << "\" text-anchor=\"end\">"
+            << std::pow(10.0, power) << "</text>\n";
+    }
+    for (int i = 0; i <= 4; ++i) {
+        const double step = last * i / 4;
+        out << "<text x=\"" << x(step) << "\" y=\"" << kHeight - kBottom + 20 << "\" text-anchor=\"middle\">"
+            << std::llround(step) << "</text>\n";
+    }
+    out << "<text x=\"" << kWidth / 2 << "\" y=\"" << kHeight - 6 << "\" text-anchor=\"middle\">step</text>\n"
+        << "<text x=\"14\" y=\"" << kHeight / 2 << "\" text-anchor=\"middle\" transform=\"rotate(-90 14 " << kHeight / 2
+        << ")\">cross-entropy</text>\n<polyline fill=\"none\" stroke=\"#3366cc\" stroke-width=\"1.5\" points=\"";
+    for (const CurvePoint& p : points) {
+        out << x(p.step) << ',' << y(p.loss) << ' ';
+    }
+    out << "\"/>\n</svg>\n";
+    out.close();
+    if (!out) {
+        throw std::runtime_error(path.string() + ": cannot be written");
+    }
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains the encoder-decoder Transformer of samples/dates from nothing, on whatever Vulkan device is
+// there. Ctrl-C saves and ends; --resume goes on.
+#include <vkformer/vkformer.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "dates_task.h"
+#include "loss_curve.h"
+#include "trainer.h"
+
+#ifdef _WIN32
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+std::atomic<bool> interrupted{false};
+
+struct Options {
+    fs::path out = "dates-trained";
+    fs::path config = fs::path(SAMPLE_FOLDER) / ".." / "dates" / "config.json";
+    std::string device;
+    TrainerOptions trainer;
+    std::int64_t evaluate = 500;
+    std::int64_t unseen = 500;
+    bool resume = false;
+};
+
+/// The sizes and characters of the model: a copy of samples/dates' file goes beside the weights.
+class Model {
+public:
+    explicit Model(const fs::path& file) {
+        std::ifstream in(file);
+        if (!in) {
+            throw std::runtime_error(file.string() + ": cannot be read");
+        }
+        const auto json = nlohmann::json::parse(in);
+        text_ = json.dump(1);
+        config.d_model = json.at("d_model");
+        config.nhead = json.at("nhead");
+        config.num_encoder_layers = json.at("num_encoder_layers");
+        config.num_decoder_layers = json.at("num_decoder_layers");
+        config.dim_feedforward = json.at("dim_feedforward");
+        config.norm_first = json.at("norm_first");
+        config.layer_norm_eps = json.at("layer_norm_eps");
+        config.embedding_scale = json.at("embedding_scale");
+        config.max_source = json.at("max_source_length");
+        config.max_target = json.at("max_target_length");
+        pad = json.at("pad_token_id");
+        sos = json.at("sos_token_id");
+        eos = json.at("eos_token_id");
+        for (const std::string token : json.at("vocab")) {
+            ids_[token] = static_cast<std::int32_t>(ids_.size());
+        }
+        config.source_vocabulary = config.target_vocabulary = static_cast<std::int64_t>(ids_.size());
+    }
+
+    std::vector<std::int32_t> encode(const std::string& text) const {
+        std::vector<std::int32_t> out;
+        for (const char c : text) {
+            out.push_back(ids_.at(std::string(1, c)));
+        }
+        out.push_back(eos);
+        return out;
+    }
+
+    const std::string& text() const { return text_; }
+
+    vkf::EncoderDecoderConfig config;
+    std::int32_t pad = 0, sos = 0, eos = 0;
+
+private:
+    std::map<std::string, std::int32_t> ids_;
+    std::string text_;
+};
+
+struct Batch {
+    std::vector<std::int32_t> sources, targets;
+};
+
+/// The batch of a step depends on seed and step alone, so that a run that is resumed sees the same.
+Batch batch_of(const Model& model, const TrainerOptions& o, std::int64_t step) {
+    std::mt19937_64 random(o.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(step) + 1);
+    Batch out;
+    for (std::int64_t i = 0; i < o.batch; ++i) {
+        const DateExample example = random_date(random);
+        std::vector<std::int32_t> source = model.encode(example.written), target = model.encode(example.iso);
+        source.resize(static_cast<std::size_t>(o.source), model.pad);
+        target.insert(target.begin(), model.sos);
+        out.sources.insert(out.sources.end(), source.begin(), source.end());
+        out.targets.insert(out.targets.end(), target.begin(), target.end());
+    }
+    return out;
+}
+
+/// The share of unseen dates that the model answers exactly.
+double exact_answers(const vkf::Device& device, const Model& model, const Trainer& trainer, std::int64_t count) {
+    constexpr std::int64_t kBatch = 50;
+    std::vector<std::vector<std::byte>> bytes;
+    vkf::EncoderDecoder answers(device, trainer.parameters(bytes), model.config, kBatch);
+    std::mt19937_64 random(20240229);  // no step's
+    std::int64_t right = 0;
+    for (std::int64_t done = 0; done < count; done += kBatch) {
+        std::vector<std::vector<std::int32_t>> sources, wanted;
+        for (std::int64_t i = done; i < std::min(done + kBatch, count); ++i) {
+            const DateExample example = random_date(random);
+            sources.push_back(model.encode(example.written));
+            wanted.push_back(model.encode(example.iso));
+        }
+        const std::vector<vkf::Decoded> found = answers.generate(sources, model.sos, model.eos, model.pad);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            right += found[i].tokens == wanted[i] ? 1 : 0;
+        }
+    }
+    return static_cast<double>(right) / static_cast<double>(count);
+}
+
+bool on_a_terminal() {
+#ifdef _WIN32
+    return _isatty(_fileno(stdout)) != 0;
+#else
+    return isatty(fileno(stdout)) != 0;
+#endif
+}
+
+/// A bar on a terminal; a line now and then elsewhere.
+class Progress {
+public:
+    Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens)
+        : first_(first), steps_(steps), tokens_(tokens), bar_(on_a_terminal()) {}
+
+    void show(std::int64_t done, double loss) {
+        const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+        const bool due = bar_ ? seconds - shown_ > 0.2 : seconds - shown_ > 10;
+        if (!due && done != steps_) {
+            return;
+        }
+        shown_ = seconds;
+        const double a_second = static_cast<double>(done - first_) / seconds;
+        const auto left = static_cast<long>(static_cast<double>(steps_ - done) / a_second);
+        constexpr int kWidth = 30;
+        const int full = static_cast<int>(kWidth * done / steps_);
+        std::printf("%s[%s%s] step %lld of %lld, loss %.4f, %.0f tokens/s, %ld:%02ld left%s", bar_ ? "\r" : "",
+                    std::string(static_cast<std::size_t>(full), '#').c_str(),
+                    std::string(static_cast<std::size_t>(kWidth - full), '.').c_str(), static_cast<long long>(done),
+                    static_cast<long long>(steps_), loss, a_second * static_cast<double>(tokens_), left / 60, left % 60,
+                    bar_ ? "  " : "\n");
+        std::fflush(stdout);
+    }
+    void end_line() const {
+        if (bar_) {
+            std::printf("\n");
+        }
+    }
+
+private:
+    std::int64_t first_, steps_, tokens_;
+    bool bar_;
+    Clock::time_point start_ = Clock::now();
+    double shown_ = 0;
+};
+
+void save(const Options& options, const Model& model, Trainer& trainer) {
+    std::vector<std::vector<std::byte>> bytes;
+    trainer.save(options.out / "checkpoint.safetensors");
+    vkf::save_safetensors(options.out / "model.safetensors", trainer.parameters(bytes));
+    std::ofstream config(options.out / "config.json");
+    config << model.text() << "\n";
+    config.close();
+    if (!config) {
+        throw std::runtime_error((options.out / "config.json").string() + ": cannot be written");
+    }
+}
+
+int train(const Options& options) {
+    const Model model(options.config);
+    TrainerOptions o = options.trainer;
+    o.pad = model.pad;
+    o.target = model.config.max_target;
+    const vkf::Device device = vkf::Device::create({.select = options.device});
+    std::printf("device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
+    fs::create_directories(options.out);
+    Trainer trainer(device, model.config, o);
+    if (options.resume) {
+        trainer.resume(options.out / "checkpoint.safetensors");
+        std::printf("goes on at step %lld\n", static_cast<long long>(trainer.step()));
+    }
+    std::signal(SIGINT, [](int) { interrupted = true; });
+    Progress progress(trainer.step(), o.steps, o.batch * (o.source + o.target - 1));
+    std::vector<CurvePoint> curve;
+    double smooth = 0;
+    while (trainer.step() < o.steps && !interrupted) {
+        const Batch batch = batch_of(model, o, trainer.step());
+        const double loss = trainer.take_step(batch.sources, batch.targets);
+        smooth = curve.empty() ? loss : 0.95 * smooth + 0.05 * loss;
+        curve.push_back({static_cast<double>(trainer.step()), smooth});
+        progress.show(trainer.step(), smooth);
+        if (options.evaluate > 0 && trainer.step() % options.evaluate == 0) {
+            save(options, model, trainer);
+            progress.end_line();
+            std::printf("step %lld: %.1f %% of %lld unseen dates are right\n", static_cast<long long>(trainer.step()),
+                        100 * exact_answers(device, model, trainer, options.unseen),
+                        static_cast<long long>(options.unseen));
+            std::fflush(stdout);
+        }
+    }
+    progress.end_line();
+    save(options, model, trainer);
+    if (!curve.empty()) {
+        write_loss_curve(options.out / "loss.svg", curve);
+    }
+    if (interrupted) {
+        std::printf("saved after step %lld; --resume goes on\n", static_cast<long long>(trainer.step()));
+        return 0;
+    }
+    std::printf("%.1f %% of %lld unseen dates are right; %s has the model: dates --model %s\n",
+                100 * exact_answers(device, model, trainer, options.unseen), static_cast<long long>(options.unseen),
+                options.out.string().c_str(), options.out.string().c_str());
+    for (const std::string& message : device.messages()) {
+        std::fprintf(stderr, "validation: %s\n", message.c_str());
+        return 1;
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    TrainerOptions& t = options.trainer;
+    CLI::App app("Trains a Transformer that rewrites dates into ISO 8601, from nothing, on a Vulkan device");
+    app.add_option("--out", options.out, "folder for the model, the checkpoint and the loss curve");
+    app.add_option("--config", options.config, "sizes and characters, as samples/dates/config.json has them");
+    app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
+    app.add_option("--steps", t.steps, "steps of training")->check(CLI::Range(1, 1 << 24));
+    app.add_option("--batch", t.batch, "dates of a step")->check(CLI::Range(1, 4096));
+    app.add_option("--lr", t.learning_rate, "largest learning rate")->check(CLI::NonNegativeNumber);
+    app.add_option("--warmup", t.warmup, "steps until it is reached")->check(CLI::NonNegativeNumber);
+    app.add_option("--seed", t.seed, "of parameters and dates");
+    app.add_option("--evaluate", options.evaluate, "steps between evaluations; 0: at the end alone");
+    app.add_option("--unseen", options.unseen, "dates of an evaluation")->check(CLI::Range(1, 100000));
+    app.add_flag("--resume", options.resume, "go on from the checkpoint of an earlier run");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    }
+    try {
+        return train(options);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "train: %s\n", e.what());
+        return 1;
+    }
+}
