@@ -8,6 +8,6 @@ struct CurvePoint {
     double step, loss;
 };
 
-/// Draws the losses over the steps, on a logarithmic scale, as SVG. Throws std::runtime_error naming
-/// the file.
+/// Draws the losses over the steps, on a logarithmic scale, as SVG. Throws std::runtime_error
+/// naming the file.
 void write_loss_curve(const std::filesystem::path& path, const std::vector<CurvePoint>& points);

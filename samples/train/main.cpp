@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains the encoder-decoder Transformer of samples/dates from nothing, on whatever Vulkan device is
-// there. Ctrl-C saves and ends; --resume goes on.
+// Trains the encoder-decoder Transformer of samples/dates from nothing, on whatever Vulkan device
+// is there. Ctrl-C saves and ends; --resume goes on.
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "dates_task.h"
 #include "loss_curve.h"
@@ -37,6 +38,7 @@ struct Options {
     std::int64_t evaluate = 500;
     std::int64_t unseen = 500;
     bool resume = false;
+    bool check = false;
 };
 
 /// The sizes and characters of the model: a copy of samples/dates' file goes beside the weights.
@@ -236,6 +238,60 @@ int train(const Options& options) {
     return 0;
 }
 
+std::vector<std::byte> all_parameters(const Trainer& trainer) {
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<std::byte> all;
+    trainer.parameters(bytes);
+    for (const std::vector<std::byte>& b : bytes) {
+        all.insert(all.end(), b.begin(), b.end());
+    }
+    return all;
+}
+
+/// A few steps: the loss falls, and a run that stops and goes on gives the same bits.
+int check(const Options& options) {
+    const Model model(options.config);
+    TrainerOptions o = options.trainer;
+    o.pad = model.pad;
+    o.target = model.config.max_target;
+    o.batch = 6;
+    o.steps = 16;
+    o.warmup = 4;
+    const vkf::Device device = vkf::Device::create({.select = options.device});
+    std::printf("device: %s\n", device.capabilities().name.c_str());
+    const fs::path file = fs::temp_directory_path() / ("vkformer-train-" + std::to_string(std::random_device()()));
+    int failures = 0;
+    const auto expect = [&](bool good, const char* what) {
+        std::printf("%s: %s\n", good ? "passed" : "FAILED", what);
+        failures += good ? 0 : 1;
+    };
+    const auto run = [&](Trainer& trainer, std::int64_t until) {
+        float loss = 0;
+        while (trainer.step() < until) {
+            const Batch batch = batch_of(model, o, trainer.step());
+            loss = trainer.take_step(batch.sources, batch.targets);
+        }
+        return loss;
+    };
+    {
+        Trainer whole(device, model.config, o), half(device, model.config, o), rest(device, model.config, o);
+        const float first = run(whole, 1), last = run(whole, o.steps);
+        std::printf("loss %.3f, after %lld steps %.3f\n", first, static_cast<long long>(o.steps), last);
+        expect(last < 0.8f * first, "the loss falls");
+        run(half, o.steps / 2);
+        half.save(file);
+        rest.resume(file);
+        run(rest, o.steps);
+        expect(all_parameters(whole) == all_parameters(rest), "a run that goes on gives the same bits");
+    }
+    fs::remove(file);
+    for (const std::string& message : device.messages()) {
+        std::printf("FAILED validation: %s\n", message.c_str());
+        ++failures;
+    }
+    return failures == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -252,6 +308,7 @@ int main(int argc, char** argv) {
     app.add_option("--seed", t.seed, "of parameters and dates");
     app.add_option("--evaluate", options.evaluate, "steps between evaluations; 0: at the end alone");
     app.add_option("--unseen", options.unseen, "dates of an evaluation")->check(CLI::Range(1, 100000));
+    app.add_flag("--check", options.check, "take a few steps, and see that they do what they should");
     app.add_flag("--resume", options.resume, "go on from the checkpoint of an earlier run");
     try {
         app.parse(argc, argv);
@@ -259,7 +316,7 @@ int main(int argc, char** argv) {
         return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
     }
     try {
-        return train(options);
+        return options.check ? check(options) : train(options);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "train: %s\n", e.what());
         return 1;
