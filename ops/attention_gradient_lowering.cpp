@@ -135,8 +135,10 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
         std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.bias)) != p.wanted.end()) {
         return "its bias has a gradient";
     }
-    if ((a.sinks_present & kAttentionPresentBatch) != 0) {
-        return "its sinks differ from batch to batch";
+    const bool a_sink_each = a.sinks_present == (kAttentionPresent | kAttentionPresentHead);
+    if (a.sinks >= 0 && !a_sink_each &&
+        std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.sinks)) != p.wanted.end()) {
+        return "its sinks have a gradient, and are not one a head";
     }
     if (a.keys >= 0) {
         return "sequences have lengths of their own";

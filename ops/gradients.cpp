@@ -43,6 +43,11 @@ public:
     }
 
     void run(const std::vector<Value>& leaves) {
+        for (NodeId id = first_; id < last_; ++id) {
+            for (const ValueId written : graph_.nodes()[id].writes) {
+                writers_[info(written).storage].push_back(id);
+            }
+        }
         mark_active(leaves);
         for (NodeId id = last_; id-- > first_;) {
             if (graph_.nodes()[id].op != nullptr && on_the_way(graph_.nodes()[id])) {
@@ -107,6 +112,27 @@ private:
         }
     }
 
+    /// What a node read must still be there when its gradient is computed; and what is written into
+    /// a state that is differentiated would have a gradient of its own.
+    void check_states(NodeId id, const NodeInfo& node) const {
+        for (const ValueId in : node.inputs) {
+            const auto found = writers_.find(info(in).storage);
+            if (found == writers_.end()) {
+                continue;
+            }
+            const Value state(graph_, in);
+            if (found->second.back() > id) {
+                fail(kName, node.label + " reads " + state.str() + ", which " +
+                                graph_.nodes()[found->second.back()].label +
+                                " writes later: ask for gradients before a state is written");
+            }
+            if (is_active(in)) {
+                fail(kName,
+                     node.label + " reads " + state.str() + ": no gradient passes through a state that is written");
+            }
+        }
+    }
+
     void step(NodeId id) {
         const NodeInfo node = graph_.nodes()[id];  // a copy: nodes are added meanwhile
         if (node.op->gradient == no_gradient) {
@@ -119,6 +145,7 @@ private:
         if (node.op->gradient == nullptr) {
             fail(kName, std::string(node.op->name) + " (" + node.label + ") has no gradient");
         }
+        check_states(id, node);
         const Scope scope(graph_, "gradient");
         const Scope same(graph_, scope_of(node));
         std::vector<Value> incoming;
@@ -187,6 +214,7 @@ private:
     Graph& graph_;
     NodeId first_, last_;
     std::map<StorageId, std::vector<Part>> parts_;
+    std::map<StorageId, std::vector<NodeId>> writers_;
     std::vector<bool> active_;
 };
 
@@ -214,7 +242,12 @@ std::vector<Value> gradients(Value loss, const std::vector<Value>& values, Value
     require_dtype(kName, loss, DType::f32);
     Graph& graph = loss.graph();
     for (const Value& value : values) {
-        require_dtype(kName, value, DType::f32);
+        require(is_floating(value.dtype()), kName, value.str() + " is not a floating-point number");
+        const ValueInfo& info = graph.values()[value.id()];
+        for (std::size_t i = 0; &value.graph() == &graph && i < info.shape.size(); ++i) {
+            require(info.shape[i] == Dim(1) || !(info.strides[i] == Dim(0)), kName,
+                    value.str() + " holds an element more than once: ask for the gradient of what was broadcast");
+        }
         require(&value.graph() == &graph, kName, value.str() + " belongs to another graph than " + loss.str());
     }
     if (seed) {

@@ -67,8 +67,13 @@ std::vector<Value> matmul_gradient(const GradientSite& site) {
     if (site.wanted(1)) {
         const bool one_b = b.rank() == 2 && a.rank() > 2 && !p.masked_weights;
         const Value rows = one_b ? all_rows(a) : a, d = one_b ? all_rows(dc) : dc;
-        out[1] = p.transpose_b ? gradient_product(transposed(d), rows, p, p.masked_gradient, b)
-                               : gradient_product(transposed(rows), d, p, p.masked_weights, b);
+        if (p.transpose_b) {
+            out[1] = gradient_product(transposed(d), rows, p, p.masked_gradient, b);
+        } else if (p.masked_gradient) {  // only the first operand's masks are looked at
+            out[1] = transposed(gradient_product(transposed(d), rows, p, true, transposed(b)));
+        } else {
+            out[1] = gradient_product(transposed(rows), d, p, p.masked_weights, b);
+        }
     }
     if (p.bias && site.wanted(2)) {
         out[2] = sum_to(dc, site.input(2).shape());

@@ -10,6 +10,7 @@
 #include "optimizer.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "runtime/graph/edit.h"
 #include "shaders/optimizer.h"
 
 namespace vkf {
@@ -117,10 +118,18 @@ void lower(Lowering& l) {
 
 constexpr OpType kUpdate{.name = kName, .lower = lower};
 
+/// True where a node of the graph updates the parameter already.
+bool is_updated(const Graph& g, StorageId parameter) {
+    return std::any_of(g.nodes().begin(), g.nodes().end(), [&](const NodeInfo& node) {
+        return node.op == &kUpdate && g.values()[node.outputs.front()].storage == parameter;
+    });
+}
+
 void check_parameter(const Value& parameter, const Value& gradient) {
     const Graph& g = parameter.graph();
     const ValueInfo& info = g.values()[parameter.id()];
     const StorageInfo& storage = g.storages()[info.storage];
+    require(!is_updated(g, info.storage), kName, parameter.str() + " is updated already");
     require_dtype(kName, parameter, DType::f32);
     require_dtype(kName, gradient, DType::f32);
     require(storage.kind == StorageKind::state, kName,
@@ -162,12 +171,20 @@ void update_all(const std::vector<Value>& parameters, const std::vector<Value>& 
     require(options.schedule.kind == Schedule::Kind::constant || options.schedule.steps > 0, kName,
             "a schedule that is not constant needs its number of steps");
     require(options.schedule.warmup >= 0, kName, "warmup is negative");
+    const bool counts = p.is_adam() || p.sgd.dampening != 0.0 || options.schedule.warmup > 0 ||
+                        options.schedule.kind != Schedule::Kind::constant;
+    require(!counts || !(options.step == Dim(0)), kName,
+            "UpdateOptions::step is not given, on which the optimizer or the schedule depends");
     if (parameters.empty()) {
         return;
     }
     Graph& g = parameters.front().graph();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         check_parameter(parameters[i], gradients[i]);
+        const StorageId storage = g.values()[parameters[i].id()].storage;
+        for (std::size_t j = 0; j < i; ++j) {
+            require(g.values()[parameters[j].id()].storage != storage, kName, parameters[i].str() + " is given twice");
+        }
     }
     const Value factors = factors_of(g, options);
     const Value step = length_of(g, options.step);
@@ -178,7 +195,8 @@ void update_all(const std::vector<Value>& parameters, const std::vector<Value>& 
         const std::string name = g.storages()[g.values()[parameters[i].id()].storage].name;
         std::vector<OutputSpec> outputs{{DType::f32, {}, {}, parameters[i]}};
         if (p.moments() != 0) {
-            const Value moments = g.state(name + ".moments", {p.moments(), elements(parameters[i].shape())});
+            const Value moments =
+                GraphEdit::state(g, name + ".moments", {p.moments(), elements(parameters[i].shape())});
             outputs.push_back({DType::f32, {}, {}, moments});
         }
         std::vector<Value> inputs{dense(gradients[i]), step};

@@ -21,11 +21,11 @@ VKF_API std::vector<Value> trainable(Graph& graph, const std::vector<std::string
 struct Schedule {
     enum class Kind : std::uint8_t {
         constant,
-        linear,  ///< falls to 0 at the last step: times 1 - t / steps
+        linear,  ///< times 1 - t / steps
         cosine,  ///< times (1 + cos(pi t / steps)) / 2
     } kind = Kind::constant;
     std::int64_t warmup = 0;  ///< all kinds: times min((t + 1) / warmup, 1); 0: none
-    std::int64_t steps = 0;   ///< linear and cosine; later steps have the rate of the last
+    std::int64_t steps = 0;   ///< linear and cosine: from this step on the rate is 0
 
     /// The factor of the learning rate at a step.
     VKF_API double at(std::int64_t step) const;
@@ -53,7 +53,7 @@ struct AdamW {
 /// What one step of an optimizer depends on.
 struct UpdateOptions {
     /// The number of the step, from 0: a symbol that is set before each run. Bias corrections and
-    /// the schedule follow from it.
+    /// the schedule follow from it, so that only plain SGD can do without.
     Dim step = 0;
     Schedule schedule = {};
     Value learning_rate = {};   ///< (1) f32, a further factor of the learning rate; empty: 1

@@ -52,12 +52,14 @@ std::vector<Value> trainable(Graph& graph, const std::vector<std::string>& patte
             }
         }
         if (wanted) {
-            GraphEdit::make_state(graph, storage);
             out.emplace_back(graph, id);
         }
     }
     for (std::size_t i = 0; i < patterns.size(); ++i) {
         support::require(found[i], kName, "no weight of the graph fits \"" + patterns[i] + "\"");
+    }
+    for (const Value& parameter : out) {
+        GraphEdit::make_state(graph, graph.values()[parameter.id()].storage);
     }
     return out;
 }

@@ -321,6 +321,19 @@ TEST_CASE("attention gradient: many tiles, beside the composed one") {
     }
 }
 
+TEST_CASE("attention gradient: one sink for all heads") {
+    // beside what a sink of each head gets, added up
+    const Tensor q = random_tensor({1, 3, 140, 8}, 1), dy = random_tensor({1, 3, 140, 8}, 2);
+    OpCheck check;
+    const Value x = check.input("q", q), d = check.input("dy", dy);
+    const Value one = check.input("one", Tensor({1}, 0.5)), each = check.input("each", Tensor({3}, 0.5));
+    const auto of = [&](const Value& sinks) {
+        return gradients(scaled_dot_product_attention(x, x, x, {.sinks = sinks}).y, {sinks}, d).front();
+    };
+    const Tensor parts = check.run(contiguous(of(each)));
+    CHECK(check.difference(contiguous(of(one)), Tensor({1}, parts.data[0] + parts.data[1] + parts.data[2])) == "");
+}
+
 TEST_CASE("attention gradient: caches, rings and score mods are refused by name") {
     Graph g;
     const Value q = g.input("q", {1, 2, 4, 8});

@@ -94,7 +94,7 @@ Tensors random_tensors(const std::vector<Sizes>& shapes, double amplitude = 1) {
 }
 
 constexpr Activation kDifferentiable[] = {Activation::none, Activation::relu, Activation::gelu,   Activation::gelu_tanh,
-                                       Activation::silu, Activation::tanh, Activation::sigmoid};
+                                          Activation::silu, Activation::tanh, Activation::sigmoid};
 
 }  // namespace
 
@@ -482,8 +482,75 @@ TEST_CASE("gradients: errors name what is wrong") {
     CHECK(contains(error_of([&] { gradients(sum(biased * biased), {slopes}); }), "alibi_slopes"));
     const Value cache = g.state("cache", {3, 4});
     const Value written = copy_into(cache, x);
+    CHECK(contains(error_of([&] {
+                       gradients(sum(broadcast_to(x, {2, 3, 4})), {broadcast_to(x, {2, 3, 4})});
+                   }),
+                   "holds an element more than once"));
     CHECK(contains(error_of([&] { gradients(sum(written), {x}); }),
                    "no gradient passes through a state that is written"));
+}
+
+TEST_CASE("gradients: a state must not be written before its gradient is asked for") {
+    Graph g;
+    const Value x = g.input("x", {4});
+    const Value w = g.weight("w", {4}), first = sum(x * w), second = sum(x * w * w);
+    const Values parameters = trainable(g);
+    update(parameters, gradients(first, parameters), Sgd{});
+    CHECK(contains(error_of([&] { gradients(second, {x}); }), "writes later: ask for gradients before"));
+    CHECK(contains(error_of([&] { update(parameters, {x}, Sgd{}); }), "w (4) F32 is updated already"));
+
+    Graph h;
+    const Value state = h.state("s", {4});
+    copy_into(slice(state, 0, 0, 2), h.input("y", {2}));
+    CHECK(contains(error_of([&] { gradients(sum(state * state), {state}); }), "a state that is written"));
+}
+
+TEST_CASE("gradients: what an update depends on must be given") {
+    Graph g;
+    const Value x = g.input("x", {4});
+    g.weight("a.w", {4});
+    CHECK(contains(error_of([&] { trainable(g, {"a.*", "typo"}); }), "no weight of the graph fits \"typo\""));
+    const Values parameters = trainable(g, {"a.*"});  // the weights are as they were
+    CHECK(parameters.size() == 1);
+    CHECK(contains(error_of([&] { update(parameters, {x}, AdamW{}); }), "UpdateOptions::step is not given"));
+    CHECK(contains(error_of([&] { update({x}, {x}, Sgd{}); }), "is not a state"));
+    CHECK(contains(error_of([&] { update({parameters[0], parameters[0]}, {x, x}, Sgd{}); }), "is given twice"));
+    const Scope scope(g, "opt");
+    update(parameters, {x}, Sgd{.momentum = 0.5});
+    CHECK(std::any_of(g.storages().begin(), g.storages().end(),
+                      [](const StorageInfo& s) { return s.name == "a.w.moments"; }));
+}
+
+TEST_CASE("gradients: a gradient that is masked skips what either operand holds") {
+    // the first query may see nothing, and is not a number
+    Tensor q = random_tensor({3, 4}, 1);
+    const Tensor k = random_tensor({4, 5}, 2);
+    for (std::int64_t i = 0; i < 4; ++i) {
+        q.at({0, i}) = kNan;
+    }
+    Tensor keys({3, 5}, 1.0);
+    for (std::int64_t i = 0; i < 5; ++i) {
+        keys.at({0, i}) = 0;
+    }
+    OpCheck check;
+    const Value a = check.input("q", q), b = check.input("k", k);
+    const Value scores = matmul(a, b, {.masked_gradient = true});
+    const Value w = softmax(scores, {.mask = {.keys = check.indices("keys", keys)}});
+    const Values found = gradients(w, {a, b}, check.input("dw", random_tensor({3, 5}, 3)));
+    for (const Value& gradient : found) {
+        const Tensor got = check.run(contiguous(gradient));
+        CHECK(std::all_of(got.data.begin(), got.data.end(), [](double v) { return std::isfinite(v); }));
+    }
+}
+
+TEST_CASE("gradients: of 16-bit values, in f32") {
+    OpCheck check;
+    const Tensor x = random_integers({3, 4}, 8, 1);
+    const Value half = check.input("x", x, DType::f16);
+    const Value wide = to(half, DType::f32);
+    const Value found = gradients(sum(wide * wide), {half}).front();
+    CHECK(found.dtype() == DType::f32);
+    CHECK(check.difference(contiguous(found), reference::scale(x, 2), exactly()) == "");
 }
 
 TEST_SUITE_END();

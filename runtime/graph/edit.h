@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,13 @@ struct GraphEdit {
     }
     /// Makes a weight a state of its name, so that nodes may write it.
     static void make_state(Graph& graph, StorageId weight) { graph.storages_[weight].kind = StorageKind::state; }
+    /// Graph::state() whatever scopes are open: `name` is all of its name.
+    static Value state(Graph& graph, const std::string& name, const Shape& shape) {
+        const std::vector<std::string> open = std::exchange(graph.scopes_, {});
+        const Value found = graph.state(name, shape);
+        graph.scopes_ = open;
+        return found;
+    }
     /// Gives a node other parameters, under which it computes one more output.
     static Value widen(Graph& graph, NodeId node, std::shared_ptr<const void> params, const OutputSpec& output) {
         return graph.widen(node, std::move(params), output);

@@ -6,17 +6,24 @@
 #include <fstream>
 #include <stdexcept>
 
+namespace {
+
+/// The power of ten of a loss; a loss that is 0 is as low as the curve goes.
+double power_of(double loss) { return std::log10(std::max(loss, 1e-8)); }
+
+}  // namespace
+
 void write_loss_curve(const std::filesystem::path& path, const std::vector<CurvePoint>& points) {
     constexpr double kWidth = 720, kHeight = 360, kLeft = 60, kBottom = 40, kTop = 20, kRight = 20;
     double low = 0, high = 1, last = 1;  // powers of ten
     for (const CurvePoint& p : points) {
-        low = std::min(low, std::floor(std::log10(p.loss)));
-        high = std::max(high, std::ceil(std::log10(p.loss)));
+        low = std::min(low, std::floor(power_of(p.loss)));
+        high = std::max(high, std::ceil(power_of(p.loss)));
         last = std::max(last, p.step);
     }
     const auto x = [&](double step) { return kLeft + (kWidth - kLeft - kRight) * step / last; };
     const auto y = [&](double loss) {
-        return kTop + (kHeight - kTop - kBottom) * (high - std::log10(loss)) / (high - low);
+        return kTop + (kHeight - kTop - kBottom) * (high - power_of(loss)) / (high - low);
     };
     std::ofstream out(path);
     out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight

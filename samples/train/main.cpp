@@ -73,7 +73,11 @@ public:
     std::vector<std::int32_t> encode(const std::string& text) const {
         std::vector<std::int32_t> out;
         for (const char c : text) {
-            out.push_back(ids_.at(std::string(1, c)));
+            const auto id = ids_.find(std::string(1, c));
+            if (id == ids_.end()) {
+                throw std::runtime_error(std::string("the model's vocabulary lacks '") + c + "'");
+            }
+            out.push_back(id->second);
         }
         out.push_back(eos);
         return out;
@@ -100,8 +104,14 @@ Batch batch_of(const Model& model, const TrainerOptions& o, std::int64_t step) {
     for (std::int64_t i = 0; i < o.batch; ++i) {
         const DateExample example = random_date(random);
         std::vector<std::int32_t> source = model.encode(example.written), target = model.encode(example.iso);
-        source.resize(static_cast<std::size_t>(o.source), model.pad);
         target.insert(target.begin(), model.sos);
+        for (const auto& [ids, most] : {std::pair{&source, o.source}, std::pair{&target, o.target}}) {
+            if (static_cast<std::int64_t>(ids->size()) > most) {
+                throw std::runtime_error("\"" + example.written + "\" takes " + std::to_string(ids->size()) +
+                                         " ids; the model has room for " + std::to_string(most));
+            }
+            ids->resize(static_cast<std::size_t>(most), model.pad);
+        }
         out.sources.insert(out.sources.end(), source.begin(), source.end());
         out.targets.insert(out.targets.end(), target.begin(), target.end());
     }
@@ -191,6 +201,7 @@ int train(const Options& options) {
     const Model model(options.config);
     TrainerOptions o = options.trainer;
     o.pad = model.pad;
+    o.source = std::min(o.source, model.config.max_source);
     o.target = model.config.max_target;
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::printf("device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
@@ -253,6 +264,7 @@ int check(const Options& options) {
     const Model model(options.config);
     TrainerOptions o = options.trainer;
     o.pad = model.pad;
+    o.source = std::min(o.source, model.config.max_source);
     o.target = model.config.max_target;
     o.batch = 6;
     o.steps = 16;
