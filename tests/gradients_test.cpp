@@ -104,9 +104,9 @@ TEST_CASE("gradients: add and mul, broadcast") {
     const std::pair<Sizes, Sizes> shapes[] = {{{3, 4}, {3, 4}}, {{2, 3, 5}, {3, 1}}, {{1}, {2, 3}},
                                               {{4, 1}, {1, 5}}, {{1, 1}, {1, 1}},    {{2, 1, 3, 1, 2}, {4, 3, 2, 1}},
                                               {{}, {3}}};
-    for (const auto& [a, b] : shapes) {
-        CAPTURE(a.size());
-        const Tensors x = random_tensors({a, b});
+    for (const auto& shape : shapes) {
+        CAPTURE(shape.first.size());
+        const Tensors x = random_tensors({shape.first, shape.second});
         CHECK(wrong(
                   x, [](Values v) { return v[0] + v[1]; }, [](Tensors t) { return reference::add(t[0], t[1]); }) == "");
         CHECK(wrong(
@@ -214,7 +214,7 @@ TEST_CASE("gradients: long sums are taken in parts") {
         for (const double v : t.data) {
             total += v;
         }
-        return Tensor({1}, {total});
+        return Tensor({1}, total);
     };
     CHECK(check.difference(sum(check.input("x", x)), all(x), {.absolute = 1e-3}) == "");
     const Value w = check.input("wide", wide);
