@@ -13,7 +13,8 @@ VKF_CONSTANT(kAttentionGradientBindingValue, 2)
 VKF_CONSTANT(kAttentionGradientBindingDy, 3)
 VKF_CONSTANT(kAttentionGradientBindingLse, 4)     // dense (batch, head, query)
 VKF_CONSTANT(kAttentionGradientBindingDelta, 5)   // the same: see attention_delta.h
-VKF_CONSTANT(kAttentionGradientBindingMask, 6)    // bits, as in attention.h; any buffer where unused
+// bits, as in attention.h; as for the next two, any buffer where there is none
+VKF_CONSTANT(kAttentionGradientBindingMask, 6)
 VKF_CONSTANT(kAttentionGradientBindingBias, 7)    // dense floats
 VKF_CONSTANT(kAttentionGradientBindingSlopes, 8)  // dense floats
 // of the queries; or of the keys

@@ -6,9 +6,8 @@
 
 #include "common/types.h"
 
-// Dense rows: the weights (of kSoftmaxGradientScores: not bound to anything else than Dy); what
-// comes in, a row each or of kSoftmaxGradientLogSumExp a number each; the scores, where there is a
-// softcap; the result.
+// All are dense. Weights: not read for kSoftmaxGradientScores. Dy is what comes in: a row each, or
+// for kSoftmaxGradientLogSumExp a number a row. Scores are read where there is a softcap.
 VKF_CONSTANT(kSoftmaxGradientBindingWeights, 0)
 VKF_CONSTANT(kSoftmaxGradientBindingDy, 1)
 VKF_CONSTANT(kSoftmaxGradientBindingScores, 2)
@@ -17,12 +16,13 @@ VKF_CONSTANT(kSoftmaxGradientBindingOut, 3)
 VKF_CONSTANT(kSoftmaxGradientSpecLanes, 1)
 VKF_CONSTANT(kSoftmaxGradientSpecOf, 2)       // a kSoftmaxGradient... below
 VKF_CONSTANT(kSoftmaxGradientSpecSoftcap, 3)  // 1: p.softcap applies
-VKF_CONSTANT(kSoftmaxGradientSpecFours, 4)    // 1: rows are read and written four elements at a time
+// 1: rows are read and written four elements at a time
+VKF_CONSTANT(kSoftmaxGradientSpecFours, 4)
 
 VKF_CONSTANT(kSoftmaxGradientWeights, 0)
 VKF_CONSTANT(kSoftmaxGradientScores, 1)
 VKF_CONSTANT(kSoftmaxGradientLogSumExp, 2)
-// the sum of a row's weights times Dy alone, less what the sinks' weight is: -(1 - sum w) sum w dy
+// a number a row, its part of the sink's gradient: -(1 - sum w) sum w dy
 VKF_CONSTANT(kSoftmaxGradientSink, 3)
 
 VKF_PUSH_BEGIN(SoftmaxGradientPush)
