@@ -32,7 +32,7 @@ static_assert(VKF_MAX_RANK == kMaxRank);
 VKF_ENDS_WITH(vkf_mask, window);
 VKF_ENDS_WITH(vkf_matmul_options, masked_gradient);
 VKF_ENDS_WITH(vkf_softmax_options, sinks);
-VKF_ENDS_WITH(vkf_update_options, gradient_scale);
+VKF_ENDS_WITH(vkf_update_options, decay_to);
 VKF_ENDS_WITH(vkf_sgd, weight_decay);
 VKF_ENDS_WITH(vkf_adamw, reserved);
 VKF_ENDS_WITH(vkf_rope_options, original_max_positions);

@@ -30,6 +30,7 @@ UpdateOptions update_options_of(const vkf_update_options* options, std::uint32_t
     out.schedule = schedule_of(o.schedule);
     out.learning_rate = value_or_none(o.learning_rate);
     out.gradient_scale = value_or_none(o.gradient_scale);
+    out.decay_to = static_cast<float>(o.decay_to);
     return out;
 }
 
@@ -111,12 +112,13 @@ vkf_result vkf_update_sgd(uint32_t count, const vkf_value* parameters, const vkf
     });
 }
 
-vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value* norm,
-                              vkf_value* scale) {
+vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value loss_scale,
+                              vkf_value* norm, vkf_value* scale) {
     return guard(__func__, [&] {
         vkf_value& first = need(norm, "norm");
         vkf_value& second = need(scale, "scale");
-        const ClippedNorm clipped = clip_grad_norm(values_of(count, gradients, "gradients"), max_norm);
+        const ClippedNorm clipped =
+            clip_grad_norm(values_of(count, gradients, "gradients"), max_norm, value_or_none(loss_scale));
         first = to_c(clipped.norm);
         second = to_c(clipped.scale);
     });

@@ -336,6 +336,7 @@ typedef struct vkf_update_options {
     vkf_dim step;
     vkf_schedule schedule;
     vkf_value learning_rate, gradient_scale;
+    double decay_to;
 } vkf_update_options;
 
 /// C++: Sgd.
@@ -365,8 +366,8 @@ VKF_API vkf_result vkf_update_adamw(uint32_t count, const vkf_value* parameters,
                                     const vkf_adamw* optimizer, const vkf_update_options* options);
 VKF_API vkf_result vkf_update_sgd(uint32_t count, const vkf_value* parameters, const vkf_value* gradients,
                                   const vkf_sgd* optimizer, const vkf_update_options* options);
-VKF_API vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value* norm,
-                                      vkf_value* scale);
+VKF_API vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value loss_scale,
+                                      vkf_value* norm, vkf_value* scale);
 
 // --- layers: the headers of layers/ --------------------------------------------------------------
 

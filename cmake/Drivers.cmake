@@ -46,7 +46,7 @@ function(vkformer_set_environment test)
         "VK_ICD_FILENAMES=${manifests}" "VK_DRIVER_FILES=${manifests}"
         "XDG_CACHE_HOME=${VKFORMER_TEST_CACHE}" "VKFORMER_VALIDATION=${test_validation}" VKFORMER_TUNING=0
         VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
-    set_property(TEST ${test} PROPERTY TIMEOUT 1200)
+    set_property(TEST ${test} PROPERTY TIMEOUT 3600)
     # a selection of nothing proves nothing
     set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "test cases: +0 " "assertions: +0 ")
     if(VKFORMER_SANITIZE)  # the drivers' own leaks and races are not ours

@@ -9,11 +9,14 @@ set(public_headers
     layers/feed_forward.h
     layers/kv_cache.h
     layers/linear.h
+    layers/lora.h
     layers/sequences.h
     layers/torch.h
+    models/adapter.h
     models/blocks/decoder_facts.h
     models/blocks/encoder_facts.h
     models/decoder.h
+    models/decoder_logits.h
     models/decoder_model.h
     models/decoder_plan.h
     models/encoder_decoder.h
@@ -58,7 +61,9 @@ set(public_headers
     runtime/graph/graph.h
     runtime/graph/host_tensor.h
     runtime/graph/value.h
-    runtime/graph/views.h)
+    runtime/graph/views.h
+    train/fine_tuner.h
+    train/trainer.h)
 
 # For op authors: <vkformer/advanced/NAME.h> each, and in no other header.
 set(advanced_headers

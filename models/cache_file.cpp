@@ -6,6 +6,7 @@
 #include <iterator>
 #include <span>
 
+#include "models/adapter_states.h"
 #include "models/state_tensors.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
@@ -27,6 +28,17 @@ constexpr const char* kNext = "decoder.next";
 constexpr const char* kCandidateTokens = "decoder.candidate_tokens";
 constexpr const char* kCandidateLogits = "decoder.candidate_logits";
 constexpr const char* kBeside[] = {kSizes, kLayers, kPadding, kNext, kCandidateTokens, kCandidateLogits};
+
+/// States that are keys and values; an adapter lies beside them.
+std::vector<StoredTensor> caches_of(const State& state) {
+    std::vector<StoredTensor> out;
+    for (const StoredTensor& t : state.layout().tensors()) {
+        if (adapted_layer(t.name).empty()) {
+            out.push_back(t);
+        }
+    }
+    return out;
+}
 
 /// The rows of a cache that hold tokens: of a ring that has been filled, all.
 std::int64_t rows_in_use(const StoredTensor& cache, std::int64_t length) { return std::min(length, cache.shape[1]); }
@@ -60,7 +72,7 @@ void save_cache_file(const std::filesystem::path& path, const DecoderPlan& plan,
                      const DecoderBatch& batch, const DecoderAnswers& answers) {
     const auto size = static_cast<std::int64_t>(batch.size());
     std::vector<HostTensor> corners;
-    for (const StoredTensor& t : caches.layout().tensors()) {
+    for (const StoredTensor& t : caches_of(caches)) {
         corners.push_back({t.name, t.dtype, {size, rows_in_use(t, batch.length()), t.shape[2], t.shape[3]}, {}});
     }
     const DecoderFacts& facts = plan.model().facts();
@@ -217,7 +229,7 @@ void CacheFile::read_answers(const DecoderPlan& plan) {
 }
 
 void CacheFile::check_caches(const DecoderOptions& options, const State& caches) const {
-    for (const StoredTensor& t : caches.layout().tensors()) {
+    for (const StoredTensor& t : caches_of(caches)) {
         const HostTensor& saved = file_.at(t.name);
         const std::int64_t rows = rows_in_use(t, length_);
         const std::vector<std::int64_t> wanted{static_cast<std::int64_t>(padding_.size()), rows, t.shape[2],
@@ -232,8 +244,9 @@ void CacheFile::check_caches(const DecoderOptions& options, const State& caches)
                (ring ? ": a ring that has been filled goes only into one of as many rows (window - 1 + chunk)" : ""));
     }
     for (const HostTensor& t : file_.tensors()) {
-        const bool known = caches.find(t.name) != nullptr || std::any_of(std::begin(kBeside), std::end(kBeside),
-                                                                         [&](const char* n) { return t.name == n; });
+        const bool known =
+            (caches.find(t.name) != nullptr && adapted_layer(t.name).empty()) ||
+            std::any_of(std::begin(kBeside), std::end(kBeside), [&](const char* n) { return t.name == n; });
         if (!known) {
             refuse("has a tensor " + printable(t.name) + ", which is no cache of the decoder");
         }
@@ -241,7 +254,7 @@ void CacheFile::check_caches(const DecoderOptions& options, const State& caches)
 }
 
 void CacheFile::write(const State& caches) const {
-    for (const StoredTensor& t : caches.layout().tensors()) {
+    for (const StoredTensor& t : caches_of(caches)) {
         const HostTensor& saved = file_.at(t.name);
         write_corner(*Insides::store(caches), t, saved.shape, saved.data);
     }

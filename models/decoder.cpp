@@ -47,7 +47,7 @@ struct Decoder::Parts {
     bool learned_positions;
     std::vector<CacheRing> rings;
 
-    State caches;
+    State caches;  ///< and the adapter, where there is room for one
     DecoderBatch batch;
     DecoderAnswers answers;
 
@@ -233,6 +233,19 @@ Candidates Decoder::candidates(std::size_t sequence) const {
 }
 
 std::int64_t Decoder::room() const noexcept { return parts_->batch.room(); }
+
+void Decoder::set_adapter(const Adapter& adapter) {
+    if (!parts_->options.lora) {
+        throw Error("DecoderOptions::lora was not asked for", kDecoder);
+    }
+    adapter.write(parts_->caches);
+    parts_->resume();
+}
+
+void Decoder::clear_adapter() {
+    vkf::clear_adapter(parts_->caches);
+    parts_->resume();
+}
 
 void Decoder::save_cache(const std::filesystem::path& file) const {
     save_cache_file(file, parts_->plan, parts_->caches, parts_->batch, parts_->answers);

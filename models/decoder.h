@@ -10,6 +10,7 @@
 
 #include "../runtime/device/device.h"
 #include "../runtime/device/program.h"
+#include "adapter.h"
 #include "decoder_plan.h"
 
 namespace vkf {
@@ -59,6 +60,13 @@ public:
     Candidates candidates(std::size_t sequence) const;
     /// Tokens that may follow before the cache is full.
     std::int64_t room() const noexcept;
+
+    /// Takes in an adapter, in place of the one before, without compiling anything; needs
+    /// DecoderOptions::lora. What the cache holds is forgotten. Throws Error as Adapter::write()
+    /// does, and the adapter before stays then.
+    void set_adapter(const Adapter& adapter);
+    /// Answers as the model alone again. What the cache holds is forgotten.
+    void clear_adapter();
 
     /// Writes what the cache holds, and no more of it, to a safetensors file that appears whole or
     /// not at all. Throws Error naming the file where it cannot be written.

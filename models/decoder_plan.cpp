@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <array>
 
+#include "models/blocks/cached_run.h"
 #include "models/decoder_name.h"
+#include "models/decoder_parameters.h"
 #include "models/families/family.h"
 #include "models/load_parameters.h"
 #include "runtime/compile/plan.h"
 #include "shaders/top_k.h"
 
 namespace vkf {
-
-const DecoderFamily& family_of(const DecoderModel& model) noexcept;
 
 namespace {
 
@@ -34,13 +34,20 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
     }
     within("chunk", o.chunk, 1, std::int64_t{1} << 20);
     o.chunk = std::min(o.chunk, o.max_tokens);
+    if (o.lora) {
+        o.lora->alpha = static_cast<float>(o.lora->rank);
+    }
     return o;
 }
 
 void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, DecoderTask task) {
-    const DecoderRunSizes sizes{o.max_batch, o.max_tokens, o.chunk, o.kv};
-    DecoderRun run(g, task, sizes, model.facts().layers);
+    const CachedRunSizes sizes{o.max_batch, o.max_tokens, o.chunk, o.kv};
+    CachedRun run(g, task, sizes, model.facts().layers);
+    const std::optional<Lora> lora = o.lora ? std::optional<Lora>(std::in_place, g, *o.lora) : std::nullopt;
     const Value logits = family_of(model).describe(run);
+    if (lora) {
+        lora->parameters();  // throws where a target fits no layer
+    }
     if (task == DecoderTask::score) {
         g.output("logits", logits);
         return;
@@ -62,18 +69,11 @@ std::vector<DecoderTask> tasks_of(const DecoderOptions& o) {
     return tasks;
 }
 
-std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const DecoderModel& model,
-                                     const LoadOptions& load) {
-    ParameterRules rules = family_of(model).parameters();
-    rules.model_type = model.facts().model_type;
-    return find_parameters(graph, checkpoint, rules, load);
-}
-
 /// Finds the parameters without a plan, because weights do not depend on its sizes.
 std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const DecoderModel& model, const LoadOptions& load) {
     Graph graph;
     describe(graph, model, {.max_tokens = 1, .chunk = 1}, DecoderTask::step);
-    return parameters_of(graph, checkpoint, model, load);
+    return decoder_parameters(graph, checkpoint, model, load);
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
                          const DecoderOptions& options, const LoadOptions& load) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
-    std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, load);
+    std::vector<Parameter> parameters = decoder_parameters(parts->prompt(), checkpoint, model, load);
     parts->plan_or_name_chunk(on, layout_of(parameters, on));
     parts->load = load;
     parts->found = FoundParameters(std::move(parameters), checkpoint);
@@ -188,7 +188,7 @@ Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const D
         return load_parameters(device, *found, plan.weights(), load.progress, load.pack_on);
     }
     const std::vector<Parameter> parameters =
-        parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), load);
+        decoder_parameters(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), load);
     const WeightLayout layout = layout_of(parameters, device.capabilities());
     const std::vector<StoredTensor>& planned = plan.weights().tensors();
     if (!planned.empty() && layout.tensors() != planned) {

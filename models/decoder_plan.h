@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "../layers/lora.h"
 #include "../runtime/compile/load_options.h"
 #include "../runtime/device/weights.h"
 #include "decoder_model.h"
@@ -28,6 +30,9 @@ struct DecoderOptions {
     WeightType kv = WeightType::f32;
     /// The arithmetic that products of prompts may use: CompileOptions::arithmetic.
     Arithmetic arithmetic = Arithmetic::f32;
+    /// Layers with room for a LoRA adapter, which Decoder::set_adapter() gives: Adapter::options().
+    /// Alpha is not looked at, for adapters bring their own.
+    std::optional<LoraOptions> lora = {};
     bool score = false;    ///< also build what Decoder::score() needs
     bool profile = false;  ///< timestamps around every dispatch
     /// Progress: called after each chunk of a prompt with the tokens read and the tokens in all. An

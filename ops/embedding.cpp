@@ -6,6 +6,7 @@
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/gradient.h"
+#include "ops/packed_rows.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
 #include "shaders/embedding_gradient.h"
@@ -26,8 +27,8 @@ struct EmbeddingParams {
     float scale;
 };
 
-void prepare(const Operands& operands, Command& command) noexcept {
-    const View& ids = operands[kEmbeddingBindingIds];
+/// What does not depend on ids.
+EmbeddingPush describe(const Operands& operands) noexcept {
     const View& table = operands[kEmbeddingBindingTable];
     const View& out = operands[kEmbeddingBindingOut];
     EmbeddingPush push{};
@@ -36,24 +37,40 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.first_row = operands.words[0];
     push.rows = table.dim(1);
     push.all_rows = operands.words[1];
-    for (std::size_t i = 0; i < kMaxRank; ++i) {
-        push.ids_size[i] = ids.size[i];
-        push.ids_stride[i] = ids.stride[i];
-    }
-    push.ids_offset = ids.offset;
     push.table_offset = table.offset;
     push.table_row = table.step(1);
     push.table_column = table.step(0);
     push.out_offset = out.offset;
-    push.scale = operands.params<EmbeddingParams>().scale;
+    push.scale = 1.0f;
+    return push;
+}
+
+void emit(const EmbeddingPush& push, Command& command) noexcept {
     command.push(push);
     command.groups(divide_up(push.count, kLocalSize));
     command.cost(push.count, static_cast<double>(push.count) * 8);
 }
 
-void lower(Lowering& l) {
-    const WeightType type = l.weight_type(l.input(1));
-    const ValueId table = type == WeightType::f32 ? l.input(1) : l.words(l.input(1));
+void prepare(const Operands& operands, Command& command) noexcept {
+    const View& ids = operands[kEmbeddingBindingIds];
+    EmbeddingPush push = describe(operands);
+    for (std::size_t i = 0; i < kMaxRank; ++i) {
+        push.ids_size[i] = ids.size[i];
+        push.ids_stride[i] = ids.stride[i];
+    }
+    push.ids_offset = ids.offset;
+    push.scale = operands.params<EmbeddingParams>().scale;
+    emit(push, command);
+}
+
+/// The table without ids: the whole of it.
+void prepare_whole(const Operands& operands, Command& command) noexcept { emit(describe(operands), command); }
+
+/// Dispatches rows of a table, by `ids` or, where these are the table itself, all in turn.
+void lower_rows(Lowering& l, ValueId ids, ValueId weight, ValueId out, Prepare how) {
+    const WeightType type = l.weight_type(weight);
+    const ValueId table = type == WeightType::f32 ? weight : l.words(weight);
+    const bool whole = ids == weight;
     const auto all_rows = static_cast<uint>(l.max_of(l.info(table).shape[0]));
     uint first = 0;
     const std::vector<ValueId> windows = l.chunks(table, 0);
@@ -63,12 +80,17 @@ void lower(Lowering& l) {
             why += (why.empty() ? "one of " : "; one of ") + std::to_string(windows.size()) +
                    " windows on a table beyond one binding";
         }
-        l.dispatch({{&kShader, {kLocalSize, {{kEmbeddingSpecPacked, static_cast<uint>(type)}}}, std::move(why)}},
-                   {{l.input(0), Access::read}, {window, Access::read}, {l.output(0), Access::write}}, prepare,
-                   {first, all_rows});
+        l.dispatch(
+            {{&kShader,
+              {kLocalSize, {{kEmbeddingSpecPacked, static_cast<uint>(type)}, {kEmbeddingSpecWhole, whole ? 1u : 0u}}},
+              std::move(why)}},
+            {{whole ? window : ids, Access::read}, {window, Access::read}, {out, Access::write}}, how,
+            {first, all_rows});
         first += static_cast<uint>(l.info(window).shape[0].constant());
     }
 }
+
+void lower(Lowering& l) { lower_rows(l, l.input(0), l.input(1), l.output(0), prepare); }
 
 // --- the gradient --------------------------------------------------------------------------------
 
@@ -120,6 +142,14 @@ std::vector<Value> gradient(const GradientSite& site) {
 constexpr OpType kEmbedding{.name = kName, .lower = lower, .can_read = can_read_any, .gradient = gradient};
 
 }  // namespace
+
+ValueId support::numbers_of(Lowering& l, ValueId weight) {
+    return l.once("numbers of a packed weight", weight, [&] {
+        const ValueId out = l.scratch(DType::f32, l.info(weight).shape);
+        lower_rows(l, weight, weight, out, prepare_whole);
+        return out;
+    });
+}
 
 Value embedding(Value ids, Value table, float scale) {
     require_dtype(kName, ids, DType::i32);

@@ -293,7 +293,9 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     l.check_rounds(rounds_of(k, params.masked_weights, one_row ? 1 : kMostTileRows),
                    "a sum of " + std::to_string(k) + " products");
     const bool packed = l.weight_type(product.b) != WeightType::f32 && params.transpose_b && !params.masked_weights;
-    const ValueId b = packed ? l.words(product.b) : product.b;
+    // a gradient goes along the columns of the weights, which packed ones cannot be read by
+    const bool turned = l.weight_type(product.b) != WeightType::f32 && !params.transpose_b;
+    const ValueId b = packed ? l.words(product.b) : turned ? numbers_of(l, product.b) : product.b;
     const ValueId c = product.c;
     const std::size_t b_n = l.info(b).shape.size() - 1 - params.b_axes().n;
     const std::int64_t most_rows = rows_at_most(l, b, c);

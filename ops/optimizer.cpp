@@ -30,6 +30,7 @@ struct OptimizerParams {
     Sgd sgd = {};
     Schedule schedule = {};
     bool factors = false;
+    float decay_to = 0.0f;
 
     bool is_adam() const { return kind == kOptimizerAdam || kind == kOptimizerAmsgrad; }
     /// Rows of the moments.
@@ -82,6 +83,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.gradient_offset = operands[kOptimizerBindingGradient].offset;
     push.moments_offset = moments.offset;
     push.factors_offset = operands[kOptimizerBindingFactors].offset;
+    push.decay_to = operands.params<OptimizerParams>().decay_to;
     describe(operands.params<OptimizerParams>(), static_cast<std::int64_t>(operands[kStepOperand].dim(0)) - 1, push);
     command.push(push);
     command.groups(divide_up(push.count, kLocalSize * kOptimizerItems));
@@ -170,6 +172,7 @@ void update_all(const std::vector<Value>& parameters, const std::vector<Value>& 
             std::to_string(parameters.size()) + " parameters have " + std::to_string(gradients.size()) + " gradients");
     require(options.schedule.kind == Schedule::Kind::constant || options.schedule.steps > 0, kName,
             "a schedule that is not constant needs its number of steps");
+    require_finite(kName, "decay_to", options.decay_to);
     require(options.schedule.warmup >= 0, kName, "warmup is negative");
     const bool counts = p.is_adam() || p.sgd.dampening != 0.0 || options.schedule.warmup > 0 ||
                         options.schedule.kind != Schedule::Kind::constant;
@@ -190,6 +193,7 @@ void update_all(const std::vector<Value>& parameters, const std::vector<Value>& 
     const Value step = length_of(g, options.step);
     p.schedule = options.schedule;
     p.factors = bool(factors);
+    p.decay_to = options.decay_to;
     const auto shared = params(p);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const std::string name = g.storages()[g.values()[parameters[i].id()].storage].name;

@@ -56,8 +56,10 @@ struct UpdateOptions {
     /// the schedule follow from it, so that only plain SGD can do without.
     Dim step = 0;
     Schedule schedule = {};
-    Value learning_rate = {};   ///< (1) f32, a further factor of the learning rate; empty: 1
-    Value gradient_scale = {};  ///< (1) f32, a factor of all gradients: ClippedNorm::scale
+    Value learning_rate = {};  ///< (1) f32, a further factor of the learning rate; empty: 1
+    /// (1) f32, a factor of all gradients: ClippedNorm::scale. NaN: nothing is updated.
+    Value gradient_scale = {};
+    float decay_to = 0.0f;  ///< weight decay draws parameters to this number
 };
 
 /// Updates parameters, which are whole f32 states, from their gradients. What the optimizer
@@ -70,11 +72,14 @@ VKF_API void update(const std::vector<Value>& parameters, const std::vector<Valu
                     const UpdateOptions& options = {});
 
 struct ClippedNorm {
-    Value norm;   ///< (1): the 2-norm of all gradients together
-    Value scale;  ///< (1): min(max_norm / (norm + 1e-6), 1), a factor for each gradient
+    Value norm;  ///< (1): the 2-norm of all gradients together
+    /// (1): min(max_norm / (norm + 1e-6), 1), a factor for each gradient; NaN where the norm is not
+    /// finite.
+    Value scale;
 };
 
-/// torch.nn.utils.clip_grad_norm_. The gradients themselves stay as they are.
-VKF_API ClippedNorm clip_grad_norm(const std::vector<Value>& gradients, float max_norm);
+/// torch.nn.utils.clip_grad_norm_. The gradients themselves stay as they are. `loss_scale` (1) f32
+/// is what the loss was multiplied by: norm and scale are those of the gradients divided by it.
+VKF_API ClippedNorm clip_grad_norm(const std::vector<Value>& gradients, float max_norm, Value loss_scale = {});
 
 }  // namespace vkf

@@ -11,6 +11,9 @@ namespace support {
 /// Rows of words hold so many numbers as that type, one of those that are packed on the device.
 void check_packed(const char* op, const Value& words, WeightType type, const Dim& columns);
 
+/// A whole weight that is packed, (rows, columns), in fp32: made once for all that read it so.
+ValueId numbers_of(Lowering& l, ValueId weight);
+
 }  // namespace support
 
 /// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the

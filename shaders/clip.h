@@ -8,14 +8,17 @@
 VKF_CONSTANT(kClipBindingSquares, 0)
 VKF_CONSTANT(kClipBindingNorm, 1)
 VKF_CONSTANT(kClipBindingScale, 2)
+VKF_CONSTANT(kClipBindingLossScale, 3)
 
 VKF_CONSTANT(kClipSpecLanes, 1)  // the local size
+VKF_CONSTANT(kClipSpecScaled, 2) // 1: the loss was multiplied by LossScale
 
 VKF_PUSH_BEGIN(ClipPush)
     uint count;
     uint squares_offset;
     uint norm_offset;
     uint scale_offset;
+    uint loss_scale_offset;
     float max_norm;
 VKF_PUSH_END(ClipPush)
 

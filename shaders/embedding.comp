@@ -7,6 +7,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = kEmbeddingSpecPacked) const uint kPacked = kPackedF32;
+layout(constant_id = kEmbeddingSpecWhole) const uint kWhole = 0;
 
 layout(push_constant) uniform Push { EmbeddingPush p; };
 layout(set = 0, binding = kEmbeddingBindingIds) readonly buffer Ids { uint ids[]; };
@@ -48,7 +49,7 @@ void main() {
     uint which = index / p.width;
     uint column = index - which * p.width;
     // negative ids are large here
-    uint id = ids[p.ids_offset + strided_offset(which, p.ids_size, p.ids_stride)];
+    uint id = kWhole != 0u ? which : ids[p.ids_offset + strided_offset(which, p.ids_size, p.ids_stride)];
     if (id >= p.first_row && id - p.first_row < p.rows) {
         result[p.out_offset + index] = p.scale * number_at(p.table_offset + (id - p.first_row) * p.table_row, column);
     } else if (id >= p.all_rows && p.first_row == 0u) {

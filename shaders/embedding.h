@@ -14,6 +14,7 @@ VKF_CONSTANT(kEmbeddingBindingOut, 2)
 // A kPacked... of common/packed.h. Packed, table_row and table_offset are words, and table_column
 // is not looked at.
 VKF_CONSTANT(kEmbeddingSpecPacked, 1)
+VKF_CONSTANT(kEmbeddingSpecWhole, 2)  // 1: every row of the table in turn; there are no ids
 
 VKF_PUSH_BEGIN(EmbeddingPush)
     uint count;         // ids x width

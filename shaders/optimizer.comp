@@ -20,6 +20,7 @@ layout(set = 0, binding = kOptimizerBindingMoments) buffer MomentsFours { vec4 m
 layout(set = 0, binding = kOptimizerBindingFactors) readonly buffer Factors { float factors[]; };
 
 #include "common/dispatch.glsl"
+#include "common/numeric.glsl"
 
 vec4 load_moment(uint row, uint item) {
     uint at = p.moments_offset + row * p.stride;
@@ -63,6 +64,9 @@ void step_item(uint item) {
     if (kFactors != 0u) {
         gradient_factor = factors[p.factors_offset];
         rate_factor = factors[p.factors_offset + 1u];
+        if (is_nan(gradient_factor)) {
+            return;
+        }
     }
     vec4 x;
     vec4 g;
@@ -73,8 +77,8 @@ void step_item(uint item) {
         x = vec4(parameter[p.parameter_offset + item], 0.0, 0.0, 0.0);
         g = vec4(gradient[p.gradient_offset + item], 0.0, 0.0, 0.0);
     }
-    g = g * gradient_factor + x * p.l2;
-    x -= x * (p.decay * rate_factor);
+    g = g * gradient_factor + (x - p.decay_to) * p.l2;
+    x -= (x - p.decay_to) * (p.decay * rate_factor);
     x -= direction(item, g) * (p.rate * rate_factor);
     if (kFours != 0u) {
         parameter_fours[p.parameter_offset / 4u + item] = x;

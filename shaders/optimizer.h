@@ -32,6 +32,7 @@ VKF_PUSH_BEGIN(OptimizerPush)
     float rate;       // Adam's is divided by the first bias correction
     float decay;      // of the parameter itself, times the factor of the learning rate
     float l2;         // of the parameter, added to the gradient
+    float decay_to;   // both are of the parameter less this
     float beta1;      // or the momentum
     float beta1_rest; // 1 - beta1, or 1 - dampening
     float beta2;

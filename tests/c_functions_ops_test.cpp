@@ -417,7 +417,7 @@ TEST_CASE("c functions: training is that of C++") {
     const Value gradient = gradients(silu(x), {x}, dy).front();
     b.same("gradients", found[0], gradient);
 
-    OK(vkf_clip_grad_norm(1, found, 0.5f, &y, &z));
+    OK(vkf_clip_grad_norm(1, found, 0.5f, vkf_no_value(), &y, &z));
     const ClippedNorm clipped = clip_grad_norm({gradient}, 0.5f);
     b.same("clip_grad_norm, norm", y, clipped.norm);
     b.same("clip_grad_norm, scale", z, clipped.scale);

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "models/blocks/decoder_run.h"
+#include "models/blocks/cached_run.h"
 #include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
@@ -174,7 +174,7 @@ TEST_CASE("rope: a decoder's run turns queries and keys as the table says") {
         CAPTURE(static_cast<int>(layout));
         const Rope o{.theta = 100, .layout = layout, .rotary_dim = 8, .max_positions = 9};
         Graph g;
-        DecoderRun run(g, DecoderTask::prompt, {.max_tokens = 9, .chunk = 5}, {});
+        CachedRun run(g, DecoderTask::prompt, {.max_tokens = 9, .chunk = 5}, {});
         const Value heads = g.input("x", {run.tokens().size(0), 2, run.tokens().size(1), 12});
         const QueryKeyValue turned = run.rotated({heads, heads, heads}, run.rope_table(o, 12));
         g.output("query", contiguous(turned.query));

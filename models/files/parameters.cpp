@@ -112,22 +112,14 @@ private:
     const LoadOptions& load_;
 };
 
-/// The numbers of a parameter that does not go as it is.
-std::vector<float> converted(const Parameter& p) {
-    std::vector<float> x(static_cast<std::size_t>(p.source.data.size() / size_of(p.source.dtype)));
-    widen(p.source, 0, x);
-    if (p.add_one) {
-        std::for_each(x.begin(), x.end(), [](float& v) { v += 1.0f; });
-    }
-    if (!p.transpose) {
-        return x;
-    }
-    const auto rows = static_cast<std::size_t>(p.kept.shape[0]);
-    const auto columns = static_cast<std::size_t>(p.kept.shape[1]);
+/// Turns a matrix of so many rows.
+std::vector<float> turned(const std::vector<float>& x, std::int64_t rows) {
     std::vector<float> y(x.size());
-    for (std::size_t r = 0; r < rows; ++r) {
-        for (std::size_t c = 0; c < columns; ++c) {
-            y[r * columns + c] = x[c * rows + r];
+    const auto height = static_cast<std::size_t>(rows);
+    const std::size_t width = x.size() / std::max<std::size_t>(height, 1);
+    for (std::size_t r = 0; r < height; ++r) {
+        for (std::size_t c = 0; c < width; ++c) {
+            y[c * height + r] = x[r * width + c];
         }
     }
     return y;
@@ -153,8 +145,26 @@ HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned) {
         return {parameter.kept.name, parameter.source.dtype, parameter.kept.shape, parameter.source.data,
                 parameter.source.type};
     }
-    owned = converted(parameter);
+    owned = numbers_of(parameter);
     return {parameter.kept.name, DType::f32, parameter.kept.shape, std::as_bytes(std::span(owned))};
+}
+
+std::vector<float> numbers_of(const Parameter& p) {
+    std::vector<float> x(static_cast<std::size_t>(p.source.data.size() / size_of(p.source.dtype)));
+    widen(p.source, 0, x);
+    if (p.add_one) {
+        std::for_each(x.begin(), x.end(), [](float& v) { v += 1.0f; });
+    }
+    return p.transpose ? turned(x, p.source.shape[0]) : x;
+}
+
+void to_file(const Parameter& p, std::vector<float>& numbers) {
+    if (p.add_one) {
+        std::for_each(numbers.begin(), numbers.end(), [](float& v) { v -= 1.0f; });
+    }
+    if (p.transpose) {
+        numbers = turned(numbers, p.kept.shape[0]);
+    }
 }
 
 FoundParameters::FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint)

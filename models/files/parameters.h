@@ -68,6 +68,11 @@ private:
 /// converted, `owned`, which must outlive the result.
 HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned);
 
+/// The numbers of a parameter in fp32, as the graph has them: tensor_of(), widened.
+std::vector<float> numbers_of(const Parameter& parameter);
+/// The other way: numbers as the graph has them become what the file would have.
+void to_file(const Parameter& parameter, std::vector<float>& numbers);
+
 /// Writes a copy of the checkpoint's folder with these parameters: what has a type is packed, the
 /// rest stays numbers. Throws Error where the folder has a model already, or a file cannot be
 /// written.

@@ -2,12 +2,10 @@
 #include "models/files/safetensors_writer.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <random>
-#include <system_error>
 
+#include "models/files/pending_file.h"
 #include "models/files/safetensors_words.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/packed.h"
@@ -86,42 +84,6 @@ std::string header_of(std::span<const HostTensor> tensors, std::span<const std::
     }
 }
 
-/// A file beside its destination, removed unless it takes the destination's place.
-class PendingFile {
-public:
-    PendingFile(const std::filesystem::path& path, const std::string& name)
-        : destination_(path), temporary_(path), name_(name) {
-        temporary_ += ".writing-" + std::to_string(std::random_device{}());
-        stream_.open(temporary_, std::ios::binary | std::ios::trunc);
-        if (!stream_) throw Error("cannot create file", name_);
-    }
-    PendingFile(const PendingFile&) = delete;
-    PendingFile& operator=(const PendingFile&) = delete;
-    ~PendingFile() {
-        stream_.close();
-        std::error_code ignored;
-        std::filesystem::remove(temporary_, ignored);  // gone already once it was renamed
-    }
-
-    void write(const void* data, std::size_t size) {
-        stream_.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
-    }
-
-    void publish() {
-        stream_.close();
-        if (!stream_) throw Error("cannot write file", name_);
-        std::error_code code;
-        std::filesystem::rename(temporary_, destination_, code);
-        if (code) throw Error("cannot write file: " + code.message(), name_);
-    }
-
-private:
-    std::filesystem::path destination_;
-    std::filesystem::path temporary_;
-    std::string name_;
-    std::ofstream stream_;
-};
-
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors, const TensorBytes& bytes,
@@ -129,7 +91,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const HostTe
     const std::string name = utf8_name(path);
     const std::vector<std::size_t> order = file_order(tensors);
     const std::string header = header_of(tensors, order, with_packed(metadata, tensors, name), name);
-    PendingFile file(path, name);
+    PendingFile file(path);
     const std::uint64_t length = header.size();
     file.write(&length, sizeof length);
     file.write(header.data(), header.size());

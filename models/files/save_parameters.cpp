@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "models/files/model_folder.h"
 #include "models/files/parameters.h"
-#include "models/files/safetensors_writer.h"
-#include "runtime/base/paths.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -9,26 +8,6 @@ namespace vkf {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The files that a folder has beside its tensors, config.json among them.
-constexpr const char* kCompanions[] = {"config.json",         "generation_config.json",
-                                       "tokenizer.json",      "tokenizer_config.json",
-                                       "tokenizer.model",     "special_tokens_map.json",
-                                       "added_tokens.json",   "vocab.json",
-                                       "vocab.txt",           "merges.txt",
-                                       "chat_template.jinja", "chat_template.json"};
-
-void copy_companions(const fs::path& from, const fs::path& to) {
-    for (const char* name : kCompanions) {
-        std::error_code code;
-        if (fs::exists(from / name, code)) {
-            fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing, code);
-        }
-        if (code) {
-            throw Error("cannot copy file: " + code.message(), utf8_name(to / name));
-        }
-    }
-}
 
 /// The tensor as the file is to have it; the bytes come later.
 HostTensor described(const Parameter& p) {
@@ -66,17 +45,7 @@ private:
 
 void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const std::vector<Parameter>& parameters,
                      const LoadProgress& progress) {
-    std::error_code code;
-    fs::create_directories(folder, code);
-    if (code) {
-        throw Error("cannot make the folder: " + code.message(), utf8_name(folder));
-    }
-    const fs::path file = folder / "model.safetensors";
-    for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"}) {
-        if (is_there(folder / name)) {
-            throw Error("has a model already", utf8_name(folder));
-        }
-    }
+    make_model_folder(folder);
     std::vector<HostTensor> tensors;
     std::uint64_t all = 0;
     for (const Parameter& p : parameters) {
@@ -93,14 +62,7 @@ void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const
         }
         return data;
     };
-    write_safetensors(file, tensors, next, {{"format", "pt"}});
-    try {
-        copy_companions(checkpoint.folder(), folder);
-    } catch (...) {  // half a model would be in the way of the next attempt
-        fs::remove(file, code);
-        fs::remove(folder / "config.json", code);
-        throw;
-    }
+    write_model_folder(folder, checkpoint.folder(), tensors, next);
 }
 
 }  // namespace vkf

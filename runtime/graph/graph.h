@@ -72,6 +72,13 @@ public:
     void check_content(const Value& value, std::string what, Dim limit,
                        std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit));
 
+    /// What each linear layer that is described from now on does with its result: given its input x
+    /// and its result y before the activation, gives the value to go on with, of y's shape. Called
+    /// within the layer's Scope, so that scoped() tells its name.
+    using LinearHook = std::function<Value(Value x, Value y)>;
+    void after_linear(LinearHook hook) { linear_hook_ = std::move(hook); }
+    const LinearHook& linear_hook() const noexcept { return linear_hook_; }
+
     // The functions that follow are for whoever describes graphs.
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
@@ -121,6 +128,7 @@ private:
     std::vector<Constraint> constraints_;
     std::vector<ContentCheck> content_checks_;
     std::vector<std::string> scopes_;
+    LinearHook linear_hook_;
 };
 
 /// Prefixes the names of weights and the labels of nodes while it lives: Scope s(g, "layers.0").

@@ -82,11 +82,13 @@ void print_packing(const vkf::Weights& weights) {
 }
 
 /// Gives options with room for the prompt and what may follow.
-vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderFacts& facts, std::size_t prompt) {
+vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderFacts& facts, std::size_t prompt,
+                                    const std::optional<vkf::LoraOptions>& lora) {
     vkf::DecoderOptions out;
     const std::int64_t wanted = static_cast<std::int64_t>(prompt) + options.max_tokens;
     out.max_tokens = std::clamp<std::int64_t>(wanted, 1, facts.max_positions);
     out.chunk = options.chunk;
+    out.lora = lora;
     out.profile = !options.trace.empty();
     out.kv = *weight_type(options.kv);
     out.arithmetic = arithmetic(options.arithmetic);
@@ -184,6 +186,8 @@ int generate(const Options& options) {
         throw vkf::Error("the prompt has " + std::to_string(prompt.size()) + " tokens; the model takes 1 to " +
                          std::to_string(facts.max_positions));
     }
+    const std::optional<vkf::Adapter> adapter =
+        options.adapter.empty() ? std::nullopt : std::optional<vkf::Adapter>(std::in_place, options.adapter);
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
     Clock::time_point start;
@@ -195,7 +199,8 @@ int generate(const Options& options) {
             show(done, total);
             loaded = seconds_since(start);
         }};
-    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size()), load);
+    const std::optional<vkf::LoraOptions> lora = adapter ? std::optional(adapter->options()) : std::nullopt;
+    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size(), lora), load);
     print_memory(options.dry_run ? stdout : stderr, plan.memory());
     vkf::require_memory(device, plan.memory(), "Decoder");
     if (options.dry_run) {
@@ -204,6 +209,9 @@ int generate(const Options& options) {
     const std::unique_ptr<TextOut> out = texts.text_out();
     start = Clock::now();
     vkf::Decoder decoder(device, checkpoint, plan);
+    if (adapter) {
+        decoder.set_adapter(*adapter);
+    }
     print_packing(decoder.weights());
     std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
                  seconds_since(start));
@@ -220,10 +228,14 @@ int generate(const Options& options) {
 }
 
 /// Saves the matrices as --weights says, in a folder from which they load without being packed
-/// again. No device is asked.
+/// again, or with an adapter merged into them. No device is asked.
 int save(const Options& options) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
+    if (!options.adapter.empty()) {
+        vkf::merge_adapter(options.save, checkpoint, model, vkf::Adapter(options.adapter));
+        return 0;
+    }
     vkf::save_decoder(options.save, checkpoint, model,
                       {.matrices = weight_type(options.weights), .pack_on = pack_on(options), .progress = load_bar()});
     const std::filesystem::path file = options.save / "model.safetensors";
@@ -263,6 +275,7 @@ void add_options(CLI::App& app, Options& o) {
         ->check(CLI::IsMember({"host", "device"}));
     app.add_option("--save", o.save,
                    "write a folder with the matrices packed like that, which loads as it is, and end");
+    app.add_option("--adapter", o.adapter, "a LoRA adapter's folder, as PEFT has it; with --save it is merged");
     app.add_option("--kv", o.kv, "what keys and values are kept as")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}));
     app.add_option("--arithmetic", o.arithmetic,
@@ -301,6 +314,13 @@ int main(int argc, char** argv) {
         options.by_ids = app.count("--ids") > 0;
         std::erase(options.stop, "");
         settle_draws(app, options);
+        if (!options.adapter.empty() && (options.check || !options.texts.empty())) {
+            throw CLI::ValidationError("--adapter", "--check and --accuracy are of the model alone");
+        }
+        if (!options.adapter.empty() && !options.save.empty() && !options.weights.empty()) {
+            throw CLI::ValidationError("--adapter",
+                                       "is merged in the types of the files; --weights goes with another run");
+        }
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
     }

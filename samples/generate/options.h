@@ -22,7 +22,8 @@ struct Options {
     std::string pack_on;      ///< "host" or "device"; empty: by the kind of device
     std::string kv = "fp32";  ///< what keys and values are kept as
     std::string arithmetic = "fp32";
-    std::filesystem::path save;  ///< where a folder with packed weights is written
+    std::filesystem::path adapter;  ///< a LoRA adapter's folder
+    std::filesystem::path save;     ///< where a folder with packed weights is written
     std::filesystem::path trace;
     std::filesystem::path texts;  ///< whose accuracy is to be told
     std::int64_t max_tokens = 128;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kRoot = VKFORMER_SOURCE_DIR;
-const char* const kRooms[] = {"runtime", "ops", "layers", "models"};
+const char* const kRooms[] = {"runtime", "ops", "layers", "models", "train"};
 
 std::set<std::string> found_in(const std::string& text, const char* pattern) {
     const std::regex regex(pattern);

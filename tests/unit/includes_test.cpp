@@ -51,7 +51,8 @@ const std::vector<Room>& rooms() {
                                  {"models/blocks", blocks},
                                  {"models/families", families},
                                  {"models", models},
-                                 {"c", models},
+                                 {"train", with(models, {"train"})},
+                                 {"c", with(models, {"train"})},
                                  {"text", base}};
     }();
     return all;
@@ -140,7 +141,7 @@ using Includes = std::map<std::string, std::vector<std::string>>;
 
 Includes read_all(const fs::path& source, std::vector<std::string>& lost) {
     Includes all;
-    for (const char* top : {"shaders", "runtime", "ops", "layers", "models", "c", "text"}) {
+    for (const char* top : {"shaders", "runtime", "ops", "layers", "models", "train", "c", "text"}) {
         for (const auto& entry : fs::recursive_directory_iterator(source / top)) {
             const std::string extension = entry.path().extension().string();
             if (extension == ".h" || extension == ".cpp" || extension == ".in" || extension == ".comp" ||

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/lora.h"
+
+#include "ops/checks.h"
+#include "runtime/base/pattern.h"
+
+namespace vkf {
+
+namespace {
+
+constexpr const char* kLora = "lora";
+
+bool is_target(const std::string& target, const std::string& layer) {
+    return fits(target, layer) || layer.ends_with("." + target);
+}
+
+}  // namespace
+
+struct Lora::Parts {
+    LoraOptions options;
+    std::vector<bool> found;
+    std::vector<Value> parameters = {};
+
+    bool takes(const std::string& layer) {
+        bool taken = false;
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            if (is_target(options.targets[i], layer)) {
+                found[i] = taken = true;
+            }
+        }
+        return taken;
+    }
+
+    Value adapted(Value x, Value y) {
+        Graph& g = x.graph();
+        const std::string weight = g.scoped("weight");
+        if (!takes(weight.substr(0, weight.rfind('.')))) {
+            return y;
+        }
+        const Value a = g.state("lora_A.weight", {options.rank, x.size(-1)});
+        const Value b = g.state("lora_B.weight", {y.size(-1), options.rank});
+        parameters.insert(parameters.end(), {a, b});
+        const float scale = options.alpha / static_cast<float>(options.rank);
+        return y + matmul(linear(x, a), b, {.scale = scale, .transpose_b = true});
+    }
+};
+
+Lora::Lora(Graph& graph, const LoraOptions& options)
+    : parts_(std::make_shared<Parts>(Parts{options, std::vector<bool>(options.targets.size(), false)})) {
+    using namespace support;
+    require(options.rank >= 1, kLora, "rank = " + std::to_string(options.rank) + " is below 1");
+    require_finite(kLora, "alpha", options.alpha);
+    require(!options.targets.empty(), kLora, "no layer is named that is to have an adapter");
+    graph.after_linear([parts = parts_](Value x, Value y) { return parts->adapted(x, y); });
+}
+
+std::vector<Value> Lora::parameters() const {
+    for (std::size_t i = 0; i < parts_->found.size(); ++i) {
+        support::require(parts_->found[i], kLora, "no linear layer fits \"" + parts_->options.targets[i] + "\"");
+    }
+    return parts_->parameters;
+}
+
+}  // namespace vkf

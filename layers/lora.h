@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Low-rank adapters (Hu et al. 2021, LoRA), as PEFT lays them out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../ops/ops.h"
+
+namespace vkf {
+
+struct LoraOptions {
+    std::int64_t rank = 8;
+    float alpha = 8.0f;  ///< over the rank, what B A x is multiplied by
+    /// The layers that have an adapter, by their whole names, by what these end with (q_proj), or
+    /// by patterns in which `*` stands for any characters.
+    std::vector<std::string> targets = {};
+};
+
+/// Gives adapters to the linear layers of a graph that are described after it: y becomes y + alpha
+/// / rank * B (A x). A (rank, in) and B (out, rank) are states, NAME.lora_A.weight and
+/// NAME.lora_B.weight, which are 0 at first: a layer then computes what it did without.
+class VKF_API Lora {
+public:
+    /// Throws Error for a rank below 1 and where there is no target.
+    Lora(Graph& graph, const LoraOptions& options);
+
+    /// A and B of each layer in turn. Throws Error naming a target that no layer fits so far.
+    std::vector<Value> parameters() const;
+
+private:
+    struct Parts;
+    std::shared_ptr<Parts> parts_;
+};
+
+}  // namespace vkf

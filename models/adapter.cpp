@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "models/adapter_states.h"
+#include "models/decoder_parameters.h"
+#include "models/files/config_reader.h"
+#include "models/files/model_folder.h"
+#include "runtime/base/paths.h"
+#include "runtime/base/text.h"
+#include "runtime/graph/packed.h"
+#include "runtime/graph/sixteen.h"
+
+namespace vkf {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdapterConfig = "adapter_config.json";
+constexpr const char* kAdapterTensors = "adapter_model.safetensors";
+constexpr std::string_view kPeftPrefix = "base_model.model.";
+
+struct AdapterConfig {
+    double alpha = 0;
+    bool root = false;  ///< rsLoRA: over the root of the rank
+};
+
+/// Fields that say nothing of the numbers an adapter adds to a layer whose A and B are there.
+constexpr const char* kHarmlessFields[] = {"auto_mapping",
+                                           "base_model_name_or_path",
+                                           "fan_in_fan_out",
+                                           "inference_mode",
+                                           "init_lora_weights",
+                                           "layers_pattern",
+                                           "layers_to_transform",
+                                           "loftq_config",
+                                           "lora_dropout",
+                                           "megatron_config",
+                                           "megatron_core",
+                                           "peft_version",
+                                           "rank_pattern",
+                                           "revision",
+                                           "target_modules",
+                                           "task_type",
+                                           "r",
+                                           "exclude_modules",
+                                           "corda_config",
+                                           "eva_config",
+                                           "ensure_weight_tying"};
+
+bool says_nothing(const nlohmann::json& value) {
+    return value.is_null() || value == false || (value.is_structured() && value.empty());
+}
+
+AdapterConfig read_adapter_config(const fs::path& path) {
+    const std::string file = utf8_name(path);
+    const nlohmann::json root = parse_config(read_text(path), file);
+    ConfigReader r(root, file);
+    r.only("peft_type", "LORA");
+    r.need("peft_type");
+    r.only("bias", "none");
+    r.need("lora_alpha");
+    AdapterConfig config{r.number("lora_alpha", 0), r.flag("use_rslora", false)};
+    const std::set<std::string> known{"peft_type", "bias", "lora_alpha", "use_rslora"};
+    for (const auto& [name, value] : root.items()) {
+        const bool harmless =
+            std::find(std::begin(kHarmlessFields), std::end(kHarmlessFields), name) != std::end(kHarmlessFields);
+        if (known.count(name) == 0 && !harmless && !says_nothing(value)) {
+            r.fail(name, "is not supported");
+        }
+    }
+    return config;
+}
+
+std::vector<float> widened_numbers(const HostTensor& tensor) {
+    std::vector<float> numbers(tensor.data.size() / size_of(tensor.dtype));
+    widen(tensor, 0, numbers);
+    return numbers;
+}
+
+/// Puts a matrix (rows, columns) into the corner of zeros of another shape.
+std::vector<float> in_corner(const std::vector<float>& x, const std::vector<std::int64_t>& from,
+                             const std::vector<std::int64_t>& to) {
+    std::vector<float> y(static_cast<std::size_t>(to[0] * to[1]));
+    for (std::int64_t r = 0; r < from[0]; ++r) {
+        std::copy_n(x.begin() + r * from[1], from[1], y.begin() + r * to[1]);
+    }
+    return y;
+}
+
+}  // namespace
+
+Adapter::Adapter(const fs::path& folder) : name_(utf8_name(folder)), file_(Safetensors(folder / kAdapterTensors)) {
+    read_layers();
+    const AdapterConfig config = read_adapter_config(folder / kAdapterConfig);
+    options_.rank = 1;
+    for (auto& [name, layer] : layers_) {
+        const std::int64_t rank = layer.a->shape[0];
+        const auto n = static_cast<double>(rank);
+        layer.scale = static_cast<float>(config.alpha / (config.root ? std::sqrt(n) : n));
+        options_.rank = std::max(options_.rank, rank);
+        options_.targets.push_back(name);
+    }
+    options_.alpha = static_cast<float>(options_.rank);
+}
+
+void Adapter::read_layers() {
+    const auto fail = [&](const HostTensor& t, const std::string& what) {
+        throw Error("tensor " + t.name + " " + what, file_.file());
+    };
+    for (const HostTensor& t : file_.tensors()) {
+        std::string_view name = t.name;
+        name = name.starts_with(kPeftPrefix) ? name.substr(kPeftPrefix.size()) : name;
+        const std::string layer = adapted_layer(name);
+        if (layer.empty()) {
+            fail(t, "is neither lora_A nor lora_B of a layer");
+        }
+        if (t.shape.size() != 2 || t.type != WeightType::f32 || !is_floating(t.dtype)) {
+            fail(t, "is no matrix of F32, F16 or BF16");
+        }
+        const HostTensor*& half = name.ends_with(kLoraA) ? layers_[layer].a : layers_[layer].b;
+        if (half != nullptr) {
+            fail(t, "is there twice, as " + half->name + " too");
+        }
+        half = &t;
+    }
+    for (const auto& [name, layer] : layers_) {
+        if (layer.a == nullptr || layer.b == nullptr) {
+            throw Error("layer " + name + " has no lora_" + (layer.a == nullptr ? "A" : "B"), file_.file());
+        }
+        if (layer.a->shape[0] != layer.b->shape[1] || layer.a->shape[0] < 1) {
+            fail(*layer.a, shape_text(layer.a->shape) + " does not fit lora_B " + shape_text(layer.b->shape));
+        }
+    }
+    if (layers_.empty()) {
+        throw Error("has no layer", file_.file());
+    }
+}
+
+void Adapter::write(State& state) const {
+    const auto check = [&](const std::string& name, const HostTensor& given, std::size_t rank_dim) {
+        const StoredTensor* kept = state.find(name);
+        if (kept == nullptr) {
+            throw Error("the model has no adapter at " + name.substr(0, name.rfind(".lora_")), name_);
+        }
+        if (given.shape[rank_dim] > kept->shape[rank_dim] || given.shape[1 - rank_dim] != kept->shape[1 - rank_dim]) {
+            throw Error("tensor " + given.name + " " + shape_text(given.shape) + " does not fit " +
+                            shape_text(kept->shape) + " of the model",
+                        name_);
+        }
+    };
+    for (const auto& [name, layer] : layers_) {
+        check(name + std::string(kLoraA), *layer.a, 0);
+        check(name + std::string(kLoraB), *layer.b, 1);
+    }
+    for (const StoredTensor& kept : state.layout().tensors()) {
+        const std::string name = adapted_layer(kept.name);
+        if (name.empty()) {
+            continue;
+        }
+        const auto found = layers_.find(name);
+        std::vector<float> numbers(static_cast<std::size_t>(kept.shape[0] * kept.shape[1]));
+        if (found != layers_.end()) {
+            const bool is_a = kept.name.ends_with(kLoraA);
+            const HostTensor& given = is_a ? *found->second.a : *found->second.b;
+            numbers = in_corner(widened_numbers(given), given.shape, kept.shape);
+            for (float& x : numbers) {
+                x *= is_a ? 1.0f : found->second.scale;
+            }
+        }
+        state.write(kept.name, std::as_bytes(std::span(numbers)));
+    }
+}
+
+void clear_adapter(State& state) {
+    for (const StoredTensor& kept : state.layout().tensors()) {
+        if (!adapted_layer(kept.name).empty()) {
+            const std::vector<std::byte> zeros(static_cast<std::size_t>(kept.bytes));
+            state.write(kept.name, zeros);
+        }
+    }
+}
+
+void save_adapter(const fs::path& folder, const State& state, const LoraOptions& options, const std::string& base) {
+    std::error_code code;
+    fs::create_directories(folder, code);
+    if (code) {
+        throw Error("cannot make the folder: " + code.message(), utf8_name(folder));
+    }
+    std::vector<HostTensor> tensors;
+    std::vector<std::string> names;
+    std::set<std::string> modules;
+    for (const StoredTensor& t : state.layout().tensors()) {
+        if (const std::string layer = adapted_layer(t.name); !layer.empty()) {
+            tensors.push_back({std::string(kPeftPrefix) + t.name, t.dtype, t.shape, {}});
+            names.push_back(t.name);
+            modules.insert(layer);
+        }
+    }
+    std::vector<std::byte> bytes;
+    write_safetensors(folder / kAdapterTensors, tensors,
+                      [&](std::size_t i) {
+                          bytes = state.read(names[i]);
+                          return std::span<const std::byte>(bytes);
+                      },
+                      {{"format", "pt"}});
+    const nlohmann::json config{
+        {"peft_type", "LORA"},      {"task_type", "CAUSAL_LM"},    {"base_model_name_or_path", base},
+        {"r", options.rank},        {"lora_alpha", options.alpha}, {"lora_dropout", 0.0},
+        {"bias", "none"},           {"fan_in_fan_out", false},     {"inference_mode", true},
+        {"target_modules", modules}};
+    write_text(folder / kAdapterConfig, config.dump(2) + "\n");
+}
+
+void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
+                   const Adapter& adapter) {
+    const ParameterRules rules = decoder_rules(model);
+    // layers by the names of their matrices in the files, and whether these are turned there
+    std::map<std::string, std::pair<const Adapter::Layer*, bool>> merged;
+    for (const auto& [name, layer] : adapter.layers_) {
+        const std::string whole = name + ".weight";
+        const bool bare = checkpoint.find(whole) == nullptr && whole.starts_with(rules.optional_prefix);
+        const std::string in_file = bare ? whole.substr(rules.optional_prefix.size()) : whole;
+        const HostTensor* matrix = checkpoint.find(in_file);
+        const bool turned = rules.stored_transposed && rules.stored_transposed(whole);
+        const std::vector<std::int64_t> shape = turned ? std::vector{layer.a->shape[1], layer.b->shape[0]}
+                                                       : std::vector{layer.b->shape[0], layer.a->shape[1]};
+        if (matrix == nullptr || matrix->shape != shape || matrix->type != WeightType::f32) {
+            throw Error("layer " + name + " of adapter " + adapter.name() + " is " + shape_text(shape) + ", and " +
+                            (matrix == nullptr        ? "the model has none"
+                             : matrix->shape != shape ? "the model's is " + shape_text(matrix->shape)
+                                                      : "the model's is packed"),
+                        utf8_name(checkpoint.folder()));
+        }
+        merged[in_file] = {&layer, turned};
+    }
+    make_model_folder(folder);
+    std::vector<HostTensor> tensors;
+    for (const std::string& name : checkpoint.names()) {
+        tensors.push_back(*checkpoint.find(name));
+    }
+    std::vector<std::byte> bytes;
+    const auto next = [&](std::size_t i) {
+        const auto found = merged.find(tensors[i].name);
+        if (found == merged.end()) {
+            return tensors[i].data;
+        }
+        const auto& [layer, turned] = found->second;
+        const std::vector<float> a = widened_numbers(*layer->a), b = widened_numbers(*layer->b);
+        std::vector<float> w = widened_numbers(tensors[i]);
+        const auto in = static_cast<std::size_t>(layer->a->shape[1]),
+                   out = static_cast<std::size_t>(layer->b->shape[0]);
+        const auto rank = static_cast<std::size_t>(layer->a->shape[0]);
+        for (std::size_t row = 0; row < out; ++row) {
+            for (std::size_t column = 0; column < in; ++column) {
+                double sum = 0;
+                for (std::size_t r = 0; r < rank; ++r) {
+                    sum += static_cast<double>(b[row * rank + r]) * a[r * in + column];
+                }
+                w[turned ? column * out + row : row * in + column] += static_cast<float>(layer->scale * sum);
+            }
+        }
+        bytes.resize(tensors[i].data.size());
+        if (tensors[i].dtype == DType::f32) {
+            std::memcpy(bytes.data(), w.data(), bytes.size());
+        } else {
+            narrow(tensors[i].dtype, w, bytes.data());
+        }
+        return std::span<const std::byte>(bytes);
+    };
+    write_model_folder(folder, checkpoint.folder(), tensors, next);
+}
+
+}  // namespace vkf

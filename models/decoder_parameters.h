@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "models/decoder_model.h"
+#include "models/files/parameters.h"
+
+namespace vkf {
+
+/// What was read from config.json.
+const DecoderFamily& family_of(const DecoderModel& model) noexcept;
+
+/// The rules of a decoder's files.
+ParameterRules decoder_rules(const DecoderModel& model);
+
+/// find_parameters() of a decoder's graph.
+std::vector<Parameter> decoder_parameters(const Graph& graph, const Checkpoint& checkpoint, const DecoderModel& model,
+                                          const LoadOptions& load);
+
+}  // namespace vkf

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fine-tunes a Hugging Face checkpoint that decodes (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2,
+// GPT-2) on whatever Vulkan device is there: all parameters, or LoRA adapters. Ctrl-C saves and
+// ends; --resume goes on.
+#include <vkformer/vkformer.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "texts.h"
+
+#ifdef _WIN32
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void interrupt(int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+}
+
+struct Options {
+    fs::path model, ids, text, save, resume, json;
+    std::int64_t steps = 12, batch = 2, save_every = 0, tokens = 0;
+    std::vector<double> betas{0.9, 0.999};
+    vkf::AdamW adamw{.learning_rate = 1e-3, .weight_decay = 0.01};
+    float clip = 1.0f;
+    std::string schedule = "constant";
+    std::int64_t warmup = 0;
+    std::int64_t lora = 0;
+    float lora_alpha = 0.0f;
+    std::vector<std::string> lora_targets{"q_proj", "v_proj"};
+    std::string weights, arithmetic = "fp32", device;
+    float loss_scale = 0.0f;
+    std::uint64_t seed = 0;
+};
+
+bool on_terminal() {
+#ifdef _WIN32
+    return _isatty(_fileno(stderr)) != 0;
+#else
+    return isatty(STDERR_FILENO) != 0;
+#endif
+}
+
+vkf::FineTuneOptions fine_tune_options(const Options& o) {
+    using Kind = vkf::Schedule::Kind;
+    static const std::map<std::string, Kind> kSchedules{
+        {"constant", Kind::constant}, {"linear", Kind::linear}, {"cosine", Kind::cosine}};
+    static const std::map<std::string, vkf::WeightType> kTypes{{"fp32", vkf::WeightType::f32},
+                                                               {"fp16", vkf::WeightType::f16},
+                                                               {"bf16", vkf::WeightType::bf16},
+                                                               {"int8", vkf::WeightType::int8},
+                                                               {"int4", vkf::WeightType::int4}};
+    vkf::FineTuneOptions out;
+    out.max_batch = o.batch;
+    out.max_tokens = o.tokens;
+    out.seed = o.seed;
+    vkf::AdamW adamw = o.adamw;
+    adamw.beta1 = o.betas[0];
+    adamw.beta2 = o.betas[1];
+    out.trainer.optimizer = adamw;
+    out.trainer.schedule = {.kind = kSchedules.at(o.schedule), .warmup = o.warmup, .steps = o.steps};
+    out.trainer.max_norm = o.clip;
+    out.trainer.loss_scale = o.loss_scale;
+    out.trainer.arithmetic = o.arithmetic == "fp16" ? vkf::Arithmetic::f16 : vkf::Arithmetic::f32;
+    if (o.lora > 0) {
+        const float alpha = o.lora_alpha > 0 ? o.lora_alpha : static_cast<float>(o.lora);
+        out.lora = {.rank = o.lora, .alpha = alpha, .targets = o.lora_targets};
+        out.load.matrices = o.weights.empty() ? std::nullopt : std::optional(kTypes.at(o.weights));
+    }
+    return out;
+}
+
+/// Refuses a folder with a model that no earlier run of this program left there, so that none is
+/// lost; and makes it, so that it is known to be possible before a step is taken.
+void prepare_folder(const fs::path& folder) {
+    if (fs::exists(folder / "model.safetensors") && !fs::exists(folder / kCheckpoint)) {
+        throw vkf::Error("has a model that is not of fine-tuning; --save needs another folder", folder.string());
+    }
+    fs::create_directories(folder);
+}
+
+/// The texts of a step: the lines from step * batch on, going round.
+Texts batch_of(const Texts& texts, std::int64_t step, std::int64_t batch) {
+    Texts out;
+    for (std::int64_t i = step * batch; i < (step + 1) * batch; ++i) {
+        out.push_back(texts[static_cast<std::size_t>(i) % texts.size()]);
+    }
+    return out;
+}
+
+/// A line a step; on a terminal one that is written over.
+void show(const Options& o, const vkf::TrainingStep& taken, std::int64_t step, double tokens_per_second) {
+    const bool over = on_terminal() && step < o.steps;
+    std::fprintf(stderr, "%sstep %lld of %lld: loss %.4f, gradient norm %.4f, %.0f tokens/s%s%s",
+                 on_terminal() ? "\r" : "", static_cast<long long>(step), static_cast<long long>(o.steps), taken.loss,
+                 taken.grad_norm, tokens_per_second, taken.left_out ? ", left out" : "", over ? "   " : "\n");
+}
+
+void save(const Options& o, vkf::FineTuner& tuner) {
+    if (!o.save.empty()) {
+        tuner.trainer().save(o.save / kCheckpoint);
+        tuner.save(o.save);
+    }
+}
+
+void write_json(const Options& o, const nlohmann::json& report) {
+    if (o.json.empty()) {
+        return;
+    }
+    std::ofstream out(o.json);
+    out << report.dump(1) << "\n";
+    out.close();
+    if (!out) {
+        throw vkf::Error("cannot be written", o.json.string());
+    }
+}
+
+int fine_tune(Options o) {
+    const vkf::Checkpoint checkpoint(o.model);
+    const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
+    Texts texts =
+        o.text.empty() ? read_id_lines(o.ids, model.facts()) : read_text_lines(o.text, o.model, model.facts());
+    const std::int64_t most = o.tokens == 0 ? model.facts().max_positions : o.tokens;
+    if (const std::size_t longer = cut(texts, most); longer > 0) {
+        std::fprintf(stderr, "%zu of %zu texts are cut to %lld tokens\n", longer, texts.size(),
+                     static_cast<long long>(most));
+    }
+    o.tokens = 0;
+    for (const std::vector<std::int32_t>& text : texts) {  // memory is for the longest
+        o.tokens = std::max(o.tokens, static_cast<std::int64_t>(text.size()));
+    }
+    if (!o.save.empty()) {
+        prepare_folder(o.save);
+    }
+    const vkf::Device device = vkf::Device::create({.select = o.device});
+    std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
+    vkf::FineTuner tuner(device, checkpoint, model, fine_tune_options(o));
+    std::fprintf(stderr, "%s: %zu trained tensors, %.1f MiB of scratch\n", model.facts().model_type.c_str(),
+                 tuner.trainer().parameters().size(),
+                 static_cast<double>(tuner.trainer().program().memory().scratch) / (1 << 20));
+    if (!o.resume.empty()) {
+        tuner.trainer().resume(o.resume / kCheckpoint);
+        std::fprintf(stderr, "goes on at step %lld\n", static_cast<long long>(tuner.trainer().step()));
+    }
+    std::signal(SIGINT, interrupt);
+    nlohmann::json report{
+        {"losses", nlohmann::json::array()}, {"grad_norms", nlohmann::json::array()}, {"tokens_per_second", 0.0}};
+    std::int64_t tokens = 0;
+    double rate = 0;
+    const Clock::time_point start = Clock::now();
+    while (tuner.trainer().step() < o.steps && interrupted == 0) {
+        const Texts batch = batch_of(texts, tuner.trainer().step(), o.batch);
+        const vkf::TrainingStep taken = tuner.take_step(batch);
+        for (const std::vector<std::int32_t>& text : batch) {
+            tokens += static_cast<std::int64_t>(text.size()) - 1;
+        }
+        rate = static_cast<double>(tokens) / std::chrono::duration<double>(Clock::now() - start).count();
+        show(o, taken, tuner.trainer().step(), rate);
+        if (!taken.left_out) {
+            report["losses"].push_back(taken.loss);
+            report["grad_norms"].push_back(taken.grad_norm);
+        }
+        if (o.save_every > 0 && tuner.trainer().step() % o.save_every == 0) {
+            save(o, tuner);
+        }
+    }
+    report["tokens_per_second"] = rate;
+    save(o, tuner);
+    write_json(o, report);
+    if (interrupted != 0) {
+        std::fprintf(stderr, "\n%s after step %lld\n", o.save.empty() ? "stopped" : "saved; --resume goes on",
+                     static_cast<long long>(tuner.trainer().step()));
+    }
+    for (const std::string& message : device.messages()) {
+        std::fprintf(stderr, "validation: %s\n", message.c_str());
+        return 1;
+    }
+    return interrupted != 0 ? 130 : 0;
+}
+
+void add_options(CLI::App& app, Options& o) {
+    app.add_option("model", o.model, "folder with config.json and model.safetensors (or shards)")->required();
+    CLI::Option* ids = app.add_option("--ids", o.ids, "file of token ids with spaces between, a text a line");
+    app.add_option("--text", o.text, "file of text, a text a line, for the model's tokenizer")->excludes(ids);
+    app.add_option("--steps", o.steps, "steps in all")->check(CLI::Range(1, 1 << 24));
+    app.add_option("--batch", o.batch, "texts of a step")->check(CLI::Range(1, 4096));
+    app.add_option("--tokens", o.tokens, "tokens to which texts are cut, instead of what the model takes")
+        ->check(CLI::Range(2, 1 << 20));
+    app.add_option("--lr", o.adamw.learning_rate, "learning rate")->check(CLI::NonNegativeNumber);
+    app.add_option("--betas", o.betas, "of AdamW")->expected(2);
+    app.add_option("--eps", o.adamw.eps, "of AdamW")->check(CLI::NonNegativeNumber);
+    app.add_option("--weight-decay", o.adamw.weight_decay, "of AdamW")->check(CLI::NonNegativeNumber);
+    app.add_option("--clip", o.clip, "2-norm that all gradients together are clipped to; 0: they are not")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--schedule", o.schedule, "of the learning rate, over all steps")
+        ->check(CLI::IsMember({"constant", "linear", "cosine"}));
+    app.add_option("--warmup", o.warmup, "steps until the learning rate is reached")->check(CLI::NonNegativeNumber);
+    CLI::Option* lora = app.add_option("--lora", o.lora, "train adapters of this rank, and leave the model as it is")
+                            ->check(CLI::Range(1, 4096));
+    app.add_option("--lora-alpha", o.lora_alpha, "over the rank, the factor of the adapters; the rank if not given")
+        ->check(CLI::PositiveNumber)
+        ->needs(lora);
+    app.add_option("--lora-targets", o.lora_targets, "the linear layers that have adapters, by the ends of their names")
+        ->delimiter(',')
+        ->needs(lora);
+    app.add_option("--weights", o.weights, "what the model's matrices are kept as beside adapters")
+        ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8", "int4"}))
+        ->needs(lora);
+    app.add_option("--arithmetic", o.arithmetic, "what products may compute with where the device is faster at it")
+        ->check(CLI::IsMember({"fp32", "fp16"}));
+    app.add_option("--loss-scale", o.loss_scale,
+                   "what the loss is multiplied by at first; steps that overflow are left out, and it adapts")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--seed", o.seed, "of the adapters' first numbers");
+    app.add_option("--save", o.save, "folder for the model or the adapters, and the checkpoint to go on from");
+    app.add_option("--save-every", o.save_every, "steps between savings; 0: at the end alone")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--resume", o.resume, "folder of an earlier --save, to go on from");
+    app.add_option("--json", o.json, "file for losses before each step, gradient norms before clipping, and tokens/s");
+    app.add_option("--device", o.device, "index or part of the name of the Vulkan device");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Fine-tunes a Hugging Face checkpoint on a Vulkan device");
+    add_options(app, options);
+    try {
+        app.parse(argc, argv);
+        if (options.ids.empty() == options.text.empty()) {
+            throw CLI::RequiredError("--ids or --text");
+        }
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    }
+    try {
+        return fine_tune(std::move(options));
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "\nfinetune: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training of decoders against PyTorch's (tests/make_training_cases.py), LoRA, checkpoints.
+#include "train/fine_tuner.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "models/adapter.h"
+#include "models/decoder_logits.h"
+#include "models/decoder_parameters.h"
+#include "ops/gradients.h"
+#include "tests/decoder_models.h"
+#include "tests/fixtures.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+using TrainingTexts = std::vector<std::vector<std::int32_t>>;
+
+/// What PyTorch computed for one checkpoint.
+struct ExpectedTraining {
+    Safetensors file;
+    TrainingTexts texts;
+
+    explicit ExpectedTraining(const std::filesystem::path& folder) : file(folder / "training.safetensors") {
+        for (std::size_t i = 0; file.find("text." + std::to_string(i)) != nullptr; ++i) {
+            texts.push_back(values_of<std::int32_t>(file.at("text." + std::to_string(i))));
+        }
+    }
+    TrainingTexts batch(std::int64_t step) const {
+        const auto first = static_cast<std::size_t>(2 * step);
+        return {texts[first % texts.size()], texts[(first + 1) % texts.size()]};
+    }
+    std::vector<float> numbers(const std::string& name) const { return values_of<float>(file.at(name)); }
+};
+
+/// The optimizer of make_training_cases.py.
+TrainerOptions cosine_adamw() {
+    return {.optimizer = AdamW{.learning_rate = 1e-3, .weight_decay = 0.1},
+            .schedule = {.kind = Schedule::Kind::cosine, .warmup = 3, .steps = 20},
+            .max_norm = 1.0f};
+}
+
+FineTuneOptions small(TrainerOptions trainer = cosine_adamw()) {
+    return {.max_batch = 2, .max_tokens = 24, .trainer = std::move(trainer)};
+}
+
+/// The worst error in units of 3e-4 |want| + 3e-5 of the largest |want|.
+double worst_gradient_error(const std::vector<float>& got, const std::vector<float>& want) {
+    REQUIRE(got.size() == want.size());
+    double largest = 0, worst = 0;
+    for (const float x : want) {
+        largest = std::max(largest, std::abs(double(x)));
+    }
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const double error = std::abs(double(got[i]) - want[i]) / (3e-5 * largest + 3e-4 * std::abs(double(want[i])));
+        worst = !(error <= worst) ? error : worst;
+    }
+    return worst;
+}
+
+std::vector<std::byte> all_bytes(FineTuner& tuner) {
+    std::vector<std::byte> all;
+    for (const StoredTensor& t : tuner.trainer().state().layout().tensors()) {
+        const std::vector<std::byte> bytes = tuner.trainer().state().read(t.name);
+        all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+}
+
+struct TunedModel {
+    Checkpoint checkpoint;
+    DecoderModel model;
+
+    explicit TunedModel(const char* name) : checkpoint(kModels / name), model(read_decoder(checkpoint)) {}
+    FineTuner tuner(const FineTuneOptions& options = small()) const {
+        return FineTuner(device(), checkpoint, model, options);
+    }
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("fine-tuning");
+
+TEST_CASE("fine-tuning: every architecture's gradients are PyTorch's, parameter by parameter") {
+    int models = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+        const std::string name = entry.path().filename().string();
+        CAPTURE(name);
+        const TunedModel m(name.c_str());
+        const ExpectedTraining expected(entry.path());
+        Graph g;
+        const Dim tokens = g.symbol("tokens", 23);
+        const Value given = g.input("tokens", {2, tokens}, DType::i32),
+                    wanted = g.input("labels", {2, tokens}, DType::i32);
+        const Value loss = cross_entropy(decoder_logits(given, m.model), wanted);
+        const std::vector<Parameter> parameters = decoder_parameters(g, m.checkpoint, m.model, {});
+        const std::vector<Value> weights = trainable(g);
+        REQUIRE(weights.size() == parameters.size());
+        const std::vector<Value> found = gradients(loss, weights);
+        g.output("loss", loss);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            g.output("grad." + std::to_string(i), contiguous(found[i]));
+        }
+        CompileOptions options;
+        State state = options.state = device().make_state({&g});
+        Program program = device().compile(g, Weights(), options);
+        for (const Parameter& p : parameters) {
+            const std::vector<float> numbers = numbers_of(p);
+            state.write(p.kept.name, std::as_bytes(std::span(numbers)));
+        }
+        std::vector<std::int32_t> ids, labels;
+        for (const std::vector<std::int32_t>& text : expected.batch(0)) {
+            ids.insert(ids.end(), text.begin(), text.end() - 1);
+            labels.insert(labels.end(), text.begin() + 1, text.end());
+            ids.resize((ids.size() + 17) / 18 * 18);
+            labels.resize(ids.size(), -100);
+        }
+        program.set("tokens", 18);
+        program.upload("tokens", ids);
+        program.upload("labels", labels);
+        program.run();
+        CHECK(program.download("loss")[0] == doctest::Approx(expected.numbers("loss")[0]).epsilon(1e-5));
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            const std::string weight = weights[i].str().substr(0, weights[i].str().find(' '));
+            CAPTURE(weight);
+            const auto p = std::find_if(parameters.begin(), parameters.end(),
+                                        [&](const Parameter& q) { return q.kept.name == weight; });
+            REQUIRE(p != parameters.end());
+            std::vector<float> numbers = program.download("grad." + std::to_string(i));
+            Parameter turned = *p;
+            turned.add_one = false;  // a gradient does not know
+            to_file(turned, numbers);
+            CHECK(worst_gradient_error(numbers, expected.numbers("grad." + weight)) <= 1.0);
+        }
+        ++models;
+    }
+    CHECK(models == 14);
+}
+
+TEST_CASE("fine-tuning: twenty steps of every architecture lose what PyTorch's do") {
+    for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+        const std::string name = entry.path().filename().string();
+        CAPTURE(name);
+        const ExpectedTraining expected(entry.path());
+        FineTuner tuner = TunedModel(name.c_str()).tuner();
+        const std::vector<float> losses = expected.numbers("losses"), norms = expected.numbers("grad_norms");
+        for (std::int64_t step = 0; step < 20; ++step) {
+            CAPTURE(step);
+            CHECK(tuner.trainer().step() == step);
+            const TrainingStep taken = tuner.take_step(expected.batch(step));
+            CHECK(std::abs(taken.loss - losses[static_cast<std::size_t>(step)]) <= 1e-3);
+            const float norm = norms[static_cast<std::size_t>(step)];
+            CHECK(std::abs(taken.grad_norm - norm) <= 1e-3f * norm);
+        }
+    }
+}
+
+TEST_CASE("fine-tuning: what is saved is the model that was trained") {
+    for (const char* name : {"gpt2", "gpt2_bare", "gemma2", "llama3"}) {
+        CAPTURE(name);
+        const ExpectedTraining expected(kModels / name);
+        const TemporaryFolder folder;
+        float wanted = 0;
+        {
+            FineTuner tuner = TunedModel(name).tuner();
+            for (std::int64_t step = 0; step < 3; ++step) {
+                tuner.take_step(expected.batch(step));
+            }
+            tuner.save(folder.path());
+            wanted = tuner.take_step(expected.batch(3)).loss;
+        }
+        const Checkpoint saved(folder.path());
+        FineTuner tuner(device(), saved, read_decoder(saved), small());
+        // less 1 and 1 again loses bits
+        CHECK(tuner.take_step(expected.batch(3)).loss == doctest::Approx(wanted).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("fine-tuning: a run that goes on gives the same bits, and so does one that is repeated") {
+    const ExpectedTraining expected(kModels / "qwen3");
+    const TunedModel m("qwen3");
+    const TemporaryFolder folder;
+    for (const bool lora : {false, true}) {
+        CAPTURE(lora);
+        FineTuneOptions options = small();
+        if (lora) {
+            options.lora = {.rank = 3, .alpha = 6, .targets = {"q_proj", "model.layers.1.*_proj"}};
+        }
+        FineTuner whole = m.tuner(options), half = m.tuner(options), rest = m.tuner(options);
+        for (std::int64_t step = 0; step < 6; ++step) {
+            whole.take_step(expected.batch(step));
+        }
+        for (std::int64_t step = 0; step < 3; ++step) {
+            half.take_step(expected.batch(step));
+        }
+        half.trainer().save(folder.path() / "checkpoint.safetensors");
+        rest.trainer().resume(folder.path() / "checkpoint.safetensors");
+        CHECK(rest.trainer().step() == 3);
+        for (std::int64_t step = 3; step < 6; ++step) {
+            rest.take_step(expected.batch(step));
+        }
+        CHECK(all_bytes(whole).size() > 1000);
+        half.trainer().resume(folder.path() / "checkpoint.safetensors");
+        rest.trainer().save(folder.path() / "rest.safetensors");
+        whole.trainer().save(folder.path() / "whole.safetensors");
+        CHECK(all_bytes(whole) == all_bytes(rest));
+    }
+}
+
+TEST_CASE("fine-tuning: a hundred runs of a step give the same bits") {
+    const ExpectedTraining expected(kModels / "mistral");
+    FineTuner tuner = TunedModel("mistral").tuner();
+    const TemporaryFolder folder;
+    const std::filesystem::path file = folder.path() / "checkpoint.safetensors";
+    tuner.trainer().save(file);
+    const std::vector<std::byte> before = all_bytes(tuner);
+    std::vector<std::byte> first;
+    for (int run = 0; run < 100; ++run) {
+        tuner.take_step(expected.batch(0));
+        const std::vector<std::byte> now = all_bytes(tuner);
+        first = run == 0 ? now : first;
+        REQUIRE(now == first);
+        tuner.trainer().resume(file);
+    }
+    CHECK(first != before);
+}
+
+TEST_CASE("fine-tuning: adapters learn beside weights of every type, and change nothing else") {
+    const ExpectedTraining expected(kModels / "llama");
+    const TunedModel m("llama");
+    for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::int8, WeightType::int4}) {
+        CAPTURE(static_cast<int>(type));
+        FineTuneOptions options = small({.optimizer = AdamW{.learning_rate = 1e-2}});
+        options.lora = {.rank = 4, .alpha = 8, .targets = {"q_proj", "v_proj", "down_proj"}};
+        options.load.matrices = type;
+        FineTuner tuner = m.tuner(options);
+        CHECK(tuner.trainer().parameters().size() == 12);
+        const float first = tuner.take_step(expected.batch(0)).loss;
+        const double tolerance = type == WeightType::f32 ? 1e-5 : type == WeightType::f16 ? 1e-2 : 0.2;
+        CHECK(first == doctest::Approx(expected.numbers("losses")[0]).epsilon(tolerance));
+        float last = first;
+        for (int step = 0; step < 10; ++step) {
+            last = tuner.take_step(expected.batch(0)).loss;
+        }
+        CHECK(last < 0.9f * first);
+    }
+}
+
+TEST_CASE("fine-tuning: a decoder answers with an adapter as its merged model does") {
+    for (const char* name : {"llama", "gpt2_bare"}) {
+        CAPTURE(name);
+        const ExpectedTraining expected(kModels / name);
+        const Expected answers(kModels / name);
+        const TunedModel m(name);
+        const TemporaryFolder folder;
+        FineTuneOptions options = small({.optimizer = AdamW{.learning_rate = 3e-2}});
+        const bool gpt2 = std::string(name) == "gpt2_bare";
+        options.lora = {.rank = 4, .alpha = 8, .targets = {gpt2 ? "c_attn" : "q_proj", gpt2 ? "c_proj" : "down_proj"}};
+        FineTuner tuner = m.tuner(options);
+        for (int step = 0; step < 6; ++step) {
+            tuner.take_step(expected.batch(step));
+        }
+        tuner.save(folder.path() / "adapter");
+        const Adapter adapter(folder.path() / "adapter");
+        merge_adapter(folder.path() / "merged", m.checkpoint, m.model, adapter);
+        const Checkpoint merged(folder.path() / "merged");
+        const Weights base = load_decoder(device(), m.checkpoint, m.model);
+        Decoder whole(device(), load_decoder(device(), merged, m.model), m.model, {.score = true});
+        Decoder apart(device(), base, m.model, {.lora = adapter.options(), .score = true});
+        CHECK(worst_error(apart.score(answers.ids), answers.logits) <= 1.0);  // no adapter yet
+        apart.set_adapter(adapter);
+        const std::vector<float> adapted = apart.score(answers.ids);
+        CHECK(worst_error(adapted, whole.score(answers.ids)) <= 1.0);
+        CHECK(worst_error(adapted, answers.logits) > 10.0);
+        apart.clear_adapter();
+        CHECK(worst_error(apart.score(answers.ids), answers.logits) <= 1.0);
+
+        // room for more layers and a larger rank
+        LoraOptions room = adapter.options();
+        room.rank = 7;
+        room.targets = {"*"};
+        Decoder wide(device(), base, m.model, {.lora = room, .score = true});
+        wide.set_adapter(adapter);
+        CHECK(worst_error(wide.score(answers.ids), adapted) <= 1.0);
+        wide.prompt(answers.prompt);
+        wide.save_cache(folder.path() / "cache.safetensors");
+        wide.clear_adapter();
+        wide.restore_cache(folder.path() / "cache.safetensors");
+    }
+}
+
+TEST_CASE("fine-tuning: a norm that is not finite leaves everything as it was, and says so") {
+    const ExpectedTraining expected(kModels / "llama");
+    TrainerOptions trainer = cosine_adamw();
+    FineTuner tuner = TunedModel("llama").tuner(small(trainer));
+    tuner.take_step(expected.batch(0));
+    const std::string name = tuner.trainer().parameters().back();
+    State& state = tuner.trainer().state();
+    const std::vector<std::byte> good = state.read(name);
+    std::vector<std::byte> bad = good;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(bad.data(), &nan, sizeof nan);
+    state.write(name, bad);
+    const std::vector<std::byte> before = all_bytes(tuner);
+    CHECK_THROWS_WITH_AS(tuner.take_step(expected.batch(1)),
+                         "Trainer: step 1: the loss is nan; no parameter was updated", Error);
+    CHECK(all_bytes(tuner) == before);
+    CHECK(tuner.trainer().step() == 1);
+    state.write(name, good);
+    CHECK(std::isfinite(tuner.take_step(expected.batch(1)).loss));
+}
+
+TEST_CASE("fine-tuning: a loss that is scaled gives the same steps, and adapts where gradients overflow") {
+    const ExpectedTraining expected(kModels / "gpt2");
+    TrainerOptions trainer = cosine_adamw();
+    trainer.loss_scale = 1024.0f;
+    FineTuner tuner = TunedModel("gpt2").tuner(small(trainer));
+    const std::vector<float> losses = expected.numbers("losses"), norms = expected.numbers("grad_norms");
+    for (std::int64_t step = 0; step < 4; ++step) {
+        const TrainingStep taken = tuner.take_step(expected.batch(step));
+        CHECK(std::abs(taken.loss - losses[static_cast<std::size_t>(step)]) <= 1e-3);
+        CHECK(taken.grad_norm == doctest::Approx(norms[static_cast<std::size_t>(step)]).epsilon(1e-3));
+    }
+    trainer.loss_scale = 0x1p126f;
+    FineTuner high = TunedModel("gpt2").tuner(small(trainer));
+    const std::vector<std::byte> before = all_bytes(high);
+    const TrainingStep left = high.take_step(expected.batch(0));
+    CHECK(left.left_out);
+    CHECK(high.trainer().step() == 0);
+    CHECK(all_bytes(high) == before);
+    int tries = 0;
+    while (high.take_step(expected.batch(0)).left_out) {
+        REQUIRE(++tries < 200);
+    }
+    CHECK(high.trainer().step() == 1);
+}
+
+TEST_CASE("fine-tuning: bad input is refused with what is wrong, and changes nothing") {
+    const ExpectedTraining expected(kModels / "llama");
+    const TunedModel m("llama");
+    FineTuner tuner = m.tuner();
+    const auto takes = [&](const TrainingTexts& texts) { tuner.take_step(texts); };
+    CHECK_THROWS_WITH_AS(takes({}), "FineTuner: 0 texts are outside 1..2", Error);
+    CHECK_THROWS_WITH_AS(takes({{5}}), "FineTuner: text 0 has 1 tokens, which are outside 2..24", Error);
+    CHECK_THROWS_WITH_AS(takes({{5, 6}, {5, 97}}), "FineTuner: token 97 is outside the vocabulary of 97", Error);
+    CHECK_THROWS_WITH_AS(m.tuner({.max_tokens = 129}), "FineTuner: max_tokens = 129 is outside 2..128", Error);
+    FineTuneOptions lora = small();
+    lora.lora = {.rank = 0, .targets = {"q_proj"}};
+    CHECK_THROWS_WITH_AS(m.tuner(lora), "lora: rank = 0 is below 1", Error);
+    lora.lora = {.rank = 2, .targets = {"q_proj", "c_attn"}};
+    CHECK_THROWS_WITH_AS(m.tuner(lora), "lora: no linear layer fits \"c_attn\"", Error);
+
+    const TemporaryFolder folder;
+    const std::filesystem::path file = folder.path() / "checkpoint.safetensors";
+    const std::vector<std::byte> before = all_bytes(tuner);
+    TunedModel("qwen3").tuner().trainer().save(file);
+    CHECK_THROWS_AS(tuner.trainer().resume(file), Error);
+    tuner.trainer().save(file);
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) - 5);
+    CHECK_THROWS_AS(tuner.trainer().resume(file), Error);
+    CHECK_THROWS_AS(tuner.trainer().save(folder.path() / "no" / "folder.safetensors"), Error);
+    if (std::filesystem::exists("/dev/full")) {
+        CHECK_THROWS_AS(tuner.trainer().save("/dev/full/checkpoint.safetensors"), Error);
+    }
+    CHECK(all_bytes(tuner) == before);
+    CHECK(tuner.trainer().step() == 0);
+}
+
+TEST_CASE("fine-tuning: an adapter that is damaged or of another kind is refused by name") {
+    const ExpectedTraining expected(kModels / "llama");
+    const TunedModel m("llama");
+    const TemporaryFolder folder;
+    FineTuneOptions options = small();
+    options.lora = {.rank = 2, .targets = {"q_proj"}};
+    FineTuner tuner = m.tuner(options);
+    tuner.save(folder.path());
+    const std::filesystem::path config = folder.path() / "adapter_config.json";
+    const std::string text = read_text(config);
+    const auto with = [&](const std::string& from, const std::string& to) {
+        std::string changed = text;
+        const std::size_t at = changed.find(from);
+        REQUIRE(at != std::string::npos);
+        changed.replace(at, from.size(), to);
+        std::ofstream(config) << changed;
+        return Adapter(folder.path());
+    };
+    CHECK(with("\"r\"", "\"r\"").options().targets.size() == 2);
+    CHECK_THROWS_AS(with("\"bias\": \"none\"", "\"bias\": \"all\""), Error);
+    CHECK_THROWS_AS(with("\"r\"", "\"use_dora\": true, \"r\""), Error);
+    CHECK_THROWS_AS(with("\"LORA\"", "\"IA3\""), Error);
+    CHECK_THROWS_AS(with("{", "["), Error);
+    std::ofstream(config) << text;
+    const Adapter adapter(folder.path());
+    const TunedModel other("gpt2");
+    CHECK_THROWS_AS(merge_adapter(folder.path() / "merged", other.checkpoint, other.model, adapter), Error);
+    CHECK(!std::filesystem::exists(folder.path() / "merged"));
+    Decoder narrow(device(), load_decoder(device(), m.checkpoint, m.model), m.model,
+                   {.lora = LoraOptions{.rank = 1, .targets = {"q_proj"}}});
+    CHECK_THROWS_AS(narrow.set_adapter(adapter), Error);
+    Decoder none(device(), narrow.weights(), m.model, {});
+    CHECK_THROWS_WITH_AS(none.set_adapter(adapter), "Decoder: DecoderOptions::lora was not asked for", Error);
+    const std::filesystem::path tensors = folder.path() / "adapter_model.safetensors";
+    std::filesystem::resize_file(tensors, std::filesystem::file_size(tensors) - 3);
+    CHECK_THROWS_AS(Adapter(folder.path()), Error);
+}
+
+TEST_SUITE_END();

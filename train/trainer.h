@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps: from a graph that gives a loss to a program that also differentiates it, clips
+// the gradients and updates parameters, in one submission.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "../ops/optimizer.h"
+#include "../runtime/device/device.h"
+#include "../runtime/device/program.h"
+#include "../runtime/device/state.h"
+#include "../runtime/device/weights.h"
+
+namespace vkf {
+
+struct TrainerOptions {
+    std::variant<AdamW, Sgd> optimizer = AdamW();
+    Schedule schedule = {};
+    float max_norm = 0.0f;  ///< to which the 2-norm of all gradients is clipped; 0: not
+    /// Gives the number that weight decay draws a parameter of this name to; empty: 0.
+    std::function<float(const std::string& name)> decay_to = {};
+    /// What the loss is multiplied by before it is differentiated, so that gradients stay within
+    /// what f16 holds; 0: by nothing. A step whose gradients are not finite is left out then, and
+    /// the factor halved; after 2000 steps without one it doubles. torch.amp.GradScaler.
+    float loss_scale = 0.0f;
+    Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
+    bool profile = false;                     ///< CompileOptions::profile
+};
+
+/// What a step found before it updated anything.
+struct TrainingStep {
+    float loss = 0.0f;
+    float grad_norm = 0.0f;  ///< the 2-norm of all gradients together, before clipping
+    bool left_out = false;   ///< true: nothing was updated, because of TrainerOptions::loss_scale
+};
+
+/// A Trainer is used by one thread at a time.
+class VKF_API Trainer {
+public:
+    /// Adds gradients and updates to the graph, and compiles it. `parameters` are states: see
+    /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, and where
+    /// the loss is scaled the inputs `loss_scale`. States are zero at first: write them. Throws as
+    /// gradients() and update() do.
+    Trainer(const Device& device, Graph& graph, Value loss, const std::vector<Value>& parameters,
+            const TrainerOptions& options = {}, const Weights& weights = {});
+    Trainer(Trainer&&) noexcept;
+    Trainer& operator=(Trainer&&) noexcept;
+    ~Trainer();
+
+    /// The program, for its inputs and sizes.
+    Program& program() noexcept;
+    /// Parameters, and what the optimizer remembers of them.
+    State& state() noexcept;
+    /// Names of the parameters.
+    const std::vector<std::string>& parameters() const noexcept;
+    /// The number of the next step, from 0.
+    std::int64_t step() const noexcept;
+
+    /// Runs a step on what was uploaded: one submission, and one wait for loss and norm. Throws
+    /// Error naming the step where one of them is not finite; parameters are as before then, and
+    /// the step may be taken again with other data.
+    TrainingStep take_step();
+
+    /// Writes all that resume() needs: parameters, moments, the number of the step. The file
+    /// appears whole or not at all.
+    void save(const std::filesystem::path& file);
+    /// Goes on where save() was called, bit for bit. Throws Error naming the file where it is
+    /// damaged or of other parameters; nothing has changed then.
+    void resume(const std::filesystem::path& file);
+
+private:
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace vkf
