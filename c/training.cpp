@@ -54,6 +54,14 @@ vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values
     });
 }
 
+vkf_result vkf_graph_begin_recompute(vkf_graph* graph) {
+    return guard(__func__, [&] { need(graph, "graph").begin_recompute(); });
+}
+
+vkf_result vkf_graph_end_recompute(vkf_graph* graph) {
+    return guard(__func__, [&] { need(graph, "graph").end_recompute(); });
+}
+
 vkf_result vkf_trainable(vkf_graph* graph, uint32_t pattern_count, const char* const* patterns, uint32_t count,
                          vkf_value* parameters, uint32_t* needed) {
     return guard(__func__, [&] {

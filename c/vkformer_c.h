@@ -307,11 +307,16 @@ VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y
 VKF_API vkf_result vkf_sum(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
 
-// --- training: ops/gradients.h, ops/optimizer.h --------------------------------------------------
+// --- training: ops/gradients.h, ops/recompute.h, ops/optimizer.h ---------------------------------
 
 /// Writes the gradient at each of the `count` values. `seed` may be no tensor.
 VKF_API vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values, vkf_value seed,
                                  vkf_value* gradients);
+
+/// What is described between the two calls is a block, which vkf_gradients() computes again. C++:
+/// Recompute.
+VKF_API vkf_result vkf_graph_begin_recompute(vkf_graph* graph);
+VKF_API vkf_result vkf_graph_end_recompute(vkf_graph* graph);
 
 /// Writes the parameters, and how many there are; where these are more than `count`, nothing else
 /// is done. No pattern: every weight.

@@ -30,6 +30,7 @@ set(public_headers
     ops/mask.h
     ops/ops.h
     ops/optimizer.h
+    ops/recompute.h
     ops/scaled_dot_product.h
     ops/score_mod.h
     ops/tuning.h

@@ -13,7 +13,8 @@
 
 namespace vkf {
 
-/// A node, the gradients that come in at its outputs, and which of its inputs' are asked for.
+/// A node, the gradients that come in at its outputs, and which of its inputs' are asked for. Where
+/// a block is computed again (recompute.h), the node is the later one of the two.
 class VKF_API GradientSite {
 public:
     GradientSite(Graph& graph, NodeId node, std::vector<Value> gradients, std::vector<bool> wanted)

@@ -10,6 +10,7 @@
 #include "ops/checks.h"
 #include "ops/differentiate.h"
 #include "ops/gradient.h"
+#include "ops/stand_ins.h"
 #include "ops/stored_order.h"
 #include "runtime/graph/edit.h"
 #include "runtime/graph/sixteen.h"
@@ -31,11 +32,17 @@ std::string scope_of(const NodeInfo& node) {
 }
 
 /// A walk through the nodes from the last to the first. Gradients are kept by storage, because the
-/// views on it are no nodes: each use of a view adds a part, a gradient of the view's elements.
+/// views on it are no nodes: each use of a view adds a part, a gradient of the view's elements. In
+/// a block that is computed again an op sees the node that stands in for its own, while gradients
+/// stay with the storages of the block itself.
 class Backward {
 public:
     /// Nodes before `first` are not looked at: what they compute is a leaf.
-    Backward(Graph& graph, NodeId first) : graph_(graph), first_(first), last_(graph.nodes().size()) {}
+    Backward(Graph& graph, NodeId first)
+        : graph_(graph),
+          first_(first),
+          last_(static_cast<NodeId>(graph.nodes().size())),
+          stand_ins_(graph, [this](NodeId id) { check_repeatable(id); }) {}
 
     void add(const Value& at, const Value& gradient) {
         const ValueInfo view = info(at.id());
@@ -112,25 +119,36 @@ private:
         }
     }
 
-    /// What a node read must still be there when its gradient is computed; and what is written into
-    /// a state that is differentiated would have a gradient of its own.
-    void check_states(NodeId id, const NodeInfo& node) const {
+    /// What a node read must still be there when its gradient is computed.
+    void check_kept(NodeId id, const NodeInfo& node) const {
         for (const ValueId in : node.inputs) {
             const auto found = writers_.find(info(in).storage);
-            if (found == writers_.end()) {
-                continue;
-            }
-            const Value state(graph_, in);
-            if (found->second.back() > id) {
-                fail(kName, node.label + " reads " + state.str() + ", which " +
+            if (found != writers_.end() && found->second.back() > id) {
+                fail(kName, node.label + " reads " + Value(graph_, in).str() + ", which " +
                                 graph_.nodes()[found->second.back()].label +
                                 " writes later: ask for gradients before a state is written");
             }
-            if (is_active(in)) {
-                fail(kName,
-                     node.label + " reads " + state.str() + ": no gradient passes through a state that is written");
+        }
+    }
+
+    /// What is written into a state that is differentiated would have a gradient of its own.
+    void check_states(NodeId id, const NodeInfo& node) const {
+        check_kept(id, node);
+        for (const ValueId in : node.inputs) {
+            if (writers_.contains(info(in).storage) && is_active(in)) {
+                fail(kName, node.label + " reads " + Value(graph_, in).str() +
+                                ": no gradient passes through a state that is written");
             }
         }
+    }
+
+    void check_repeatable(NodeId id) const {
+        const NodeInfo& node = graph_.nodes()[id];
+        if (!node.writes.empty()) {
+            fail(kName, node.label + " writes " + Value(graph_, node.writes.front()).str() +
+                            ": a block that is computed again must not, or it would be written twice");
+        }
+        check_kept(id, node);
     }
 
     void step(NodeId id) {
@@ -146,6 +164,7 @@ private:
             fail(kName, std::string(node.op->name) + " (" + node.label + ") has no gradient");
         }
         check_states(id, node);
+        const NodeId computed = stand_ins_.of(id);
         const Scope scope(graph_, "gradient");
         const Scope same(graph_, scope_of(node));
         std::vector<Value> incoming;
@@ -156,7 +175,8 @@ private:
         for (const ValueId in : node.inputs) {
             wanted.push_back(is_active(in));
         }
-        const std::vector<Value> found = node.op->gradient(GradientSite(graph_, id, std::move(incoming), wanted));
+        const std::vector<Value> found = node.op->gradient(GradientSite(graph_, computed, std::move(incoming), wanted));
+        stand_ins_.widen_alike(id);
         for (std::size_t i = 0; i < found.size(); ++i) {
             if (found[i] && wanted[i]) {
                 const Value input(graph_, node.inputs[i]);
@@ -213,6 +233,7 @@ private:
 
     Graph& graph_;
     NodeId first_, last_;
+    StandIns stand_ins_;
     std::map<StorageId, std::vector<Part>> parts_;
     std::map<StorageId, std::vector<NodeId>> writers_;
     std::vector<bool> active_;
@@ -241,6 +262,7 @@ std::vector<Value> support::differentiate(Graph& graph, NodeId first, const std:
 std::vector<Value> gradients(Value loss, const std::vector<Value>& values, Value seed) {
     require_dtype(kName, loss, DType::f32);
     Graph& graph = loss.graph();
+    require(!graph.in_recompute(), kName, "a block that is computed again has not ended: see Recompute");
     for (const Value& value : values) {
         require(is_floating(value.dtype()), kName, value.str() + " is not a floating-point number");
         const ValueInfo& info = graph.values()[value.id()];

@@ -410,7 +410,12 @@ TEST_CASE("c functions: training is that of C++") {
     Both b;
     vkf_value y{}, z{};
     const Value x = b.input("x", random_tensor({3, 4}, 1)), dy = b.input("dy", random_tensor({3, 4}, 2));
+    OK(vkf_graph_begin_recompute(b.graph));
     OK(vkf_activate(b.c(x), VKF_SILU, &y));
+    OK(vkf_graph_end_recompute(b.graph));
+    CHECK(vkf_graph_end_recompute(b.graph) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "no block that is computed again is open"));
+    CHECK(b.graph->recomputed().size() == 1);
     const vkf_value of[] = {b.c(x)};
     vkf_value found[1];
     OK(vkf_gradients(y, 1, of, b.c(dy), found));

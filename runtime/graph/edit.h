@@ -35,6 +35,10 @@ struct GraphEdit {
     static Value widen(Graph& graph, NodeId node, std::shared_ptr<const void> params, const OutputSpec& output) {
         return graph.widen(node, std::move(params), output);
     }
+    /// Adds a node that computes the same of other inputs; see NodeInfo::again.
+    static NodeId repeat(Graph& graph, NodeId node, std::vector<ValueId> inputs, std::uint32_t again) {
+        return graph.repeat(node, std::move(inputs), again);
+    }
 };
 
 }  // namespace vkf

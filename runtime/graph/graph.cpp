@@ -320,6 +320,21 @@ Value Graph::widen(NodeId id, std::shared_ptr<const void> params, const OutputSp
     return added;
 }
 
+NodeId Graph::repeat(NodeId id, std::vector<ValueId> inputs, std::uint32_t again) {
+    NodeInfo node = nodes_[id];
+    node.label = scoped("recomputed." + node.label);
+    node.inputs = std::move(inputs);
+    node.again = again;
+    for (ValueId& output : node.outputs) {
+        const ValueInfo like = values_[output];
+        const StorageInfo& of = storages_[like.storage];
+        const Value home = add_storage({StorageKind::intermediate, {}, of.dtype, of.shape});
+        output = add_view(home, like.shape, like.strides, like.offset).id();
+    }
+    nodes_.push_back(std::move(node));
+    return static_cast<NodeId>(nodes_.size() - 1);
+}
+
 Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset) {
     check_shape("view of " + base.str(), shape);
     ValueInfo view;
@@ -364,11 +379,22 @@ std::unique_ptr<Graph> Graph::clone() const {
     copy->nodes_ = nodes_;
     copy->constraints_ = constraints_;
     copy->content_checks_ = content_checks_;
+    // no blocks of nodes: a copy is changed, and its nodes get other numbers
     return copy;
 }
 
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }
 void Graph::pop_scope() { scopes_.pop_back(); }
+
+void Graph::begin_recompute() { open_blocks_.push_back(static_cast<NodeId>(nodes_.size())); }
+
+void Graph::end_recompute() {
+    if (open_blocks_.empty()) {
+        throw Error("no block that is computed again is open", "Graph");
+    }
+    recomputed_.push_back({open_blocks_.back(), static_cast<NodeId>(nodes_.size())});
+    open_blocks_.pop_back();
+}
 
 std::string Graph::scoped(std::string_view name) const {
     std::string out;

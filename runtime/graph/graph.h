@@ -22,6 +22,7 @@ namespace vkf {
 struct Constraint;
 struct ContentCheck;
 struct NodeInfo;
+struct NodeRange;
 struct OpType;
 struct OutputSpec;
 
@@ -86,6 +87,10 @@ public:
     void pop_scope();
     /// `name` with the open scopes before it.
     std::string scoped(std::string_view name) const;
+    /// The nodes added in between are a block, which gradients() computes again. Use through
+    /// Recompute.
+    void begin_recompute();
+    void end_recompute();
 
     // The functions that follow read the graph.
 
@@ -95,6 +100,10 @@ public:
     const std::vector<NodeInfo>& nodes() const noexcept { return nodes_; }
     const std::vector<Constraint>& constraints() const noexcept { return constraints_; }
     const std::vector<ContentCheck>& content_checks() const noexcept { return content_checks_; }
+    /// The blocks of Recompute that have ended; one in another stands before it.
+    const std::vector<NodeRange>& recomputed() const noexcept { return recomputed_; }
+    /// True where a Recompute lives.
+    bool in_recompute() const noexcept { return !open_blocks_.empty(); }
 
     /// Largest value a size can have, each symbol between 0 and its maximum.
     std::int64_t max_of(const Dim& dim) const;
@@ -112,6 +121,7 @@ private:
     void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
     Value add_output(NodeInfo& node, const OutputSpec& spec);
     Value widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output);
+    NodeId repeat(NodeId id, std::vector<ValueId> inputs, std::uint32_t again);
     Value add_storage(StorageInfo info);
     void merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label);
     Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype);
@@ -129,6 +139,8 @@ private:
     std::vector<ContentCheck> content_checks_;
     std::vector<std::string> scopes_;
     LinearHook linear_hook_;
+    std::vector<NodeRange> recomputed_;
+    std::vector<NodeId> open_blocks_;  // the first node of each
 };
 
 /// Prefixes the names of weights and the labels of nodes while it lives: Scope s(g, "layers.0").

@@ -26,6 +26,16 @@ struct NodeInfo {
     /// The outputs that are windows of states, which the node writes. Writes happen in the order of
     /// the nodes: a later node that reads the state sees them.
     std::vector<ValueId> writes = {};
+    /// Nodes that compute a block again share a number that is not 0. Rewrites join none of them
+    /// with other nodes: what the others computed would have to be kept.
+    std::uint32_t again = 0;
+};
+
+/// Nodes first..last-1.
+struct NodeRange {
+    NodeId first = 0, last = 0;
+
+    bool contains(NodeId id) const noexcept { return first <= id && id < last; }
 };
 
 /// One output of a node: a fresh tensor, or a write through an existing view of a state.

@@ -24,6 +24,10 @@ void Graph::replace(const std::vector<NodeId>& nodes, const Make& make, NodeId a
     }
     const std::vector<Value> made = make(*this, old);
     scopes_ = scopes;
+    for (std::size_t i = first_new; i < nodes_.size(); ++i) {
+        nodes_[i].again = old.front().again;
+    }
+    recomputed_.clear();  // nodes get other numbers
     std::size_t next = 0;
     for (const NodeInfo& node : old) {
         for (const ValueId output : node.outputs) {

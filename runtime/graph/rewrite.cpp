@@ -94,7 +94,7 @@ std::vector<NodeId> RewriteSite::siblings() const {
     std::vector<NodeId> found;
     std::map<StorageId, NodeId> stems_from;  // which of them a tensor depends on
     for (NodeId n = id_; n < graph_.nodes().size(); ++n) {
-        if (wanted_[n] == 0) {
+        if (wanted_[n] == 0 || graph_.nodes()[n].again != node().again) {
             continue;
         }
         const NodeInfo& other = graph_.nodes()[n];

@@ -65,7 +65,8 @@ public:
     std::string why_not_moved(NodeId earlier) const;
 
     /// The later nodes of the same op that read the same view as their first input. The search ends
-    /// where the outputs of two of them meet: from there on it is another part of the model.
+    /// where the outputs of two of them meet: from there on it is another part of the model. Nodes
+    /// that compute others again are in a search of their own.
     std::vector<NodeId> siblings() const;
     /// Empty where a later node that reads nothing computed in between may be computed as early as
     /// this one: nothing in between writes what it reads. Else the reason why not.
