@@ -69,7 +69,7 @@ AttentionOptions attention_of(const vkf_attention_options* options, const Graph&
     out.softcap = o.softcap;
     out.sinks = value_or_none(o.sinks);
     out.dropout = o.dropout;
-    out.dropout_seed = o.dropout_seed;
+    out.dropout_seed = dim_of(o.dropout_seed, graph);
     out.log_sum_exp = o.log_sum_exp;
     out.repeat_kv = o.repeat_kv;
     out.kv_type = weight_type_of(o.kv_type).value_or(WeightType::f32);
@@ -310,7 +310,7 @@ vkf_result vkf_torch_multihead_attention(vkf_value query, vkf_value key, vkf_val
         out.key_padding_mask = value_or_none(o.key_padding_mask);
         out.is_causal = o.is_causal;
         out.dropout = o.dropout;
-        out.dropout_seed = o.dropout_seed;
+        out.dropout_seed = dim_of(o.dropout_seed, value_of(query, "query").graph());
         out.cache = cache_of(o.cache);
         out.memory = projected_of(o.memory);
         const bool own = !out.memory;

@@ -312,8 +312,11 @@ vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_valu
     });
 }
 
-vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y) {
-    return give_value(__func__, y, [&] { return dropout(value_of(x, "x"), p, seed); });
+vkf_result vkf_dropout(vkf_value x, float p, vkf_dim seed, vkf_value* y) {
+    return give_value(__func__, y, [&] {
+        const Value v = value_of(x, "x");
+        return dropout(v, p, dim_of(seed, v.graph()));
+    });
 }
 
 vkf_result vkf_rope_by_table(vkf_value x, vkf_value table, vkf_rope_layout layout, vkf_dim start, vkf_value* y) {

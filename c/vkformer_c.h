@@ -303,7 +303,7 @@ VKF_API vkf_result vkf_batch_norm(vkf_value x, vkf_value weight, vkf_value bias,
 VKF_API vkf_result vkf_batch_norm_train(vkf_value x, vkf_value weight, vkf_value bias, vkf_value running_mean,
                                         vkf_value running_var, float momentum, float eps, vkf_value* y,
                                         vkf_value* new_running_mean, vkf_value* new_running_var);
-VKF_API vkf_result vkf_dropout(vkf_value x, float p, uint32_t seed, vkf_value* y);
+VKF_API vkf_result vkf_dropout(vkf_value x, float p, vkf_dim seed, vkf_value* y);
 VKF_API vkf_result vkf_sum(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_sum_to(vkf_value x, uint32_t rank, const vkf_dim* shape, vkf_value* y);
 
@@ -413,7 +413,7 @@ typedef struct vkf_attention_options {
     float scale;  ///< 0: 1 / sqrt(d)
     float softcap;
     float dropout;
-    uint32_t dropout_seed;
+    vkf_dim dropout_seed;
     bool log_sum_exp, repeat_kv;
     const vkf_mask* mask;
     vkf_value sinks;
@@ -496,7 +496,7 @@ typedef struct vkf_torch_attention_options {
     int64_t num_heads;  ///< 0: 1
     vkf_value attn_mask, key_padding_mask;
     float dropout;
-    uint32_t dropout_seed;
+    vkf_dim dropout_seed;
     const vkf_kv_cache* cache;    ///< null: none
     const vkf_cached_kv* memory;  ///< null: none; else key and value are ignored
 } vkf_torch_attention_options;

@@ -30,7 +30,7 @@ struct MultiheadAttentionOptions {
     /// probability with which a weight is dropped before the product with the values, as in
     /// training
     float dropout = 0.0f;
-    std::uint32_t dropout_seed = 0;
+    Dim dropout_seed = 0;  ///< a number, or made of symbols, see dropout()
     std::optional<KvCache> cache =
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
     /// cross-attention to these keys and values; the arguments key and value are then ignored

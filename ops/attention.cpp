@@ -163,7 +163,7 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
                       .window = mask.window,
                       .polarity = mask.polarity,
                       .dropout = o.dropout,
-                      .dropout_seed = o.dropout_seed,
+                      .dropout_seed = o.dropout != 0.0f ? o.dropout_seed : Dim(0),
                       .score_mod = o.score_mod,
                       .kv_type = o.kv_type,
                       .value_dim = value_dim(query, value, o),

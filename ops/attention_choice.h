@@ -80,8 +80,8 @@ ValueId pack_mask(Lowering& l, const AttentionParams& params);
 /// and from kAttentionKernelRows on the rows of each kernel's tile.
 enum AttentionWord : std::size_t { kAttentionSliceColumns, kAttentionSplitKeys, kAttentionKernelRows };
 
-/// Operands: those of shaders/attention.h, of which plain kernels have the first four; then, for
-/// their sizes, the two views of a ring.
+/// Operands: those of shaders/attention.h, of which plain kernels have the first four; then
+/// seed_view() and, for their sizes, the two views of a ring.
 void prepare_attention(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_merge.h; then, for their sizes, the keys, the pages and the
 /// first view of a ring. Word: the keys that a split takes at least.

@@ -42,7 +42,8 @@ std::int64_t rounds_of(uint lanes, const AttentionParams& p) {
     return static_cast<std::int64_t>(divide_up(most, 4 * lanes) * (fours + lanes + 4));
 }
 
-/// Words: the side, and the columns and rows that a group takes.
+/// Operands: those of shaders/attention_gradient.h, then seed_view(). Words: the side, and the
+/// columns and rows that a group takes.
 void prepare_side(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionGradientParams>().attention;
     const View& q = operands[kAttentionGradientBindingQuery];
@@ -70,7 +71,7 @@ void prepare_side(const Operands& operands, Command& command) noexcept {
     place(first, push.first_batch, push.first_head, push.first_row, push.first_offset);
     place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
     push.window = pushed_window(params.window, push.queries, push.keys);
-    push.seed = params.dropout_seed;
+    push.seed = seed_of(operands[kAttentionGradientBindingSecond + 1]);
     command.push(push);
     const bool of_queries = side == kAttentionGradientOfQueries;
     const std::uint64_t near = far_rows(params, push.queries, push.keys, 1 - side);
@@ -220,7 +221,8 @@ void support::lower_gradient(Lowering& l) {
                     {slopes, Access::read},
                     {first, Access::write},
                     {second, Access::write}},
-                   prepare_side, {which, blocks * 4 * lanes, lanes});
+                   prepare_side, {which, blocks * 4 * lanes, lanes})
+            .sizes_of = {seed_view(l, q, a.dropout_seed)};
     };
     if (const auto of_queries = output(0)) {
         // the second output is not written

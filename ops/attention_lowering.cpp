@@ -270,12 +270,14 @@ void lower(Lowering& l) {
     kernels.back().why_fp32 = tiling.why_fp32;
     const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
     const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, input(at)); };
-    const std::vector<ValueId> ring =
-        params.ring < 0 ? std::vector<ValueId>{} : std::vector<ValueId>{input(params.ring), input(params.ring + 1)};
+    std::vector<ValueId> sizes_of{seed_view(l, q, params.dropout_seed)};
+    if (params.ring >= 0) {
+        sizes_of.insert(sizes_of.end(), {input(params.ring), input(params.ring + 1)});
+    }
     if (!full) {
         l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
                    prepare_attention, std::move(words))
-            .sizes_of = ring;
+            .sizes_of = sizes_of;
         return;
     }
     const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
@@ -300,7 +302,7 @@ void lower(Lowering& l) {
                 {lse, Access::write},
                 {partial, Access::write}},
                prepare_attention, std::move(words))
-        .sizes_of = ring;
+        .sizes_of = sizes_of;
     if (splits.may) {
         Dispatch& d = l.dispatch(
             {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},

@@ -16,7 +16,7 @@ struct AttentionParams {
     std::int64_t window = 0;
     Polarity polarity = Polarity::attend;
     float dropout = 0.0f;
-    std::uint32_t dropout_seed = 0;
+    Dim dropout_seed = 0;
     ScoreMod score_mod = {};
     WeightType kv_type = WeightType::f32;
     std::int64_t value_dim = 0;  ///< dv; 0: it is not fixed

@@ -28,13 +28,14 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     const View& v = operands[kAttentionBindingValue];
     const View& y = operands[kAttentionBindingOut];
     const View& pages = operands[params.full ? kAttentionBindingPages : kAttentionBindingKey];
-    const std::size_t beyond = operands.views.size();
+    // the first view that is not bound
+    const std::size_t beyond = operands.views.size() - (params.ring >= 0 ? 3 : 1);
     const bool packed = params.queries >= 0;
     AttentionPush push{};
     push.head_dim = q.dim(0);
     push.value_dim = y.dim(0);
     push.queries = q.dim(1);
-    push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond - 2] : k);
+    push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond + 1] : k);
     push.kv_heads = k.dim(2);
     push.sequences = packed ? operands[kAttentionBindingSequences].dim(1) : 0;
     push.q_batch = packed ? 0 : q.step(3);
@@ -63,9 +64,9 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     }
     if (params.ring >= 0) {
         push.ring_rows = k.dim(1);
-        push.ring_first = operands[beyond - 1].dim(1) - 1;
+        push.ring_first = operands[beyond + 2].dim(1) - 1;
     }
-    push.seed = params.dropout_seed;
+    push.seed = seed_of(operands[beyond]);
 
     const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
     // the first whose tile holds all rows, else the largest

@@ -36,6 +36,11 @@ struct ElementwiseParams {
     uint seed = 0, threshold = 0;
 };
 
+struct DropoutParams {
+    ElementwiseParams draw;
+    Dim seed;
+};
+
 struct ConcatParams {
     std::size_t dim;
 };
@@ -72,6 +77,13 @@ void prepare(const Operands& operands, Command& command) noexcept {
     prepare_with(operands.params<ElementwiseParams>(), operands, command);
 }
 
+/// The view that tells the seed follows the operands.
+void prepare_dropout(const Operands& operands, Command& command) noexcept {
+    ElementwiseParams draw = operands.params<DropoutParams>().draw;
+    draw.seed = seed_of(operands[kElementwiseBindingOut + 1]);
+    prepare_with(draw, operands, command);
+}
+
 constexpr ElementwiseParams kCopy{.combine = kCombineCopy};
 constexpr ElementwiseParams kSum{.combine = kCombineAdd};
 constexpr ElementwiseParams kZero{.combine = kCombineZero};
@@ -81,8 +93,8 @@ void prepare_fixed(const Operands& operands, Command& command) noexcept {
     prepare_with(kParams, operands, command);
 }
 
-void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out,
-                Prepare how = prepare) {
+void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Prepare how = prepare,
+                const std::vector<ValueId>& sizes_of = {}) {
     if (size_of(l.dtype(a)) == 2 || size_of(l.dtype(out)) == 2) {  // copies alone
         lower_conversion(l, a, out);
         return;
@@ -106,6 +118,7 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
                                why}},
                              {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
                              {fours ? 4 * fours_each : kElementwisePerInvocation});
+    d.sizes_of = sizes_of;
     const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(out).storage; };
     if (a != b && elsewhere(a) && elsewhere(b)) {
         d.in_place_output = kElementwiseBindingOut;
@@ -116,6 +129,12 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
 void lower(Lowering& l) {
     const ValueId a = l.input(0);
     lower_part(l, l.params<ElementwiseParams>(), a, l.inputs() > 1 ? l.input(1) : a, l.output(0));
+}
+
+void lower_dropout(Lowering& l) {
+    const auto& params = l.params<DropoutParams>();
+    const ValueId x = l.input(0), y = l.output(0);
+    lower_part(l, params.draw, x, x, y, prepare_dropout, {seed_view(l, y, params.seed)});
 }
 
 /// Every part is copied into its own window of the result.
@@ -290,13 +309,14 @@ constexpr OpType kCombineMasksOp{
 constexpr OpType kContiguous{
     .name = "contiguous", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_copy};
 constexpr OpType kCopyInto{.name = "copy_into", .lower = lower, .rewrite = rewrite_copy_into, .can_read = can_read_any};
-constexpr OpType kDropout{.name = "dropout", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_dropout};
+constexpr OpType kDropout{
+    .name = "dropout", .lower = lower_dropout, .can_read = can_read_any, .gradient = gradient_of_dropout};
 constexpr OpType kConcat{
     .name = "concat", .lower = lower_concat, .can_read = can_read_any, .gradient = gradient_of_concat};
 
 std::vector<Value> gradient_of_dropout(const GradientSite& site) {
     const Value dy = dense(site.gradient());
-    return {add_op(kDropout, {dy}, site.params<ElementwiseParams>(), dy.shape())};
+    return {add_op(kDropout, {dy}, site.params<DropoutParams>(), dy.shape())};
 }
 
 Value binary(const OpType& op, Value a, Value b, const ElementwiseParams& p) {
@@ -361,14 +381,15 @@ Value gated(Value gate, Value up, Activation activation) {
     return binary(kGated, gate, up, {.combine = kCombineMul, .activation = activation});
 }
 
-Value dropout(Value x, float p, std::uint32_t seed) {
+Value dropout(Value x, float p, Dim seed) {
     check_probability(kDropout.name, "p", p);
     if (p == 0.0f) {
         return x;
     }
-    return unary(
-        kDropout, x,
-        {.combine = kCombineDropout, .alpha = dropout_scale(p), .seed = seed, .threshold = dropout_threshold(p)});
+    require_dtype(kDropout.name, x, DType::f32);
+    const ElementwiseParams draw{
+        .combine = kCombineDropout, .alpha = dropout_scale(p), .threshold = dropout_threshold(p)};
+    return add_op(kDropout, {x}, DropoutParams{draw, std::move(seed)}, x.shape());
 }
 
 Value concat(const std::vector<Value>& parts, int dim) {

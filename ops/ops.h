@@ -158,7 +158,10 @@ VKF_API Value gated(Value gate, Value up, Activation activation);
 /// Makes each element 0 with probability p and x / (1 - p) otherwise. Whether one is kept depends
 /// on the seed and its place in row-major order alone (a counter-based generator), so it is the
 /// same on every device. p = 0 returns x; p = 1 gives all 0.
-VKF_API Value dropout(Value x, float p, std::uint32_t seed);
+///
+/// The seed counts modulo 2^32. It is a number, or made of symbols that are set before each run:
+/// with `step * 12 + layer` each of 12 layers draws anew in each step.
+VKF_API Value dropout(Value x, float p, Dim seed);
 /// Sums over the dimensions that broadcast_to(result, x.shape()) would repeat: of x (3, 4, 5) to
 /// shape (4, 1). In an order that depends on the sizes alone. torch.Tensor.sum_to_size.
 VKF_API Value sum_to(Value x, const Shape& shape);

@@ -24,8 +24,8 @@ struct AttentionOptions {
     float softcap = 0.0f;             ///< c tanh(s / c) on the scaled score; 0: none
     /// f32 (H): one more logit a row without a key, see SoftmaxOptions
     Value sinks = {};
-    float dropout = 0.0f;  ///< probability with which a weight is dropped, see dropout()
-    std::uint32_t dropout_seed = 0;
+    float dropout = 0.0f;      ///< probability with which a weight is dropped, see dropout()
+    Dim dropout_seed = 0;      ///< a number, or made of symbols, see dropout()
     bool log_sum_exp = false;  ///< also compute AttentionResult::log_sum_exp
     ScoreMod score_mod = {};   ///< changes the biased scores before they are masked
     /// Copy each kv head for every query head that shares it, instead of sharing it by index. The

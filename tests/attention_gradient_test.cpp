@@ -27,6 +27,7 @@ struct Problem {
     std::int64_t window = 0;
     double softcap = 0, scale = 0, fill = -kInf;
     float dropout = 0;
+    bool seed_of_symbol = false;
     bool log_sum_exp = false;  ///< it is a part of the loss
     bool weights = false;      ///< they are too
 };
@@ -104,6 +105,10 @@ std::string wrong(const Problem& p) {
     o.mask.fill = static_cast<float>(p.fill);
     o.dropout = p.dropout;
     o.dropout_seed = 5;
+    if (p.seed_of_symbol) {
+        o.dropout_seed = check.graph.symbol("step", 9) * 2 - 1;
+        check.set("step", 3);
+    }
     o.log_sum_exp = p.log_sum_exp;
     std::size_t next = 3;
     o.mask.bias = p.bias.empty() ? Value() : given[next++];
@@ -168,6 +173,7 @@ TEST_CASE("attention gradient: bias in any broadcast, softcap, sinks, scale") {
 
 TEST_CASE("attention gradient: dropout, and what else is a part of the loss") {
     CHECK(wrong({.dropout = 0.3f}) == "");
+    CHECK(wrong({.dropout = 0.3f, .seed_of_symbol = true}) == "");
     CHECK(wrong({.causal = Causal::top_left, .dropout = 0.5f, .log_sum_exp = true}) == "");
     CHECK(wrong({.sinks = true, .log_sum_exp = true}) == "");
     CHECK(wrong({.bias = {5, 7}, .causal = Causal::bottom_right, .weights = true}) == "");

@@ -152,8 +152,13 @@ TEST_CASE("c functions: ops are those of C++") {
     OK(vkf_sum_to(b.c(scores), 2, summed, &y));
     b.same("sum_to", y, sum_to(scores, {1, 6}));
 
-    OK(vkf_dropout(b.c(rows), 0.5f, 7, &y));
+    OK(vkf_dropout(b.c(rows), 0.5f, vkf_size(7), &y));
     b.same("dropout", y, dropout(rows, 0.5f, 7));
+    vkf_dim seed{};
+    OK(vkf_graph_symbol(b.graph, "seed", 4, &seed));
+    seed.constant = 2;
+    OK(vkf_dropout(b.c(rows), 0.5f, seed, &y));
+    b.same("dropout, seed of a symbol", y, dropout(rows, 0.5f, b.graph->symbol("seed", 4) + 2));
 
     const Value angles = b.input("angles", random_tensor({9, 4, 2}, 6));
     OK(vkf_rope_by_table(b.c(key), b.c(angles), VKF_ROPE_HALF, vkf_size(2), &y));

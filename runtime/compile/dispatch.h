@@ -114,7 +114,7 @@ struct Binding {
 };
 
 /// No dispatch binds, or looks at the sizes of, more values than this.
-inline constexpr std::size_t kMaxOperands = 14;
+inline constexpr std::size_t kMaxOperands = 15;
 
 /// One dispatch as lowered.
 struct Dispatch {
@@ -127,8 +127,8 @@ struct Dispatch {
     /// index of the binding whose storage the binding in_place_output may take over; -1: none
     int in_place_input = -1;
     int in_place_output = -1;
-    /// Values whose sizes `prepare` looks at, though the kernel does not bind them: their views
-    /// follow those of the bindings.
+    /// Values whose sizes, or strides, `prepare` looks at, though the kernel does not bind them:
+    /// their views follow those of the bindings. Their strides must not choose the kernel.
     std::vector<ValueId> sizes_of;
 };
 

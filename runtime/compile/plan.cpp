@@ -191,22 +191,25 @@ void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
 }
 
+bool are_constant(const Shape& dims) noexcept {
+    return std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d.is_constant(); });
+}
+
 bool is_constant(const ValueInfo& value) noexcept {
-    const auto constant = [](const Dim& d) { return d.is_constant(); };
-    return std::all_of(value.shape.begin(), value.shape.end(), constant) &&
-           std::all_of(value.strides.begin(), value.strides.end(), constant) && constant(value.offset);
+    return are_constant(value.shape) && are_constant(value.strides) && value.offset.is_constant();
 }
 
 /// The kernel that a dispatch whose sizes are all constant will always choose; -1 where they
 /// change.
 int constant_kernel(const Plan& plan, const PlannedDispatch& planned) {
     const Dispatch& d = planned.dispatch;
-    const auto constant = [&](ValueId id) { return is_constant(plan.values[id]); };
-    const bool all =
-        std::all_of(d.bindings.begin(), d.bindings.end(), [&](const Binding& b) { return constant(b.value); }) &&
-        std::all_of(d.sizes_of.begin(), d.sizes_of.end(), constant);
+    const bool all = std::all_of(d.bindings.begin(), d.bindings.end(),
+                                 [&](const Binding& b) { return is_constant(plan.values[b.value]); }) &&
+                     std::all_of(d.sizes_of.begin(), d.sizes_of.end(),
+                                 [&](ValueId id) { return are_constant(plan.values[id].shape); });
+    const std::vector<std::int64_t> anything(plan.symbols.size());
     Command command;
-    return all && plan.prepare(planned, {}, command) ? static_cast<int>(command.kernel()) : -1;
+    return all && plan.prepare(planned, anything, command) ? static_cast<int>(command.kernel()) : -1;
 }
 
 /// Collects what the kernels of the dispatches say of the arithmetic that was asked for.
