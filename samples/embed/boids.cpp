@@ -25,9 +25,6 @@ constexpr RuleNumbers kNumbers[kRules] = {
     {0.16, 2.5, 0.25, -16.0},  // hunters
 };
 
-// Numbers of a token: what simulate.comp writes, then what the heads saw, then the acceleration.
-constexpr std::uint32_t kPosition = 0, kVelocity = 2, kSquare = 4, kSeen = 6, kAcceleration = 14;
-
 /// The vectors that a rule looks at.
 std::uint32_t subject(std::uint32_t rule) { return rule == kAlignment ? kVelocity : kPosition; }
 
@@ -113,6 +110,33 @@ private:
     std::map<std::string, Tensor> tensors_;
 };
 
+/// Which boids a head may look at, (heads, boids, boids): -inf where one is not.
+std::vector<float> sight(const Flock& flock) {
+    std::vector<float> bias;
+    for (std::uint32_t rule = 0; rule < kRules; ++rule) {
+        for (std::uint32_t query = 0; query < flock.boids; ++query) {
+            for (std::uint32_t key = 0; key < flock.boids; ++key) {
+                const bool other = query != key;
+                bias.push_back(!sees(flock, rule, query, key) ? -std::numeric_limits<float>::infinity()
+                               : other                        ? static_cast<float>(kNumbers[rule].score)
+                                                              : 0.0f);
+            }
+        }
+    }
+    return bias;
+}
+
+/// The layer, with its output "y". Returns the attention weights.
+vkf::Value describe(vkf::Graph& g, const Flock& flock) {
+    const std::int64_t n = flock.boids;
+    const vkf::Value x = g.input("x", {1, n, kWidth});
+    const vkf::Mask mask{.bias = g.constant("who sees whom", {kRules, n, n}, sight(flock))};
+    const vkf::AttentionResult a = vkf::multi_head_attention(x, x, x, {.heads = kRules, .mask = mask});
+    const vkf::Value seen = x + a.y;
+    g.output("y", seen + vkf::feed_forward(seen, kHidden, vkf::Activation::relu));
+    return a.weights;
+}
+
 }  // namespace
 
 std::vector<Boid> start(const Flock& flock, float half_width) {
@@ -125,26 +149,15 @@ std::vector<Boid> start(const Flock& flock, float half_width) {
     return boids;
 }
 
-vkf::Program compile_layer(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options) {
-    const std::int64_t n = flock.boids;
-    std::vector<float> bias;  // (heads, boids, boids): -inf where one is not looked at
-    for (std::uint32_t rule = 0; rule < kRules; ++rule) {
-        for (std::uint32_t query = 0; query < flock.boids; ++query) {
-            for (std::uint32_t key = 0; key < flock.boids; ++key) {
-                const bool other = query != key;
-                bias.push_back(!sees(flock, rule, query, key) ? -std::numeric_limits<float>::infinity()
-                               : other                        ? static_cast<float>(kNumbers[rule].score)
-                                                              : 0.0f);
-            }
-        }
-    }
+vkf::Program compile_rules(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options) {
     vkf::Graph g;
-    const vkf::Value x = g.input("x", {1, n, kWidth});
-    const vkf::Mask mask{.bias = g.constant("who sees whom", {kRules, n, n}, bias)};
-    const vkf::AttentionResult a = vkf::multi_head_attention(x, x, x, {.heads = kRules, .mask = mask});
-    const vkf::Value seen = x + a.y;
-    g.output("y", seen + vkf::feed_forward(seen, kHidden, vkf::Activation::relu));
-    g.output("weights", a.weights);
+    g.output("weights", describe(g, flock));
+    return device.compile(g, LayerWeights().load(device), options);
+}
+
+vkf::Program compile_teacher(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options) {
+    vkf::Graph g;
+    describe(g, flock);
     return device.compile(g, LayerWeights().load(device), options);
 }
 
@@ -179,4 +192,20 @@ double difference_from_rules(const Flock& flock, std::span<const float> x, std::
         }
     }
     return largest;
+}
+
+double order(std::span<const Boid> boids) {
+    constexpr float kNear = 0.2f;
+    double sum = 0;
+    std::size_t pairs = 0;
+    for (const Boid& a : boids) {
+        for (const Boid& b : boids) {
+            if (&a != &b && std::hypot(a.x - b.x, a.y - b.y) < kNear) {
+                const double speeds = static_cast<double>(std::hypot(a.vx, a.vy)) * std::hypot(b.vx, b.vy);
+                sum += (static_cast<double>(a.vx) * b.vx + static_cast<double>(a.vy) * b.vy) / std::max(speeds, 1e-12);
+                ++pairs;
+            }
+        }
+    }
+    return pairs == 0 ? 0 : sum / static_cast<double>(pairs);
 }

@@ -17,7 +17,8 @@ struct Boid {
 /// The rules, in the order of the heads.
 enum Rule : std::uint32_t { kAlignment, kCohesion, kSeparation, kFear, kRules };
 
-constexpr std::uint32_t kWidth = 16;  // of a token
+// Numbers of a token: what simulate.comp writes, then what the heads saw, then the acceleration.
+constexpr std::uint32_t kPosition = 0, kVelocity = 2, kSquare = 4, kSeen = 6, kAcceleration = 14, kWidth = 16;
 
 /// A flock whose last `hunters` members are feared by the others.
 struct Flock {
@@ -28,11 +29,18 @@ struct Flock {
 /// 2.
 std::vector<Boid> start(const Flock& flock, float half_width);
 
-/// Compiles the layer: input "x" (1, boids, 16), whose first five numbers are position, velocity
-/// and half the square of the position, the rest 0; outputs "y" (1, boids, 16), where 14 and 15 are
-/// the acceleration, and "weights" (1, heads, boids, boids).
-vkf::Program compile_layer(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options);
+/// Compiles the layer of rules: input "x" (1, boids, 16), whose first five numbers are position,
+/// velocity and half the square of the position, the rest 0; outputs "y" (1, boids, 16), which
+/// keeps those five, and where 14 and 15 are the acceleration, and "weights" (1, heads, boids,
+/// boids).
+vkf::Program compile_rules(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options);
+/// The same layer without the output "weights".
+vkf::Program compile_teacher(const vkf::Device& device, const Flock& flock, const vkf::CompileOptions& options);
 
 /// The largest difference between the layer's accelerations and the rules themselves, computed from
 /// the same tokens in double precision.
 double difference_from_rules(const Flock& flock, std::span<const float> x, std::span<const float> y);
+
+/// How alike the headings of neighbours are: the mean cosine between those of boids that are near
+/// each other. Boids at random have 0, a flock close to 1.
+double order(std::span<const Boid> boids);

@@ -24,6 +24,20 @@ void check(VkResult result, const char* call) {
     }
 }
 
+void barrier(VkCommandBuffer commands, VkPipelineStageFlags from_stage, VkAccessFlags from,
+             VkPipelineStageFlags to_stage, VkAccessFlags to) {
+    const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, from, to};
+    vkCmdPipelineBarrier(commands, from_stage, to_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+vkf::BufferRange range(const char* name, const Buffer& buffer, std::uint64_t offset, std::uint64_t bytes) {
+    vkf::BufferRange out{.name = name, .buffer = buffer.handle, .offset = offset, .bytes = bytes};
+    out.bytes = bytes == 0 ? buffer.bytes - offset : bytes;
+    out.buffer_bytes = buffer.bytes;
+    out.buffer_usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+    return out;
+}
+
 Gpu::Gpu(const std::vector<const char*>& instance_extensions, bool swapchain) {
     const char* variable = std::getenv("VKFORMER_VALIDATION");
     make_instance(instance_extensions, variable != nullptr && std::string_view(variable) == "1");

@@ -31,6 +31,13 @@ struct Image {
     VkImageView view{};
 };
 
+/// A dependency of all memory.
+void barrier(VkCommandBuffer commands, VkPipelineStageFlags from_stage, VkAccessFlags from,
+             VkPipelineStageFlags to_stage, VkAccessFlags to);
+
+/// A storage buffer, or `bytes` of it from `offset` on, as a program's input or output.
+vkf::BufferRange range(const char* name, const Buffer& buffer, std::uint64_t offset = 0, std::uint64_t bytes = 0);
+
 class Gpu {
 public:
     /// Opens the device, with VKFORMER_VALIDATION=1 under the validation layer.

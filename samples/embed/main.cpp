@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A renderer with Vulkan of its own draws a flock whose every move is decided by a Transformer
 // layer, recorded between its simulation and its drawing. Lines show what one boid attends to: blue
-// whom it aligns with, amber whom it stays with, green whom it avoids, red whom it fears.
+// whom it aligns with, amber whom it stays with, green whom it avoids, red whom it fears. With
+// --learn a layer that begins at random is trained in the same command buffer, a few steps a frame,
+// to steer as those rules do, while the flock flies by what it has learned so far.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -19,8 +21,12 @@ struct Options {
     fs::path out;
     std::string size = "960x540";
     std::uint32_t boids = 128, hunters = 2, watched = 0;
-    bool window = false, checked = false;
+    bool window = false, checked = false, learn = false, repeat = false;
+    LessonOptions lessons;
+    double learn_to = 0;  // 0: not asked
 };
+
+constexpr std::uint64_t kShow = 60;  // frames from one line of numbers to the next
 
 VkExtent2D parse_size(const std::string& text) {
     VkExtent2D size{};
@@ -32,12 +38,25 @@ VkExtent2D parse_size(const std::string& text) {
     return size;
 }
 
-/// Counts what is wrong and says it.
-int verdict(const Renderer& renderer, const Flock& flock, const Gpu& gpu, double bright) {
+/// What a flight leaves: what was wrong in it, and a number made of every bit that came of it.
+struct Flight {
     int wrong = 0;
-    const double difference = difference_from_rules(flock, renderer.tokens(), renderer.said());
-    std::printf("accelerations differ from the rules in double precision by at most %.2g\n", difference);
-    wrong += difference <= 1e-3 ? 0 : 1;
+    std::uint64_t digest = kDigestOfNothing;
+};
+
+/// Counts what is wrong and says it.
+int verdict(const Options& o, const Renderer& renderer, const Gpu& gpu, double bright) {
+    int wrong = 0;
+    if (const Lessons* lessons = renderer.lessons()) {
+        const double fell = lessons->last() / lessons->first();
+        std::printf("the loss fell from %.3f to %.3f\n", lessons->first(), lessons->last());
+        wrong += o.learn_to == 0 || fell <= o.learn_to ? 0 : 1;
+    } else {
+        const Flock flock{o.boids, o.hunters};
+        const double difference = difference_from_rules(flock, renderer.tokens(), renderer.said());
+        std::printf("accelerations differ from the rules in double precision by at most %.2g\n", difference);
+        wrong += difference <= 1e-3 ? 0 : 1;
+    }
     std::printf("%.1f %% of the last picture is drawn on\n", 100 * bright);
     wrong += bright > 0.005 && bright < 0.5 ? 0 : 1;
     for (const std::string& message : gpu.messages()) {
@@ -47,31 +66,42 @@ int verdict(const Renderer& renderer, const Flock& flock, const Gpu& gpu, double
     return wrong;
 }
 
-int run(const Options& o) {
-    const VkExtent2D size = parse_size(o.size);
-    const Flock flock{o.boids, o.hunters};
-    if (o.hunters >= o.boids || o.watched >= o.boids) {
-        throw std::runtime_error("--hunters and --watch must be less than --boids, " + std::to_string(o.boids));
+/// How far the lessons have come, on the standard output and above the window.
+void show(const Frame& frame, Window* window) {
+    char text[160];
+    std::snprintf(text, sizeof(text), "%s; neighbours' headings agree to %.2f", frame.lessons->text().c_str(),
+                  order(frame.boids));
+    std::printf("frame %u: %s\n", static_cast<unsigned>(frame.number), text);
+    std::fflush(stdout);
+    if (window != nullptr) {
+        window->title(std::string("vkformer: embed: ") + text);
     }
-    if (o.frames == 0 && !o.window) {
-        throw std::runtime_error("--frames 0 is for a window, which can be closed");
-    }
-    if (!o.out.empty()) {
-        fs::create_directories(o.out);
-    }
+}
+
+Flight fly(const Options& o) {
+    Flight flight;
     double bright = 0;
-    const auto finished = [&](std::uint64_t frame, Pixels pixels) {
-        bright = bright_share(pixels);
-        if (!o.out.empty()) {
-            char name[32];
-            std::snprintf(name, sizeof(name), "frame-%04u.png", static_cast<unsigned>(frame));
-            write_png(o.out / name, size.width, size.height, pixels);
-        }
-    };
+    const VkExtent2D size = parse_size(o.size);
     Gpu gpu(o.window ? window_extensions() : std::vector<const char*>(), o.window);
     const std::unique_ptr<Window> window = o.window ? open_window(gpu, size) : nullptr;
-    Renderer renderer(gpu, flock, o.watched, o.checked, size, finished);
-    std::printf("%s: %u boids\n", renderer.device().capabilities().name.c_str(), flock.boids);
+    const auto finished = [&](const Frame& frame) {
+        bright = bright_share(frame.pixels);
+        flight.digest = digest(frame.pixels, flight.digest);
+        if (frame.lessons != nullptr && frame.number % kShow == kShow - 1) {
+            show(frame, window.get());
+        }
+        if (!o.out.empty()) {
+            char name[32];
+            std::snprintf(name, sizeof(name), "frame-%04u.png", static_cast<unsigned>(frame.number));
+            write_png(o.out / name, size.width, size.height, frame.pixels);
+        }
+    };
+    RendererOptions options{.flock = {o.boids, o.hunters}, .watched = o.watched, .size = size, .checked = o.checked};
+    if (o.learn) {
+        options.learn = o.lessons;
+    }
+    Renderer renderer(gpu, options, finished);
+    std::printf("%s: %u boids\n", renderer.device().capabilities().name.c_str(), o.boids);
     const auto start = std::chrono::steady_clock::now();
     std::uint64_t frames = 0;
     for (; frames < o.frames || o.frames == 0; ++frames) {
@@ -84,7 +114,32 @@ int run(const Options& o) {
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     std::printf("%u frames, %.2f ms each; recording the layer took %.0f us\n", static_cast<unsigned>(frames),
                 ms / static_cast<double>(std::max<std::uint64_t>(frames, 1)), renderer.record_microseconds());
-    return frames == 0 ? 0 : verdict(renderer, flock, gpu, bright) == 0 ? 0 : 1;
+    if (o.learn) {
+        const double losses[] = {renderer.lessons()->first(), renderer.lessons()->last()};
+        flight.digest = digest(std::as_bytes(std::span(losses)), flight.digest);
+    }
+    flight.wrong = frames == 0 ? 0 : verdict(o, renderer, gpu, bright);
+    return flight;
+}
+
+int run(const Options& o) {
+    if (o.hunters >= o.boids || o.watched >= o.boids) {
+        throw std::runtime_error("--hunters and --watch must be less than --boids, " + std::to_string(o.boids));
+    }
+    if (o.frames == 0 && !o.window) {
+        throw std::runtime_error("--frames 0 is for a window, which can be closed");
+    }
+    if (!o.out.empty()) {
+        fs::create_directories(o.out);
+    }
+    const Flight first = fly(o);
+    if (!o.repeat) {
+        return first.wrong == 0 ? 0 : 1;
+    }
+    const Flight second = fly(o);
+    const bool same = first.digest == second.digest;
+    std::printf("two runs gave %s bits\n", same ? "the same" : "different");
+    return first.wrong + second.wrong == 0 && same ? 0 : 1;
 }
 
 }  // namespace
@@ -102,6 +157,15 @@ int main(int argc, char** argv) try {
     app.add_option("--watch", o.watched, "whose attention is drawn")->capture_default_str();
     app.add_flag("--checked", o.checked, "look for wrong use of the layer");
     app.add_flag("--window", o.window, "show them");
+    app.add_flag("--learn", o.learn, "begin at random, and learn from the layer of rules while flying");
+    app.add_option("--learn-budget", o.lessons.budget_ms, "milliseconds of the device's time a frame, on average")
+        ->check(CLI::Range(0.01, 1000.0))
+        ->capture_default_str();
+    app.add_option("--learn-steps", o.lessons.steps, "exactly so many a frame instead; 0: by the budget")
+        ->check(CLI::Range(0u, Lessons::kMost))
+        ->capture_default_str();
+    app.add_option("--learn-to", o.learn_to, "fail unless the loss falls to this share of what it was");
+    app.add_flag("--repeat", o.repeat, "fly twice, and fail unless every bit is the same");
     CLI11_PARSE(app, argc, argv);
     return run(o);
 } catch (const std::exception& e) {

@@ -15,6 +15,13 @@ void write_png(const std::filesystem::path& path, std::uint32_t width, std::uint
     }
 }
 
+std::uint64_t digest(std::span<const std::byte> pixels, std::uint64_t before) {
+    for (const std::byte b : pixels) {
+        before = (before ^ std::to_integer<std::uint64_t>(b)) * 0x100000001b3;
+    }
+    return before;
+}
+
 double bright_share(std::span<const std::byte> pixels) {
     std::size_t bright = 0;
     for (std::size_t i = 0; i + 4 <= pixels.size(); i += 4) {

@@ -27,27 +27,25 @@ struct DrawPush {
 
 float half_width(VkExtent2D size) { return static_cast<float>(size.width) / static_cast<float>(size.height); }
 
-void barrier(VkCommandBuffer commands, VkPipelineStageFlags from_stage, VkAccessFlags from,
-             VkPipelineStageFlags to_stage, VkAccessFlags to) {
-    const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, from, to};
-    vkCmdPipelineBarrier(commands, from_stage, to_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
-}
-
 VkPipelineShaderStageCreateInfo stage(VkShaderStageFlagBits kind, VkShaderModule shader) {
     return {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0, kind, shader, "main", nullptr};
 }
 
 }  // namespace
 
-Renderer::Renderer(Gpu& gpu, const Flock& flock, std::uint32_t watched, bool checked, VkExtent2D size,
-                   std::function<void(std::uint64_t, Pixels)> finished)
+Renderer::Renderer(Gpu& gpu, const RendererOptions& options, std::function<void(const Frame&)> finished)
     : gpu_(gpu),
-      flock_(flock),
-      watched_(watched),
-      size_(size),
+      flock_(options.flock),
+      watched_(options.watched),
+      size_(options.size),
       finished_(std::move(finished)),
       device_(vkf::Device::borrow(gpu.lend())),
-      layer_(compile_layer(device_, flock, {.name = "boids", .slots = kSlots, .checked = checked})) {
+      student_(options.learn ? make_student(device_, flock_) : vkf::State()),
+      layer_((options.learn ? compile_student : compile_rules)(
+          device_, flock_, {.name = "boids", .state = student_, .slots = kSlots, .checked = options.checked})),
+      lessons_(options.learn
+                   ? std::make_unique<Lessons>(gpu, device_, flock_, student_, kSlots, options.checked, *options.learn)
+                   : nullptr) {
     const std::uint64_t scratch = layer_.memory().scratch;
     const Buffer memory = gpu_.make_buffer(scratch, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT, Gpu::Seen::by_device);
     layer_.allocate({"scratch", memory.handle, 0, scratch});  // nothing is allocated after this
@@ -64,7 +62,7 @@ Renderer::Renderer(Gpu& gpu, const Flock& flock, std::uint32_t watched, bool che
             gpu_.make_set(simulate_sets_, {before.boids.handle, before.y.handle, slot.boids.handle, slot.x.handle});
         slot.draw_set = gpu_.make_set(draw_sets_, {slot.boids.handle, slot.y.handle, slot.weights.handle});
     }
-    const std::vector<Boid> boids = start(flock, half_width(size));
+    const std::vector<Boid> boids = start(flock_, half_width(size_));
     std::memcpy(slots_.back().boids.mapped, boids.data(), boids.size() * sizeof(Boid));
 }
 
@@ -210,7 +208,13 @@ void Renderer::wait(Slot& slot) {
     check(vkWaitForFences(gpu_.device, 1, &slot.done, VK_TRUE, UINT64_MAX), "vkWaitForFences");
     if (slot.frame) {
         layer_.finished(static_cast<std::uint32_t>(&slot - slots_.data()));
-        finished_(*slot.frame, Pixels(slot.pixels.mapped, slot.pixels.bytes));
+        if (lessons_ != nullptr) {
+            lessons_->finished(static_cast<std::uint32_t>(&slot - slots_.data()));
+        }
+        finished_({*slot.frame,
+                   {slot.pixels.mapped, slot.pixels.bytes},
+                   {reinterpret_cast<const Boid*>(slot.boids.mapped), flock_.boids},
+                   lessons_.get()});
         slot.frame.reset();
     }
 }
@@ -231,6 +235,9 @@ void Renderer::record(Slot& slot, Window* window) {
     simulate(slot);
     barrier(slot.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, VK_ACCESS_SHADER_READ_BIT);
     attend(slot);
+    if (lessons_ != nullptr) {
+        lessons_->record(slot.commands, last_, slot.x);
+    }
     barrier(slot.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT,
             VK_PIPELINE_STAGE_VERTEX_SHADER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_HOST_READ_BIT);
@@ -253,12 +260,6 @@ void Renderer::simulate(const Slot& slot) {
 
 /// The Transformer layer: from this frame's tokens to this frame's accelerations and weights.
 void Renderer::attend(const Slot& slot) {
-    const auto range = [](const char* name, const Buffer& buffer) {
-        vkf::BufferRange out{.name = name, .buffer = buffer.handle, .bytes = buffer.bytes};
-        out.buffer_bytes = buffer.bytes;
-        out.buffer_usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
-        return out;
-    };
     const vkf::BufferRange ranges[] = {range("x", slot.x), range("y", slot.y), range("weights", slot.weights)};
     const auto start = std::chrono::steady_clock::now();
     const vkf::Status status = layer_.record(slot.commands, {.buffers = ranges, .slot = last_});

@@ -5,22 +5,33 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 
-#include "boids.h"
-#include "gpu.h"
+#include "lessons.h"
 #include "window.h"
 
-/// A frame's pixels, rows of RGBA from the top.
-using Pixels = std::span<const std::byte>;
+/// What came of a frame.
+struct Frame {
+    std::uint64_t number;
+    std::span<const std::byte> pixels;  // rows of RGBA from the top
+    std::span<const Boid> boids;
+    const Lessons* lessons;  // as far as they came with it; null where none are given
+};
+
+struct RendererOptions {
+    Flock flock;
+    std::uint32_t watched = 0;  // the boid whose attention lines show
+    VkExtent2D size{};
+    bool checked = false;  // wrong use of programs is looked for
+    /// The flock flies by what it learns, not by the layer of rules.
+    std::optional<LessonOptions> learn = {};
+};
 
 class Renderer {
 public:
-    /// Lines show what boid `watched` attends to. `checked`: wrong use of the layer is looked for.
-    /// `finished` is told each frame's number and pixels, in order, once the device is done with
-    /// it.
-    Renderer(Gpu& gpu, const Flock& flock, std::uint32_t watched, bool checked, VkExtent2D size,
-             std::function<void(std::uint64_t, Pixels)> finished);
+    /// `finished` is told of each frame, in order, once the device is done with it.
+    Renderer(Gpu& gpu, const RendererOptions& options, std::function<void(const Frame&)> finished);
     ~Renderer();
     Renderer(const Renderer&) = delete;
     Renderer& operator=(const Renderer&) = delete;
@@ -35,6 +46,8 @@ public:
     /// The tokens that the layer read, and what it gave, in the last frame; valid after finish().
     std::span<const float> tokens() const { return slots_[last_].x.floats(); }
     std::span<const float> said() const { return slots_[last_].y.floats(); }
+    /// Null where none are given.
+    const Lessons* lessons() const { return lessons_.get(); }
     double record_microseconds() const { return record_microseconds_; }
 
 private:
@@ -64,9 +77,11 @@ private:
     Flock flock_;
     std::uint32_t watched_;
     VkExtent2D size_;
-    std::function<void(std::uint64_t, Pixels)> finished_;
+    std::function<void(const Frame&)> finished_;
     vkf::Device device_;
+    vkf::State student_;
     vkf::Program layer_;
+    std::unique_ptr<Lessons> lessons_;
     VkRenderPass render_pass_{};
     VkDescriptorSetLayout simulate_sets_{}, draw_sets_{};
     VkPipelineLayout simulate_layout_{}, draw_layout_{};

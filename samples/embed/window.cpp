@@ -88,6 +88,8 @@ public:
         check(stale_ ? VK_SUCCESS : result, "vkQueuePresentKHR");
     }
 
+    void title(const std::string& text) override { glfwSetWindowTitle(window_, text.c_str()); }
+
 private:
     static constexpr std::uint32_t kTurns = 3;  // one more than frames in flight
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gpu.h"
@@ -20,6 +21,7 @@ public:
     /// presenting wants it.
     virtual void blit(VkCommandBuffer commands, VkImage picture, VkExtent2D size) = 0;
     virtual void present() = 0;
+    virtual void title(const std::string& text) = 0;
 };
 
 /// Instance extensions that a window needs. Throws where there is no display, or no GLFW.
