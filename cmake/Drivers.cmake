@@ -80,7 +80,7 @@ function(vkformer_add_device_tests prefix)
                 # they plan for devices that are not there: one process shows it
                 set(again --test-suite-exclude=tiling)
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
-            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|embed|async|c_[a-z_]*)-$")
+            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|embed|learn|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
             endif()
             if(profile)
