@@ -35,22 +35,22 @@ struct BlockIf {
 };
 
 /// What is differentiated, and at what beside the input and the weights.
-struct Described {
+struct DescribedBlock {
     Value loss;
     std::vector<Value> inside = {};
 };
 
-using Describe = std::function<Described(Value x, bool again)>;
+using DescribeBlock = std::function<DescribedBlock(Value x, bool again)>;
 
 struct BlockRun {
     std::vector<Tensor> results;  ///< the loss, and the gradients
     std::string explained;
 };
 
-BlockRun run_blocks(const Describe& describe, const Tensor& x, bool again) {
+BlockRun run_blocks(const DescribeBlock& describe, const Tensor& x, bool again) {
     Graph g;
     const Value input = g.input("x", Shape(x.shape.begin(), x.shape.end()));
-    const Described described = describe(input, again);
+    const DescribedBlock described = describe(input, again);
     std::vector<Value> of{input};
     std::vector<HostTensor> tensors;
     std::vector<std::vector<float>> numbers;
@@ -84,7 +84,7 @@ BlockRun run_blocks(const Describe& describe, const Tensor& x, bool again) {
 }
 
 /// Empty where both ways give the same bits, and the second computes something again.
-std::string differs(const Describe& describe, const Tensor& x) {
+std::string differs(const DescribeBlock& describe, const Tensor& x) {
     std::string out;
     const auto compare = [&](const char* where) {
         const BlockRun kept = run_blocks(describe, x, false), again = run_blocks(describe, x, true);
@@ -133,7 +133,7 @@ TEST_CASE("recompute: layers of a Transformer have the same gradients") {
                               const BlockIf block(x.graph(), again);
                               x = encoder_layer(x, i, norm_first, activation);
                           }
-                          return Described{sum(x * x)};
+                          return DescribedBlock{sum(x * x)};
                       },
                       random_tensor({2, 7, 16}, 1)) == "");
         }
@@ -154,7 +154,7 @@ TEST_CASE("recompute: fused attention, and what dropout draws") {
                                           .y;
                       x = x + dropout(h, 0.25f, 7);
                   }
-                  return Described{sum(x * x)};
+                  return DescribedBlock{sum(x * x)};
               },
               random_tensor({1, 140, 16}, 1)) == "");
 }
@@ -171,7 +171,7 @@ TEST_CASE("recompute: blocks in blocks") {
                       }
                       x = activate(x, Activation::tanh);
                   }
-                  return Described{sum(x * x)};
+                  return DescribedBlock{sum(x * x)};
               },
               random_tensor({1, 5, 8}, 2)) == "");
 }
@@ -187,7 +187,7 @@ TEST_CASE("recompute: a block that reads parameters alone, and one with the loss
                   }
                   const BlockIf block(g, again);
                   const Value y = silu(linear(x, w));
-                  return Described{sum(y * y)};
+                  return DescribedBlock{sum(y * y)};
               },
               random_tensor({3, 5}, 3)) == "");
 }
@@ -204,17 +204,17 @@ TEST_CASE("recompute: values that are used inside and outside, and gradients at 
                       z = slice(y, 1, 2, 4) * slice(inside, 1, 0, 4) + slice(y, 1, 0, 4);
                   }
                   const Value out = matmul(y, z, {.transpose_b = false}) * slice(y, 1, 4, 4);
-                  return Described{sum(out * out * slice(z, 1, 0, 4)), {inside, y, z}};
+                  return DescribedBlock{sum(out * out * slice(z, 1, 0, 4)), {inside, y, z}};
               },
               random_tensor({8, 8}, 4)) == "");
 }
 
 TEST_CASE("recompute: products of the block's input are no launch with those that compute it again") {
-    const Describe describe = [](Value x, bool again) {
+    const DescribeBlock describe = [](Value x, bool again) {
         Graph& g = x.graph();
         const BlockIf block(g, again);
         const Value q = linear(x, g.weight("q", {8, 8})), k = linear(x, g.weight("k", {8, 8}));
-        return Described{sum(silu(scale(q, 2.0f) * scale(k, 0.5f)))};
+        return DescribedBlock{sum(silu(scale(q, 2.0f) * scale(k, 0.5f)))};
     };
     CHECK(differs(describe, random_tensor({5, 8}, 5)) == "");
     Graph g;
