@@ -49,6 +49,7 @@ VKF_ENDS_WITH(vkf_incremental_attention_options, mask);
 VKF_ENDS_WITH(vkf_score_options, hidden);
 VKF_ENDS_WITH(vkf_paged_kv_cache, lengths);
 VKF_ENDS_WITH(vkf_transformer_options, num_decoder_layers);
+VKF_ENDS_WITH(vkf_lora_options, adapter);
 VKF_ENDS_WITH(vkf_transformer_masks, memory_key_padding_mask);
 VKF_ENDS_WITH(vkf_torch_attention_options, memory);
 VKF_ENDS_WITH(vkf_transformer_layer_options, reserved);
@@ -69,13 +70,16 @@ VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
 VKF_ENDS_WITH(vkf_image_view, height);
 VKF_ENDS_WITH(vkf_recording, sizes);
 VKF_ENDS_WITH(vkf_segment, done);
-VKF_ENDS_WITH(vkf_decoder_options, user);
+VKF_ENDS_WITH(vkf_decoder_options, lora);
 VKF_ENDS_WITH(vkf_decoder_facts, model_type);
 VKF_ENDS_WITH(vkf_model_memory, total);
 VKF_ENDS_WITH(vkf_encoder_decoder_config, dim_feedforward);
 VKF_ENDS_WITH(vkf_sampler_options, seed);
 VKF_ENDS_WITH(vkf_text_encoder_options, max_tokens);
 VKF_ENDS_WITH(vkf_encoder_facts, model_type);
+VKF_ENDS_WITH(vkf_trainer_options, reserved);
+VKF_ENDS_WITH(vkf_training_step, grad_norm);
+VKF_ENDS_WITH(vkf_fine_tune_options, trainer);
 #endif
 #undef VKF_ENDS_WITH
 

@@ -23,7 +23,9 @@ struct vkf_graph : vkf::Graph {
 };
 struct vkf_weights : vkf::Weights {};
 struct vkf_weight_layout : vkf::WeightLayout {};
-struct vkf_state : vkf::State {};
+struct vkf_state : vkf::State {
+    bool lent = false;  // a trainer's own
+};
 
 namespace vkf::c {
 

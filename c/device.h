@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "c/border.h"
+#include "layers/lora.h"
 
 namespace vkf::c {
 
@@ -29,8 +30,11 @@ LoadOptions load_of(const vkf_load_options* options);
 /// Turns tensors of C into those of C++, which read the caller's data.
 std::vector<HostTensor> tensors_of(std::uint32_t count, const vkf_tensor* tensors);
 Arithmetic arithmetic_of(std::uint32_t arithmetic);
-/// A handle of a program that a model owns, for functions that look at programs.
-std::shared_ptr<const vkf_program> lent(Program& program);
+/// A handle of a program that a model or a trainer owns.
+std::shared_ptr<vkf_program> lent(Program& program);
+/// Turns adapters of C into those of C++; reads the folder that `options` may name.
+LoraOptions lora_of(const vkf_lora_options* options);
+std::vector<std::vector<std::int32_t>> all_ids_of(std::uint32_t count, const vkf_tokens* tokens, const char* what);
 
 }  // namespace vkf::c
 

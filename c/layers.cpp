@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "c/border.h"
+#include "c/device.h"
 #include "layers/feed_forward.h"
 #include "layers/sequences.h"
 #include "layers/torch.h"
+
+struct vkf_lora {
+    vkf::Lora lora;
+};
 
 namespace {
 
@@ -393,5 +397,26 @@ vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_o
                                    .tgt_key_padding_mask = value_or_none(m.tgt_key_padding_mask),
                                    .memory_key_padding_mask = value_or_none(m.memory_key_padding_mask),
                                    .tgt_is_causal = m.tgt_is_causal});
+    });
+}
+
+vkf_result vkf_lora_create(vkf_graph* graph, const vkf_lora_options* options, vkf_lora** lora) {
+    return make(__func__, lora, [&] {
+        Graph& described = need(graph, "graph");
+        return new vkf_lora{Lora(described, lora_of(&need(options, "options")))};
+    });
+}
+
+void vkf_lora_destroy(vkf_lora* lora) { delete lora; }
+
+vkf_result vkf_lora_parameters(const vkf_lora* lora, uint32_t count, vkf_value* parameters, uint32_t* needed) {
+    return guard(__func__, [&] {
+        const std::vector<Value> found = need(lora, "lora").lora.parameters();
+        if (found.size() <= count) {
+            for (std::size_t i = 0; i < found.size(); ++i) {
+                (&need(parameters, "parameters"))[i] = to_c(found[i]);
+            }
+        }
+        need(needed, "needed") = static_cast<std::uint32_t>(found.size());
     });
 }

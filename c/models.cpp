@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/device.h"
 #include "models/decoder.h"
+#include "models/decoder_logits.h"
 #include "models/encoder_decoder.h"
+#include "models/files/checkpoint.h"
 #include "models/files/safetensors.h"
 #include "models/sampler.h"
 #include "models/text_encoder.h"
+#include "runtime/base/map_file.h"
 
 struct vkf_decoder {
     vkf::Decoder decoder;
@@ -44,14 +47,6 @@ std::vector<std::int32_t> ids_of(const vkf_tokens& tokens) {
                : std::vector<std::int32_t>(&need(tokens.ids, "the tokens' ids"), tokens.ids + tokens.count);
 }
 
-std::vector<std::vector<std::int32_t>> all_ids_of(std::uint32_t count, const vkf_tokens* tokens, const char* what) {
-    std::vector<std::vector<std::int32_t>> out;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        out.push_back(ids_of((&need(tokens, what))[i]));
-    }
-    return out;
-}
-
 DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
     const vkf_decoder_options o = read(options);
     DecoderOptions out;
@@ -64,6 +59,9 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
     out.score = o.score;
     out.profile = o.profile;
     out.progress = progress_of(o.progress, o.user);
+    if (o.lora) {
+        out.lora = lora_of(o.lora);
+    }
     return out;
 }
 
@@ -120,6 +118,32 @@ const Decoded& found_by(const vkf_encoder_decoder* model, std::uint64_t source) 
 }
 
 }  // namespace
+
+std::vector<std::vector<std::int32_t>> vkf::c::all_ids_of(std::uint32_t count, const vkf_tokens* tokens,
+                                                          const char* what) {
+    std::vector<std::vector<std::int32_t>> out;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        out.push_back(ids_of((&need(tokens, what))[i]));
+    }
+    return out;
+}
+
+vkf::LoraOptions vkf::c::lora_of(const vkf_lora_options* options) {
+    const vkf_lora_options o = read(options);
+    if (o.adapter) {
+        if (o.rank != 0 || o.alpha != 0 || o.target_count != 0) {
+            throw Error("of vkf_lora_options, `adapter` stands in place of rank, alpha and targets");
+        }
+        return Adapter(path_of(o.adapter)).options();
+    }
+    LoraOptions out;
+    out.rank = or_default(o.rank, out.rank);
+    out.alpha = or_default(o.alpha, out.alpha);
+    for (std::uint32_t i = 0; i < o.target_count; ++i) {
+        out.targets.push_back(text((&need(o.targets, "targets"))[i], "one of the targets"));
+    }
+    return out;
+}
 
 vkf_result vkf_decoder_create(vkf_device* device, const char* folder, const vkf_load_options* load,
                               const vkf_decoder_options* options, vkf_decoder** decoder) {
@@ -220,6 +244,15 @@ vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens) {
     return give(__func__, tokens, [&] { return need(decoder, "decoder").decoder.room(); });
 }
 
+vkf_result vkf_decoder_set_adapter(vkf_decoder* decoder, const char* folder) {
+    return guard(__func__,
+                 [&] { need(decoder, "decoder").decoder.set_adapter(Adapter(path_of(text(folder, "folder")))); });
+}
+
+vkf_result vkf_decoder_clear_adapter(vkf_decoder* decoder) {
+    return guard(__func__, [&] { need(decoder, "decoder").decoder.clear_adapter(); });
+}
+
 vkf_result vkf_decoder_save_cache(const vkf_decoder* decoder, const char* path) {
     return guard(__func__, [&] { need(decoder, "decoder").decoder.save_cache(path_of(text(path, "path"))); });
 }
@@ -242,6 +275,38 @@ vkf_result vkf_decoder_prompt_program(const vkf_decoder* decoder, const vkf_prog
 
 vkf_result vkf_decoder_step_program(const vkf_decoder* decoder, const vkf_program** program) {
     return give(__func__, program, [&] { return need(decoder, "decoder").step.get(); });
+}
+
+vkf_result vkf_decoder_logits(vkf_value tokens, const char* folder, vkf_value* logits) {
+    return give_value(__func__, logits, [&] {
+        const Value ids = value_of(tokens, "tokens");
+        const std::filesystem::path config = path_of(text(folder, "folder")) / "config.json";
+        return decoder_logits(ids, read_decoder(read_text(config), utf8_name(config)));
+    });
+}
+
+vkf_result vkf_adapter_write(const char* folder, vkf_state* state) {
+    return guard(__func__, [&] { Adapter(path_of(text(folder, "folder"))).write(need(state, "state")); });
+}
+
+vkf_result vkf_adapter_clear(vkf_state* state) {
+    return guard(__func__, [&] { clear_adapter(need(state, "state")); });
+}
+
+vkf_result vkf_adapter_save(const char* folder, const vkf_state* state, const vkf_lora_options* options,
+                            const char* base) {
+    return guard(__func__, [&] {
+        const State& from = need(state, "state");
+        save_adapter(path_of(text(folder, "folder")), from, lora_of(&need(options, "options")), text_or(base));
+    });
+}
+
+vkf_result vkf_adapter_merge(const char* from, const char* to, const char* adapter) {
+    return guard(__func__, [&] {
+        const Checkpoint checkpoint(path_of(text(from, "from")));
+        merge_adapter(path_of(text(to, "to")), checkpoint, read_decoder(checkpoint),
+                      Adapter(path_of(text(adapter, "adapter"))));
+    });
 }
 
 vkf_result vkf_encoder_decoder_create(vkf_device* device, const vkf_weights* weights,

@@ -198,8 +198,11 @@ vkf::Arithmetic vkf::c::arithmetic_of(std::uint32_t arithmetic) {
     return pick(std::array{Arithmetic::f32, Arithmetic::f16, Arithmetic::int8}, arithmetic, "arithmetic");
 }
 
-std::shared_ptr<const vkf_program> vkf::c::lent(Program& program) {
-    return std::make_shared<const vkf_program>(vkf_program{{}, Insides::core(program).options.name, &program});
+std::shared_ptr<vkf_program> vkf::c::lent(Program& program) {
+    const CompileOptions& options = Insides::core(program).options;
+    auto handle = std::make_shared<vkf_program>(vkf_program{{}, options.name, &program});
+    make_slots(*handle, options.slots);
+    return handle;
 }
 
 vkf_result vkf_compile(vkf_device* device, const vkf_graph* graph, const vkf_weights* weights,
@@ -230,7 +233,7 @@ void vkf_program_destroy(vkf_program* program) {
         return;
     }
     if (program->program && !program->own) {
-        fail(VKF_ERROR, "%s: %s: the program is its model's own", __func__, program->name.c_str());
+        fail(VKF_ERROR, "%s: %s: the program is its model's or trainer's own", __func__, program->name.c_str());
         return;
     }
     const std::shared_ptr<Graveyard> graveyard = program->graveyard.lock();

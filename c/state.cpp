@@ -23,7 +23,13 @@ vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph*
     });
 }
 
-void vkf_state_destroy(vkf_state* state) { delete state; }
+void vkf_state_destroy(vkf_state* state) {
+    if (state && state->lent) {
+        fail(VKF_ERROR, "%s: the state is its trainer's own", __func__);
+        return;
+    }
+    delete state;
+}
 
 vkf_result vkf_state_clear(vkf_state* state) {
     return guard(__func__, [&] { need(state, "state").clear(); });

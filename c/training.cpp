@@ -1,11 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "c/border.h"
+#include "c/device.h"
 #include "ops/gradients.h"
 #include "ops/optimizer.h"
 #include "runtime/graph/edit.h"
+#include "train/fine_tuner.h"
+#include "train/trainer.h"
 
 using namespace vkf;
 using namespace vkf::c;
+
+struct vkf_trainer {
+    explicit vkf_trainer(Trainer made) : own(std::move(made)), trainer(*own) { name_parameters(); }
+    explicit vkf_trainer(Trainer* borrowed) : trainer(*borrowed) { name_parameters(); }
+
+    std::optional<Trainer> own;  // empty: of a fine-tuner
+    Trainer& trainer;
+    std::shared_ptr<vkf_program> program = lent(trainer.program());
+    vkf_state state{trainer.state(), true};
+    std::vector<const char*> names = {};
+
+private:
+    void name_parameters() {
+        for (const std::string& name : trainer.parameters()) {
+            names.push_back(name.c_str());
+        }
+    }
+};
+
+struct vkf_fine_tuner {
+    explicit vkf_fine_tuner(FineTuner made) : tuner(std::move(made)) {}
+
+    FineTuner tuner;
+    vkf_trainer trainer{&tuner.trainer()};
+};
 
 namespace {
 
@@ -32,6 +59,76 @@ UpdateOptions update_options_of(const vkf_update_options* options, std::uint32_t
     out.gradient_scale = value_or_none(o.gradient_scale);
     out.decay_to = static_cast<float>(o.decay_to);
     return out;
+}
+
+AdamW adamw_of(const vkf_adamw* optimizer) {
+    const vkf_adamw o = read(optimizer);
+    AdamW out;
+    out.learning_rate = or_default(o.learning_rate, out.learning_rate);
+    out.beta1 = o.has_betas ? o.beta1 : out.beta1;
+    out.beta2 = o.has_betas ? o.beta2 : out.beta2;
+    out.eps = or_default(o.eps, out.eps);
+    out.weight_decay = o.has_weight_decay ? o.weight_decay : out.weight_decay;
+    out.decoupled = on_or_default(o.decoupled, out.decoupled);
+    out.amsgrad = o.amsgrad;
+    return out;
+}
+
+Sgd sgd_of(const vkf_sgd* optimizer) {
+    const vkf_sgd o = read(optimizer);
+    Sgd out;
+    out.learning_rate = or_default(o.learning_rate, out.learning_rate);
+    out.momentum = o.momentum;
+    out.dampening = o.dampening;
+    out.nesterov = o.nesterov;
+    out.weight_decay = o.weight_decay;
+    return out;
+}
+
+TrainerOptions trainer_options_of(const vkf_trainer_options* options) {
+    const vkf_trainer_options o = read(options);
+    if (o.adamw && o.sgd) {
+        throw Error("of vkf_trainer_options, adamw and sgd are both given");
+    }
+    TrainerOptions out;
+    if (o.sgd) {
+        out.optimizer = sgd_of(o.sgd);
+    } else {
+        out.optimizer = adamw_of(o.adamw);
+    }
+    out.schedule = schedule_of(o.schedule);
+    out.max_norm = o.max_norm;
+    if (o.decay_to) {
+        out.decay_to = [o](const std::string& name) { return o.decay_to(o.user, name.c_str()); };
+    }
+    out.loss_scale = o.loss_scale;
+    out.arithmetic = arithmetic_of(o.arithmetic);
+    out.profile = o.profile;
+    return out;
+}
+
+FineTuneOptions fine_tune_options_of(const vkf_fine_tune_options* options) {
+    const vkf_fine_tune_options o = read(options);
+    FineTuneOptions out;
+    out.max_batch = or_default(o.max_batch, out.max_batch);
+    out.max_tokens = o.max_tokens;
+    if (o.lora) {
+        out.lora = lora_of(o.lora);
+    }
+    out.load = load_of(o.load);
+    out.seed = o.seed;
+    out.trainer = trainer_options_of(o.trainer);
+    return out;
+}
+
+/// Takes a step by `take` once it is known that what it finds can be told.
+template <class Take>
+vkf_result give_step(const char* function, vkf_training_step* taken, Take&& take) noexcept {
+    return guard(function, [&] {
+        vkf_training_step& out = need_struct(taken, "the output");
+        const TrainingStep step = take();
+        fill(out, {0, step.left_out, step.loss, step.grad_norm});
+    });
 }
 
 template <class Optimizer>
@@ -92,32 +189,12 @@ vkf_result vkf_schedule_at(const vkf_schedule* schedule, int64_t step, double* f
 
 vkf_result vkf_update_adamw(uint32_t count, const vkf_value* parameters, const vkf_value* gradients,
                             const vkf_adamw* optimizer, const vkf_update_options* options) {
-    return guard(__func__, [&] {
-        const vkf_adamw o = read(optimizer);
-        AdamW out;
-        out.learning_rate = or_default(o.learning_rate, out.learning_rate);
-        out.beta1 = o.has_betas ? o.beta1 : out.beta1;
-        out.beta2 = o.has_betas ? o.beta2 : out.beta2;
-        out.eps = or_default(o.eps, out.eps);
-        out.weight_decay = o.has_weight_decay ? o.weight_decay : out.weight_decay;
-        out.decoupled = on_or_default(o.decoupled, out.decoupled);
-        out.amsgrad = o.amsgrad;
-        update_by(count, parameters, gradients, out, options);
-    });
+    return guard(__func__, [&] { update_by(count, parameters, gradients, adamw_of(optimizer), options); });
 }
 
 vkf_result vkf_update_sgd(uint32_t count, const vkf_value* parameters, const vkf_value* gradients,
                           const vkf_sgd* optimizer, const vkf_update_options* options) {
-    return guard(__func__, [&] {
-        const vkf_sgd o = read(optimizer);
-        Sgd out;
-        out.learning_rate = or_default(o.learning_rate, out.learning_rate);
-        out.momentum = o.momentum;
-        out.dampening = o.dampening;
-        out.nesterov = o.nesterov;
-        out.weight_decay = o.weight_decay;
-        update_by(count, parameters, gradients, out, options);
-    });
+    return guard(__func__, [&] { update_by(count, parameters, gradients, sgd_of(optimizer), options); });
 }
 
 vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value loss_scale,
@@ -130,4 +207,85 @@ vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float 
         first = to_c(clipped.norm);
         second = to_c(clipped.scale);
     });
+}
+
+vkf_result vkf_trainer_create(vkf_device* device, vkf_graph* graph, vkf_value loss, uint32_t count,
+                              const vkf_value* parameters, const vkf_trainer_options* options,
+                              const vkf_weights* weights, vkf_trainer** trainer) {
+    return make(__func__, trainer, [&] {
+        const Device& on = need(device, "device").device;
+        const TrainerOptions how = trainer_options_of(options);
+        return new vkf_trainer(Trainer(on, need(graph, "graph"), value_of(loss, "loss"),
+                                       values_of(count, parameters, "parameters"), how,
+                                       weights ? Weights(*weights) : Weights()));
+    });
+}
+
+void vkf_trainer_destroy(vkf_trainer* trainer) {
+    if (trainer && !trainer->own) {
+        fail(VKF_ERROR, "%s: the trainer is its fine-tuner's own", __func__);
+        return;
+    }
+    delete trainer;
+}
+
+vkf_result vkf_trainer_program(vkf_trainer* trainer, vkf_program** program) {
+    return give(__func__, program, [&] { return need(trainer, "trainer").program.get(); });
+}
+
+vkf_result vkf_trainer_state(vkf_trainer* trainer, vkf_state** state) {
+    return give(__func__, state, [&] { return &need(trainer, "trainer").state; });
+}
+
+vkf_result vkf_trainer_parameters(const vkf_trainer* trainer, const char* const** names, uint32_t* count) {
+    return guard(__func__, [&] {
+        const std::vector<const char*>& all = need(trainer, "trainer").names;
+        const char* const*& first = need(names, "names");
+        need(count, "count") = static_cast<std::uint32_t>(all.size());
+        first = all.data();
+    });
+}
+
+vkf_result vkf_trainer_step(const vkf_trainer* trainer, int64_t* number) {
+    return give(__func__, number, [&] { return need(trainer, "trainer").trainer.step(); });
+}
+
+vkf_result vkf_trainer_take_step(vkf_trainer* trainer, vkf_training_step* taken) {
+    return give_step(__func__, taken, [&] { return need(trainer, "trainer").trainer.take_step(); });
+}
+
+vkf_result vkf_trainer_save(vkf_trainer* trainer, const char* path) {
+    return guard(__func__, [&] { need(trainer, "trainer").trainer.save(path_of(text(path, "path"))); });
+}
+
+vkf_result vkf_trainer_resume(vkf_trainer* trainer, const char* path) {
+    return guard(__func__, [&] { need(trainer, "trainer").trainer.resume(path_of(text(path, "path"))); });
+}
+
+vkf_result vkf_fine_tuner_create(vkf_device* device, const char* folder, const vkf_fine_tune_options* options,
+                                 vkf_fine_tuner** tuner) {
+    return make(__func__, tuner, [&] {
+        const Device& on = need(device, "device").device;
+        const FineTuneOptions how = fine_tune_options_of(options);
+        const Checkpoint checkpoint(path_of(text(folder, "folder")));
+        return new vkf_fine_tuner(FineTuner(on, checkpoint, read_decoder(checkpoint), how));
+    });
+}
+
+void vkf_fine_tuner_destroy(vkf_fine_tuner* tuner) { delete tuner; }
+
+vkf_result vkf_fine_tuner_take_step(vkf_fine_tuner* tuner, uint32_t count, const vkf_tokens* texts,
+                                    vkf_training_step* taken) {
+    return give_step(__func__, taken, [&] {
+        FineTuner& t = need(tuner, "tuner").tuner;
+        return t.take_step(all_ids_of(count, texts, "texts"));
+    });
+}
+
+vkf_result vkf_fine_tuner_trainer(vkf_fine_tuner* tuner, vkf_trainer** trainer) {
+    return give(__func__, trainer, [&] { return &need(tuner, "tuner").trainer; });
+}
+
+vkf_result vkf_fine_tuner_save(const vkf_fine_tuner* tuner, const char* folder) {
+    return guard(__func__, [&] { need(tuner, "tuner").tuner.save(path_of(text(folder, "folder"))); });
 }

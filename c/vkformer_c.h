@@ -80,6 +80,9 @@ typedef struct vkf_encoder_decoder vkf_encoder_decoder;
 typedef struct vkf_sampler vkf_sampler;
 typedef struct vkf_text_encoder vkf_text_encoder;
 typedef struct vkf_shared_buffer vkf_shared_buffer;
+typedef struct vkf_lora vkf_lora;
+typedef struct vkf_trainer vkf_trainer;
+typedef struct vkf_fine_tuner vkf_fine_tuner;
 
 /// C++: DType.
 typedef uint32_t vkf_dtype;
@@ -541,6 +544,19 @@ typedef struct vkf_transformer_masks {
     vkf_value src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask;
 } vkf_transformer_masks;
 
+/// C++: LoraOptions. Targets, or `adapter`, are needed.
+typedef struct vkf_lora_options {
+    uint32_t struct_size;
+    uint32_t target_count;
+    int64_t rank;  ///< 0: 8
+    float alpha;   ///< 0: 8
+    uint32_t reserved;
+    const char* const* targets;
+    /// A folder with an adapter of PEFT's, whose layers and rank are meant: Adapter::options(). The
+    /// members before it are 0 then. Null: none.
+    const char* adapter;
+} vkf_lora_options;
+
 VKF_API vkf_result vkf_linear_layer(vkf_value x, const char* name, int64_t out, bool bias, vkf_activation activation,
                                     vkf_value* y);
 VKF_API vkf_result vkf_layer_norm_layer(vkf_value x, const char* name, float eps, bool bias, vkf_value* y);
@@ -601,6 +617,14 @@ VKF_API vkf_result vkf_transformer_decoder(vkf_value tgt, const vkf_transformer_
 /// `masks` may be null.
 VKF_API vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_options* options,
                                    const vkf_transformer_masks* masks, vkf_value* y);
+
+/// Gives adapters to the linear layers that are described after it. The graph goes on doing so
+/// when `lora` is destroyed.
+VKF_API vkf_result vkf_lora_create(vkf_graph* graph, const vkf_lora_options* options, vkf_lora** lora);
+VKF_API void vkf_lora_destroy(vkf_lora* lora);
+/// Writes A and B of each layer in turn, and how many these are; where they are more than `count`,
+/// nothing else is done.
+VKF_API vkf_result vkf_lora_parameters(const vkf_lora* lora, uint32_t count, vkf_value* parameters, uint32_t* needed);
 
 // --- GLSL at run time: runtime/compile/glsl.h ----------------------------------------------------
 
@@ -860,6 +884,7 @@ VKF_API vkf_result vkf_weight_layout_bytes(const vkf_weight_layout* layout, uint
 /// Makes zeroed memory for every state that the graphs name.
 VKF_API vkf_result vkf_state_create(vkf_device* device, uint32_t count, const vkf_graph* const* graphs,
                                     vkf_state** state);
+/// A trainer's own state is left as it is, which is an error.
 VKF_API void vkf_state_destroy(vkf_state* state);
 VKF_API vkf_result vkf_state_clear(vkf_state* state);
 /// Lists the tensors of the state as vkf_weights_tensors() does.
@@ -995,7 +1020,8 @@ VKF_API vkf_result vkf_compile_layout(vkf_device* device, const vkf_graph* graph
 VKF_API vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weights* weights);
 /// Waits for its own runs; recordings of a host must have finished. Where the program or its device
 /// is checked, an empty handle stays until vkf_device_destroy(), so that using the program after
-/// its end is an error like others. A model's own program is left as it is, which is an error too.
+/// its end is an error like others. The own program of a model or a trainer is left as it is, which
+/// is an error too.
 VKF_API void vkf_program_destroy(vkf_program* program);
 VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
 /// `scratch` null: memory of ours; else vkf_memory_sizes::scratch bytes of the host's.
@@ -1102,6 +1128,7 @@ typedef struct vkf_decoder_options {
     /// Called after each chunk of a prompt with the tokens read and those in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
     void* user;
+    const vkf_lora_options* lora;  ///< room for what vkf_decoder_set_adapter() takes in; null: none
 } vkf_decoder_options;
 
 /// C++: DecoderFacts.
@@ -1158,6 +1185,10 @@ VKF_API vkf_result vkf_decoder_next(const vkf_decoder* decoder, int32_t* ids, ui
 VKF_API vkf_result vkf_decoder_candidates(const vkf_decoder* decoder, uint64_t sequence, int32_t* ids, float* logits,
                                           uint64_t capacity, uint64_t* count);
 VKF_API vkf_result vkf_decoder_room(const vkf_decoder* decoder, int64_t* tokens);
+/// Takes in the adapter of a folder, in place of the one before; needs vkf_decoder_options::lora.
+/// What the cache holds is forgotten.
+VKF_API vkf_result vkf_decoder_set_adapter(vkf_decoder* decoder, const char* folder);
+VKF_API vkf_result vkf_decoder_clear_adapter(vkf_decoder* decoder);
 /// Writes what the cache holds to a file, whole or not at all.
 VKF_API vkf_result vkf_decoder_save_cache(const vkf_decoder* decoder, const char* path);
 /// Goes on from such a file as the decoder that wrote it would. A file that does not fit is
@@ -1171,6 +1202,19 @@ VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tok
 /// as it does, and are not to be destroyed.
 VKF_API vkf_result vkf_decoder_prompt_program(const vkf_decoder* decoder, const vkf_program** program);
 VKF_API vkf_result vkf_decoder_step_program(const vkf_decoder* decoder, const vkf_program** program);
+/// decoder_logits(): describes the decoder of a folder, of which only config.json is read.
+VKF_API vkf_result vkf_decoder_logits(vkf_value tokens, const char* folder, vkf_value* logits);
+
+/// Adapter::write(): writes the adapter of a folder into the states of a vkf_lora.
+VKF_API vkf_result vkf_adapter_write(const char* folder, vkf_state* state);
+VKF_API vkf_result vkf_adapter_clear(vkf_state* state);
+/// save_adapter(). `options` are those of vkf_lora_create(); `base` is what the files call the
+/// model, null: nothing.
+VKF_API vkf_result vkf_adapter_save(const char* folder, const vkf_state* state, const vkf_lora_options* options,
+                                    const char* base);
+/// merge_adapter(): writes a folder with the model of `from` and the adapter of the folder
+/// `adapter` in its matrices.
+VKF_API vkf_result vkf_adapter_merge(const char* from, const char* to, const char* adapter);
 
 /// C++: EncoderDecoderConfig. Vocabularies, max_source and max_target are needed.
 typedef struct vkf_encoder_decoder_config {
@@ -1270,6 +1314,73 @@ VKF_API vkf_result vkf_text_encoder_program(const vkf_text_encoder* encoder, con
 /// each other.
 VKF_API vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts,
                                           float* vectors, uint64_t capacity, uint64_t* numbers);
+
+// --- training steps: train/trainer.h, train/fine_tuner.h -----------------------------------------
+
+/// C++: TrainerOptions.
+typedef struct vkf_trainer_options {
+    uint32_t struct_size;
+    uint32_t arithmetic;     ///< VKF_ARITHMETIC_...
+    const vkf_adamw* adamw;  ///< null, as `sgd` is: AdamW with its defaults
+    const vkf_sgd* sgd;      ///< null: AdamW
+    vkf_schedule schedule;
+    float max_norm, loss_scale;
+    /// Gives the number that weight decay draws a parameter to; called while the trainer is made.
+    /// Null: 0.
+    float (*decay_to)(void* user, const char* name);
+    void* user;
+    bool profile;
+    uint8_t reserved[7];
+} vkf_trainer_options;
+
+/// C++: TrainingStep.
+typedef struct vkf_training_step {
+    uint32_t struct_size;
+    bool left_out;
+    float loss, grad_norm;
+} vkf_training_step;
+
+/// Adds to the graph of the loss what a step needs, and compiles it. Where it fails, the graph is
+/// of no further use. `weights` may be null.
+VKF_API vkf_result vkf_trainer_create(vkf_device* device, vkf_graph* graph, vkf_value loss, uint32_t count,
+                                      const vkf_value* parameters, const vkf_trainer_options* options,
+                                      const vkf_weights* weights, vkf_trainer** trainer);
+/// A fine-tuner's own trainer is left as it is, which is an error.
+VKF_API void vkf_trainer_destroy(vkf_trainer* trainer);
+/// The trainer's own program and state, which live as long as it does, and are not to be destroyed.
+/// Sizes and inputs are given to the program before a step, and numbers to the parameters before
+/// the first.
+VKF_API vkf_result vkf_trainer_program(vkf_trainer* trainer, vkf_program** program);
+VKF_API vkf_result vkf_trainer_state(vkf_trainer* trainer, vkf_state** state);
+/// Gives the names of the parameters; they live as long as the trainer.
+VKF_API vkf_result vkf_trainer_parameters(const vkf_trainer* trainer, const char* const** names, uint32_t* count);
+/// The number of the next step, from 0.
+VKF_API vkf_result vkf_trainer_step(const vkf_trainer* trainer, int64_t* number);
+VKF_API vkf_result vkf_trainer_take_step(vkf_trainer* trainer, vkf_training_step* taken);
+VKF_API vkf_result vkf_trainer_save(vkf_trainer* trainer, const char* path);
+VKF_API vkf_result vkf_trainer_resume(vkf_trainer* trainer, const char* path);
+
+/// C++: FineTuneOptions. Of `trainer` a null decay_to is what suits the files.
+typedef struct vkf_fine_tune_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    int64_t max_batch;             ///< 0: 1
+    int64_t max_tokens;            ///< 0: what the model was trained for
+    const vkf_lora_options* lora;  ///< null: all parameters are trained
+    const vkf_load_options* load;  ///< null: all defaults
+    uint64_t seed;
+    const vkf_trainer_options* trainer;  ///< null: all defaults
+} vkf_fine_tune_options;
+
+/// Loads a Hugging Face folder and compiles the step. The member `graph` of `load` is ignored.
+VKF_API vkf_result vkf_fine_tuner_create(vkf_device* device, const char* folder, const vkf_fine_tune_options* options,
+                                         vkf_fine_tuner** tuner);
+VKF_API void vkf_fine_tuner_destroy(vkf_fine_tuner* tuner);
+VKF_API vkf_result vkf_fine_tuner_take_step(vkf_fine_tuner* tuner, uint32_t count, const vkf_tokens* texts,
+                                            vkf_training_step* taken);
+/// The fine-tuner's own trainer, which lives as long as it does, and is not to be destroyed.
+VKF_API vkf_result vkf_fine_tuner_trainer(vkf_fine_tuner* tuner, vkf_trainer** trainer);
+VKF_API vkf_result vkf_fine_tuner_save(const vkf_fine_tuner* tuner, const char* folder);
 
 #ifdef __cplusplus
 }

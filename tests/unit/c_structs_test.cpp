@@ -68,6 +68,7 @@ const Reasons kMembers{
     {"MemoryHooks::user", "memory_user"},
     {"RopeScaling::kind", "scaling"},
     {"Segment::cost", "the members of Cost stand by themselves"},
+    {"TrainerOptions::optimizer", "a pointer for each of the two, adamw and sgd"},
 };
 
 /// Reasons likewise, of enumerators.
