@@ -102,6 +102,7 @@ TrainerOptions trainer_options_of(const vkf_trainer_options* options) {
         out.decay_to = [o](const std::string& name) { return o.decay_to(o.user, name.c_str()); };
     }
     out.loss_scale = o.loss_scale;
+    out.accumulates = o.accumulates;
     out.arithmetic = arithmetic_of(o.arithmetic);
     out.profile = o.profile;
     return out;
@@ -111,6 +112,7 @@ FineTuneOptions fine_tune_options_of(const vkf_fine_tune_options* options) {
     const vkf_fine_tune_options o = read(options);
     FineTuneOptions out;
     out.max_batch = or_default(o.max_batch, out.max_batch);
+    out.micro_batch = o.micro_batch;
     out.max_tokens = o.max_tokens;
     if (o.lora) {
         out.lora = lora_of(o.lora);
@@ -197,6 +199,15 @@ vkf_result vkf_update_sgd(uint32_t count, const vkf_value* parameters, const vkf
     return guard(__func__, [&] { update_by(count, parameters, gradients, sgd_of(optimizer), options); });
 }
 
+vkf_result vkf_accumulate(uint32_t count, const vkf_value* sums, const vkf_value* gradients, vkf_dim index) {
+    return guard(__func__, [&] {
+        if (count != 0) {
+            Graph& graph = value_of(need(sums, "sums"), "sums").graph();
+            accumulate(values_of(count, sums, "sums"), values_of(count, gradients, "gradients"), dim_of(index, graph));
+        }
+    });
+}
+
 vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value loss_scale,
                               vkf_value* norm, vkf_value* scale) {
     return guard(__func__, [&] {
@@ -250,8 +261,12 @@ vkf_result vkf_trainer_step(const vkf_trainer* trainer, int64_t* number) {
     return give(__func__, number, [&] { return need(trainer, "trainer").trainer.step(); });
 }
 
-vkf_result vkf_trainer_take_step(vkf_trainer* trainer, vkf_training_step* taken) {
-    return give_step(__func__, taken, [&] { return need(trainer, "trainer").trainer.take_step(); });
+vkf_result vkf_trainer_take_step(vkf_trainer* trainer, float weight, vkf_training_step* taken) {
+    return give_step(__func__, taken, [&] { return need(trainer, "trainer").trainer.take_step(weight); });
+}
+
+vkf_result vkf_trainer_accumulate(vkf_trainer* trainer, float weight, float* loss) {
+    return give(__func__, loss, [&] { return need(trainer, "trainer").trainer.accumulate(weight); });
 }
 
 vkf_result vkf_trainer_save(vkf_trainer* trainer, const char* path) {

@@ -374,6 +374,8 @@ VKF_API vkf_result vkf_update_adamw(uint32_t count, const vkf_value* parameters,
                                     const vkf_adamw* optimizer, const vkf_update_options* options);
 VKF_API vkf_result vkf_update_sgd(uint32_t count, const vkf_value* parameters, const vkf_value* gradients,
                                   const vkf_sgd* optimizer, const vkf_update_options* options);
+/// `index` is a symbol: 0 where the sums begin anew.
+VKF_API vkf_result vkf_accumulate(uint32_t count, const vkf_value* sums, const vkf_value* gradients, vkf_dim index);
 VKF_API vkf_result vkf_clip_grad_norm(uint32_t count, const vkf_value* gradients, float max_norm, vkf_value loss_scale,
                                       vkf_value* norm, vkf_value* scale);
 
@@ -1329,8 +1331,8 @@ typedef struct vkf_trainer_options {
     /// Null: 0.
     float (*decay_to)(void* user, const char* name);
     void* user;
-    bool profile;
-    uint8_t reserved[7];
+    bool accumulates, profile;
+    uint8_t reserved[6];
 } vkf_trainer_options;
 
 /// C++: TrainingStep.
@@ -1356,7 +1358,8 @@ VKF_API vkf_result vkf_trainer_state(vkf_trainer* trainer, vkf_state** state);
 VKF_API vkf_result vkf_trainer_parameters(const vkf_trainer* trainer, const char* const** names, uint32_t* count);
 /// The number of the next step, from 0.
 VKF_API vkf_result vkf_trainer_step(const vkf_trainer* trainer, int64_t* number);
-VKF_API vkf_result vkf_trainer_take_step(vkf_trainer* trainer, vkf_training_step* taken);
+VKF_API vkf_result vkf_trainer_take_step(vkf_trainer* trainer, float weight, vkf_training_step* taken);
+VKF_API vkf_result vkf_trainer_accumulate(vkf_trainer* trainer, float weight, float* loss);
 VKF_API vkf_result vkf_trainer_save(vkf_trainer* trainer, const char* path);
 VKF_API vkf_result vkf_trainer_resume(vkf_trainer* trainer, const char* path);
 
@@ -1365,6 +1368,7 @@ typedef struct vkf_fine_tune_options {
     uint32_t struct_size;
     uint32_t reserved;
     int64_t max_batch;             ///< 0: 1
+    int64_t micro_batch;           ///< 0: all texts of a step
     int64_t max_tokens;            ///< 0: what the model was trained for
     const vkf_lora_options* lora;  ///< null: all parameters are trained
     const vkf_load_options* load;  ///< null: all defaults

@@ -53,7 +53,8 @@ constexpr const char* kHarmlessFields[] = {"auto_mapping",
                                            "exclude_modules",
                                            "corda_config",
                                            "eva_config",
-                                           "ensure_weight_tying"};
+                                           "ensure_weight_tying",
+                                           "qalora_group_size"};
 
 bool says_nothing(const nlohmann::json& value) {
     return value.is_null() || value == false || (value.is_structured() && value.empty());
@@ -105,6 +106,9 @@ Adapter::Adapter(const fs::path& folder) : name_(utf8_name(folder)), file_(Safet
         const std::int64_t rank = layer.a->shape[0];
         const auto n = static_cast<double>(rank);
         layer.scale = static_cast<float>(config.alpha / (config.root ? std::sqrt(n) : n));
+        if (!std::isfinite(layer.scale)) {
+            throw Error("lora_alpha is too large", utf8_name(folder / kAdapterConfig));
+        }
         options_.rank = std::max(options_.rank, rank);
         options_.targets.push_back(name);
     }
@@ -189,11 +193,7 @@ void clear_adapter(State& state) {
 }
 
 void save_adapter(const fs::path& folder, const State& state, const LoraOptions& options, const std::string& base) {
-    std::error_code code;
-    fs::create_directories(folder, code);
-    if (code) {
-        throw Error("cannot make the folder: " + code.message(), utf8_name(folder));
-    }
+    make_folder(folder);
     std::vector<HostTensor> tensors;
     std::vector<std::string> names;
     std::set<std::string> modules;

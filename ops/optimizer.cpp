@@ -36,7 +36,8 @@ struct OptimizerParams {
     /// Rows of the moments.
     std::int64_t moments() const {
         switch (kind) {
-            case kOptimizerSgd: return 0;
+            case kOptimizerSgd:
+            case kOptimizerAccumulate: return 0;
             case kOptimizerAdam: return 2;
             case kOptimizerAmsgrad: return 3;
             default: return 1;
@@ -48,6 +49,10 @@ struct OptimizerParams {
 constexpr std::size_t kStepOperand = 4;
 
 void describe(const OptimizerParams& params, std::int64_t step, OptimizerPush& push) noexcept {
+    if (params.kind == kOptimizerAccumulate) {
+        push.beta1 = step == 0 ? 0.0f : 1.0f;
+        return;
+    }
     const double course = params.schedule.at(step);
     if (!params.is_adam()) {
         const Sgd& o = params.sgd;
@@ -174,8 +179,8 @@ void update_all(const std::vector<Value>& parameters, const std::vector<Value>& 
             "a schedule that is not constant needs its number of steps");
     require_finite(kName, "decay_to", options.decay_to);
     require(options.schedule.warmup >= 0, kName, "warmup is negative");
-    const bool counts = p.is_adam() || p.sgd.dampening != 0.0 || options.schedule.warmup > 0 ||
-                        options.schedule.kind != Schedule::Kind::constant;
+    const bool counts = p.is_adam() || p.kind == kOptimizerAccumulate || p.sgd.dampening != 0.0 ||
+                        options.schedule.warmup > 0 || options.schedule.kind != Schedule::Kind::constant;
     require(!counts || !(options.step == Dim(0)), kName,
             "UpdateOptions::step is not given, on which the optimizer or the schedule depends");
     if (parameters.empty()) {
@@ -254,6 +259,10 @@ void update(const std::vector<Value>& parameters, const std::vector<Value>& grad
                       : optimizer.nesterov      ? kOptimizerNesterov
                                                 : kOptimizerMomentum;
     update_all(parameters, gradients, {.kind = kind, .sgd = optimizer}, options);
+}
+
+void accumulate(const std::vector<Value>& sums, const std::vector<Value>& gradients, Dim index) {
+    update_all(sums, gradients, {.kind = kOptimizerAccumulate}, {.step = std::move(index)});
 }
 
 }  // namespace vkf

@@ -71,6 +71,10 @@ VKF_API void update(const std::vector<Value>& parameters, const std::vector<Valu
 VKF_API void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Sgd& optimizer,
                     const UpdateOptions& options = {});
 
+/// Adds gradients up over several runs: to states of their shapes, which take the gradients
+/// themselves where `index`, a symbol, is 0.
+VKF_API void accumulate(const std::vector<Value>& sums, const std::vector<Value>& gradients, Dim index);
+
 struct ClippedNorm {
     Value norm;  ///< (1): the 2-norm of all gradients together
     /// (1): min(max_norm / (norm + 1e-6), 1), a factor for each gradient; NaN where the norm is not

@@ -77,6 +77,15 @@ void step_item(uint item) {
         x = vec4(parameter[p.parameter_offset + item], 0.0, 0.0, 0.0);
         g = vec4(gradient[p.gradient_offset + item], 0.0, 0.0, 0.0);
     }
+    if (kKind == kOptimizerAccumulate) {
+        g += p.beta1 != 0.0 ? x : vec4(0.0);
+        if (kFours != 0u) {
+            parameter_fours[p.parameter_offset / 4u + item] = g;
+        } else {
+            parameter[p.parameter_offset + item] = g.x;
+        }
+        return;
+    }
     g = g * gradient_factor + (x - p.decay_to) * p.l2;
     x -= (x - p.decay_to) * (p.decay * rate_factor);
     x -= direction(item, g) * (p.rate * rate_factor);

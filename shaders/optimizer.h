@@ -19,6 +19,7 @@ VKF_CONSTANT(kOptimizerMomentum, 1)
 VKF_CONSTANT(kOptimizerNesterov, 2)
 VKF_CONSTANT(kOptimizerAdam, 3)
 VKF_CONSTANT(kOptimizerAmsgrad, 4)
+VKF_CONSTANT(kOptimizerAccumulate, 5)  // the gradient is added to the parameter, or takes its place
 
 VKF_CONSTANT(kOptimizerItems, 4)  // items an invocation
 
@@ -33,7 +34,7 @@ VKF_PUSH_BEGIN(OptimizerPush)
     float decay;      // of the parameter itself, times the factor of the learning rate
     float l2;         // of the parameter, added to the gradient
     float decay_to;   // both are of the parameter less this
-    float beta1;      // or the momentum
+    float beta1;      // or the momentum; accumulating, 0 where the sum begins anew
     float beta1_rest; // 1 - beta1, or 1 - dampening
     float beta2;
     float beta2_rest;

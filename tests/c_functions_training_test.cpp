@@ -94,7 +94,7 @@ void check_same_steps(vkf_trainer* of_c, Trainer& of_cpp, int steps) {
     for (int i = 0; i < steps; ++i) {
         CAPTURE(i);
         vkf_training_step taken = sized<vkf_training_step>();
-        OK(vkf_trainer_take_step(of_c, &taken));
+        OK(vkf_trainer_take_step(of_c, 1.0f, &taken));
         check_same(taken, of_cpp.take_step());
     }
     std::int64_t number = -1;
@@ -116,6 +116,19 @@ vkf_fine_tune_options small() {
 }  // namespace
 
 TEST_SUITE_BEGIN("c functions");
+
+TEST_CASE("c functions: micro-batches add up as in C++") {
+    const DeviceOfC on;
+    vkf_trainer_options options = sized<vkf_trainer_options>();
+    options.accumulates = true;
+    const TrainerOfC c(on.device, &options);
+    Trainer cpp = trainer_of_cpp({.accumulates = true});
+    float loss = 0;
+    OK(vkf_trainer_accumulate(c.trainer, 3.0f, &loss));
+    CHECK(loss == cpp.accumulate(3.0f));
+    check_same_steps(c.trainer, cpp, 2);
+    CHECK(vkf_trainer_accumulate(c.trainer, -1.0f, &loss) == VKF_ERROR);
+}
 
 TEST_CASE("c functions: a trainer takes the steps of C++'s") {
     const DeviceOfC on;
@@ -180,16 +193,16 @@ TEST_CASE("c functions: trainers by SGD and by default, and what they refuse") {
     vkf_state_destroy(c.state);
     CHECK(contains(vkf_last_error(), "the state is its trainer's own"));
     vkf_training_step taken{};
-    CHECK(vkf_trainer_take_step(c.trainer, &taken) == VKF_ERROR);
+    CHECK(vkf_trainer_take_step(c.trainer, 1.0f, &taken) == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "struct_size is not set"));
-    CHECK(vkf_trainer_take_step(c.trainer, nullptr) == VKF_ERROR);
+    CHECK(vkf_trainer_take_step(c.trainer, 1.0f, nullptr) == VKF_ERROR);
     taken.struct_size = sizeof(taken);
-    CHECK(vkf_trainer_take_step(nullptr, &taken) == VKF_ERROR);
+    CHECK(vkf_trainer_take_step(nullptr, 1.0f, &taken) == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "trainer is null"));
     std::vector<float> bad = kX;
     bad[0] = std::numeric_limits<float>::infinity();
     OK(vkf_program_upload(c.program, "x", bad.data(), bad.size()));
-    CHECK(vkf_trainer_take_step(c.trainer, &taken) == VKF_ERROR);
+    CHECK(vkf_trainer_take_step(c.trainer, 1.0f, &taken) == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "Trainer: step 2: "));
     OK(vkf_program_upload(c.program, "x", kX.data(), kX.size()));
     check_same_steps(c.trainer, same, 1);

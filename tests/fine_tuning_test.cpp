@@ -164,6 +164,27 @@ TEST_CASE("fine-tuning: twenty steps of every architecture lose what PyTorch's d
     }
 }
 
+TEST_CASE("fine-tuning: micro-batches add up to the steps of the whole batch") {
+    for (const float loss_scale : {0.0f, 256.0f}) {
+        CAPTURE(loss_scale);
+        const ExpectedTraining expected(kModels / "gpt2");
+        FineTuneOptions options = small();
+        options.micro_batch = 1;
+        options.trainer.loss_scale = loss_scale;
+        FineTuner tuner = TunedModel("gpt2").tuner(options);
+        const std::vector<float> losses = expected.numbers("losses"), norms = expected.numbers("grad_norms");
+        for (std::int64_t step = 0; step < 20; ++step) {
+            CAPTURE(step);
+            const TrainingStep taken = tuner.take_step(expected.batch(step));
+            CHECK(std::abs(taken.loss - losses[static_cast<std::size_t>(step)]) <= 1e-3);
+            CHECK(taken.grad_norm == doctest::Approx(norms[static_cast<std::size_t>(step)]).epsilon(1e-3));
+        }
+    }
+    FineTuner whole = TunedModel("gpt2").tuner();
+    CHECK_THROWS_WITH_AS(whole.trainer().accumulate(), "Trainer: TrainerOptions::accumulates was not asked for", Error);
+    CHECK_THROWS_WITH_AS(whole.trainer().take_step(0.0f), "Trainer: a weight of 0.000000 is not positive", Error);
+}
+
 TEST_CASE("fine-tuning: what is saved is the model that was trained") {
     for (const char* name : {"gpt2", "gpt2_bare", "gemma2", "llama3"}) {
         CAPTURE(name);
@@ -312,7 +333,7 @@ TEST_CASE("fine-tuning: a norm that is not finite leaves everything as it was, a
     state.write(name, bad);
     const std::vector<std::byte> before = all_bytes(tuner);
     CHECK_THROWS_WITH_AS(tuner.take_step(expected.batch(1)),
-                         "Trainer: step 1: the loss is nan; no parameter was updated", Error);
+                         "Trainer: step 1: the loss is not finite; no parameter was updated", Error);
     CHECK(all_bytes(tuner) == before);
     CHECK(tuner.trainer().step() == 1);
     state.write(name, good);
@@ -337,6 +358,16 @@ TEST_CASE("fine-tuning: a loss that is scaled gives the same steps, and adapts w
     CHECK(left.left_out);
     CHECK(high.trainer().step() == 0);
     CHECK(all_bytes(high) == before);
+    trainer.loss_scale = 1.0f;  // not left out: there is nothing to halve
+    trainer.optimizer = Sgd{.learning_rate = 1e30};
+    FineTuner wild = TunedModel("gpt2").tuner(small(trainer));
+    CHECK_THROWS_AS(
+        [&] {
+            for (int step = 0; step < 40; ++step) {
+                wild.take_step(expected.batch(step));
+            }
+        }(),
+        Error);
     int tries = 0;
     while (high.take_step(expected.batch(0)).left_out) {
         REQUIRE(++tries < 200);
@@ -359,9 +390,18 @@ TEST_CASE("fine-tuning: bad input is refused with what is wrong, and changes not
     lora.lora = {.rank = 2, .targets = {"q_proj", "c_attn"}};
     CHECK_THROWS_WITH_AS(m.tuner(lora), "lora: no linear layer fits \"c_attn\"", Error);
 
+    FineTuneOptions two = small();
+    two.max_tokens = 2;
+    CHECK(std::isfinite(m.tuner(two).take_step(TrainingTexts{{5, 6}}).loss));
+
     const TemporaryFolder folder;
     const std::filesystem::path file = folder.path() / "checkpoint.safetensors";
     const std::vector<std::byte> before = all_bytes(tuner);
+    lora.lora = {.rank = 2, .targets = {"q_proj"}};
+    FineTuner low = m.tuner(lora);
+    low.trainer().save(file);
+    lora.lora->rank = 3;  // a part of it would fit
+    CHECK_THROWS_AS(m.tuner(lora).trainer().resume(file), Error);
     TunedModel("qwen3").tuner().trainer().save(file);
     CHECK_THROWS_AS(tuner.trainer().resume(file), Error);
     tuner.trainer().save(file);
@@ -394,6 +434,8 @@ TEST_CASE("fine-tuning: an adapter that is damaged or of another kind is refused
         return Adapter(folder.path());
     };
     CHECK(with("\"r\"", "\"r\"").options().targets.size() == 2);
+    CHECK(with("\"r\"", "\"use_qalora\": false, \"qalora_group_size\": 16, \"r\"").options().rank == 2);
+    CHECK_THROWS_AS(with("\"lora_alpha\": 8.0", "\"lora_alpha\": 1e300"), Error);
     CHECK_THROWS_AS(with("\"bias\": \"none\"", "\"bias\": \"all\""), Error);
     CHECK_THROWS_AS(with("\"r\"", "\"use_dora\": true, \"r\""), Error);
     CHECK_THROWS_AS(with("\"LORA\"", "\"IA3\""), Error);

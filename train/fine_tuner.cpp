@@ -34,6 +34,9 @@ FineTuneOptions settled(FineTuneOptions o, const DecoderFacts& facts) {
     };
     within("max_tokens", o.max_tokens, 2, facts.max_positions);
     within("max_batch", o.max_batch, 1, 4096);
+    within("micro_batch", o.micro_batch, 0, o.max_batch);
+    o.micro_batch = o.micro_batch == 0 ? o.max_batch : o.micro_batch;
+    o.trainer.accumulates = o.micro_batch < o.max_batch;
     return o;
 }
 
@@ -64,7 +67,7 @@ struct FineTuner::Parts {
     }
 
     Value describe_loss() {
-        const Dim batch = graph.symbol("batch", options.max_batch);
+        const Dim batch = graph.symbol("batch", options.micro_batch);
         const Dim tokens = graph.symbol("tokens", options.max_tokens - 1);
         const Value given = graph.input("tokens", {batch, tokens}, DType::i32);
         const Value wanted = graph.input("labels", {batch, tokens}, DType::i32);
@@ -123,8 +126,9 @@ struct FineTuner::Parts {
         }
     }
 
-    /// Uploads all tokens but the last of each text, and for each the one that follows.
-    void upload(std::span<const std::vector<std::int32_t>> texts) {
+    /// Uploads all tokens but the last of each text, and for each the one that follows. Returns how
+    /// many these are.
+    float upload(std::span<const std::vector<std::int32_t>> texts) {
         std::size_t longest = 0;
         for (const std::vector<std::int32_t>& text : texts) {
             longest = std::max(longest, text.size() - 1);
@@ -141,6 +145,7 @@ struct FineTuner::Parts {
         program.set("tokens", static_cast<std::int64_t>(longest));
         program.upload("tokens", tokens);
         program.upload("labels", labels);
+        return static_cast<float>(std::count_if(labels.begin(), labels.end(), [](auto id) { return id >= 0; }));
     }
 };
 
@@ -153,8 +158,13 @@ FineTuner::~FineTuner() = default;
 
 TrainingStep FineTuner::take_step(std::span<const std::vector<std::int32_t>> texts) {
     parts_->check(texts);
-    parts_->upload(texts);
-    return parts_->trainer->take_step();
+    const auto most = static_cast<std::size_t>(parts_->options.micro_batch);
+    for (; texts.size() > most; texts = texts.subspan(most)) {
+        const float labels = parts_->upload(texts.first(most));
+        parts_->trainer->accumulate(labels);
+    }
+    const float labels = parts_->upload(texts);
+    return parts_->trainer->take_step(labels);
 }
 
 Trainer& FineTuner::trainer() noexcept { return *parts_->trainer; }
@@ -165,11 +175,7 @@ void FineTuner::save(const std::filesystem::path& folder) const {
         save_adapter(folder, state, *parts_->options.lora, utf8_name(parts_->from));
         return;
     }
-    std::error_code code;
-    std::filesystem::create_directories(folder, code);
-    if (code) {
-        throw Error("cannot make the folder: " + code.message(), utf8_name(folder));
-    }
+    make_folder(folder);
     std::vector<HostTensor> tensors;
     for (const Parameter& p : parts_->trained) {
         tensors.push_back({p.source.name, DType::f32, p.source.shape, {}});

@@ -17,7 +17,9 @@
 namespace vkf {
 
 struct FineTuneOptions {
-    std::int64_t max_batch = 1;   ///< most texts of a step
+    std::int64_t max_batch = 1;  ///< most texts of a step
+    /// Texts of a step that run together; the gradients of the rest are added up. 0: all.
+    std::int64_t micro_batch = 0;
     std::int64_t max_tokens = 0;  ///< most tokens of a text; 0: as many as the model takes
     /// Adapters are trained, and the model's own weights stay as they are; otherwise all of these
     /// are trained, in fp32.

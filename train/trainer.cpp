@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -8,10 +9,14 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
+#include "models/files/safetensors.h"
 #include "models/state_file.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
+#include "runtime/base/text.h"
+#include "runtime/graph/edit.h"
 
 namespace vkf {
 
@@ -35,7 +40,11 @@ void add_updates(const std::vector<Value>& parameters, const std::vector<Value>&
                  Dim step, const TrainerOptions& options) {
     std::map<float, std::pair<std::vector<Value>, std::vector<Value>>> groups;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        auto& [members, found] = groups[options.decay_to ? options.decay_to(parameter_name(parameters[i])) : 0.0f];
+        const float decay_to = options.decay_to ? options.decay_to(parameter_name(parameters[i])) : 0.0f;
+        if (!std::isfinite(decay_to)) {
+            throw Error("decay_to of " + parameters[i].str() + " is not finite", kTrainer);
+        }
+        auto& [members, found] = groups[decay_to];
         members.push_back(parameters[i]);
         found.push_back(gradients[i]);
     }
@@ -48,23 +57,45 @@ void add_updates(const std::vector<Value>& parameters, const std::vector<Value>&
     }
 }
 
-/// Completes the graph of a loss.
-void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, const TrainerOptions& options) {
+/// Adds clipping and updates to a graph. `divisor` is what the gradients count too much by.
+void add_step(Graph& graph, const std::vector<Value>& parameters, const std::vector<Value>& found, Value divisor,
+              const TrainerOptions& options) {
+    const float max_norm = options.max_norm == 0.0f ? std::numeric_limits<float>::max() : options.max_norm;
+    const ClippedNorm clipped = clip_grad_norm(found, max_norm, divisor);
+    add_updates(parameters, found, clipped.scale, graph.symbol("step", kMostSteps), options);
+    graph.output("grad_norm", clipped.norm);
+    graph.state(kProgress, {3}, DType::i32);
+}
+
+Value sum_state(Graph& graph, const Value& parameter) {
+    return GraphEdit::state(graph, parameter_name(parameter) + ".gradient", parameter.shape());
+}
+
+/// Completes the graph of a loss, and describes the updates in `updates` where these are apart.
+void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, const TrainerOptions& options,
+              Graph* updates) {
     if (parameters.empty()) {
         throw Error("there is no parameter to train", kTrainer);
     }
     Value seed, loss_scale;
-    if (is_scaled(options)) {
+    if (is_scaled(options) || updates != nullptr) {
         loss_scale = graph.input("loss_scale", {1});
         seed = reshape(loss_scale, loss.shape());
     }
     const std::vector<Value> found = gradients(loss, parameters, seed);
-    const float max_norm = options.max_norm == 0.0f ? std::numeric_limits<float>::max() : options.max_norm;
-    const ClippedNorm clipped = clip_grad_norm(found, max_norm, loss_scale);
-    add_updates(parameters, found, clipped.scale, graph.symbol("step", kMostSteps), options);
     graph.output("loss", loss);
-    graph.output("grad_norm", clipped.norm);
-    graph.state(kProgress, {3}, DType::i32);
+    if (updates == nullptr) {
+        add_step(graph, parameters, found, loss_scale, options);
+        return;
+    }
+    std::vector<Value> sums, updated, sums_there;
+    for (const Value& parameter : parameters) {
+        sums.push_back(sum_state(graph, parameter));
+        updated.push_back(GraphEdit::state(*updates, parameter_name(parameter), parameter.shape()));
+        sums_there.push_back(sum_state(*updates, parameter));
+    }
+    accumulate(sums, found, graph.symbol("micro_batch", kMostSteps));
+    add_step(*updates, updated, sums_there, updates->input("divisor", {1}), options);
 }
 
 }  // namespace
@@ -80,8 +111,50 @@ struct Trainer::Parts {
     std::vector<std::string> names;
     State state;
     std::optional<Program> program;
-    bool scaled;
+    Graph update_graph;
+    std::optional<Program> updates;  ///< where they are apart, to accumulate
+    bool scaled = false;
     Progress progress;
+    // of the micro-batches that were accumulated
+    std::int64_t micro_batches = 0;
+    double weights = 0, losses = 0;
+
+    /// Runs forward and backward, and gives the loss.
+    float run(float weight) {
+        if (!(weight > 0.0f) || !std::isfinite(weight)) {
+            throw Error("a weight of " + std::to_string(weight) + " is not positive", kTrainer);
+        }
+        if (updates) {
+            program->set("micro_batch", micro_batches);
+        } else {
+            program->set("step", progress.step);
+        }
+        if (updates || scaled) {
+            const float scale = (scaled ? progress.loss_scale : 1.0f) * (updates ? weight : 1.0f);
+            program->upload("loss_scale", std::span<const float>(&scale, 1));
+        }
+        program->run();
+        float loss = 0;
+        program->download("loss", std::span(&loss, 1));
+        ++micro_batches;
+        weights += weight;
+        losses += static_cast<double>(loss) * weight;
+        return loss;
+    }
+
+    /// Updates, and gives the norm.
+    float finish() {
+        Program& last = updates ? *updates : *program;
+        if (updates) {
+            const auto divisor = static_cast<float>(weights * (scaled ? progress.loss_scale : 1.0f));
+            last.set("step", progress.step);
+            last.upload("divisor", std::span<const float>(&divisor, 1));
+            last.run();
+        }
+        float norm = 0;
+        last.download("grad_norm", std::span(&norm, 1));
+        return norm;
+    }
 
     /// Halves or doubles the loss scale.
     void rescale(bool finite) {
@@ -101,18 +174,23 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     if (!(options.loss_scale >= 0.0f) || !std::isfinite(options.loss_scale)) {
         throw Error("loss_scale = " + std::to_string(options.loss_scale) + " is negative or not finite", kTrainer);
     }
-    complete(graph, loss, parameters, options);
+    complete(graph, loss, parameters, options, options.accumulates ? &parts_->update_graph : nullptr);
     for (const Value& parameter : parameters) {
         parts_->names.push_back(parameter_name(parameter));
     }
     parts_->scaled = is_scaled(options);
     parts_->progress.loss_scale = options.loss_scale;
-    parts_->state = device.make_state({&graph});
+    parts_->state =
+        options.accumulates ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
     CompileOptions compile{.name = "training step"};
     compile.state = parts_->state;
     compile.arithmetic = options.arithmetic;
     compile.profile = options.profile;
     parts_->program.emplace(device.compile(graph, weights, compile));
+    if (options.accumulates) {
+        compile.name = "update";
+        parts_->updates.emplace(device.compile(parts_->update_graph, Weights(), compile));
+    }
 }
 
 Trainer::Trainer(Trainer&&) noexcept = default;
@@ -124,25 +202,27 @@ State& Trainer::state() noexcept { return parts_->state; }
 const std::vector<std::string>& Trainer::parameters() const noexcept { return parts_->names; }
 std::int64_t Trainer::step() const noexcept { return parts_->progress.step; }
 
-TrainingStep Trainer::take_step() {
-    Parts::Progress& progress = parts_->progress;
-    Program& program = *parts_->program;
-    program.set("step", progress.step);
-    if (parts_->scaled) {
-        program.upload("loss_scale", std::span<const float>(&progress.loss_scale, 1));
+float Trainer::accumulate(float weight) {
+    if (!parts_->updates) {
+        throw Error("TrainerOptions::accumulates was not asked for", kTrainer);
     }
-    program.run();
+    return parts_->run(weight);
+}
+
+TrainingStep Trainer::take_step(float weight) {
+    Parts::Progress& progress = parts_->progress;
     TrainingStep taken;
-    program.download("loss", std::span(&taken.loss, 1));
-    program.download("grad_norm", std::span(&taken.grad_norm, 1));
-    const bool finite = std::isfinite(taken.grad_norm);
-    if (!std::isfinite(taken.loss) || (!finite && !parts_->scaled)) {
-        const bool loss = !std::isfinite(taken.loss);
-        // where the gradients are finite all the same, parameters have moved
-        throw Error(std::string("step ") + std::to_string(progress.step) + ": the " +
-                        (loss ? "loss is " + std::to_string(taken.loss)
-                              : "norm of the gradients is " + std::to_string(taken.grad_norm)) +
-                        (finite ? "" : "; no parameter was updated"),
+    parts_->run(weight);
+    taken.loss = static_cast<float>(std::exchange(parts_->losses, 0) / parts_->weights);
+    taken.grad_norm = parts_->finish();
+    parts_->weights = 0;
+    parts_->micro_batches = 0;
+    const bool finite = std::isfinite(taken.grad_norm), good_loss = std::isfinite(taken.loss);
+    const bool may_leave_out = parts_->scaled && progress.loss_scale > 1.0f;
+    if (!good_loss || (!finite && !may_leave_out)) {
+        throw Error("step " + std::to_string(progress.step) + ": the " +
+                        (good_loss ? "norm of the gradients" : "loss") + " is not finite; " +
+                        (finite ? "the gradients are, and were used" : "no parameter was updated"),
                     kTrainer);
     }
     if (parts_->scaled) {
@@ -161,11 +241,31 @@ void Trainer::save(const std::filesystem::path& file) {
 }
 
 void Trainer::resume(const std::filesystem::path& file) {
+    const Safetensors there(file);
+    for (const StoredTensor& t : parts_->state.layout().tensors()) {
+        const HostTensor* saved = there.find(t.name);
+        if (saved != nullptr && saved->shape != t.shape) {
+            throw Error("state " + t.name + " is " + shape_text(t.shape) + ", the file has " + shape_text(saved->shape),
+                        there.file());
+        }
+    }
+    Parts::Progress read;
+    if (const HostTensor* saved = there.find(kProgress); saved != nullptr && saved->dtype == DType::i32) {
+        std::array<std::int32_t, 3> numbers{};
+        std::memcpy(numbers.data(), saved->data.data(), sizeof numbers);
+        read = {numbers[0], numbers[1], std::bit_cast<float>(numbers[2])};
+    }
+    if (read.step < 0 || read.step > kMostSteps || read.good < 0 || !std::isfinite(read.loss_scale) ||
+        read.loss_scale < 0) {
+        throw Error(std::string("state ") + kProgress + " holds no number of a step and loss scale", there.file());
+    }
     restore_state(file, parts_->state);
-    std::array<std::int32_t, 3> numbers{};
-    const std::vector<std::byte> bytes = parts_->state.read(kProgress);
-    std::memcpy(numbers.data(), bytes.data(), sizeof numbers);
-    parts_->progress = {numbers[0], numbers[1], std::bit_cast<float>(numbers[2])};
+    if (!parts_->scaled || read.loss_scale == 0.0f) {  // one of the two runs is not scaled
+        read.loss_scale = parts_->progress.loss_scale;
+    }
+    parts_->progress = read;
+    parts_->micro_batches = 0;
+    parts_->weights = parts_->losses = 0;
 }
 
 }  // namespace vkf

@@ -29,6 +29,9 @@ struct TrainerOptions {
     /// what f16 holds; 0: by nothing. A step whose gradients are not finite is left out then, and
     /// the factor halved; after 2000 steps without one it doubles. torch.amp.GradScaler.
     float loss_scale = 0.0f;
+    /// True: accumulate() is there, and a step may be made of several runs. The sums of gradients
+    /// are states, NAME.gradient, and updates a program of their own.
+    bool accumulates = false;
     Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
     bool profile = false;                     ///< CompileOptions::profile
 };
@@ -63,9 +66,16 @@ public:
     std::int64_t step() const noexcept;
 
     /// Runs a step on what was uploaded: one submission, and one wait for loss and norm. Throws
-    /// Error naming the step where one of them is not finite; parameters are as before then, and
-    /// the step may be taken again with other data.
-    TrainingStep take_step();
+    /// Error naming the step where one of them is not finite. Where the gradients are not,
+    /// parameters are as before, and the step may be taken again with other data.
+    ///
+    /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
+    /// the means, in which each counts by its weight, for example its number of labels.
+    TrainingStep take_step(float weight = 1.0f);
+    /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
+    /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight that is
+    /// not positive.
+    float accumulate(float weight = 1.0f);
 
     /// Writes all that resume() needs: parameters, moments, the number of the step. The file
     /// appears whole or not at all.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/files/model_folder.h"
 
+#include "models/files/checkpoint.h"
 #include "models/files/pending_file.h"
 #include "runtime/base/paths.h"
 
@@ -20,26 +21,31 @@ constexpr const char* kCompanions[] = {"config.json",         "generation_config
                                        "vocab.txt",           "merges.txt",
                                        "chat_template.jinja", "chat_template.json"};
 
+/// Copies what is not there alike; files appear whole or not at all.
 void copy_companions(const fs::path& from, const fs::path& to) {
     for (const char* name : kCompanions) {
-        std::error_code code;
-        if (fs::exists(from / name, code)) {
-            fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing, code);
+        if (!is_there(from / name)) {
+            continue;
         }
-        if (code) {
-            throw Error("cannot copy file: " + code.message(), utf8_name(to / name));
+        const std::string text = read_text(from / name);
+        if (!is_there(to / name) || read_text(to / name) != text) {
+            write_text(to / name, text);
         }
     }
 }
 
 }  // namespace
 
-void make_model_folder(const fs::path& folder) {
+void make_folder(const fs::path& folder) {
     std::error_code code;
     fs::create_directories(folder, code);
     if (code) {
         throw Error("cannot make the folder: " + code.message(), utf8_name(folder));
     }
+}
+
+void make_model_folder(const fs::path& folder) {
+    make_folder(folder);
     for (const char* name : {kTensors, "model.safetensors.index.json", "config.json"}) {
         if (is_there(folder / name)) {
             throw Error("has a model already", utf8_name(folder));
@@ -49,7 +55,7 @@ void make_model_folder(const fs::path& folder) {
 
 void write_model_folder(const fs::path& folder, const fs::path& from, std::span<const HostTensor> tensors,
                         const TensorBytes& bytes) {
-    const bool replaces = is_there(folder / kTensors);
+    const bool replaces = is_there(folder / kTensors), had_config = is_there(folder / "config.json");
     write_safetensors(folder / kTensors, tensors, bytes, {{"format", "pt"}});
     try {
         copy_companions(from, folder);
@@ -57,7 +63,9 @@ void write_model_folder(const fs::path& folder, const fs::path& from, std::span<
         if (!replaces) {  // half a model would be in the way of the next attempt
             std::error_code code;
             fs::remove(folder / kTensors, code);
-            fs::remove(folder / "config.json", code);
+            if (!had_config) {
+                fs::remove(folder / "config.json", code);
+            }
         }
         throw;
     }

@@ -9,6 +9,9 @@
 
 namespace vkf {
 
+/// Makes a folder where there is none. Throws Error naming it.
+void make_folder(const std::filesystem::path& folder);
+
 /// Makes the folder, and throws Error where that fails or where it has a model already.
 void make_model_folder(const std::filesystem::path& folder);
 

@@ -73,7 +73,8 @@ Value reshape(Value x, Shape shape) {
         // grow both runs until they hold equally many elements; sizes are compared at their maxima,
         // equality is exact
         while (!(have == want)) {
-            const bool grow_new = g.max_of(want) < g.max_of(have) || o_end == sizes.size();
+            // old sizes hold no 1, which a symbol of maximum 1 would tie with
+            const bool grow_new = want == Dim(1) || g.max_of(want) < g.max_of(have) || o_end == sizes.size();
             if (grow_new && n_end < shape.size()) {
                 want = want * shape[n_end++];
             } else if (o_end < sizes.size()) {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "texts.h"
 
@@ -33,18 +34,19 @@ volatile std::sig_atomic_t interrupted = 0;
 void interrupt(int) {
     interrupted = 1;
     std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+    std::signal(SIGTERM, SIG_DFL);
 }
 
 struct Options {
     fs::path model, ids, text, save, resume, json;
-    std::int64_t steps = 12, batch = 2, save_every = 0, tokens = 0;
+    std::int64_t steps = 12, batch = 2, micro_batch = 0, save_every = 0, tokens = 0;
     std::vector<double> betas{0.9, 0.999};
     vkf::AdamW adamw{.learning_rate = 1e-3, .weight_decay = 0.01};
     float clip = 1.0f;
     std::string schedule = "constant";
     std::int64_t warmup = 0;
     std::int64_t lora = 0;
-    float lora_alpha = 0.0f;
+    std::optional<float> lora_alpha;
     std::vector<std::string> lora_targets{"q_proj", "v_proj"};
     std::string weights, arithmetic = "fp32", device;
     float loss_scale = 0.0f;
@@ -70,6 +72,7 @@ vkf::FineTuneOptions fine_tune_options(const Options& o) {
                                                                {"int4", vkf::WeightType::int4}};
     vkf::FineTuneOptions out;
     out.max_batch = o.batch;
+    out.micro_batch = std::min(o.micro_batch, o.batch);
     out.max_tokens = o.tokens;
     out.seed = o.seed;
     vkf::AdamW adamw = o.adamw;
@@ -81,20 +84,40 @@ vkf::FineTuneOptions fine_tune_options(const Options& o) {
     out.trainer.loss_scale = o.loss_scale;
     out.trainer.arithmetic = o.arithmetic == "fp16" ? vkf::Arithmetic::f16 : vkf::Arithmetic::f32;
     if (o.lora > 0) {
-        const float alpha = o.lora_alpha > 0 ? o.lora_alpha : static_cast<float>(o.lora);
+        const float alpha = o.lora_alpha.value_or(static_cast<float>(o.lora));
         out.lora = {.rank = o.lora, .alpha = alpha, .targets = o.lora_targets};
         out.load.matrices = o.weights.empty() ? std::nullopt : std::optional(kTypes.at(o.weights));
     }
     return out;
 }
 
-/// Refuses a folder with a model that no earlier run of this program left there, so that none is
-/// lost; and makes it, so that it is known to be possible before a step is taken.
-void prepare_folder(const fs::path& folder) {
-    if (fs::exists(folder / "model.safetensors") && !fs::exists(folder / kCheckpoint)) {
-        throw vkf::Error("has a model that is not of fine-tuning; --save needs another folder", folder.string());
+/// Refuses a folder with a model or an adapter that no earlier run of this program left there, so
+/// that none is lost; and tries to write, before a step is taken for nothing.
+void prepare_folder(const Options& o) {
+    std::error_code code;
+    if (fs::equivalent(o.save, o.model, code)) {
+        throw vkf::Error("has the model that is fine-tuned; --save needs another folder", o.save.string());
     }
-    fs::create_directories(folder);
+    const bool ours = fs::exists(o.save / kCheckpoint);
+    for (const char* name : {"config.json", "model.safetensors", "adapter_config.json", "adapter_model.safetensors"}) {
+        if (!ours && fs::exists(o.save / name)) {
+            throw vkf::Error("has " + std::string(name) + ", which is not of fine-tuning; --save needs another folder",
+                             o.save.string());
+        }
+    }
+    const char* other = o.lora > 0 ? "model.safetensors" : "adapter_model.safetensors";
+    if (ours && fs::exists(o.save / other)) {
+        throw vkf::Error("has " + std::string(other) + " of an earlier run, which trained " +
+                             (o.lora > 0 ? "all parameters" : "adapters") + "; --save needs another folder",
+                         o.save.string());
+    }
+    fs::create_directories(o.save, code);
+    const fs::path trial = o.save / ".finetune";
+    const bool written = std::ofstream(trial).put('\n').good();
+    fs::remove(trial, code);
+    if (!written) {
+        throw vkf::Error("cannot be written", o.save.string());
+    }
 }
 
 /// The texts of a step: the lines from step * batch on, going round.
@@ -121,34 +144,65 @@ void save(const Options& o, vkf::FineTuner& tuner) {
     }
 }
 
-void write_json(const Options& o, const nlohmann::json& report) {
-    if (o.json.empty()) {
+void write_json(const fs::path& path, const nlohmann::json& report) {
+    if (path.empty()) {
         return;
     }
-    std::ofstream out(o.json);
+    std::ofstream out(path);
     out << report.dump(1) << "\n";
     out.close();
     if (!out) {
-        throw vkf::Error("cannot be written", o.json.string());
+        throw vkf::Error("cannot be written", path.string());
+    }
+}
+
+/// The texts that the options name, cut to what the model takes.
+Texts read_texts(const Options& o, const vkf::DecoderFacts& facts) {
+    Texts texts = o.text.empty() ? read_id_lines(o.ids, facts) : read_text_lines(o.text, o.model, facts);
+    const std::int64_t most = o.tokens == 0 ? facts.max_positions : o.tokens;
+    if (const std::size_t longer = cut(texts, most); longer > 0) {
+        std::fprintf(stderr, "%zu of %zu texts are cut to %lld tokens\n", longer, texts.size(),
+                     static_cast<long long>(most));
+    }
+    return texts;
+}
+
+/// Takes the steps that are left, and tells of them in `report`, also where one throws.
+void take_steps(const Options& o, const Texts& texts, vkf::FineTuner& tuner, nlohmann::json& report) {
+    vkf::Trainer& trainer = tuner.trainer();
+    std::int64_t tokens = 0;
+    const Clock::time_point start = Clock::now();
+    while (trainer.step() < o.steps && interrupted == 0) {
+        const Texts batch = batch_of(texts, trainer.step(), o.batch);
+        const vkf::TrainingStep taken = tuner.take_step(batch);
+        for (const std::vector<std::int32_t>& text : batch) {
+            tokens += static_cast<std::int64_t>(text.size()) - 1;
+        }
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        const double rate = static_cast<double>(tokens) / seconds;
+        report["tokens_per_second"] = rate;
+        show(o, taken, trainer.step(), rate);
+        if (taken.left_out) {
+            continue;
+        }
+        report["losses"].push_back(taken.loss);
+        report["grad_norms"].push_back(taken.grad_norm);
+        if (o.save_every > 0 && trainer.step() % o.save_every == 0) {
+            save(o, tuner);
+        }
     }
 }
 
 int fine_tune(Options o) {
     const vkf::Checkpoint checkpoint(o.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
-    Texts texts =
-        o.text.empty() ? read_id_lines(o.ids, model.facts()) : read_text_lines(o.text, o.model, model.facts());
-    const std::int64_t most = o.tokens == 0 ? model.facts().max_positions : o.tokens;
-    if (const std::size_t longer = cut(texts, most); longer > 0) {
-        std::fprintf(stderr, "%zu of %zu texts are cut to %lld tokens\n", longer, texts.size(),
-                     static_cast<long long>(most));
-    }
+    const Texts texts = read_texts(o, model.facts());
     o.tokens = 0;
     for (const std::vector<std::int32_t>& text : texts) {  // memory is for the longest
         o.tokens = std::max(o.tokens, static_cast<std::int64_t>(text.size()));
     }
     if (!o.save.empty()) {
-        prepare_folder(o.save);
+        prepare_folder(o);
     }
     const vkf::Device device = vkf::Device::create({.select = o.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
@@ -160,40 +214,31 @@ int fine_tune(Options o) {
         tuner.trainer().resume(o.resume / kCheckpoint);
         std::fprintf(stderr, "goes on at step %lld\n", static_cast<long long>(tuner.trainer().step()));
     }
+    if (tuner.trainer().step() >= o.steps) {
+        std::fprintf(stderr, "--steps %lld are taken already\n", static_cast<long long>(o.steps));
+    }
     std::signal(SIGINT, interrupt);
+    std::signal(SIGTERM, interrupt);
     nlohmann::json report{
         {"losses", nlohmann::json::array()}, {"grad_norms", nlohmann::json::array()}, {"tokens_per_second", 0.0}};
-    std::int64_t tokens = 0;
-    double rate = 0;
-    const Clock::time_point start = Clock::now();
-    while (tuner.trainer().step() < o.steps && interrupted == 0) {
-        const Texts batch = batch_of(texts, tuner.trainer().step(), o.batch);
-        const vkf::TrainingStep taken = tuner.take_step(batch);
-        for (const std::vector<std::int32_t>& text : batch) {
-            tokens += static_cast<std::int64_t>(text.size()) - 1;
-        }
-        rate = static_cast<double>(tokens) / std::chrono::duration<double>(Clock::now() - start).count();
-        show(o, taken, tuner.trainer().step(), rate);
-        if (!taken.left_out) {
-            report["losses"].push_back(taken.loss);
-            report["grad_norms"].push_back(taken.grad_norm);
-        }
-        if (o.save_every > 0 && tuner.trainer().step() % o.save_every == 0) {
-            save(o, tuner);
-        }
+    write_json(o.json, report);  // it can be written, then
+    try {
+        take_steps(o, texts, tuner, report);
+    } catch (...) {  // what was learned before is not lost
+        save(o, tuner);
+        write_json(o.json, report);
+        throw;
     }
-    report["tokens_per_second"] = rate;
     save(o, tuner);
-    write_json(o, report);
+    write_json(o.json, report);
     if (interrupted != 0) {
         std::fprintf(stderr, "\n%s after step %lld\n", o.save.empty() ? "stopped" : "saved; --resume goes on",
                      static_cast<long long>(tuner.trainer().step()));
     }
     for (const std::string& message : device.messages()) {
         std::fprintf(stderr, "validation: %s\n", message.c_str());
-        return 1;
     }
-    return interrupted != 0 ? 130 : 0;
+    return interrupted != 0 ? 130 : device.messages().empty() ? 0 : 1;
 }
 
 void add_options(CLI::App& app, Options& o) {
@@ -202,6 +247,8 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option("--text", o.text, "file of text, a text a line, for the model's tokenizer")->excludes(ids);
     app.add_option("--steps", o.steps, "steps in all")->check(CLI::Range(1, 1 << 24));
     app.add_option("--batch", o.batch, "texts of a step")->check(CLI::Range(1, 4096));
+    app.add_option("--micro-batch", o.micro_batch, "texts that run together, in less memory; 0: all of a step")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--tokens", o.tokens, "tokens to which texts are cut, instead of what the model takes")
         ->check(CLI::Range(2, 1 << 20));
     app.add_option("--lr", o.adamw.learning_rate, "learning rate")->check(CLI::NonNegativeNumber);
@@ -230,9 +277,11 @@ void add_options(CLI::App& app, Options& o) {
                    "what the loss is multiplied by at first; steps that overflow are left out, and it adapts")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--seed", o.seed, "of the adapters' first numbers");
-    app.add_option("--save", o.save, "folder for the model or the adapters, and the checkpoint to go on from");
+    CLI::Option* saved =
+        app.add_option("--save", o.save, "folder for the model or the adapters, and the checkpoint to go on from");
     app.add_option("--save-every", o.save_every, "steps between savings; 0: at the end alone")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::NonNegativeNumber)
+        ->needs(saved);
     app.add_option("--resume", o.resume, "folder of an earlier --save, to go on from");
     app.add_option("--json", o.json, "file for losses before each step, gradient norms before clipping, and tokens/s");
     app.add_option("--device", o.device, "index or part of the name of the Vulkan device");
