@@ -34,7 +34,7 @@ struct Options {
     fs::path out = "dates-trained";
     fs::path config = fs::path(SAMPLE_FOLDER) / ".." / "dates" / "config.json";
     std::string device;
-    TrainerOptions trainer;
+    DatesOptions trainer;
     std::int64_t evaluate = 500;
     std::int64_t unseen = 500;
     bool resume = false;
@@ -98,7 +98,7 @@ struct Batch {
 };
 
 /// The batch of a step depends on seed and step alone, so that a run that is resumed sees the same.
-Batch batch_of(const Model& model, const TrainerOptions& o, std::int64_t step) {
+Batch batch_of(const Model& model, const DatesOptions& o, std::int64_t step) {
     std::mt19937_64 random(o.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(step) + 1);
     Batch out;
     for (std::int64_t i = 0; i < o.batch; ++i) {
@@ -119,7 +119,7 @@ Batch batch_of(const Model& model, const TrainerOptions& o, std::int64_t step) {
 }
 
 /// The share of unseen dates that the model answers exactly.
-double exact_answers(const vkf::Device& device, const Model& model, const Trainer& trainer, std::int64_t count) {
+double exact_answers(const vkf::Device& device, const Model& model, const DatesTrainer& trainer, std::int64_t count) {
     constexpr std::int64_t kBatch = 50;
     std::vector<std::vector<std::byte>> bytes;
     vkf::EncoderDecoder answers(device, trainer.parameters(bytes), model.config, kBatch);
@@ -185,7 +185,7 @@ private:
     double shown_ = 0;
 };
 
-void save(const Options& options, const Model& model, Trainer& trainer) {
+void save(const Options& options, const Model& model, DatesTrainer& trainer) {
     std::vector<std::vector<std::byte>> bytes;
     trainer.save(options.out / "checkpoint.safetensors");
     vkf::save_safetensors(options.out / "model.safetensors", trainer.parameters(bytes));
@@ -199,14 +199,14 @@ void save(const Options& options, const Model& model, Trainer& trainer) {
 
 int train(const Options& options) {
     const Model model(options.config);
-    TrainerOptions o = options.trainer;
+    DatesOptions o = options.trainer;
     o.pad = model.pad;
     o.source = std::min(o.source, model.config.max_source);
     o.target = model.config.max_target;
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::printf("device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
     fs::create_directories(options.out);
-    Trainer trainer(device, model.config, o);
+    DatesTrainer trainer(device, model.config, o);
     if (options.resume) {
         trainer.resume(options.out / "checkpoint.safetensors");
         std::printf("goes on at step %lld\n", static_cast<long long>(trainer.step()));
@@ -249,7 +249,7 @@ int train(const Options& options) {
     return 0;
 }
 
-std::vector<std::byte> all_parameters(const Trainer& trainer) {
+std::vector<std::byte> all_parameters(const DatesTrainer& trainer) {
     std::vector<std::vector<std::byte>> bytes;
     std::vector<std::byte> all;
     trainer.parameters(bytes);
@@ -262,7 +262,7 @@ std::vector<std::byte> all_parameters(const Trainer& trainer) {
 /// A few steps: the loss falls, and a run that stops and goes on gives the same bits.
 int check(const Options& options) {
     const Model model(options.config);
-    TrainerOptions o = options.trainer;
+    DatesOptions o = options.trainer;
     o.pad = model.pad;
     o.source = std::min(o.source, model.config.max_source);
     o.target = model.config.max_target;
@@ -277,7 +277,7 @@ int check(const Options& options) {
         std::printf("%s: %s\n", good ? "passed" : "FAILED", what);
         failures += good ? 0 : 1;
     };
-    const auto run = [&](Trainer& trainer, std::int64_t until) {
+    const auto run = [&](DatesTrainer& trainer, std::int64_t until) {
         float loss = 0;
         while (trainer.step() < until) {
             const Batch batch = batch_of(model, o, trainer.step());
@@ -286,7 +286,7 @@ int check(const Options& options) {
         return loss;
     };
     {
-        Trainer whole(device, model.config, o), half(device, model.config, o), rest(device, model.config, o);
+        DatesTrainer whole(device, model.config, o), half(device, model.config, o), rest(device, model.config, o);
         const float first = run(whole, 1), last = run(whole, o.steps);
         std::printf("loss %.3f, after %lld steps %.3f\n", first, static_cast<long long>(o.steps), last);
         expect(last < 0.8f * first, "the loss falls");
@@ -308,7 +308,7 @@ int check(const Options& options) {
 
 int main(int argc, char** argv) {
     Options options;
-    TrainerOptions& t = options.trainer;
+    DatesOptions& t = options.trainer;
     CLI::App app("Trains a Transformer that rewrites dates into ISO 8601, from nothing, on a Vulkan device");
     app.add_option("--out", options.out, "folder for the model, the checkpoint and the loss curve");
     app.add_option("--config", options.config, "sizes and characters, as samples/dates/config.json has them");

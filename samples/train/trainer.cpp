@@ -2,22 +2,14 @@
 #include "trainer.h"
 
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <stdexcept>
 
 namespace {
 
-constexpr const char* kSteps = "steps_taken";  // the state that keeps the number of the step
-
-struct Described {
-    vkf::Value loss;
-    std::vector<vkf::Value> parameters;
-};
-
 /// Teacher forcing: the decoder is given each target without its last token, and must say it
 /// without its first.
-Described describe(vkf::Graph& graph, const vkf::EncoderDecoderConfig& config, const TrainerOptions& o) {
+vkf::Value describe_loss(vkf::Graph& graph, const vkf::EncoderDecoderConfig& config, const DatesOptions& o) {
     const vkf::Value source = graph.input("source", {o.batch, o.source}, vkf::DType::i32);
     const vkf::Value padding = graph.input("source_padding", {o.batch, o.source}, vkf::DType::i32);
     const vkf::Value target = graph.input("target", {o.batch, o.target}, vkf::DType::i32);
@@ -34,40 +26,30 @@ Described describe(vkf::Graph& graph, const vkf::EncoderDecoderConfig& config, c
          .num_decoder_layers = config.num_decoder_layers},
         masks);
     const vkf::Value logits = vkf::linear_layer(y, "generator", config.target_vocabulary);
-    const vkf::Value loss = vkf::cross_entropy(logits, wanted, {.ignore_index = o.pad});
-    return {loss, vkf::trainable(graph)};
+    return vkf::cross_entropy(logits, wanted, {.ignore_index = o.pad});
 }
 
 }  // namespace
 
-Trainer::Trainer(const vkf::Device& device, const vkf::EncoderDecoderConfig& config, const TrainerOptions& options)
+DatesTrainer::DatesTrainer(const vkf::Device& device, const vkf::EncoderDecoderConfig& config,
+                           const DatesOptions& options)
     : options_(options) {
-    const Described d = describe(graph_, config, options_);
-    const std::vector<vkf::Value> gradients = vkf::gradients(d.loss, d.parameters);
-    const vkf::ClippedNorm clipped = vkf::clip_grad_norm(gradients, 1.0f);
-    vkf::update(d.parameters, gradients,
-                vkf::AdamW{.learning_rate = options_.learning_rate, .beta2 = 0.98, .weight_decay = 0.0},
-                {.step = graph_.symbol("step", std::int64_t{1} << 30),
-                 .schedule = {.kind = vkf::Schedule::Kind::cosine, .warmup = options_.warmup, .steps = options_.steps},
-                 .gradient_scale = clipped.scale});
-    graph_.output("loss", d.loss);
-    graph_.state(kSteps, {1}, vkf::DType::i32);
-    for (const vkf::Value& parameter : d.parameters) {
-        const std::string text = parameter.str();  // "name (...) F32"
-        names_.push_back(text.substr(0, text.find(' ')));
-    }
-    state_ = device.make_state({&graph_});
-    vkf::CompileOptions compile{.name = "train"};
-    compile.state = state_;
-    program_ = std::make_unique<vkf::Program>(device.compile(graph_, vkf::Weights(), compile));
+    vkf::Graph graph;
+    const vkf::Value loss = describe_loss(graph, config, options_);
+    trainer_ = std::make_unique<vkf::Trainer>(
+        device, graph, loss, vkf::trainable(graph),
+        vkf::TrainerOptions{
+            .optimizer = vkf::AdamW{.learning_rate = options_.learning_rate, .beta2 = 0.98, .weight_decay = 0.0},
+            .schedule = {.kind = vkf::Schedule::Kind::cosine, .warmup = options_.warmup, .steps = options_.steps},
+            .max_norm = 1.0f});
     initialize(config);
 }
 
-void Trainer::initialize(const vkf::EncoderDecoderConfig& config) {
+void DatesTrainer::initialize(const vkf::EncoderDecoderConfig& config) {
     std::mt19937_64 random(options_.seed);
     const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
-    for (const std::string& name : names_) {
-        const vkf::StoredTensor& tensor = *state_.find(name);
+    for (const std::string& name : trainer_->parameters()) {
+        const vkf::StoredTensor& tensor = *trainer_->state().find(name);
         std::int64_t count = 1;
         for (const std::int64_t size : tensor.shape) {
             count *= size;
@@ -93,54 +75,39 @@ void Trainer::initialize(const vkf::EncoderDecoderConfig& config) {
             }
             numbers.push_back(static_cast<float>(x));
         }
-        state_.write(name, std::as_bytes(std::span(numbers)));
+        trainer_->state().write(name, std::as_bytes(std::span(numbers)));
     }
 }
 
-float Trainer::take_step(std::span<const std::int32_t> sources, std::span<const std::int32_t> targets) {
+float DatesTrainer::take_step(std::span<const std::int32_t> sources, std::span<const std::int32_t> targets) {
     std::vector<std::int32_t> padding;
     for (const std::int32_t id : sources) {
         padding.push_back(id == options_.pad ? 1 : 0);
     }
-    program_->set("step", step_);
-    program_->upload("source", sources);
-    program_->upload("source_padding", padding);
-    program_->upload("target", targets);
-    program_->run();
-    const float loss = program_->download("loss").front();
-    if (!std::isfinite(loss)) {
-        throw std::runtime_error("the loss of step " + std::to_string(step_) + " is not finite");
-    }
-    ++step_;
-    return loss;
+    vkf::Program& program = trainer_->program();
+    program.upload("source", sources);
+    program.upload("source_padding", padding);
+    program.upload("target", targets);
+    return trainer_->take_step().loss;
 }
 
-std::vector<vkf::HostTensor> Trainer::parameters(std::vector<std::vector<std::byte>>& bytes) const {
+std::vector<vkf::HostTensor> DatesTrainer::parameters(std::vector<std::vector<std::byte>>& bytes) const {
+    const std::vector<std::string>& names = trainer_->parameters();
     std::vector<vkf::HostTensor> out;
     bytes.clear();
-    for (const std::string& name : names_) {
-        bytes.push_back(state_.read(name));
+    for (const std::string& name : names) {
+        bytes.push_back(trainer_->state().read(name));
     }
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-        out.push_back({names_[i], vkf::DType::f32, state_.find(names_[i])->shape, bytes[i]});
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        out.push_back({names[i], vkf::DType::f32, trainer_->state().find(names[i])->shape, bytes[i]});
     }
     return out;
 }
 
-void Trainer::save(const std::filesystem::path& path) {
-    const auto steps = static_cast<std::int32_t>(step_);
-    state_.write(kSteps, std::as_bytes(std::span(&steps, 1)));
-    vkf::save_state(path, state_);
-}
-
-void Trainer::resume(const std::filesystem::path& path) {
-    vkf::restore_state(path, state_);
-    std::int32_t steps = 0;
-    const std::vector<std::byte> bytes = state_.read(kSteps);
-    std::memcpy(&steps, bytes.data(), sizeof steps);
-    if (steps < 0 || steps > options_.steps) {
-        throw std::runtime_error(path.string() + ": has taken " + std::to_string(steps) + " of " +
-                                 std::to_string(options_.steps) + " steps");
+void DatesTrainer::resume(const std::filesystem::path& path) {
+    trainer_->resume(path);
+    if (step() > options_.steps) {
+        throw std::runtime_error(path.string() + ": has taken " + std::to_string(step()) + " steps, more than " +
+                                 std::to_string(options_.steps));
     }
-    step_ = steps;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program a step: the loss of a batch, its gradients, clipping, and AdamW's update.
+// The model, where it begins, and its training: vkf::Trainer on the loss of a batch of dates.
 #pragma once
 
 #include <vkformer/vkformer.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-struct TrainerOptions {
+struct DatesOptions {
     std::int64_t batch = 128, source = 32, target = 12;
     std::int64_t steps = 4000, warmup = 100;
     double learning_rate = 2e-3;
@@ -17,31 +17,27 @@ struct TrainerOptions {
     std::int32_t pad = 0;
 };
 
-class Trainer {
+class DatesTrainer {
 public:
     /// Parameters at random, as torch.nn.Transformer and torch.nn.Embedding begin.
-    Trainer(const vkf::Device& device, const vkf::EncoderDecoderConfig& config, const TrainerOptions& options);
+    DatesTrainer(const vkf::Device& device, const vkf::EncoderDecoderConfig& config, const DatesOptions& options);
 
     /// Number of the next step, from 0.
-    std::int64_t step() const { return step_; }
+    std::int64_t step() const { return trainer_->step(); }
     /// Takes a step on sources (batch, source) and targets (batch, target), and returns the loss
-    /// before it. Throws std::runtime_error where that is not finite.
+    /// before it. Throws as vkf::Trainer::take_step() does.
     float take_step(std::span<const std::int32_t> sources, std::span<const std::int32_t> targets);
 
     /// Parameters under the names of the model's file. They live as long as `bytes`.
     std::vector<vkf::HostTensor> parameters(std::vector<std::vector<std::byte>>& bytes) const;
-    /// Writes all that a later resume() needs: parameters, moments, and the number of the step.
-    void save(const std::filesystem::path& path);
-    /// Goes on where save() was called, bit for bit.
+    void save(const std::filesystem::path& path) { trainer_->save(path); }
+    /// Goes on where save() was called. Throws std::runtime_error where more steps were taken then
+    /// than this run takes.
     void resume(const std::filesystem::path& path);
 
 private:
     void initialize(const vkf::EncoderDecoderConfig& config);
 
-    TrainerOptions options_;
-    vkf::Graph graph_;
-    vkf::State state_;
-    std::unique_ptr<vkf::Program> program_;
-    std::vector<std::string> names_;  ///< of the parameters
-    std::int64_t step_ = 0;
+    DatesOptions options_;
+    std::unique_ptr<vkf::Trainer> trainer_;
 };
