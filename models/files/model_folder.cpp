@@ -27,9 +27,13 @@ void copy_companions(const fs::path& from, const fs::path& to) {
         if (!is_there(from / name)) {
             continue;
         }
-        const std::string text = read_text(from / name);
-        if (!is_there(to / name) || read_text(to / name) != text) {
-            write_text(to / name, text);
+        try {
+            const std::string text = read_text(from / name);
+            if (!is_there(to / name) || read_text(to / name) != text) {
+                write_text(to / name, text);
+            }
+        } catch (const Error& error) {
+            throw Error(std::string("cannot copy file: ") + error.what(), utf8_name(to / name));
         }
     }
 }
