@@ -67,6 +67,9 @@ Texts read_text_lines(const fs::path& file, const fs::path& model, const vkf::De
     std::size_t number = 0;
     for (std::string line; std::getline(in, line);) {
         ++number;
+        if (line.ends_with('\r')) {  // as Windows ends lines
+            line.pop_back();
+        }
         if (line.empty()) {
             continue;
         }
