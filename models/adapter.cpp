@@ -33,28 +33,17 @@ struct AdapterConfig {
 };
 
 /// Fields that say nothing of the numbers an adapter adds to a layer whose A and B are there.
-constexpr const char* kHarmlessFields[] = {"auto_mapping",
-                                           "base_model_name_or_path",
-                                           "fan_in_fan_out",
-                                           "inference_mode",
-                                           "init_lora_weights",
-                                           "layers_pattern",
-                                           "layers_to_transform",
-                                           "loftq_config",
-                                           "lora_dropout",
-                                           "megatron_config",
-                                           "megatron_core",
-                                           "peft_version",
-                                           "rank_pattern",
-                                           "revision",
-                                           "target_modules",
-                                           "task_type",
-                                           "r",
-                                           "exclude_modules",
-                                           "corda_config",
-                                           "eva_config",
-                                           "ensure_weight_tying",
-                                           "qalora_group_size"};
+constexpr const char* kHarmlessFields[] = {"auto_mapping",        "base_model_name_or_path",
+                                           "corda_config",        "ensure_weight_tying",
+                                           "eva_config",          "exclude_modules",
+                                           "fan_in_fan_out",      "inference_mode",
+                                           "init_lora_weights",   "layers_pattern",
+                                           "layers_to_transform", "loftq_config",
+                                           "lora_dropout",        "megatron_config",
+                                           "megatron_core",       "peft_version",
+                                           "qalora_group_size",   "r",
+                                           "rank_pattern",        "revision",
+                                           "target_modules",      "task_type"};
 
 bool says_nothing(const nlohmann::json& value) {
     return value.is_null() || value == false || (value.is_structured() && value.empty());

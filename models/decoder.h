@@ -74,9 +74,9 @@ public:
     /// Goes on from a file of save_cache() as the decoder that wrote it would, bit for bit. That
     /// one may have had another max_batch, max_tokens or chunk: what is in the file must fit, and
     /// so must a ring that has been filled. It may have had more candidates. The file says nothing
-    /// of the weights, which must be the same. Throws Error naming the file, the tensor and the
-    /// sizes where the file is of another model, of another type of cache, does not fit, or is
-    /// damaged; the decoder is as before then.
+    /// of the weights, nor of an adapter, which must be the same. Throws Error naming the file, the
+    /// tensor and the sizes where the file is of another model, of another type of cache, does not
+    /// fit, or is damaged; the decoder is as before then.
     void restore_cache(const std::filesystem::path& file);
 
     /// Logits (tokens, vocabulary) after each token of a text, which the cache then holds. Needs

@@ -20,10 +20,11 @@ namespace vkf {
 /// layer, and time by less than the forward pass.
 ///
 /// The gradients stay the same, bit for bit, also those at values inside of a block: the nodes, and
-/// what dropout draws, are the same. Blocks may stand in each other: the inner one is computed
-/// again within the outer one, and once more before it is differentiated. A block must not write
-/// states, nor read one that is written later: gradients() throws Error naming the node. It is
-/// called when all blocks have ended.
+/// what dropout draws, are the same. (Attention whose weights are asked for too is composed, and
+/// may be fused where it is computed again; last bits may differ then.) Blocks may stand in each
+/// other: the inner one is computed again within the outer one, and once more before it is
+/// differentiated. A block must not write states, nor read one that is written later: gradients()
+/// throws Error naming the node. It is called when all blocks have ended.
 class VKF_API Recompute {
 public:
     explicit Recompute(Graph& graph) : graph_(graph) { graph_.begin_recompute(); }
