@@ -12,6 +12,7 @@
 #include "ops/attention_gradient.h"
 #include "ops/attention_gradient_parts.h"
 #include "ops/dropout.h"
+#include "ops/elementwise.h"
 #include "ops/fours.h"
 #include "ops/pushed_mask.h"
 #include "ops/reduce.h"
@@ -111,7 +112,8 @@ void prepare_delta(const Operands& operands, Command& command) noexcept {
     push.queries = delta.dim(0);
     push.width = y.dim(0);
     const auto present = [&](uint dimension) { return (operands.words[1] & dimension) != 0 ? 1u : 0u; };
-    push.y_batch = sinks ? present(kAttentionPresentBatch) : y.step(3);
+    const uint sinks_of_a_batch = present(kAttentionPresentHead) == 0 ? 1 : push.heads;
+    push.y_batch = sinks ? present(kAttentionPresentBatch) * sinks_of_a_batch : y.step(3);
     push.y_head = sinks ? present(kAttentionPresentHead) : y.step(2);
     push.y_row = y.step(1);
     push.y_offset = y.offset;
@@ -148,10 +150,6 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     }
     if (p.weights) {
         return "its weights have a gradient";
-    }
-    if (is_wanted(p, a.sinks) && (a.sinks_present & kAttentionPresentBatch) != 0 &&
-        (a.sinks_present & kAttentionPresentHead) != 0) {
-        return "its sinks have a gradient, and differ from batch to batch";
     }
     const uint lanes = exact_lanes(device);
     if (lanes == 0) {
@@ -191,7 +189,12 @@ void support::lower_gradient(Lowering& l) {
         const ValueId parts = l.scratch(DType::f32, rows);
         lower_delta(l, 1, false, dense_input(a.sinks), lse, delta, parts, a.sinks_present);
         const auto summed = [&](uint dimension) { return (a.sinks_present & dimension) == 0; };
-        lower_sum(l, parts, {summed(kAttentionPresentBatch), summed(kAttentionPresentHead), true}, *of_sinks);
+        const Shape& shape = l.info(*of_sinks).shape;
+        const ValueId sums = is_contiguous(shape, l.info(*of_sinks).strides) ? *of_sinks : l.scratch(DType::f32, shape);
+        lower_sum(l, parts, {summed(kAttentionPresentBatch), summed(kAttentionPresentHead), true}, sums);
+        if (sums != *of_sinks) {
+            lower_copy(l, sums, *of_sinks);
+        }
     }
 
     const ValueId mask = a.mask < 0 ? q : pack_mask(l, a);
