@@ -223,6 +223,8 @@ void support::lower_gradient(Lowering& l) {
             what + ": " + std::to_string(near_rows(lanes)) + " rows by " + std::to_string(4 * lanes) +
             (fours ? ", by fours" : "") +
             (chunks.queries == 0 ? std::string() : ", " + std::to_string(chunks.queries) + " queries at a time");
+        // of what comes before ds, the kernel that reads it needs nothing: one serves all
+        const auto of_scores = [&](uint constant) { return which == kAttentionGradientOfKept ? 0 : constant; };
         const Access to = of_keys && chunk != 0 ? Access::read_write : Access::write;
         l.dispatch(
              {{&shader,
@@ -233,13 +235,13 @@ void support::lower_gradient(Lowering& l) {
                  {kAttentionGradientSpecCausal, a.keys >= 0 ? 0u : causal_constant(a.causal)},
                  {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
                  {kAttentionGradientSpecGroup, a.group},
-                 {kAttentionGradientSpecThreshold, dropout_threshold(a.dropout)},
-                 {kAttentionGradientSpecKeepScale, std::bit_cast<uint>(dropout_scale(a.dropout))},
-                 {kAttentionGradientSpecMask, a.mask_present},
-                 {kAttentionGradientSpecBias, a.bias_present},
-                 {kAttentionGradientSpecSlopes, a.slopes_present},
+                 {kAttentionGradientSpecThreshold, of_scores(dropout_threshold(a.dropout))},
+                 {kAttentionGradientSpecKeepScale, of_scores(std::bit_cast<uint>(dropout_scale(a.dropout)))},
+                 {kAttentionGradientSpecMask, of_scores(a.mask_present)},
+                 {kAttentionGradientSpecBias, of_scores(a.bias_present)},
+                 {kAttentionGradientSpecSlopes, of_scores(a.slopes_present)},
                  {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
-                 {kAttentionGradientSpecSoftcap, std::bit_cast<uint>(a.softcap)},
+                 {kAttentionGradientSpecSoftcap, of_scores(std::bit_cast<uint>(a.softcap))},
                  {kAttentionGradientSpecHeads, static_cast<uint>(l.info(k).shape[1].constant())},
                  {kAttentionGradientSpecWindow, static_cast<uint>(std::min<std::int64_t>(a.window, kWidestWindow))},
                  {kAttentionGradientSpecChunk, chunks.queries * a.group},

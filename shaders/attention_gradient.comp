@@ -14,9 +14,9 @@
 // first two products are those of attention_lanes.comp: a lane holds four far rows, near rows are
 // handed round by shuffles. In the last ones it holds four columns, and weights are handed round.
 //
-// Where all three gradients are wanted, queries are taken a chunk at a time: the keys' side keeps ds
-// of the chunk, which the queries' side then reads, five products instead of seven. Chunks follow
-// each other as dispatches, and add to what those before them left in dk and dv.
+// Where all three gradients are wanted, queries are taken a chunk at a time: the keys' side keeps
+// ds of the chunk, which the queries' side then reads, five products instead of seven. Chunks
+// follow each other as dispatches, and add to what those before them left in dk and dv.
 //
 // A pair that is masked passes nothing, whatever is in its rows: its weight and ds are 0, and what
 // is not finite in a far row counts as 0 there. Where it is not masked, the weight or ds is NaN.
@@ -135,12 +135,12 @@ uint statistics_row(uint row) {
     return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
 }
 
-// Loads four neighbours along the width from `offset + at` on; 0 past `width`.
+// Loads four neighbours along the width from `offset + at` on. Past `width`: 0 within a four of
+// which something is there, else anything, which only makes columns that are not stored.
 #define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
     vec4 name(uint offset, uint at) { \
         if (kFours != 0u) { \
-            vec4 four = floats_of(buffer_fours[(offset + min(at, width - 4u)) >> 2]); \
-            return mix(vec4(0.0), four, bvec4(at < width)); \
+            return floats_of(buffer_fours[(offset + min(at, width - 4u)) >> 2]); \
         } \
         uvec4 columns = at + uvec4(0, 1, 2, 3); \
         uvec4 from = offset + min(columns, uvec4(width - 1u)); \
@@ -409,7 +409,8 @@ void main() {
     }
     begin = begin / kTile * kTile;
     if (!kOfQueries && kChunk != 0u) {
-        if (kKeep >= kAttentionGradientKeepAll && slice == 0u) {  // what is not computed counts as 0
+        // what is not computed counts as 0
+        if (kKeep >= kAttentionGradientKeepAll && slice == 0u) {
             [[dont_unroll]] for (uint first = far_begin; first < far_end; first += kTile) {
                 if (first < begin || first >= end) {
                     [[dont_unroll]] for (uint near = first_near; near <= last_near; ++near) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of attention without the matrix of scores (Dao 2023, FlashAttention-2): weights are
 // computed again from the log-sum-exp, once for the gradient of the queries, and once for those of
-// keys and values; or once for a chunk of queries, of which ds is kept. Rows of query heads ride together as
-// in attention.h.
+// keys and values; or once for a chunk of queries, of which ds is kept. Rows of query heads ride
+// together as in attention.h.
 #ifndef VKF_SHADERS_ATTENTION_GRADIENT_H
 #define VKF_SHADERS_ATTENTION_GRADIENT_H
 

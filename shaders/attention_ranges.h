@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each query, and each key, sees where sequences have lengths of their own: of each batch first
-// its queries, then its keys, two words each: the first key (query) that it sees, and the one behind
-// the last; of what sees none 2^32 - 1 and 0.
+// What each query, and each key, sees where sequences have lengths of their own: of each batch
+// first its queries, then its keys, two words each. They are the first key (query) that it sees,
+// and the one behind the last; of what sees none 2^32 - 1 and 0.
 #ifndef VKF_SHADERS_ATTENTION_RANGES_H
 #define VKF_SHADERS_ATTENTION_RANGES_H
 

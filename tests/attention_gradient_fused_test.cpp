@@ -25,7 +25,8 @@ namespace {
 struct FusedCase {
     Sizes query, key;
     std::int64_t value_dim = 8;
-    std::map<std::string, Tensor> more = {};  ///< bias, sinks; as integers mask, ends, key_ends, lengths
+    /// bias, sinks; as integers mask, ends, key_ends, lengths
+    std::map<std::string, Tensor> more = {};
     AttentionOptions options = {};
     bool log_sum_exp = false;                    ///< it is a part of the loss
     std::map<std::string, Tensor> instead = {};  ///< of query, key, value and dy
