@@ -9,6 +9,7 @@
 #include <map>
 
 #include "layers/sequences.h"
+#include "ops/attention_gradient_parts.h"
 #include "ops/gradients.h"
 #include "tests/believed.h"
 #include "tests/device.h"
@@ -153,7 +154,7 @@ Tensor random_mask(const Sizes& shape) {
 
 TEST_SUITE_BEGIN("attention gradient");
 
-TEST_CASE("fused attention gradient: biases of each broadcast") {
+TEST_CASE("fused attention: gradient, biases of each broadcast") {
     const Sizes scores{2, 4, 140, 133};
     for (unsigned kept = 0; kept < 16; ++kept) {
         CAPTURE(kept);
@@ -167,7 +168,7 @@ TEST_CASE("fused attention gradient: biases of each broadcast") {
     }
 }
 
-TEST_CASE("fused attention gradient: a bias beside masks, softcap, dropout and sinks") {
+TEST_CASE("fused attention: gradient, a bias beside masks, softcap, dropout and sinks") {
     const Tensor whole = random_tensor({1, 4, 150, 150}, 5), keys = random_tensor({150}, 6),
                  a_head = random_tensor({4, 1, 1}, 7);
     const Sizes query{1, 4, 150, 8}, key{1, 1, 150, 8};
@@ -196,7 +197,7 @@ TEST_CASE("fused attention gradient: a bias beside masks, softcap, dropout and s
                                 "attention_bias_gradient") == "");
 }
 
-TEST_CASE("fused attention gradient: one query, one key, none, and fewer than the program has room for") {
+TEST_CASE("fused attention: gradient, one query, one key, none, and fewer than the program has room for") {
     const auto wrong_with = [](std::int64_t queries, std::int64_t keys) {
         const Sizes query{2, 2, queries, 8}, key{2, 1, keys, 8};
         return wrong_beside_composed({.query = query,
@@ -218,7 +219,7 @@ TEST_CASE("fused attention gradient: one query, one key, none, and fewer than th
               {.query = {1, 2, 200, 8}, .key = {1, 2, 1, 8}, .more = {{"bias", random_tensor({2, 200, 1}, 5)}}}) == "");
 }
 
-TEST_CASE("fused attention gradient: packed sequences") {
+TEST_CASE("fused attention: gradient, packed sequences") {
     // an empty one, one of one query, and queries and keys of none behind the last
     const Tensor ends = integers({0, 70, 70, 71, 180, 290}), key_ends = integers({0, 40, 90, 131, 200, 310});
     const Sizes query{1, 4, 300, 8}, key{1, 2, 320, 8};
@@ -234,9 +235,11 @@ TEST_CASE("fused attention gradient: packed sequences") {
     CHECK(wrong_with({.mask = {.causal = Causal::bottom_right, .window = 23}, .softcap = 2.0f}) == "");
     CHECK(wrong_with({.mask = {.causal = Causal::top_left, .window = 1}, .dropout = 0.3f, .dropout_seed = 4}) == "");
     CHECK(wrong_with({.mask = {.causal = Causal::bottom_right}}, true) == "");
+    const Believed narrow([](Capabilities& device) { device.int64 = false; });
+    CHECK(wrong_with({.mask = {.causal = Causal::top_left}}) == "");
 }
 
-TEST_CASE("fused attention gradient: sequences with lengths of their own") {
+TEST_CASE("fused attention: gradient, sequences with lengths of their own") {
     const Sizes query{3, 2, 150, 8}, key{3, 1, 140, 8};
     const Tensor lengths = integers({140, 0, 61});
     CHECK(wrong_beside_composed({.query = query, .key = key, .more = {{"lengths", lengths}}}, "attention_ranges") ==
@@ -250,7 +253,7 @@ TEST_CASE("fused attention gradient: sequences with lengths of their own") {
                                 "attention_bias_gradient") == "");
 }
 
-TEST_CASE("fused attention gradient: a sequence keeps to itself, whatever the others hold") {
+TEST_CASE("fused attention: gradient, a sequence keeps to itself, whatever the others hold") {
     const Tensor ends = integers({0, 90, 170, 250});
     FusedCase c{.query = {1, 2, 260, 8},
                 .key = {1, 2, 260, 8},
@@ -282,7 +285,7 @@ TEST_CASE("fused attention gradient: a sequence keeps to itself, whatever the ot
     }
 }
 
-TEST_CASE("fused attention gradient: what is masked passes a bias nothing, whatever it holds") {
+TEST_CASE("fused attention: gradient, what is masked passes a bias nothing, whatever it holds") {
     const Sizes query{1, 2, 140, 8}, key{1, 2, 140, 8};
     Tensor mask({1, 1, 1, 140}, 1), bias = random_tensor({1, 1, 1, 140}, 5), k = random_tensor(key, 2),
                                     v = random_tensor(key, 3);
@@ -305,7 +308,7 @@ TEST_CASE("fused attention gradient: what is masked passes a bias nothing, whate
     }
 }
 
-TEST_CASE("fused attention gradient: sinks for all heads, and of each batch") {
+TEST_CASE("fused attention: gradient, sinks for all heads, and of each batch") {
     for (const Sizes& shape : {Sizes{1}, Sizes{2, 1, 1, 1}, Sizes{2, 3, 1, 1}}) {
         CAPTURE(shape.size());
         CHECK(wrong_beside_composed(
@@ -314,7 +317,7 @@ TEST_CASE("fused attention gradient: sinks for all heads, and of each batch") {
     }
 }
 
-TEST_CASE("fused attention gradient: some of the gradients alone") {
+TEST_CASE("fused attention: gradient, some of the gradients alone") {
     const Tensor q = random_tensor({1, 2, 150, 8}, 1), k = random_tensor({1, 2, 140, 8}, 2),
                  dy = random_tensor({1, 2, 150, 8}, 3), b = random_tensor({1, 2, 1, 140}, 4);
     OpCheck check;
@@ -328,6 +331,38 @@ TEST_CASE("fused attention gradient: some of the gradients alone") {
         const Tensor want = check.run(contiguous(together[i]));
         CHECK(check.difference(contiguous(gradients(y, {all[i]}, d).front()), want) == "");
     }
+}
+
+TEST_CASE("fused attention: gradient, how many queries a chunk has") {
+    const auto plan = [](std::int64_t heads, std::int64_t tokens, std::vector<std::size_t> wanted,
+                         std::uint32_t bias = 0) {
+        AttentionGradientParams p;
+        p.attention.most_heads = heads;
+        p.attention.most_queries = p.attention.most_keys = tokens;
+        p.attention.bias_present = bias;
+        p.attention.bias = bias != 0 ? 3 : -1;
+        p.wanted = std::move(wanted);
+        Capabilities device;
+        device.storage_range = 1u << 27;
+        return plan_chunks(device, p);
+    };
+    CHECK(plan(8, 512, {0, 1, 2}).queries == 128);
+    CHECK(plan(8, 512, {0, 1, 2}).count == 4);
+    CHECK(plan(8, 4096, {0, 1, 2}).queries == 256);
+    CHECK(plan(8, 1500, {0, 2}).queries == 160);
+    CHECK(plan(8, 1, {0, 1}).queries == 32);
+    CHECK(plan(8, 0, {0, 1}).count == 1);
+    CHECK(plan(64, 4096, {0, 1, 2}).queries == 64);
+    CHECK(plan(64, 8192, {0, 1, 2}).queries == 0);
+    CHECK(plan(8, 512, {0}).queries == 0);
+    CHECK(plan(8, 512, {1, 2}).queries == 0);
+    constexpr std::uint32_t kWhole = 31, kKeys = 17, kOne = 16, kQueries = 18;
+    CHECK(plan(64, 8192, {0, 1, 2, 3}, kWhole).queries == 32);
+    CHECK(contains(plan(65, 8192, {3}, kWhole).refused, "its bias has a gradient"));
+    CHECK(plan(1000, 256, {3}, kKeys).queries == 32);
+    CHECK(plan(1000, 256, {3}, kOne).refused.empty());
+    CHECK(contains(plan(2000, 256, {3}, kKeys).refused, "too many heads"));
+    CHECK(plan(2000, 256, {3}, kQueries).refused.empty());
 }
 
 TEST_SUITE_END();
