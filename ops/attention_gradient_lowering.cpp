@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the gradient of fused attention is lowered: two kernels, and what they need of each row.
+// How the gradient of fused attention is lowered: its two sides, and what they need of each row.
 #include <algorithm>
 #include <bit>
 #include <optional>

@@ -155,6 +155,7 @@ Tensor random_mask(const Sizes& shape) {
 TEST_SUITE_BEGIN("attention gradient");
 
 TEST_CASE("fused attention: gradient, biases of each broadcast") {
+    // without sinks what passes to the keys of a query would add up to 0
     const Sizes scores{2, 4, 140, 133};
     for (unsigned kept = 0; kept < 16; ++kept) {
         CAPTURE(kept);
@@ -162,9 +163,10 @@ TEST_CASE("fused attention: gradient, biases of each broadcast") {
         for (std::size_t i = 0; i < 4; ++i) {
             bias[i] = (kept >> i & 1u) != 0 ? scores[i] : 1;
         }
-        CHECK(wrong_beside_composed(
-                  {.query = {2, 4, 140, 8}, .key = {2, 2, 133, 8}, .more = {{"bias", random_tensor(bias, 5)}}},
-                  "attention_bias_gradient") == "");
+        CHECK(wrong_beside_composed({.query = {2, 4, 140, 8},
+                                     .key = {2, 2, 133, 8},
+                                     .more = {{"bias", random_tensor(bias, 5)}, {"sinks", random_tensor({4}, 6)}}},
+                                    "attention_bias_gradient") == "");
     }
 }
 
@@ -189,6 +191,12 @@ TEST_CASE("fused attention: gradient, a bias beside masks, softcap, dropout and 
                                  .options = {.mask = {.causal = Causal::bottom_right, .fill = -2.0f}, .softcap = 3.0f},
                                  .log_sum_exp = true},
                                 "attention_bias_gradient") == "");
+    // more heads and keys than an invocation sums over, a sum for each query
+    CHECK(wrong_beside_composed({.query = {16, 16, 40, 4},
+                                 .key = {16, 16, 133, 4},
+                                 .value_dim = 4,
+                                 .more = {{"bias", random_tensor({40, 1}, 5)}, {"sinks", random_tensor({16}, 6)}}},
+                                "parts put together") == "");
     // columns of more than one group
     CHECK(wrong_beside_composed({.query = {1, 2, 140, 132},
                                  .key = {1, 2, 140, 132},
@@ -202,7 +210,7 @@ TEST_CASE("fused attention: gradient, one query, one key, none, and fewer than t
         const Sizes query{2, 2, queries, 8}, key{2, 1, keys, 8};
         return wrong_beside_composed({.query = query,
                                       .key = key,
-                                      .more = {{"bias", random_tensor({2, 1, 1}, 5)}},
+                                      .more = {{"bias", random_tensor({2, 1, 1}, 5)}, {"sinks", random_tensor({2}, 6)}},
                                       .options = {.mask = {.causal = Causal::bottom_right}},
                                       .most_tokens = 300},
                                      "attention_bias_gradient");
