@@ -289,7 +289,7 @@ void main() {
     uint tile_columns = gl_WorkGroupSize.x * 4;
     uint tiles_down = tiles_over(p.m, kRows);
     uint tiles_across = tiles_over(p.n, tile_columns);
-    bool across_first = kALoad == kMatmulAVecM && p.m > p.n;
+    bool across_first = kALoad == kMatmulAVecM && p.m >= p.n;
     uint first = take_dimension(rest, across_first ? tiles_across : tiles_down);
     uint second = take_dimension(rest, across_first ? tiles_down : tiles_across);
     uint m0 = (across_first ? second : first) * kRows;

@@ -65,6 +65,13 @@ std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim, std::int64_t 
     return out;
 }
 
+void Lowering::check_range(ValueId id) const {
+    const std::uint64_t bytes = bytes_of(id);
+    if (bytes > device_.storage_range) {
+        throw Error(beyond_one_buffer(storages_[values_[id].storage], bytes, device_), node_->label);
+    }
+}
+
 void Lowering::check_rounds(std::int64_t rounds, const std::string& what) const {
     if (device_.cpu() && rounds > shader::kMostRounds) {
         throw Error(what + " would take " + std::to_string(rounds) +

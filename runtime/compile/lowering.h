@@ -76,6 +76,8 @@ public:
     /// of a multiple of `step` elements; one window when it fits whole. Throws naming the op and the
     /// tensor when even so many elements of `dim` do not fit.
     std::vector<ValueId> chunks(ValueId id, std::size_t dim, std::int64_t step = 1);
+    /// Throws Error naming the op and the tensor where no descriptor covers the value.
+    void check_range(ValueId id) const;
     /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a
     /// processor's driver may allow.
     void check_rounds(std::int64_t rounds, const std::string& what) const;
