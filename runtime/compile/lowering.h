@@ -72,9 +72,9 @@ public:
     ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
     /// Any window on a value's storage.
     ValueId window(ValueId id, const Shape& shape, const Shape& strides, const Dim& offset);
-    /// The value cut along `dim` into windows each of which a descriptor can cover, all but the last
-    /// of a multiple of `step` elements; one window when it fits whole. Throws naming the op and the
-    /// tensor when even so many elements of `dim` do not fit.
+    /// The value cut along `dim` into windows each of which a descriptor can cover, all but the
+    /// last of a multiple of `step` elements; one window when it fits whole. Throws naming the op
+    /// and the tensor when even so many elements of `dim` do not fit.
     std::vector<ValueId> chunks(ValueId id, std::size_t dim, std::int64_t step = 1);
     /// Throws Error naming the op and the tensor where no descriptor covers the value.
     void check_range(ValueId id) const;

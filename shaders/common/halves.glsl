@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A and B of a matrix product rounded to f16, four numbers next to each other as two words; 0 past
-// the end of k. Names kALoad, kBLoad, p, a, a_vec, b, b_vec and b_pairs of the kernel, load_packed()
-// and kPacked of packed_b.glsl, and kCode, which codes of int8 are multiplied by: a power of two,
-// so that nothing is lost.
+// the end of k. Names kALoad, kBLoad, p, a, a_vec, b, b_vec and b_pairs of the kernel,
+// load_packed() and kPacked of packed_b.glsl, and kCode, which codes of int8 are multiplied by: a
+// power of two, so that nothing is lost.
 #ifndef VKF_SHADERS_COMMON_HALVES_GLSL
 #define VKF_SHADERS_COMMON_HALVES_GLSL
 
