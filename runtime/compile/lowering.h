@@ -20,6 +20,9 @@
 
 namespace vkf {
 
+/// What an error says of a tensor that no descriptor covers, by name.
+std::string beyond_one_buffer(const StorageInfo& storage, std::uint64_t bytes, const Capabilities& device);
+
 /// A Lowering is handed to an op when a program is compiled. The op looks at its node, asks what
 /// the device can do, and emits dispatches.
 class VKF_API Lowering {
@@ -69,9 +72,12 @@ public:
     ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
     /// Any window on a value's storage.
     ValueId window(ValueId id, const Shape& shape, const Shape& strides, const Dim& offset);
-    /// The value cut along `dim` into windows each of which a descriptor can cover; one window when
-    /// it fits whole. Throws naming the op when even one element of `dim` does not fit.
-    std::vector<ValueId> chunks(ValueId id, std::size_t dim);
+    /// The value cut along `dim` into windows each of which a descriptor can cover, all but the
+    /// last of a multiple of `step` elements; one window when it fits whole. Throws naming the op
+    /// and the tensor when even so many elements of `dim` do not fit.
+    std::vector<ValueId> chunks(ValueId id, std::size_t dim, std::int64_t step = 1);
+    /// Throws Error naming the op and the tensor where no descriptor covers the value.
+    void check_range(ValueId id) const;
     /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a
     /// processor's driver may allow.
     void check_rounds(std::int64_t rounds, const std::string& what) const;
