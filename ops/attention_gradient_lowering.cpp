@@ -141,6 +141,9 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
         std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.sinks)) != p.wanted.end()) {
         return "its sinks have a gradient, and are not one a head";
     }
+    if (takes_shared_gradient(device)) {
+        return declined_shared_gradient(device, a);
+    }
     if (a.keys >= 0) {
         return "sequences have lengths of their own";
     }
@@ -182,6 +185,10 @@ void support::lower_gradient(Lowering& l) {
 
     const ValueId mask = a.mask < 0 ? q : pack_mask(l, a);
     const ValueId bias = dense_input(a.bias), slopes = dense_input(a.slopes);
+    if (takes_shared_gradient(l.device())) {
+        lower_shared_gradient(l, {q, k, v, dy, lse, delta, mask, bias, slopes, output(0), output(1), output(2)});
+        return;
+    }
     const uint lanes = exact_lanes(l.device());
     const Shader& shader = lanes == 4 ? kLanes4 : l.device().int64 ? kLanes8Wide : kLanes8;
     const auto side = [&](uint which, ValueId first, ValueId second, std::int64_t columns) {
