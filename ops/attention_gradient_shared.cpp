@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the gradient of fused attention is lowered for GPUs: tiles in shared memory.
+// How the gradient of fused attention is lowered for GPUs: tiles in shared memory, or on cooperative
+// matrices.
 #include <algorithm>
 #include <bit>
 
 #include "attention_gradient_shared.spv.h"
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient.h"
+#include "ops/attention_gradient_tiles.h"
 #include "ops/dropout.h"
 #include "ops/fours.h"
 #include "ops/pushed_mask.h"
@@ -27,17 +29,29 @@ constexpr uint kFewRows = 32, kManyRows = 64;
 /// The kernel of one side, and the part of the results that a group computes.
 struct GradientTile {
     uint rows = 0, blocks = 0;  ///< near rows, and blocks of kAttentionGradientTile columns
+    std::optional<GradientMatrixTile> matrices = {};
+    std::string why_fp32 = {};
 };
 
-GradientTile tile_of(const AttentionParams& p, uint side) {
+GradientTile tile_of(const Lowering& l, const AttentionParams& p, uint side) {
     const bool of_queries = side == kAttentionGradientOfQueries;
     const std::int64_t near = of_queries ? p.most_queries * p.group : p.most_keys;
-    const auto columns = static_cast<std::uint64_t>(of_queries ? p.head_dim : std::max(p.head_dim, p.value_dim));
+    const auto widest = static_cast<uint>(std::max(p.head_dim, p.value_dim));
+    const uint columns = of_queries ? static_cast<uint>(p.head_dim) : widest;
+    std::string why_fp32;
+    if (l.arithmetic() == Arithmetic::f16) {
+        why_fp32 = no_coopmat_gradient(l.device(), p);
+        if (why_fp32.empty()) {
+            const GradientMatrixTile t = gradient_matrix_tile(l.device(), near, columns, widest).value();
+            return {t.rows(), t.blocks, t, {}};
+        }
+    }
     const auto wanted = static_cast<uint>(divide_up(columns, kAttentionGradientTile));
-    return {near <= kFewRows ? kFewRows : kManyRows, wanted > 2 ? kAttentionGradientMaxBlocks : wanted};
+    return {near <= kFewRows ? kFewRows : kManyRows, wanted > 2 ? kAttentionGradientMaxBlocks : wanted, {}, why_fp32};
 }
 
-/// Counts the rounds of attention_gradient_shared.comp, no loop unrolled, with a mask.
+/// Counts the rounds of attention_gradient_shared.comp, no loop unrolled, with a mask. On cooperative
+/// matrices there are fewer.
 std::int64_t rounds_of(const AttentionParams& p) {
     const auto most = static_cast<std::uint64_t>(std::max(p.most_keys, p.most_queries * p.group));
     const auto parts = [](std::int64_t width) {
@@ -97,28 +111,37 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
     const auto read_by_fours = [&](ValueId id) { return in_fours(l.info(id)); };
     const bool fours = read_by_fours(x.query) && read_by_fours(x.key) && read_by_fours(x.value) &&
                        read_by_fours(x.dy) && read_by_fours(first) && read_by_fours(second);
-    const GradientTile tile = tile_of(a, side);
-    const Constants constants(kAttentionGradientThreads,
-                              {{kAttentionGradientSpecSide, side},
-                               {kAttentionGradientSpecBlocks, tile.blocks},
-                               {kAttentionGradientSpecFours, fours ? 1u : 0u},
-                               {kAttentionGradientSpecCausal, causal_constant(a.causal)},
-                               {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
-                               {kAttentionGradientSpecGroup, a.group},
-                               {kAttentionGradientSpecThreshold, dropout_threshold(a.dropout)},
-                               {kAttentionGradientSpecKeepScale, std::bit_cast<uint>(dropout_scale(a.dropout))},
-                               {kAttentionGradientSpecMask, a.mask_present},
-                               {kAttentionGradientSpecBias, a.bias_present},
-                               {kAttentionGradientSpecSlopes, a.slopes_present},
-                               {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
-                               {kAttentionGradientSpecSoftcap, std::bit_cast<uint>(a.softcap)},
-                               {kAttentionGradientSpecHeads, static_cast<uint>(l.info(x.key).shape[1].constant())},
-                               {kAttentionGradientSpecRows, tile.rows}});
-    Kernel kernel{&kShared, constants,
-                  std::string(side == kAttentionGradientOfQueries ? "of queries" : "of keys and values") +
-                      ", tiles in shared memory: " + std::to_string(tile.rows) + " rows by " +
-                      std::to_string(kAttentionGradientTile) + (fours ? ", by fours" : "")};
-    kernel.keep_loops = l.device().cpu();
+    const GradientTile tile = tile_of(l, a, side);
+    Constants constants(kAttentionGradientThreads,
+                        {{kAttentionGradientSpecSide, side},
+                         {kAttentionGradientSpecBlocks, tile.blocks},
+                         {kAttentionGradientSpecFours, fours ? 1u : 0u},
+                         {kAttentionGradientSpecCausal, causal_constant(a.causal)},
+                         {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
+                         {kAttentionGradientSpecGroup, a.group},
+                         {kAttentionGradientSpecThreshold, dropout_threshold(a.dropout)},
+                         {kAttentionGradientSpecKeepScale, std::bit_cast<uint>(dropout_scale(a.dropout))},
+                         {kAttentionGradientSpecMask, a.mask_present},
+                         {kAttentionGradientSpecBias, a.bias_present},
+                         {kAttentionGradientSpecSlopes, a.slopes_present},
+                         {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
+                         {kAttentionGradientSpecSoftcap, std::bit_cast<uint>(a.softcap)},
+                         {kAttentionGradientSpecHeads, static_cast<uint>(l.info(x.key).shape[1].constant())},
+                         {kAttentionGradientSpecRows, tile.rows}});
+    if (tile.matrices) {
+        add_gradient_matrix_constants(*tile.matrices, constants);
+    }
+    Kernel kernel{tile.matrices ? &coopmat_gradient_shader() : &kShared, std::move(constants),
+                  std::string(side == kAttentionGradientOfQueries ? "of queries" : "of keys and values") + ", " +
+                      (tile.matrices ? tile.matrices->str() : "tiles in shared memory") + ": " +
+                      std::to_string(tile.rows) + " rows by " + std::to_string(kAttentionGradientTile) +
+                      (fours ? ", by fours" : "")};
+    kernel.keep_loops = l.device().cpu() && !tile.matrices;
+    kernel.why_fp32 = tile.why_fp32;
+    if (tile.matrices) {
+        kernel.arithmetic = Arithmetic::f16;
+        kernel.subgroup_size = tile.matrices->subgroup;
+    }
     l.dispatch({std::move(kernel)},
                {{x.query, Access::read},
                 {x.key, Access::read},

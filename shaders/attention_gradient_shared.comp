@@ -25,7 +25,7 @@ const uint kStride = kLanes + 1u;
 shared vec4 near_tile[kRows * kStride];  // near rows, then what pairs give to the sums
 shared vec4 far_tile[kTile * kStride];
 shared vec2 statistics[kTile];  // log-sum-exp and delta of far rows, where these are queries
-shared uint mask_words[kRows];
+shared uint mask_words[kMaskWords];
 
 uint lane;
 uint line;
@@ -59,7 +59,7 @@ void multiply(bool second) {
         }
         stage_far(second, part, false);
         barrier();
-        for (uint i = 0u; i < kLanes; ++i) {
+        [[dont_unroll]] for (uint i = 0u; i < kLanes; ++i) {
             mat4 rows = mat4(far_tile[lane * kStride + i], far_tile[(lane + kLanes) * kStride + i],
                              far_tile[(lane + 2u * kLanes) * kStride + i], far_tile[(lane + 3u * kLanes) * kStride + i]);
             [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
@@ -74,41 +74,49 @@ void multiply(bool second) {
     }
 }
 
-// Adds far rows, times what pairs give (in near_tile), to firsts, or to seconds.
-void add_up(bool second) {
-    uint width = second ? p.value_dim : p.head_dim;
-    [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
-        uint column = (work.slice * kBlocks + b) * kTile;
-        if (column < width) {
-            barrier();
-            stage_far(second, column, true);
-            barrier();
-            for (uint i = 0u; i < kLanes; ++i) {
-                mat4 rows = mat4(far_tile[i * kStride + lane], far_tile[(i + kLanes) * kStride + lane],
-                                 far_tile[(i + 2u * kLanes) * kStride + lane],
-                                 far_tile[(i + 3u * kLanes) * kStride + lane]);
-                [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
-                    vec4 sums = rows * near_tile[(line + n * kLines) * kStride + i];
-                    if (second) {
-                        seconds[n * kBlocks + b] += sums;
-                    } else {
-                        firsts[n * kBlocks + b] += sums;
-                    }
+// Adds block b of far rows, times what pairs give (in near_tile), to firsts, or to seconds.
+void add_block(bool second, uint b) {
+    uint column = (work.slice * kBlocks + b) * kTile;
+    if (column < (second ? p.value_dim : p.head_dim)) {
+        barrier();
+        stage_far(second, column, true);
+        barrier();
+        [[dont_unroll]] for (uint i = 0u; i < kLanes; ++i) {
+            mat4 rows = mat4(far_tile[i * kStride + lane], far_tile[(i + kLanes) * kStride + lane],
+                             far_tile[(i + 2u * kLanes) * kStride + lane], far_tile[(i + 3u * kLanes) * kStride + lane]);
+            [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
+                vec4 sums = rows * near_tile[(line + n * kLines) * kStride + i];
+                if (second) {
+                    seconds[n * kBlocks + b] += sums;
+                } else {
+                    firsts[n * kBlocks + b] += sums;
                 }
             }
         }
     }
 }
 
-// Where there is no mask, and where some pair of the tile is not masked; every invocation finds the
-// same.
+// Written out: drivers do not unroll so much, and sums that are indexed would be kept in memory.
+void add_up(bool second) {
+    add_block(second, 0u);
+    if (kBlocks > 1u) {
+        add_block(second, 1u);
+    }
+    if (kBlocks > 2u) {
+        add_block(second, 2u);
+        add_block(second, 3u);
+    }
+}
+
+// Puts what is known of a tile's pairs into shared memory; false where a mask leaves none of them.
+// Every invocation finds the same.
 bool stage_tile(uint first) {
     if (kMask == 0u && kOfQueries) {
         return true;
     }
     uint self = gl_LocalInvocationID.x;
     barrier();
-    if (kMask != 0u && self < kRows) {
+    if (kMask != 0u && self < kMaskWords) {
         mask_words[self] = mask_word(self, first);
     }
     if (!kOfQueries && self < kTile) {
@@ -120,7 +128,7 @@ bool stage_tile(uint first) {
         return true;
     }
     uint seen = 0u;
-    for (uint i = 0u; i < kRows; ++i) {
+    for (uint i = 0u; i < kMaskWords; ++i) {
         seen |= mask_words[i];
     }
     return seen != 0u;
@@ -210,7 +218,7 @@ void main() {
         if (row <= work.last_near) {
             uvec2 to = result_rows(row);
             [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
-                uint column = ((work.slice * kBlocks + b) * kLanes + lane) * 4u;
+                uint column = value_column(work.slice, kBlocks, b, kTile, lane);
                 store_first(to.x, column, firsts[n * kBlocks + b] * kScale);
                 if (!kOfQueries) {
                     store_second(to.y, column, seconds[n * kBlocks + b]);

@@ -2,15 +2,12 @@
 // The gradient of attention by the kernels for GPUs, beside the composed one.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <optional>
 
 #include "ops/gradients.h"
+#include "tests/attention_gradient_check.h"
 #include "tests/believed.h"
-#include "tests/op_check.h"
-#include "tests/reference_attention.h"
 
 namespace vkf::test {
 
@@ -19,101 +16,7 @@ namespace {
 constexpr const char* kOfQueriesInTiles = "of queries, tiles in shared memory";
 constexpr const char* kOfKeysInTiles = "of keys and values, tiles in shared memory";
 
-/// Inputs of one attention; what is empty is not there.
-struct TiledProblem {
-    Tensor query, key, value, dy;
-    std::optional<Tensor> mask = {}, bias = {}, slopes = {}, sinks = {};
-    Causal causal = Causal::none;
-    std::int64_t window = 0;
-    float softcap = 0, dropout = 0, fill = -static_cast<float>(kInf);
-    bool log_sum_exp = false;  ///< it is a part of the loss
-};
-
-TiledProblem tiled_problem(const Sizes& query, const Sizes& key, std::int64_t value_dim) {
-    return {random_tensor(query, 1), random_tensor(key, 2), random_tensor({key[0], key[1], key[2], value_dim}, 3),
-            random_tensor({query[0], query[1], query[2], value_dim}, 4)};
-}
-
-/// Some keys are hidden from each query, and all from the one in the middle.
-Tensor random_mask(const Sizes& shape) {
-    Tensor mask = random_integers(shape, 2, 9);
-    for (std::int64_t j = 0; j < shape.back(); ++j) {
-        mask.at({0, 0, shape[2] / 2, j}) = 0;
-    }
-    return mask;
-}
-
-struct Gradients {
-    std::vector<Tensor> of;  ///< query, key, value and, where there are any, sinks
-    std::string explained;
-};
-
-/// The gradients by the kernels that a device takes that is believed to be so.
-Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilities&)>& believed, int runs = 1) {
-    const Believed as(believed);
-    Graph g;
-    const auto input = [&](const char* name, const Tensor& t, DType dtype = DType::f32) {
-        return g.input(name, Shape(t.shape.begin(), t.shape.end()), dtype);
-    };
-    const auto optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
-        return t ? input(name, *t, dtype) : Value();
-    };
-    std::vector<Value> given{input("query", p.query), input("key", p.key), input("value", p.value)};
-    AttentionOptions o;
-    o.mask.keys = optional("mask", p.mask, DType::i32);
-    o.mask.bias = optional("bias", p.bias);
-    o.mask.alibi_slopes = optional("slopes", p.slopes);
-    o.sinks = optional("sinks", p.sinks);
-    o.mask.causal = p.causal;
-    o.mask.window = p.window;
-    o.mask.fill = p.fill;
-    o.softcap = p.softcap;
-    o.dropout = p.dropout;
-    o.dropout_seed = 3;
-    o.log_sum_exp = p.log_sum_exp;
-    const AttentionResult a = scaled_dot_product_attention(given[0], given[1], given[2], o);
-    Value loss = sum(a.y * input("dy", p.dy));
-    if (p.log_sum_exp) {
-        loss = loss + sum(a.log_sum_exp);
-    }
-    if (p.sinks) {
-        given.push_back(o.sinks);
-    }
-    const std::vector<Value> grads = gradients(loss, given);
-    for (std::size_t i = 0; i < grads.size(); ++i) {
-        g.output("out" + std::to_string(i), contiguous(grads[i]));
-    }
-    Program program = device().compile(g);
-    upload(program, "query", p.query);
-    upload(program, "key", p.key);
-    upload(program, "value", p.value);
-    upload(program, "dy", p.dy);
-    const auto upload_optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
-        if (t) {
-            upload(program, name, *t, dtype);
-        }
-    };
-    upload_optional("mask", p.mask, DType::i32);
-    upload_optional("bias", p.bias);
-    upload_optional("slopes", p.slopes);
-    upload_optional("sinks", p.sinks);
-    Gradients out{{}, program.explain()};
-    for (int run = 0; run < runs; ++run) {
-        program.run();
-        for (std::size_t i = 0; i < grads.size(); ++i) {
-            const Tensor got = download(program, "out" + std::to_string(i));
-            if (run == 0) {
-                out.of.push_back(got);
-            } else {
-                CHECK(same_bits(got, out.of[i]));
-            }
-        }
-    }
-    return out;
-}
-
 void as_shared(Capabilities& c) { c.variants = "attention_shared"; }
-void as_composed(Capabilities& c) { c.variants = "attention_composed"; }
 
 bool in_tiles(const std::string& explained) {
     return contains(explained, kOfQueriesInTiles) && contains(explained, kOfKeysInTiles);
@@ -197,6 +100,7 @@ TEST_CASE("attention gradient in tiles: what is masked leaves no trace, whatever
         fill(p.key, [&](std::int64_t key) { return hidden(0, key); });
         fill(p.value, [&](std::int64_t key) { return hidden(0, key); });
         fill(p.query, [&](std::int64_t row) { return hidden(row, 0); });
+        fill(p.dy, [&](std::int64_t row) { return hidden(row, 0); });
         const Gradients got = gradients_as(p, as_shared);
         for (std::size_t i = 0; i < want.of.size(); ++i) {
             CHECK(same_bits(got.of[i], want.of[i]));
@@ -230,6 +134,7 @@ TEST_CASE("attention gradient in tiles: a GPU takes it, the same bits come every
     p.causal = Causal::top_left;
     p.dropout = 0.2f;
     const Gradients gpu = gradients_as(p, as_gpu, 20);
+    CHECK(gpu.repeated);
     const bool enough = device().capabilities().storage_buffers >= 12;
     CHECK(in_tiles(gpu.explained) == enough);
     CHECK_FALSE(contains(gpu.explained, "attention_gradient4"));

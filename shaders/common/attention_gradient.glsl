@@ -208,10 +208,11 @@ uvec4 broadcast_rows(uint present, uvec4 rows, uint length) {
                  broadcast_row(present, rows.z, length), broadcast_row(present, rows.w, length));
 }
 
-// The words of a tile's mask that a group keeps, kRows of them. Of queries: of each near row the
-// bits of the tile's far rows. Of keys: of each far row, kRows / 32 words with the bits of the near
-// ones.
-const uint kRowWords = kOfQueries ? 1u : kRows / 32u;
+// The words of a tile's mask that a group keeps. Of queries: one of each near row, with the bits of
+// the tile's far rows. Of keys: kRowWords of each far row, with the bits of the near ones. kRows is
+// a power of two.
+const uint kRowWords = kOfQueries ? 1u : (kRows + 31u) / 32u;
+const uint kMaskWords = kOfQueries ? kRows : kAttentionGradientTile * kRowWords;
 
 uint mask_word(uint i, uint first) {
     uint row = kOfQueries ? min(work.first_near + i, work.last_near) : min(first + i / kRowWords, work.far_count - 1u);
@@ -220,7 +221,7 @@ uint mask_word(uint i, uint first) {
         return uint(-int(mask_bits[broadcast_row(kMask, row, 1u)] & 1u));
     }
     uint words = tiles_over(p.keys, 32u);
-    return at < p.keys ? mask_bits[broadcast_row(kMask, row, words) + at / 32u] : 0u;
+    return at < p.keys ? mask_bits[broadcast_row(kMask, row, words) + at / 32u] >> at % 32u : 0u;
 }
 
 bvec4 both(bvec4 a, bvec4 b) {
