@@ -111,10 +111,8 @@ TEST_CASE("attention gradient on matrices: widths of heads and of values, groupe
     if (!has_matrices()) {
         return;
     }
-    CHECK(mismatch_on_matrices(tiled_problem({1, 1, 1, 1}, {1, 1, 1, 1}, 1)) == "");
     CHECK(mismatch_on_matrices(tiled_problem({2, 3, 5, 7}, {2, 3, 40, 7}, 5)) == "");
     CHECK(mismatch_on_matrices(tiled_problem({1, 4, 65, 40}, {1, 2, 33, 40}, 72)) == "");
-    CHECK(mismatch_on_matrices(tiled_problem({1, 6, 11, 100}, {1, 2, 70, 100}, 33)) == "");
     CHECK(mismatch_on_matrices(tiled_problem({1, 2, 33, 256}, {1, 2, 40, 256}, 256)) == "");
 }
 
@@ -122,9 +120,9 @@ TEST_CASE("attention gradient on matrices: tiles of a GPU, every shape, and smal
     if (!has_matrices()) {
         return;
     }
-    TiledProblem p = tiled_problem({1, 4, 70, 40}, {1, 2, 90, 40}, 72);
+    TiledProblem p = tiled_problem({1, 4, 35, 24}, {1, 2, 70, 24}, 40);
     p.causal = Causal::bottom_right;
-    p.window = 50;
+    p.window = 30;
     const std::vector<MatrixShape> shapes = device().capabilities().matrix_shapes;
     for (const MatrixShape& shape : shapes) {
         CAPTURE(shape.m);
@@ -135,17 +133,14 @@ TEST_CASE("attention gradient on matrices: tiles of a GPU, every shape, and smal
             c.matrix_shapes = {shape};
         };
         const Believed as(one);
-        if (gradient_matrix_tile(device().capabilities(), 90, 72, 72)) {
+        if (gradient_matrix_tile(device().capabilities(), 70, 40, 40)) {
             CHECK(mismatch_on_matrices(p, one) == "");
         }
     }
-    for (const std::uint32_t bytes : {16384u, 24000u, 65536u}) {
-        CAPTURE(bytes);
-        CHECK(mismatch_on_matrices(p, [&](Capabilities& c) {
-                  as_gpu(c);
-                  c.shared_memory = bytes;
-              }) == "");
-    }
+    CHECK(mismatch_on_matrices(p, [&](Capabilities& c) {
+              as_gpu(c);
+              c.shared_memory = 16384;  // all that Vulkan guarantees
+          }) == "");
 }
 
 TEST_CASE("attention gradient on matrices: every option by itself, and all together") {
@@ -170,9 +165,7 @@ TEST_CASE("attention gradient on matrices: every option by itself, and all toget
     };
     CHECK(only([&](TiledProblem& p) { p.causal = Causal::top_left, p.window = 9; }) == "");
     CHECK(only([&](TiledProblem& p) { p.causal = Causal::bottom_right, p.window = 9, p.fill = -1.0f; }) == "");
-    CHECK(only([&](TiledProblem& p) { p.mask = all.mask; }) == "");
     CHECK(only([&](TiledProblem& p) { p.mask = random_integers({4, 1, 75}, 2, 5); }) == "");
-    CHECK(only([&](TiledProblem& p) { p.bias = random_tensor({2, 1, 43, 1}, 6), p.slopes = all.slopes; }) == "");
     CHECK(only([&](TiledProblem& p) { p.dropout = 0.9f, p.sinks = all.sinks; }) == "");
 }
 
@@ -201,46 +194,43 @@ TEST_CASE("attention gradient on matrices: what is masked leaves no trace, what 
     if (!has_matrices()) {
         return;
     }
-    for (const bool gpu : {false, true}) {
-        const auto believed = gpu ? as_gpu : as_forced;
-        TiledProblem clean = tiled_problem({1, 4, 37, 24}, {1, 2, 110, 24}, 40);
-        clean.mask = Tensor({37, 110}, 1.0);
-        const auto hidden = [](std::int64_t row, std::int64_t key) {
-            return key % 7 == 2 || (key >= 32 && key < 64) || row == 5 || row == 36;
+    TiledProblem clean = tiled_problem({1, 4, 37, 24}, {1, 2, 110, 24}, 40);
+    clean.mask = Tensor({37, 110}, 1.0);
+    const auto hidden = [](std::int64_t row, std::int64_t key) {
+        return key % 7 == 2 || (key >= 32 && key < 64) || row == 5 || row == 36;
+    };
+    for_each_index(clean.mask->shape, [&](const Sizes& i) { clean.mask->at(i) = hidden(i[0], i[1]) ? 0 : 1; });
+    const Gradients want = gradients_as(clean, as_forced, 1, kF16);
+    CHECK(on_matrices(want.explained));
+    for (const double poison : {kNan, 1e30}) {
+        CAPTURE(poison);
+        TiledProblem p = clean;
+        const auto fill = [&](Tensor& t, auto&& is_hidden) {
+            for_each_index(t.shape, [&](const Sizes& i) { t.at(i) = is_hidden(i[2]) ? poison : t.at(i); });
         };
-        for_each_index(clean.mask->shape, [&](const Sizes& i) { clean.mask->at(i) = hidden(i[0], i[1]) ? 0 : 1; });
-        const Gradients want = gradients_as(clean, believed, 1, kF16);
-        CHECK(on_matrices(want.explained));
-        for (const double poison : {kNan, kInf, 1e30}) {
-            CAPTURE(poison);
-            TiledProblem p = clean;
-            const auto fill = [&](Tensor& t, auto&& is_hidden) {
-                for_each_index(t.shape, [&](const Sizes& i) { t.at(i) = is_hidden(i[2]) ? poison : t.at(i); });
-            };
-            fill(p.key, [&](std::int64_t key) { return hidden(0, key); });
-            fill(p.value, [&](std::int64_t key) { return hidden(0, key); });
-            fill(p.query, [&](std::int64_t row) { return hidden(row, 0); });
-            fill(p.dy, [&](std::int64_t row) { return hidden(row, 0); });
-            const Gradients got = gradients_as(p, believed, 1, kF16);
-            for (std::size_t i = 0; i < want.of.size(); ++i) {
-                CHECK(same_bits(got.of[i], want.of[i]));
-            }
+        fill(p.key, [&](std::int64_t key) { return hidden(0, key); });
+        fill(p.value, [&](std::int64_t key) { return hidden(0, key); });
+        fill(p.query, [&](std::int64_t row) { return hidden(row, 0); });
+        fill(p.dy, [&](std::int64_t row) { return hidden(row, 0); });
+        const Gradients got = gradients_as(p, as_forced, 1, kF16);
+        for (std::size_t i = 0; i < want.of.size(); ++i) {
+            CHECK(same_bits(got.of[i], want.of[i]));
         }
-        for (const double poison : {kNan, 1e30}) {
-            CAPTURE(poison);
-            TiledProblem seen = clean;
-            seen.key.at({0, 1, 70, 3}) = poison;
-            const Gradients keys = gradients_as(seen, believed, 1, kF16);
-            CHECK(std::isnan(keys.of[0].at({0, 2, 1, 0})));
-            CHECK(std::isfinite(keys.of[0].at({0, 1, 1, 0})));
-            CHECK(keys.of[0].at({0, 2, 5, 0}) == 0);
-            seen = clean;
-            seen.dy.at({0, 2, 1, 0}) = poison;
-            const Gradients came = gradients_as(seen, believed, 1, kF16);
-            CHECK(std::isnan(came.of[0].at({0, 2, 1, 0})));
-            CHECK(std::isnan(came.of[2].at({0, 1, 0, 0})));
-            CHECK(std::isfinite(came.of[2].at({0, 0, 0, 0})));
-        }
+    }
+    for (const double poison : {kNan, 1e30}) {
+        CAPTURE(poison);
+        TiledProblem seen = clean;
+        seen.key.at({0, 1, 70, 3}) = poison;
+        const Gradients keys = gradients_as(seen, as_forced, 1, kF16);
+        CHECK(std::isnan(keys.of[0].at({0, 2, 1, 0})));
+        CHECK(std::isfinite(keys.of[0].at({0, 1, 1, 0})));
+        CHECK(keys.of[0].at({0, 2, 5, 0}) == 0);
+        seen = clean;
+        seen.dy.at({0, 2, 1, 0}) = poison;
+        const Gradients came = gradients_as(seen, as_forced, 1, kF16);
+        CHECK(std::isnan(came.of[0].at({0, 2, 1, 0})));
+        CHECK(std::isnan(came.of[2].at({0, 1, 0, 0})));
+        CHECK(std::isfinite(came.of[2].at({0, 0, 0, 0})));
     }
 }
 
