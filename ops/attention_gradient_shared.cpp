@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the gradient of fused attention is lowered for GPUs: tiles in shared memory, or on cooperative
-// matrices.
+// How the gradient of fused attention is lowered for GPUs: tiles in shared memory, or on
+// cooperative matrices.
 #include <algorithm>
 #include <bit>
 
@@ -12,7 +12,7 @@
 #include "ops/fours.h"
 #include "ops/pushed_mask.h"
 #include "shaders/attention.h"
-#include "shaders/attention_gradient_shared.h"
+#include "shaders/attention_gradient_tiles.h"
 
 namespace vkf {
 
@@ -25,6 +25,9 @@ const Shader kShared{"attention_gradient_shared", spirv::kAttentionGradientShare
 
 /// Near rows of a group: few, or many.
 constexpr uint kFewRows = 32, kManyRows = 64;
+/// Up to so many blocks of results, of both kinds together, there are registers for many rows. By
+/// the compilers of an RX 7900 and an RTX 3060; and of an M1 and a Snapdragon 8, which would spill.
+constexpr uint kMostSums = 4, kMostSumsElsewhere = 2;
 
 /// The kernel of one side, and the part of the results that a group computes.
 struct GradientTile {
@@ -47,11 +50,14 @@ GradientTile tile_of(const Lowering& l, const AttentionParams& p, uint side) {
         }
     }
     const auto wanted = static_cast<uint>(divide_up(columns, kAttentionGradientTile));
-    return {near <= kFewRows ? kFewRows : kManyRows, wanted > 2 ? kAttentionGradientMaxBlocks : wanted, {}, why_fp32};
+    const uint blocks = wanted > 2 ? kAttentionGradientMaxBlocks : wanted;
+    const bool discrete = l.device().type == DeviceType::discrete;
+    const bool many = near > kFewRows && blocks * (of_queries ? 1 : 2) <= (discrete ? kMostSums : kMostSumsElsewhere);
+    return {many ? kManyRows : kFewRows, blocks, {}, why_fp32};
 }
 
-/// Counts the rounds of attention_gradient_shared.comp, no loop unrolled, with a mask. On cooperative
-/// matrices there are fewer.
+/// Counts the rounds of attention_gradient_shared.comp, no loop unrolled, with a mask. On
+/// cooperative matrices there are fewer.
 std::int64_t rounds_of(const AttentionParams& p) {
     const auto most = static_cast<std::uint64_t>(std::max(p.most_keys, p.most_queries * p.group));
     const auto parts = [](std::int64_t width) {

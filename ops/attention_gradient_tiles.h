@@ -13,7 +13,7 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compile/capabilities.h"
 #include "runtime/compile/kernel.h"
-#include "shaders/attention_gradient_shared.h"
+#include "shaders/attention_gradient_tiles.h"
 
 namespace vkf {
 
@@ -54,8 +54,8 @@ struct GradientMatrixTile {
 
 /// The tile for so many near rows and results so wide: in the advertised shape that fits and has
 /// the most multiplications a matrix (of equals the first), the first that fits of four subgroups
-/// with whole rows, or with a part of them, and two. A processor takes few rows and one block, which
-/// compile sooner.
+/// with whole rows, or with a part of them, and two. A processor takes few rows and one block,
+/// which compile sooner.
 std::optional<GradientMatrixTile> gradient_matrix_tile(const Capabilities& device, std::int64_t near_rows,
                                                        std::uint32_t columns, std::uint32_t widest);
 

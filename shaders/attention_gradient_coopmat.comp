@@ -117,8 +117,8 @@ void put_halves(uint at, vec4 x, uint n, uint m) {
     }
 }
 
-// Adds the products of near and far rows in the stage, `depth_end` columns of them. (A macro, as are
-// those below: glslang does not always find that arrays of such matrices have one type.)
+// Adds the products of near and far rows in the stage, `depth_end` columns of them. (A macro, as
+// are those below: glslang does not always find that arrays of such matrices have one type.)
 #define MULTIPLY(sums, near_from, far_from, depth_end) \
     for (uint depth = 0u; depth < (depth_end); depth += kMatDepth) { \
         LeftMatrix rows[kMatsDown]; \

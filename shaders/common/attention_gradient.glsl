@@ -10,7 +10,7 @@
 #define VKF_SHADERS_COMMON_ATTENTION_GRADIENT_GLSL
 
 #include "attention.h"
-#include "attention_gradient_shared.h"
+#include "attention_gradient_tiles.h"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = kAttentionGradientSpecSide) const uint kSide = 0;

@@ -50,9 +50,9 @@ const uint kRowLanes = kSubgroup >= 8u * kSubgroupRows   ? 8u
 const uint kRowsEach = (kSubgroupRows * kRowLanes + kSubgroup - 1u) / kSubgroup;
 const uint kFoursEach = kStripFours / kRowLanes;
 
-// Weights (before dropout makes them larger), hardly more than 1, are multiplied by 2^14 before they
-// are rounded, so that f16 is fine enough for small ones. ds is multiplied by the power of two that brings the largest of a
-// subgroup's, in this tile, to 2^14 or more.
+// Weights (before dropout makes them larger), hardly more than 1, are multiplied by 2^14 before
+// they are rounded, so that f16 is fine enough for small ones. ds is multiplied by the power of two
+// that brings the largest of a subgroup's, in this tile, to 2^14 or more.
 const float kWeightUnit = 16384.0;
 const uint kLargestExponent = 14u;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels of attention's gradient on GPUs have beside attention_gradient.h:
 // attention_gradient_shared.comp and attention_gradient_coopmat.comp.
-#ifndef VKF_SHADERS_ATTENTION_GRADIENT_SHARED_H
-#define VKF_SHADERS_ATTENTION_GRADIENT_SHARED_H
+#ifndef VKF_SHADERS_ATTENTION_GRADIENT_TILES_H
+#define VKF_SHADERS_ATTENTION_GRADIENT_TILES_H
 
 #include "attention_gradient.h"
 
