@@ -120,7 +120,7 @@ TEST_CASE("attention gradient on matrices: tiles of a GPU, every shape, and smal
     if (!has_matrices()) {
         return;
     }
-    TiledProblem p = tiled_problem({1, 4, 35, 24}, {1, 2, 70, 24}, 40);
+    TiledProblem p = tiled_problem({1, 4, 35, 24}, {1, 2, 70, 24}, 24);
     p.causal = Causal::bottom_right;
     p.window = 30;
     const std::vector<MatrixShape> shapes = device().capabilities().matrix_shapes;
@@ -133,10 +133,11 @@ TEST_CASE("attention gradient on matrices: tiles of a GPU, every shape, and smal
             c.matrix_shapes = {shape};
         };
         const Believed as(one);
-        if (gradient_matrix_tile(device().capabilities(), 70, 40, 40)) {
+        if (gradient_matrix_tile(device().capabilities(), 70, 24, 24)) {
             CHECK(mismatch_on_matrices(p, one) == "");
         }
     }
+    p = tiled_problem({1, 4, 35, 24}, {1, 2, 70, 24}, 40);
     CHECK(mismatch_on_matrices(p, [&](Capabilities& c) {
               as_gpu(c);
               c.shared_memory = 16384;  // all that Vulkan guarantees
@@ -236,26 +237,22 @@ TEST_CASE("attention gradient on matrices: what is masked leaves no trace, what 
 
 TEST_CASE("attention gradient on matrices: fp32 stays fp32, f16 says what was taken and why") {
     TiledProblem p = tiled_problem({1, 2, 40, 16}, {1, 2, 40, 16}, 16);
-    const auto explained = [&](const CompileOptions& options, const char* variants) {
-        return gradients_as(
-                   p,
-                   [&](Capabilities& c) {
-                       as_gpu(c);
-                       c.variants = variants;
-                   },
-                   1, options)
-            .explained;
-    };
     if (device().capabilities().storage_buffers < 12) {
         return;
     }
-    CHECK_FALSE(on_matrices(explained({}, "")));
+    const auto explained = [&](const CompileOptions& options, const char* variants) {
+        return gradients_as(
+                   p, [&](Capabilities& c) { c.variants = variants; }, 1, options)
+            .explained;
+    };
     const std::string shared = explained(kF16, "attention_shared");
     CHECK_FALSE(on_matrices(shared));
+    CHECK(contains(shared, "attention_gradient_shared"));
+    CHECK(contains(shared, "fp32, though f16 was asked for: "));
     if (device().capabilities().cooperative_matrix) {
-        CHECK(on_matrices(explained(kF16, "")));
-        CHECK(contains(shared, "attention_gradient_shared"));
-        CHECK(contains(shared, "fp32, though f16 was asked for: VKFORMER_VARIANT asks for attention_shared"));
+        CHECK_FALSE(on_matrices(explained({}, "attention_coopmat")));
+        CHECK(on_matrices(explained(kF16, "attention_coopmat")));
+        CHECK(contains(shared, "VKFORMER_VARIANT asks for attention_shared"));
     }
 }
 
