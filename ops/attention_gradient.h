@@ -38,8 +38,9 @@ struct GradientOperands {
 
 /// True where the kernels for GPUs are taken: on GPUs, and where VKFORMER_VARIANT asks for them.
 bool takes_shared_gradient(const Capabilities& device);
-/// Says why these cannot compute a gradient that processors' kernels could; empty: they can.
-std::string declined_shared_gradient(const Capabilities& device, const AttentionParams& p);
+/// Says why these cannot compute a gradient; empty: they can. (The attention can be fused, and its
+/// weights have no gradient.)
+std::string declined_shared_gradient(const Capabilities& device, const AttentionGradientParams& p);
 void lower_shared_gradient(Lowering& l, const GradientOperands& operands);
 
 }  // namespace support

@@ -132,6 +132,9 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     if (p.weights) {
         return "its weights have a gradient";
     }
+    if (takes_shared_gradient(device)) {
+        return declined_shared_gradient(device, p);
+    }
     if (a.bias >= 0 &&
         std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.bias)) != p.wanted.end()) {
         return "its bias has a gradient";
@@ -140,9 +143,6 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     if (a.sinks >= 0 && !a_sink_each &&
         std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.sinks)) != p.wanted.end()) {
         return "its sinks have a gradient, and are not one a head";
-    }
-    if (takes_shared_gradient(device)) {
-        return declined_shared_gradient(device, a);
     }
     if (a.keys >= 0) {
         return "sequences have lengths of their own";

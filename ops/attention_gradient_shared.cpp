@@ -81,7 +81,7 @@ void prepare_shared_side(const Operands& operands, Command& command) noexcept {
     const View& dy = operands[kAttentionGradientBindingDy];
     const View& first = operands[kAttentionGradientBindingFirst];
     const View& second = operands[kAttentionGradientBindingSecond];
-    AttentionGradientPush push{};
+    AttentionGradientTilesPush push{};
     push.head_dim = q.dim(0);
     push.value_dim = v.dim(0);
     push.queries = q.dim(1);
@@ -171,8 +171,19 @@ bool support::takes_shared_gradient(const Capabilities& device) {
            (device.cooperative_matrix && coopmat_attention_is_forced(device));
 }
 
-std::string support::declined_shared_gradient(const Capabilities& device, const AttentionParams& p) {
+std::string support::declined_shared_gradient(const Capabilities& device, const AttentionGradientParams& params) {
     constexpr uint kBuffers = kAttentionGradientBindingSecond + 1;
+    const AttentionParams& p = params.attention;
+    const auto wanted = [&](int input) {
+        return input >= 0 &&
+               std::count(params.wanted.begin(), params.wanted.end(), static_cast<std::size_t>(input)) != 0;
+    };
+    if (wanted(p.bias)) {
+        return "its bias has a gradient";
+    }
+    if (wanted(p.sinks) && p.sinks_present != (kAttentionPresent | kAttentionPresentHead)) {
+        return "its sinks have a gradient, and are not one a head";
+    }
     if (p.keys >= 0) {
         return "sequences have lengths of their own";
     }

@@ -47,7 +47,7 @@ layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer First
 layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer Second { float second_out[]; };
 layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer SecondFours { vec4 second_fours[]; };
 
-layout(push_constant) uniform Push { AttentionGradientPush p; };
+layout(push_constant) uniform Push { AttentionGradientTilesPush p; };
 
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
