@@ -181,9 +181,6 @@ std::string support::declined_shared_gradient(const Capabilities& device, const 
     if (wanted(p.bias)) {
         return "its bias has a gradient";
     }
-    if (wanted(p.sinks) && p.sinks_present != (kAttentionPresent | kAttentionPresentHead)) {
-        return "its sinks have a gradient, and are not one a head";
-    }
     if (p.keys >= 0) {
         return "sequences have lengths of their own";
     }
