@@ -11,7 +11,7 @@ TiledProblem tiled_problem(const Sizes& query, const Sizes& key, std::int64_t va
             random_tensor({query[0], query[1], query[2], value_dim}, 4)};
 }
 
-Tensor random_mask(const Sizes& shape) {
+Tensor gappy_mask(const Sizes& shape) {
     Tensor mask = random_integers(shape, 2, 9);
     for (std::int64_t j = 0; j < shape.back(); ++j) {
         mask.at({0, 0, shape[2] / 2, j}) = 0;

@@ -25,7 +25,7 @@ struct TiledProblem {
 /// Random inputs: query (B,H,L,d), key (B,Hk,S,d).
 TiledProblem tiled_problem(const Sizes& query, const Sizes& key, std::int64_t value_dim);
 /// A mask (.., 1, L, S): some keys are hidden from each query, and all from the one in the middle.
-Tensor random_mask(const Sizes& shape);
+Tensor gappy_mask(const Sizes& shape);
 
 struct Gradients {
     std::vector<Tensor> of;  ///< query, key, value and, where there are any, sinks

@@ -58,7 +58,7 @@ TEST_CASE("attention gradient in tiles: every option by itself, and all together
     const Sizes query{2, 4, 43, 24}, key{2, 2, 75, 24};
     TiledProblem all = tiled_problem(query, key, 40);
     CHECK(mismatch_in_tiles(all) == "");
-    all.mask = random_mask({2, 1, 43, 75});
+    all.mask = gappy_mask({2, 1, 43, 75});
     all.bias = random_tensor({4, 43, 75}, 10, 2);
     all.slopes = random_tensor({4}, 11, 0.3);
     all.sinks = random_tensor({4}, 12, 2);
