@@ -151,6 +151,9 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     if (p.weights) {
         return "its weights have a gradient";
     }
+    if (takes_shared_gradient(device)) {
+        return declined_shared_gradient(device, p);
+    }
     const uint lanes = exact_lanes(device);
     if (lanes == 0) {
         return "no kernel computes it on this device as one";
@@ -200,6 +203,10 @@ void support::lower_gradient(Lowering& l) {
     const ValueId mask = a.mask < 0 ? q : pack_mask(l, a);
     const ValueId bias = dense_input(a.bias);
     const ValueId slopes = a.keys < 0 ? dense_input(a.slopes) : make_ranges(l, a);
+    if (takes_shared_gradient(l.device())) {
+        lower_shared_gradient(l, {q, k, v, dy, lse, delta, mask, bias, slopes, output(0), output(1), output(2)});
+        return;
+    }
     const uint lanes = exact_lanes(l.device());
     const GradientChunks chunks = plan_chunks(l.device(), p);
     ValueId kept = lse;

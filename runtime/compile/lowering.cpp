@@ -3,15 +3,10 @@
 
 #include <algorithm>
 
+#include "runtime/compile/buffer_limit.h"
 #include "shaders/common/rounds.h"
 
 namespace vkf {
-
-std::string beyond_one_buffer(const StorageInfo& storage, std::uint64_t bytes, const Capabilities& device) {
-    return "a tensor of " + std::to_string(bytes) + " bytes" + (storage.name.empty() ? "" : ", " + storage.name + ",") +
-           " is larger than the " + std::to_string(device.storage_range) +
-           " bytes one storage buffer may have on this device";
-}
 
 std::int64_t Lowering::max_of(const Dim& dim) const { return vkf::max_of(dim, symbols_); }
 

@@ -20,9 +20,6 @@
 
 namespace vkf {
 
-/// What an error says of a tensor that no descriptor covers, by name.
-std::string beyond_one_buffer(const StorageInfo& storage, std::uint64_t bytes, const Capabilities& device);
-
 /// A Lowering is handed to an op when a program is compiled. The op looks at its node, asks what
 /// the device can do, and emits dispatches.
 class VKF_API Lowering {

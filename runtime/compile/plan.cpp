@@ -8,6 +8,7 @@
 #include "runtime/base/made.h"
 #include "runtime/base/numbers.h"
 #include "runtime/base/text.h"
+#include "runtime/compile/buffer_limit.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/stored.h"
