@@ -25,6 +25,8 @@ namespace {
 
 thread_local bool counting = false;
 thread_local std::uint64_t counted = 0;
+thread_local std::uint64_t first_failing = 0;  ///< 0: none
+thread_local bool fails_onwards = false;
 
 }  // namespace
 
@@ -38,6 +40,28 @@ Counter::Counter() {
 Counter::~Counter() { counting = false; }
 
 std::uint64_t Counter::count() const { return counted; }
+
+Failing::Failing(std::uint64_t nth, bool onwards) {
+    counted = 0;
+    first_failing = nth;
+    fails_onwards = onwards;
+    counting = true;
+}
+
+Failing::~Failing() {
+    counting = false;
+    first_failing = 0;
+}
+
+std::uint64_t Failing::count() const { return counted; }
+
+bool can_fail() {
+#if defined(ALLOCATIONS_OF_SANITIZER)
+    return false;
+#else
+    return true;
+#endif
+}
 
 Pause::Pause() : before_(counting) { counting = false; }
 
@@ -63,7 +87,12 @@ std::uint64_t bytes_in_use() {
 
 // The other forms of the standard library end here.
 void* operator new(std::size_t bytes) {
-    counted += counting ? 1 : 0;
+    if (counting) {
+        ++counted;
+        if (first_failing != 0 && (counted == first_failing || (fails_onwards && counted > first_failing))) {
+            throw std::bad_alloc();
+        }
+    }
     if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) {
         return memory;
     }
