@@ -15,8 +15,8 @@ namespace vkf::text {
 
 using Json = nlohmann::json;
 
-/// Parses JSON of at most 256 levels: whoever copies or prints what is nested calls itself for each.
-/// Throws where it is nested deeper, or none.
+/// Parses JSON of at most 256 levels: whoever copies or prints what is nested calls itself for
+/// each. Throws where it is nested deeper, or none.
 inline Json parse_json(std::string_view text) {
     constexpr int kDeepest = 256;
     int depth = 0;

@@ -133,6 +133,7 @@ struct ProgramCore {
     Canary canary;
     std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
     bool ran = false;
+    std::vector<std::uint64_t> ticks;  ///< two timestamps a dispatch
     std::vector<DispatchTime> times;
 
     ~ProgramCore();

@@ -191,7 +191,7 @@ Ticket ProgramCore::submit(bool ticket) {
 }
 
 void ProgramCore::read_times() {
-    std::vector<std::uint64_t> ticks(2 * plan.dispatches.size());
+    ticks.resize(2 * plan.dispatches.size());
     device->check_result(
         device->api.vkGetQueryPoolResults(device->handle, queries, 0, static_cast<std::uint32_t>(ticks.size()),
                                           ticks.size() * sizeof(std::uint64_t), ticks.data(), sizeof(std::uint64_t),
