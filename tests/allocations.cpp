@@ -15,6 +15,7 @@
 
 #if defined(ALLOCATIONS_OF_SANITIZER)
 #include <sanitizer/allocator_interface.h>
+#include <sanitizer/lsan_interface.h>
 #elif defined(__linux__)
 #include <unistd.h>
 
@@ -66,6 +67,14 @@ bool can_fail() {
 Pause::Pause() : before_(counting) { counting = false; }
 
 Pause::~Pause() { counting = before_; }
+
+#if defined(ALLOCATIONS_OF_SANITIZER)
+Lost::Lost() { __lsan_disable(); }
+Lost::~Lost() { __lsan_enable(); }
+#else
+Lost::Lost() = default;
+Lost::~Lost() = default;
+#endif
 
 std::uint64_t bytes_in_use() {
 #if defined(ALLOCATIONS_OF_SANITIZER)

@@ -43,6 +43,16 @@ private:
     bool before_;
 };
 
+/// While one lives, what this thread allocates and loses is no leak to AddressSanitizer: it is lost
+/// on purpose.
+class Lost {
+public:
+    Lost();
+    ~Lost();
+    Lost(const Lost&) = delete;
+    Lost& operator=(const Lost&) = delete;
+};
+
 /// Bytes this process holds: its resident memory on Linux, 0 elsewhere. Under AddressSanitizer,
 /// which keeps freed memory back for a while, what is allocated.
 std::uint64_t bytes_in_use();

@@ -11,6 +11,7 @@
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/shared_buffer.h"
+#include "tests/allocations.h"
 #include "tests/bound_recording.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
@@ -48,6 +49,7 @@ TEST_SUITE("faults") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         for (const std::string where : {"run", "upload", "destruction"}) {
             CAPTURE(where);
+            const allocations::Lost on_purpose;
             fake::Vulkan vulkan;
             std::uint64_t asked = 0;
             {
@@ -103,6 +105,7 @@ TEST_SUITE("faults") {
             CHECK(contains(message_of([&] { program.run(); }), "was lost; make a new Device"));
         }
         CHECK(vulkan.live_objects() == 0);
+        const allocations::Lost on_purpose;
         {
             const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
             Program program = small_program(device);
