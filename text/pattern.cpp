@@ -31,6 +31,7 @@ public:
         pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
         pcre2_set_max_pattern_length(context.get(), kMostPatternBytes);
         pcre2_set_heap_limit(limits_.get(), kMostHeapKibibytes);
+        pcre2_set_match_limit(limits_.get(), kMostSteps);
         code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &error, &at,
                                   context.get()));
@@ -95,6 +96,7 @@ private:
     }
 
     static constexpr PCRE2_SIZE kMostPatternBytes = 1u << 16;
+    static constexpr std::uint32_t kMostSteps = 10'000'000;        ///< of a match
     static constexpr std::uint32_t kMostHeapKibibytes = 1u << 16;  ///< in which a match backtracks
 
     struct Free {
