@@ -37,7 +37,8 @@ struct DeviceOptions {
     std::optional<double> wait_seconds = {};
     /// Asks every submission of the library's own whether it ran: there are drivers that cancel one
     /// and give VK_SUCCESS, and the outputs are then those of the run before. With it that is an
-    /// Error. Costs a fill of 4 bytes a submission. Checked devices and programs do it always.
+    /// Error. Costs a fill of 4 bytes a submission, and 4 KiB a program beyond
+    /// Program::memory(). Checked devices and programs do it always.
     bool canary = false;
     /// Makes every program of the device a checked one, see CompileOptions::checked.
     /// VKFORMER_CHECKED=1 asks for it too.
