@@ -182,7 +182,7 @@ GradientChunks plan_chunks(const Capabilities& device, const AttentionGradientPa
             chunks.refused = "its bias has a gradient, for which there are too many heads and keys";
             return chunks;
         }
-    } else if (queries < std::min(kWorthKeeping, a.most_queries)) {
+    } else if (queries < 32 || queries < std::min(kWorthKeeping, a.most_queries)) {
         chunks.keep = kAttentionGradientKeepNone;
         return chunks;
     }

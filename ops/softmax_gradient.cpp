@@ -20,7 +20,9 @@ void prepare(const Operands& operands, Command& command) noexcept {
     const View& weights = operands[kSoftmaxGradientBindingWeights];
     SoftmaxGradientPush push{};
     push.width = weights.dim(0);
-    push.rows = static_cast<uint>(weights.rows());
+    // of sinks there is a result also for a row without keys
+    push.rows = static_cast<uint>(params.of == kSoftmaxGradientSink ? operands[kSoftmaxGradientBindingOut].elements()
+                                                                    : weights.rows());
     push.weights_offset = weights.offset;
     push.dy_offset = operands[kSoftmaxGradientBindingDy].offset;
     push.scores_offset = operands[kSoftmaxGradientBindingScores].offset;

@@ -34,9 +34,12 @@ void main() {
     uint at = p.y_offset + rest * p.y_batch + head * p.y_head + query * p.y_row;
     uint from = p.dy_offset + rest * p.dy_batch + head * p.dy_head + query * p.dy_row;
     float sum = 0.0;
+    bool nothing = true;  // a row that sees no key is all zeros, whatever dy holds there
     for (uint i = 0u; i < p.width; ++i) {
         sum += y[at + i] * dy[from + i * p.dy_column];
+        nothing = nothing && y[at + i] == 0.0;
     }
+    sum = nothing ? 0.0 : sum;
     if (kLse != 0u) {
         sum -= lse[p.lse_offset + row];
     }

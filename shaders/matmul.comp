@@ -411,7 +411,9 @@ void main() {
     }
 
     uint c_first = c_base + m0 * p.c_row + n0 * p.c_column;
-    uint rows_left = p.m - m0;
+    uint rows_end = min(kRows, p.m - m0);
+    // What is computed once more below is not stored here: C may be its own other operand.
+    uint rows_left = kAMasked != 0 && wild ? 0 : p.m - m0;
     if (kCVec != 0) {
         if (n0 < p.n) {
             vec4 shift = p.has_bias != 0 ? bias_vec[(p.bias_offset + n0) >> 2] : vec4(0.0);
@@ -444,7 +446,6 @@ void main() {
         }
     }
 
-    uint rows_end = min(kRows, rows_left);
     // Where B was not finite, the invocation computes its outputs once more and leaves out each
     // product of an absent element.
     if (kAMasked != 0) {
@@ -468,8 +469,9 @@ void main() {
                 sum += products[0] + products[1] + products[2] + products[3];
             }
             [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
-                vec4 value = relu_if_asked(vec4(sum[j] * p.alpha + load_bias(n0 + j)));
-                c[c_first + i * p.c_row + j * p.c_column] = value.x;
+                float value = relu_if_asked(vec4(sum[j] * p.alpha + load_bias(n0 + j))).x;
+                uint at = c_first + i * p.c_row + j * p.c_column;
+                c[at] = kAct > kActRelu ? value : with_other(value, at);
             }
         }
     }

@@ -325,6 +325,49 @@ TEST_CASE("fused attention: gradient, sinks for all heads, and of each batch") {
     }
 }
 
+TEST_CASE("fused attention: gradient, a row that sees no key passes sinks nothing, whatever dy holds there") {
+    const Sizes query{2, 3, 140, 8};
+    Tensor mask = random_mask({2, 1, 140, 140}), dy = random_tensor(query, 4);
+    for (std::int64_t head = 0; head < 3; ++head) {
+        for (std::int64_t i = 0; i < 8; ++i) {
+            dy.at({0, head, 70, i}) = i % 2 == 0 ? kNan : kInf;
+        }
+    }
+    CHECK(wrong_beside_composed({.query = query,
+                                 .key = query,
+                                 .more = {{"sinks", random_tensor({3}, 5)}, {"mask", mask}},
+                                 .instead = {{"dy", dy}}}) == "");
+    // behind the last sequence there is none
+    Tensor padded = random_tensor({1, 3, 140, 8}, 4);
+    for (std::int64_t i = 0; i < 8; ++i) {
+        padded.at({0, 1, 139, i}) = kNan;
+    }
+    const Tensor ends({3}, std::vector<double>{0, 60, 130});
+    CHECK(wrong_beside_composed({.query = {1, 3, 140, 8},
+                                 .key = {1, 3, 140, 8},
+                                 .more = {{"sinks", random_tensor({3}, 5)}, {"ends", ends}, {"key_ends", ends}},
+                                 .instead = {{"dy", padded}}}) == "");
+}
+
+TEST_CASE("fused attention: gradient, sinks of a run without keys get 0") {
+    Graph g;
+    const Dim keys = g.symbol("keys", 100);
+    const Value q = g.input("q", {1, 2, 5, 8}), k = g.input("k", {1, 2, keys, 8}), sinks = g.input("sinks", {2});
+    const Value y = scaled_dot_product_attention(q, k, k, {.sinks = sinks}).y;
+    g.output("of sinks", contiguous(gradients(sum(y * y), {sinks}).front()));
+    Program program = device().compile(g);
+    upload(program, "q", random_tensor({1, 2, 5, 8}, 1));
+    upload(program, "sinks", random_tensor({2}, 3));
+    for (const std::int64_t count : {100, 0, 7, 0}) {
+        CAPTURE(count);
+        program.set("keys", count);
+        upload(program, "k", random_tensor({1, 2, count, 8}, 2));
+        program.run();
+        const Tensor found = download(program, "of sinks");
+        CHECK(std::all_of(found.data.begin(), found.data.end(), [&](double x) { return (x == 0) == (count == 0); }));
+    }
+}
+
 TEST_CASE("fused attention: gradient, some of the gradients alone") {
     const Tensor q = random_tensor({1, 2, 150, 8}, 1), k = random_tensor({1, 2, 140, 8}, 2),
                  dy = random_tensor({1, 2, 150, 8}, 3), b = random_tensor({1, 2, 1, 140}, 4);
@@ -359,6 +402,14 @@ TEST_CASE("fused attention: gradient, how many queries a chunk has") {
     CHECK(plan(8, 4096, {0, 1, 2}).queries == 256);
     CHECK(plan(8, 1500, {0, 2}).queries == 160);
     CHECK(plan(8, 1, {0, 1}).queries == 32);
+    AttentionGradientParams few;  // of which 32 queries would be beyond the limit
+    few.attention.most_heads = 20;
+    few.attention.most_queries = 8;
+    few.attention.most_keys = 65536;
+    few.wanted = {0, 1, 2};
+    Capabilities device;
+    device.storage_range = 1u << 27;
+    CHECK(plan_chunks(device, few).queries == 0);
     CHECK(plan(8, 0, {0, 1}).count == 1);
     CHECK(plan(64, 4096, {0, 1, 2}).queries == 64);
     CHECK(plan(64, 8192, {0, 1, 2}).queries == 0);

@@ -115,6 +115,27 @@ TEST_CASE("matmul backward: sums in parts, where a matrix is larger than a stora
     }
 }
 
+TEST_CASE("matmul backward: parts of a masked product are added up also where a masked row is not finite") {
+    const Tensor x = random_tensor({9, 203}, 1), clean = random_tensor({203, 64}, 2);
+    for (const std::int64_t masked : {10, 190}) {  // in the first part, and in the last
+        CAPTURE(masked);
+        Tensor mask({203}, 1), b = clean, zeros = clean;
+        mask.at({masked}) = 0;
+        for (std::int64_t j = 0; j < 64; ++j) {
+            b.at({masked, j}) = kNan;
+            zeros.at({masked, j}) = 0;
+        }
+        const Believed small([&](Capabilities& c) { c.storage_range = parts().range; });
+        const auto product = [&](const Tensor& right) {
+            OpCheck check;
+            const Value weights =
+                softmax(check.input("x", x), {.mask = {.keys = check.input("mask", mask, DType::i32)}});
+            return check.run(matmul(weights, check.input("b", right), {.masked_weights = true}));
+        };
+        CHECK(difference(product(b), product(zeros), {.absolute = 1e-6}) == "");
+    }
+}
+
 TEST_CASE("matmul backward: what is in parts is told, and what is not taken into them") {
     const Parts p = parts();
     const Believed small([&](Capabilities& c) { c.storage_range = p.range; });
