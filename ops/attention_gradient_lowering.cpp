@@ -33,8 +33,6 @@ const Shader kLanes8Wide{"attention_gradient8_wide", spirv::kAttentionGradient8W
 const Shader kDelta{"attention_delta", spirv::kAttentionDeltaSpirv};
 
 constexpr uint kLocalSize = 64;
-/// Wider ones hide nothing, and a position less such a number does not overflow.
-constexpr std::int64_t kWidestWindow = 1 << 30;
 
 /// Rows that a group takes.
 constexpr uint near_rows(uint lanes) { return lanes == 4 ? 4 : 16; }
@@ -230,7 +228,8 @@ void support::lower_gradient(Lowering& l) {
             what + ": " + std::to_string(near_rows(lanes)) + " rows by " + std::to_string(4 * lanes) +
             (fours ? ", by fours" : "") +
             (chunks.queries == 0 ? std::string() : ", " + std::to_string(chunks.queries) + " queries at a time");
-        // of what comes before ds, the kernel that reads it needs nothing: one serves all
+        // a kernel that reads ds does not compute scores: without their constants one pipeline
+        // serves all options
         const auto of_scores = [&](uint constant) { return which == kAttentionGradientOfKept ? 0 : constant; };
         const Access to = of_keys && chunk != 0 ? Access::read_write : Access::write;
         l.dispatch(

@@ -36,8 +36,8 @@ constexpr std::int64_t kKeysOfPart = 16;
 
 bool is_summed(const AttentionParams& a, uint dimension) { return (a.bias_present & dimension) == 0; }
 
-/// Heads that a sum over `a`'s bias may go through: all, though it may be those of one batch, or
-/// one of each.
+/// The most heads that a sum over `a`'s bias goes through. A bound: where the bias has batches or
+/// heads of its own there are fewer.
 std::int64_t heads_of_a_sum(const AttentionParams& a) {
     const bool some = is_summed(a, kAttentionPresentBatch) || is_summed(a, kAttentionPresentHead);
     return some ? std::max<std::int64_t>(a.most_heads, 1) : 1;
@@ -203,8 +203,7 @@ ValueId make_ranges(Lowering& l, const AttentionParams& a) {
     const ValueId table = make_sequence_table(l, t);
     const Shape &q = l.info(t.query).shape, &k = l.info(t.key).shape;
     const ValueId ranges = l.scratch(DType::i32, {q[0], q[2] + k[2], 2});
-    // so wide that it hides nothing, and yet no sum with a position overflows
-    const auto window = static_cast<uint>(std::min<std::int64_t>(a.window, 1 << 30));
+    const auto window = static_cast<uint>(std::min(a.window, kWidestWindow));
     l.dispatch({{&kRanges,
                  {kLocalSize,
                   {{kRangesSpecPacked, t.packed_queries ? 1u : 0u},
