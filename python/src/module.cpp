@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension module, and errors.
+#include "bind.h"
+
+namespace py {
+
+namespace {
+
+// Set once, when the module is made; they live as long as the interpreter.
+PyObject *g_error, *g_lost, *g_argument, *g_missing, *g_memory;
+
+PyObject* make_class(nb::module_& m, const char* name, const nb::tuple& bases, const char* doc) {
+    const nb::object type = nb::module_::import_("builtins").attr("type");
+    nb::dict members;
+    members["__module__"] = "vkformer";
+    members["__doc__"] = doc;
+    nb::object made = type(name, bases, members);
+    m.attr(name) = made;
+    return made.release().ptr();
+}
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+PyObject* class_of(const vkf::Error& e) {
+    constexpr int kOutOfHostMemory = -1, kOutOfDeviceMemory = -2, kDeviceLost = -4;
+    const std::string what = e.what();
+    switch (e.result()) {
+        case 0: break;
+        case kOutOfHostMemory:
+        case kOutOfDeviceMemory: return g_memory;
+        case kDeviceLost: return g_lost;
+        default: return g_error;
+    }
+    if (has(what, "No such file or directory") || has(what, "Not a directory") || has(what, "cannot find the file")) {
+        return g_missing;
+    }
+    if (has(what, "the device has") && has(what, "needs ")) return g_memory;
+    if (has(what, "libvulkan") || has(what, "no usable") || has(what, "validation layer")) return g_error;
+    return g_argument;
+}
+
+void raise(PyObject* type, const std::string& what, const std::string& where, int result) {
+    const nb::object made = nb::borrow(type)(what);
+    made.attr("where") = where;
+    made.attr("result") = result;
+    PyErr_SetObject(type, made.ptr());
+}
+
+void translate(const std::exception_ptr& p, void*) {
+    try {
+        std::rethrow_exception(p);
+    } catch (const vkf::Error& e) {
+        raise(class_of(e), e.what(), e.where(), e.result());
+    }
+}
+
+}  // namespace
+
+void fail(const std::string& what, const std::string& where) { throw vkf::Error(what, where); }
+
+void bind_errors(nb::module_& m) {
+    const nb::object builtins = nb::module_::import_("builtins");
+    g_error = make_class(m, "Error", nb::make_tuple(builtins.attr("RuntimeError")),
+                         "What went wrong in vkformer. `where` names the op, tensor or file, `result` is the "
+                         "VkResult, 0 where Vulkan was not asked.");
+    const nb::object error = nb::borrow(g_error);
+    error.attr("where") = "";
+    error.attr("result") = 0;
+    g_lost = make_class(m, "DeviceLost", nb::make_tuple(error), "The device was lost. Make a new one.");
+    g_argument = make_class(m, "ArgumentError", nb::make_tuple(error, builtins.attr("ValueError")),
+                            "A shape, type or option that does not fit; also a ValueError.");
+    g_missing = make_class(m, "FileMissing", nb::make_tuple(error, builtins.attr("FileNotFoundError")),
+                           "A file that is not there; also a FileNotFoundError.");
+    g_memory = make_class(m, "OutOfMemory", nb::make_tuple(error, builtins.attr("MemoryError")),
+                          "Memory of the device or the host does not suffice; also a MemoryError.");
+    nb::register_exception_translator(translate);
+}
+
+}  // namespace py
+
+NB_MODULE(_vkformer, m) {
+    m.doc() = "vkformer's C++ interface, function by function. The package vkformer has all of it.";
+    m.attr("__version__") = VKFORMER_VERSION;
+    nb::set_leak_warnings(false);
+    py::bind_errors(m);
+    py::bind_graph(m);
+    py::bind_files(m);
+    py::bind_device(m);
+    py::bind_program(m);
+    py::bind_ops(m);
+    py::bind_attention(m);
+    py::bind_layers(m);
+    py::bind_torch(m);
+    py::bind_models(m);
+    py::bind_training(m);
+#ifdef VKFORMER_TEXT
+    py::bind_text(m);
+#endif
+    m.attr("has_text") =
+#ifdef VKFORMER_TEXT
+        true;
+#else
+        false;
+#endif
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keywords that several functions have in common.
+#pragma once
+
+#include "bind.h"
+
+namespace py {
+
+inline vkf::SoftmaxOptions softmax_options(const std::optional<vkf::Mask>& mask, float scale, float softcap,
+                                           const vkf::Value& sinks) {
+    return {.mask = mask.value_or(vkf::Mask()), .scale = scale, .softcap = softcap, .sinks = sinks};
+}
+
+#define SOFTMAX_OPTIONS \
+    nb::kw_only(), "mask"_a = nb::none(), "scale"_a = 1.0f, "softcap"_a = 0.0f, "sinks"_a = nb::none()
+
+}  // namespace py
