@@ -180,6 +180,7 @@ struct Port {
     std::string name;
     vkf::Shape shape;
     vkf::DType dtype;
+    std::vector<int> symbol;  ///< for each dimension the symbol that it is, -1: none
 };
 
 /// A program with what calling it by name needs. One thread at a time runs it.

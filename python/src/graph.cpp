@@ -333,6 +333,13 @@ void bind_views(nb::module_& m) {
         return wrap(vkf::broadcast_shapes(op.c_str(), a, b), graph_object(a));
     }, "op"_a, "a"_a, "b"_a, nb::sig("def broadcast_shapes(op: str, a: Value, b: Value) -> tuple[int | Dim, ...]"),
           "The shape two operands have together. ValueError names op, values and the dimension.");
+    m.def("_ready", [](const vkf::Value& x) {
+        const vkf::Graph& g = x.graph();
+        const vkf::StorageInfo& storage = g.storages()[g.values()[x.id()].storage];
+        const bool whole = storage.kind == vkf::StorageKind::intermediate && vkf::is_contiguous(x) &&
+                           vkf::elements(x.shape()) == vkf::elements(storage.shape);
+        return whole ? x : vkf::contiguous(x);
+    }, "x"_a, "The value, or a copy where an output cannot be what it is.");
     m.def("is_contiguous", [](const vkf::Value& x) { return vkf::is_contiguous(x); }, "x"_a,
           "True when the value's elements lie densely in row-major order.");
 }

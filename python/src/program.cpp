@@ -7,6 +7,7 @@
 #include <nanobind/stl/variant.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -18,10 +19,16 @@ Program::Program(vkf::Program made, const vkf::Graph& graph, std::shared_ptr<std
     : own(std::move(made)), program(&*own), mutex(std::move(lock)), symbols(graph.symbols()) {
     for (const vkf::StorageInfo& s : graph.storages()) {
         if (s.image != vkf::ImageAccess::none) continue;
-        if (s.kind == vkf::StorageKind::input) inputs.push_back({s.name, s.shape, s.dtype});
-        if (s.kind == vkf::StorageKind::output) outputs.push_back({s.name, s.shape, s.dtype});
+        if (s.kind == vkf::StorageKind::input) inputs.push_back({s.name, s.shape, s.dtype, {}});
+        if (s.kind == vkf::StorageKind::output) outputs.push_back({s.name, s.shape, s.dtype, {}});
     }
     for (const vkf::SymbolInfo& s : symbols) symbol_names.push_back(s.name);
+    for (Port& port : inputs) {
+        for (const vkf::Dim& size : port.shape) {
+            const std::optional<std::size_t> found = only_symbol(size, symbols.size());
+            port.symbol.push_back(found ? static_cast<int>(*found) : -1);
+        }
+    }
 }
 
 Program::Program(vkf::Program& other, std::shared_ptr<std::mutex> lock) : program(&other), mutex(std::move(lock)) {}
@@ -120,11 +127,32 @@ nb::object download(Program& p, const std::string& output) {
     return room.array;
 }
 
+namespace {
+
+using Given = std::vector<std::pair<const Port*, Array>>;
+
+/// Sets sizes (-1: as they are), uploads, runs and downloads, one thread at a time.
+std::vector<Room> run(Program& p, const Given& given, std::vector<std::int64_t> sizes);
+
+}  // namespace
+
+std::vector<nb::object> run(Program& p, const nb::list& arrays) {
+    Given given;
+    given.reserve(p.inputs.size());
+    for (const nb::handle array : arrays) {
+        if (given.size() == p.inputs.size()) break;
+        const Port& port = p.inputs[given.size()];
+        given.emplace_back(&port, fitting(port, array));
+    }
+    std::vector<nb::object> out;
+    for (Room& room : run(p, given, std::vector<std::int64_t>(p.symbols.size(), -1))) out.push_back(std::move(room.array));
+    return out;
+}
+
 nb::dict call(Program& p, const nb::kwargs& arguments) {
-    std::vector<std::pair<const Port*, Array>> given;
+    Given given;
     given.reserve(p.inputs.size());
     std::vector<std::int64_t> sizes(p.symbols.size(), -1);
-    std::vector<const Port*> told(p.symbols.size(), nullptr);
     for (const auto& [key, object] : arguments) {
         const char* text = PyUnicode_AsUTF8AndSize(key.ptr(), nullptr);
         if (text == nullptr) throw nb::python_error();
@@ -140,21 +168,32 @@ nb::dict call(Program& p, const nb::kwargs& arguments) {
         if (!nb::try_cast(object, number)) fail("is a size, given as a whole number", text);
         sizes[static_cast<std::size_t>(at - p.symbol_names.begin())] = number;
     }
+    nb::dict out;
+    std::vector<Room> rooms = run(p, given, std::move(sizes));
+    for (std::size_t i = 0; i < rooms.size(); ++i) out[p.outputs[i].name.c_str()] = rooms[i].array;
+    return out;
+}
+
+namespace {
+
+std::vector<Room> run(Program& p, const Given& given, std::vector<std::int64_t> sizes) {
+    std::vector<const Port*> told(p.symbols.size(), nullptr);
     for (const auto& [port, array] : given) {
         if (array.shape.size() != port->shape.size()) {
             fail("has the shape " + text_of(p, port->shape) + ", and " + text_of(array.shape) + " was given", port->name);
         }
         for (std::size_t d = 0; d < array.shape.size(); ++d) {
-            const std::optional<std::size_t> symbol = only_symbol(port->shape[d], p.symbols.size());
-            if (!symbol) continue;
-            if (sizes[*symbol] >= 0 && sizes[*symbol] != array.shape[d]) {
-                fail(p.symbol_names[*symbol] + " is " + std::to_string(array.shape[d]) + " in " + port->name + " " +
-                         text_of(array.shape) + ", and " + std::to_string(sizes[*symbol]) +
-                         (told[*symbol] != nullptr ? " in " + told[*symbol]->name : std::string(" as given")),
+            const int symbol = port->symbol[d];
+            if (symbol < 0) continue;
+            const auto at = static_cast<std::size_t>(symbol);
+            if (sizes[at] >= 0 && sizes[at] != array.shape[d]) {
+                fail(p.symbol_names[at] + " is " + std::to_string(array.shape[d]) + " in " + port->name + " " +
+                         text_of(array.shape) + ", and " + std::to_string(sizes[at]) +
+                         (told[at] != nullptr ? " in " + told[at]->name : std::string(" as given")),
                      port->name);
             }
-            sizes[*symbol] = array.shape[d];
-            told[*symbol] = port;
+            sizes[at] = array.shape[d];
+            told[at] = port;
         }
     }
     for (std::size_t s = 0; s < sizes.size(); ++s) {
@@ -179,7 +218,6 @@ nb::dict call(Program& p, const nb::kwargs& arguments) {
         }
         p.get().run();
     };
-    nb::dict out;
     // One thread at a time from the first size to the last output.
     const auto mutex = p.mutex;
     {
@@ -192,11 +230,8 @@ nb::dict call(Program& p, const nb::kwargs& arguments) {
     unlocked([&] {
         for (std::size_t i = 0; i < rooms.size(); ++i) download(p.get(), p.outputs[i].name, rooms[i]);
     });
-    for (std::size_t i = 0; i < rooms.size(); ++i) out[p.outputs[i].name.c_str()] = rooms[i].array;
-    return out;
+    return rooms;
 }
-
-namespace {
 
 template <class H>
 H handle_of(std::uint64_t number) {
@@ -319,6 +354,7 @@ void bind_program(nb::module_& m) {
         .def("__call__", [](P& p, const nb::kwargs& inputs) { return call(p, inputs); }, nb::sig("def __call__(self, **inputs: object) -> dict[str, numpy.ndarray]"),
              "Runs on arrays by the names of inputs, and sizes by the names of symbols; symbols that are a dimension of "
              "an input are told by its array. Returns the outputs by name.")
+        .def("_run", [](P& p, const nb::list& arrays) { return run(p, arrays); }, "arrays"_a, "Calls it with the inputs in their order.")
         .def_prop_ro("inputs", [](const P& p) {
             nb::dict out;
             for (const Port& port : p.inputs) out[port.name.c_str()] = nb::make_tuple(text_of(p, port.shape), name(port.dtype));
