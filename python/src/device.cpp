@@ -292,6 +292,7 @@ void bind_weights(nb::module_& m) {
           "pack_on"_a = Choice<vkf::PackOn>{"by_device"},
           "Says where Device.load() will put these tensors, and as what.");
     nb::class_<vkf::Weights>(m, "Weights", "Trained parameters in device memory, shared by programs. Immutable once loaded.")
+        .def(nb::init<>(), "None at all.")
         .def_prop_ro("layout", &vkf::Weights::layout, nb::rv_policy::copy)
         .def("find", [](const vkf::Weights& w, const std::string& tensor) { return w.find(tensor); }, "name"_a,
              nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"))
