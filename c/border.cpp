@@ -52,7 +52,7 @@ VKF_ENDS_WITH(vkf_transformer_options, num_decoder_layers);
 VKF_ENDS_WITH(vkf_lora_options, adapter);
 VKF_ENDS_WITH(vkf_transformer_masks, memory_key_padding_mask);
 VKF_ENDS_WITH(vkf_torch_attention_options, memory);
-VKF_ENDS_WITH(vkf_transformer_layer_options, reserved);
+VKF_ENDS_WITH(vkf_transformer_layer_options, dropout_seed);
 VKF_ENDS_WITH(vkf_decoder_inputs, projected_memory);
 VKF_ENDS_WITH(vkf_capabilities, tuning_is_asked);
 VKF_ENDS_WITH(vkf_device_options, tuning);

@@ -111,7 +111,7 @@ PagedKvCache paged_of(const vkf_paged_kv_cache* cache) {
 
 constexpr std::array kScoreKinds = {ScoreKind::dot, ScoreKind::scaled_dot, ScoreKind::general, ScoreKind::additive};
 
-torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* options) {
+torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* options, const Graph& graph) {
     const vkf_transformer_layer_options o = read(options);
     torch::TransformerLayerOptions out;
     out.name = text_or(o.name);
@@ -121,6 +121,8 @@ torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* opt
     out.norm_first = o.norm_first;
     out.layer_norm_eps = or_default(o.layer_norm_eps, out.layer_norm_eps);
     out.bias = on_or_default(o.bias, out.bias);
+    out.dropout = o.dropout;
+    out.dropout_seed = dim_of(o.dropout_seed, graph);
     return out;
 }
 
@@ -333,7 +335,8 @@ vkf_result vkf_torch_project_memory(vkf_value memory, const char* name, int64_t 
 vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_layer_options* options,
                                          vkf_value src_mask, vkf_value src_key_padding_mask, vkf_value* y) {
     return give_value(__func__, y, [&] {
-        return torch::transformer_encoder_layer(value_of(src, "src"), layer_of(options), value_or_none(src_mask),
+        const Value x = value_of(src, "src");
+        return torch::transformer_encoder_layer(x, layer_of(options, x.graph()), value_or_none(src_mask),
                                                 value_or_none(src_key_padding_mask));
     });
 }
@@ -341,8 +344,9 @@ vkf_result vkf_transformer_encoder_layer(vkf_value src, const vkf_transformer_la
 vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transformer_layer_options* options,
                                          const vkf_decoder_inputs* inputs, vkf_value* y, vkf_value* cross_weights) {
     return give_value(__func__, y, [&] {
+        const Value x = value_of(tgt, "tgt");
         const torch::DecoderResult result = torch::transformer_decoder_layer(
-            value_of(tgt, "tgt"), layer_of(options), decoder_inputs_of(read_needed(inputs, "inputs")));
+            x, layer_of(options, x.graph()), decoder_inputs_of(read_needed(inputs, "inputs")));
         if (cross_weights) {
             *cross_weights = to_c(result.cross_weights);
         }
@@ -353,7 +357,8 @@ vkf_result vkf_transformer_decoder_layer(vkf_value tgt, const vkf_transformer_la
 vkf_result vkf_transformer_encoder(vkf_value src, const vkf_transformer_layer_options* layer, int64_t num_layers,
                                    const char* name, vkf_value src_mask, vkf_value src_key_padding_mask, vkf_value* y) {
     return give_value(__func__, y, [&] {
-        return torch::transformer_encoder(value_of(src, "src"), layer_of(layer), num_layers, text_or(name),
+        const Value x = value_of(src, "src");
+        return torch::transformer_encoder(x, layer_of(layer, x.graph()), num_layers, text_or(name),
                                           value_or_none(src_mask), value_or_none(src_key_padding_mask));
     });
 }
@@ -370,8 +375,9 @@ vkf_result vkf_transformer_decoder(vkf_value tgt, const vkf_transformer_layer_op
             }
             all.push_back(decoder_inputs_of(one));
         }
+        const Value x = value_of(tgt, "tgt");
         const torch::DecoderResult result =
-            torch::transformer_decoder(value_of(tgt, "tgt"), layer_of(layer), all, text_or(name));
+            torch::transformer_decoder(x, layer_of(layer, x.graph()), all, text_or(name));
         if (cross_weights) {
             *cross_weights = to_c(result.cross_weights);
         }
@@ -384,7 +390,7 @@ vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_o
     return give_value(__func__, y, [&] {
         const vkf_transformer_options o = read(options);
         torch::TransformerOptions out;
-        out.layer = layer_of(o.layer);
+        out.layer = layer_of(o.layer, value_of(src, "src").graph());
         out.name = text_or(o.name);
         out.num_encoder_layers = or_default(o.num_encoder_layers, out.num_encoder_layers);
         out.num_decoder_layers = or_default(o.num_decoder_layers, out.num_decoder_layers);

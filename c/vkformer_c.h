@@ -516,7 +516,8 @@ typedef struct vkf_transformer_layer_options {
     int64_t nhead;            ///< 0: 1
     int64_t dim_feedforward;  ///< 0: 2048
     float layer_norm_eps;     ///< 0: 1e-5
-    uint32_t reserved;
+    float dropout;
+    vkf_dim dropout_seed;
 } vkf_transformer_layer_options;
 
 /// C++: torch::DecoderInputs.

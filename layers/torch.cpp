@@ -2,7 +2,7 @@
 #include "layers/torch.h"
 
 #include "layers/checks.h"
-#include "layers/feed_forward.h"
+#include "layers/linear.h"
 #include "layers/norm.h"
 #include "layers/projections.h"
 
@@ -186,13 +186,36 @@ Value layer_norm_layer(Value x, const std::string& name, float eps, bool bias) {
 
 namespace {
 
-/// x + f(norm(x)) or norm(x + f(x)).
+/// Where a layer drops something: each place draws numbers of its own.
+enum class Place { self_weights, self_sum, cross_weights, cross_sum, feed_forward, feed_forward_sum, count };
+
+/// The seed of the n-th place of a model. Multiples of this odd number, 2^32 over the golden ratio,
+/// lie far apart modulo 2^32: step s at one place does not meet step t at another.
+Dim seed_of_place(const Dim& seed, std::int64_t n) {
+    constexpr std::int64_t kApart = 0x9e3779b1;
+    return seed + n * kApart;
+}
+Dim seed_of(const TransformerLayerOptions& o, Place place) {
+    return seed_of_place(o.dropout_seed, static_cast<std::int64_t>(place));
+}
+
+/// x + f(norm(x)) or norm(x + f(x)), with dropout of what is added.
 template <class F>
-Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f) {
+Value residual(Value x, const char* norm, const TransformerLayerOptions& o, Place sum, F f) {
+    const auto dropped = [&](Value h) { return dropout(h, o.dropout, seed_of(o, sum)); };
     if (o.norm_first) {
-        return x + f(layer_norm_layer(x, norm, o.layer_norm_eps, o.bias));
+        return x + dropped(f(layer_norm_layer(x, norm, o.layer_norm_eps, o.bias)));
     }
-    return layer_norm_layer(x + f(x), norm, o.layer_norm_eps, o.bias);
+    return layer_norm_layer(x + dropped(f(x)), norm, o.layer_norm_eps, o.bias);
+}
+
+/// linear2(dropout(activation(linear1(x)))) and its residual.
+Value feed_forward_part(Value x, const char* norm, const TransformerLayerOptions& o) {
+    return residual(x, norm, o, Place::feed_forward_sum, [&](Value h) {
+        const std::int64_t width = fixed_width("feed_forward", h);
+        const Value inner = linear_layer(h, "linear1", o.dim_feedforward, o.bias, o.activation);
+        return linear_layer(dropout(inner, o.dropout, seed_of(o, Place::feed_forward)), "linear2", width, o.bias);
+    });
 }
 
 }  // namespace
@@ -200,55 +223,58 @@ Value residual(Value x, const char* norm, const TransformerLayerOptions& o, F f)
 Value transformer_encoder_layer(Value src, const TransformerLayerOptions& options, Value src_mask,
                                 Value src_key_padding_mask) {
     const Scope scope(src.graph(), options.name);
-    const Value x = residual(src, "norm1", options, [&](Value h) {
+    const Value x = residual(src, "norm1", options, Place::self_sum, [&](Value h) {
         return multihead_attention(h, h, h,
                                    {.name = "self_attn",
                                     .num_heads = options.nhead,
                                     .bias = options.bias,
                                     .attn_mask = src_mask,
-                                    .key_padding_mask = src_key_padding_mask})
+                                    .key_padding_mask = src_key_padding_mask,
+                                    .dropout = options.dropout,
+                                    .dropout_seed = seed_of(options, Place::self_weights)})
             .y;
     });
-    return residual(x, "norm2", options, [&](Value h) {
-        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias);
-    });
+    return feed_forward_part(x, "norm2", options);
 }
 
 DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options,
                                         const DecoderInputs& inputs) {
     const Scope scope(tgt.graph(), options.name);
-    Value x = residual(tgt, "norm1", options, [&](Value h) {
+    Value x = residual(tgt, "norm1", options, Place::self_sum, [&](Value h) {
         const MultiheadAttentionOptions self{.name = "self_attn",
                                              .num_heads = options.nhead,
                                              .bias = options.bias,
                                              .attn_mask = inputs.tgt_mask,
                                              .key_padding_mask = inputs.tgt_key_padding_mask,
                                              .is_causal = inputs.tgt_is_causal,
+                                             .dropout = options.dropout,
+                                             .dropout_seed = seed_of(options, Place::self_weights),
                                              .cache = inputs.cache};
         return multihead_attention(h, h, h, self).y;
     });
     Value cross_weights;
-    x = residual(x, "norm2", options, [&](Value h) {
+    x = residual(x, "norm2", options, Place::cross_sum, [&](Value h) {
         const MultiheadAttentionOptions cross{.name = "multihead_attn",
                                               .num_heads = options.nhead,
                                               .bias = options.bias,
                                               .attn_mask = inputs.memory_mask,
                                               .key_padding_mask = inputs.memory_key_padding_mask,
+                                              .dropout = options.dropout,
+                                              .dropout_seed = seed_of(options, Place::cross_weights),
                                               .memory = inputs.projected_memory};
         const AttentionResult a = multihead_attention(h, inputs.memory, inputs.memory, cross);
         cross_weights = a.weights;
         return a.y;
     });
-    x = residual(x, "norm3", options, [&](Value h) {
-        return feed_forward(h, options.dim_feedforward, options.activation, {}, options.bias);
-    });
-    return {x, cross_weights};
+    return {feed_forward_part(x, "norm3", options), cross_weights};
 }
 
 namespace {
 
 TransformerLayerOptions numbered(TransformerLayerOptions layer, std::size_t index) {
     layer.name = "layers." + std::to_string(index);
+    layer.dropout_seed =
+        seed_of_place(layer.dropout_seed, static_cast<std::int64_t>(index) * static_cast<std::int64_t>(Place::count));
     return layer;
 }
 
@@ -285,8 +311,11 @@ Value transformer(Value src, Value tgt, const TransformerOptions& options, const
     in.memory_mask = masks.memory_mask;
     in.memory_key_padding_mask = masks.memory_key_padding_mask;
     in.tgt_is_causal = masks.tgt_is_causal;
-    return transformer_decoder(tgt, options.layer,
-                               std::vector(static_cast<std::size_t>(options.num_decoder_layers), in), "decoder")
+    TransformerLayerOptions decoder = options.layer;  // draws on behind the encoder
+    decoder.dropout_seed =
+        seed_of_place(decoder.dropout_seed, options.num_encoder_layers * static_cast<std::int64_t>(Place::count));
+    return transformer_decoder(tgt, decoder, std::vector(static_cast<std::size_t>(options.num_decoder_layers), in),
+                               "decoder")
         .y;
 }
 

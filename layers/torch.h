@@ -56,6 +56,12 @@ struct TransformerLayerOptions {
     bool norm_first = false;
     float layer_norm_eps = 1e-5f;
     bool bias = true;
+    /// probability of dropout in the places where PyTorch's layers have it: weights of attention,
+    /// inside the feed-forward, and what is added to x. 0: as in evaluation mode.
+    float dropout = 0.0f;
+    /// a number, or made of symbols, see dropout(). Places and layers draw differently from one
+    /// seed.
+    Dim dropout_seed = 0;
 };
 
 /// torch.nn.TransformerEncoderLayer: src (B, L, E); mask arguments as above.

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "models/adapter_states.h"
-#include "models/decoder_parameters.h"
 #include "models/files/config_reader.h"
 #include "models/files/model_folder.h"
 #include "runtime/base/paths.h"
@@ -67,12 +65,6 @@ AdapterConfig read_adapter_config(const fs::path& path) {
         }
     }
     return config;
-}
-
-std::vector<float> widened_numbers(const HostTensor& tensor) {
-    std::vector<float> numbers(tensor.data.size() / size_of(tensor.dtype));
-    widen(tensor, 0, numbers);
-    return numbers;
 }
 
 /// Puts a matrix (rows, columns) into the corner of zeros of another shape.
@@ -206,65 +198,6 @@ void save_adapter(const fs::path& folder, const State& state, const LoraOptions&
         {"bias", "none"},           {"fan_in_fan_out", false},     {"inference_mode", true},
         {"target_modules", modules}};
     write_text(folder / kAdapterConfig, config.dump(2) + "\n");
-}
-
-void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
-                   const Adapter& adapter) {
-    const ParameterRules rules = decoder_rules(model);
-    // layers by the names of their matrices in the files, and whether these are turned there
-    std::map<std::string, std::pair<const Adapter::Layer*, bool>> merged;
-    for (const auto& [name, layer] : adapter.layers_) {
-        const std::string whole = name + ".weight";
-        const bool bare = checkpoint.find(whole) == nullptr && whole.starts_with(rules.optional_prefix);
-        const std::string in_file = bare ? whole.substr(rules.optional_prefix.size()) : whole;
-        const HostTensor* matrix = checkpoint.find(in_file);
-        const bool turned = rules.stored_transposed && rules.stored_transposed(whole);
-        const std::vector<std::int64_t> shape = turned ? std::vector{layer.a->shape[1], layer.b->shape[0]}
-                                                       : std::vector{layer.b->shape[0], layer.a->shape[1]};
-        if (matrix == nullptr || matrix->shape != shape || matrix->type != WeightType::f32) {
-            throw Error("layer " + name + " of adapter " + adapter.name() + " is " + shape_text(shape) + ", and " +
-                            (matrix == nullptr        ? "the model has none"
-                             : matrix->shape != shape ? "the model's is " + shape_text(matrix->shape)
-                                                      : "the model's is packed"),
-                        utf8_name(checkpoint.folder()));
-        }
-        merged[in_file] = {&layer, turned};
-    }
-    make_model_folder(folder);
-    std::vector<HostTensor> tensors;
-    for (const std::string& name : checkpoint.names()) {
-        tensors.push_back(*checkpoint.find(name));
-    }
-    std::vector<std::byte> bytes;
-    const auto next = [&](std::size_t i) {
-        const auto found = merged.find(tensors[i].name);
-        if (found == merged.end()) {
-            return tensors[i].data;
-        }
-        const auto& [layer, turned] = found->second;
-        const std::vector<float> a = widened_numbers(*layer->a), b = widened_numbers(*layer->b);
-        std::vector<float> w = widened_numbers(tensors[i]);
-        const auto in = static_cast<std::size_t>(layer->a->shape[1]),
-                   out = static_cast<std::size_t>(layer->b->shape[0]);
-        const auto rank = static_cast<std::size_t>(layer->a->shape[0]);
-        for (std::size_t row = 0; row < out; ++row) {
-            for (std::size_t column = 0; column < in; ++column) {
-                double sum = 0;
-                for (std::size_t r = 0; r < rank; ++r) {
-                    sum += static_cast<double>(b[row * rank + r]) * a[r * in + column];
-                }
-                w[turned ? column * out + row : row * in + column] += static_cast<float>(layer->scale * sum);
-            }
-        }
-        bytes.resize(tensors[i].data.size());
-        if (tensors[i].dtype == DType::f32) {
-            std::memcpy(bytes.data(), w.data(), bytes.size());
-        } else {
-            narrow(tensors[i].dtype, w, bytes.data());
-        }
-        return std::span<const std::byte>(bytes);
-    };
-    write_model_folder(folder, checkpoint.folder(), tensors, next);
 }
 
 }  // namespace vkf

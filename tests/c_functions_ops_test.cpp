@@ -17,25 +17,6 @@ using namespace vkf::test;
 
 namespace {
 
-Weights random_weights(const Graph& graph) {
-    std::vector<HostTensor> tensors;
-    std::vector<std::vector<float>> numbers;
-    for (const StorageInfo& info : graph.storages()) {
-        if (info.kind == StorageKind::weight) {
-            std::vector<std::int64_t> shape;
-            for (const Dim& d : info.shape) {
-                shape.push_back(d.constant());
-            }
-            numbers.push_back(random_tensor(shape, static_cast<std::uint32_t>(numbers.size()), 0.3).floats());
-            tensors.push_back({info.name, DType::f32, shape, {}});
-        }
-    }
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-        tensors[i].data = std::as_bytes(std::span(numbers[i]));
-    }
-    return device().load(tensors);
-}
-
 /// A graph that both languages describe, and what they gave for the same.
 class Both {
 public:
@@ -64,7 +45,7 @@ public:
     }
 
     void run() {
-        Program program = device().compile(*graph, random_weights(*graph));
+        Program program = device().compile(*graph, random_weights({graph}));
         for (const Input& i : inputs_) {
             upload(program, i.name, i.data, i.dtype);
         }
@@ -382,8 +363,10 @@ TEST_CASE("c functions: layers are those of C++") {
     layer.dim_feedforward = 16;
     layer.bias = VKF_OFF;
     layer.norm_first = true;
+    layer.dropout = 0.25f;
+    layer.dropout_seed.constant = 3;
     const torch::TransformerLayerOptions same_layer{
-        .nhead = 2, .dim_feedforward = 16, .norm_first = true, .bias = false};
+        .nhead = 2, .dim_feedforward = 16, .norm_first = true, .bias = false, .dropout = 0.25f, .dropout_seed = 3};
     OK(vkf_transformer_encoder(b.c(x), &layer, 2, "encoder", vkf_no_value(), vkf_no_value(), &y));
     b.same("transformer_encoder", y, torch::transformer_encoder(x, same_layer, 2, "encoder"));
     vkf_decoder_inputs inputs[2] = {sized<vkf_decoder_inputs>(), sized<vkf_decoder_inputs>()};

@@ -6,6 +6,9 @@
 #include <functional>
 #include <optional>
 
+#include "layers/feed_forward.h"
+#include "layers/linear.h"
+#include "layers/torch.h"
 #include "ops/gradients.h"
 #include "ops/recompute.h"
 #include "runtime/compile/plan.h"
@@ -176,6 +179,81 @@ TEST_CASE("dropout seed: what is computed again draws the same") {
         CHECK(all_same_bits(kept.run(step), again.run(step)));
     }
     CHECK_FALSE(all_same_bits(kept.run(2), kept.run(3)));
+}
+
+namespace {
+
+constexpr float kDropped = 0.3f;
+constexpr std::int64_t kPlaces = 6;  // of a layer
+
+/// Dropout of x as place `place` of layer `layer` draws it.
+Value drop_at(Value x, const Dim& seed, std::int64_t layer, std::int64_t place) {
+    return dropout(x, kDropped, seed + (layer * kPlaces + place) * 0x9e3779b1);
+}
+
+Value attend_at(Value x, Value memory, const char* name, const Dim& seed, std::int64_t n) {
+    return torch::multihead_attention(
+               x, memory, memory,
+               {.name = name, .num_heads = 2, .dropout = kDropped, .dropout_seed = seed + n * 0x9e3779b1})
+        .y;
+}
+
+Value feed_forward_at(Value x, const Dim& seed, std::int64_t layer) {
+    return linear_layer(drop_at(linear_layer(x, "linear1", 12, true, Activation::relu), seed, layer, 4), "linear2", 8);
+}
+
+/// PyTorch's two layers, post-norm, written out; n is the layer's number.
+Value encoder_layer_by_hand(Value x, const Dim& seed, std::int64_t n) {
+    x = torch::layer_norm_layer(x + drop_at(attend_at(x, x, "self_attn", seed, n * kPlaces), seed, n, 1), "norm1");
+    return torch::layer_norm_layer(x + drop_at(feed_forward_at(x, seed, n), seed, n, 5), "norm2");
+}
+Value decoder_layer_by_hand(Value x, Value memory, const Dim& seed, std::int64_t n) {
+    x = torch::layer_norm_layer(x + drop_at(attend_at(x, x, "self_attn", seed, n * kPlaces), seed, n, 1), "norm1");
+    x = torch::layer_norm_layer(x + drop_at(attend_at(x, memory, "multihead_attn", seed, n * kPlaces + 2), seed, n, 3),
+                                "norm2");
+    return torch::layer_norm_layer(x + drop_at(feed_forward_at(x, seed, n), seed, n, 5), "norm3");
+}
+
+}  // namespace
+
+TEST_CASE("dropout seed: a Transformer drops where PyTorch's does, each place with a draw of its own") {
+    Graph g;
+    const Dim step = g.symbol("step", 1000);
+    const Value src = g.input("src", {2, 5, 8}), tgt = g.input("tgt", {2, 4, 8});
+    const torch::TransformerLayerOptions layer{
+        .nhead = 2, .dim_feedforward = 12, .dropout = kDropped, .dropout_seed = step};
+    const auto whole = [&](const torch::TransformerLayerOptions& l) {
+        return torch::transformer(src, tgt, {.layer = l, .num_encoder_layers = 2, .num_decoder_layers = 2});
+    };
+    g.output("layers", whole(layer));
+    torch::TransformerLayerOptions evaluating = layer;
+    evaluating.dropout = 0.0f;
+    g.output("evaluating", whole(evaluating));
+    Value x = src, y = tgt;
+    for (std::int64_t i = 0; i < 2; ++i) {
+        const Scope scope(g, "encoder.layers." + std::to_string(i));
+        x = encoder_layer_by_hand(x, step, i);
+    }
+    x = torch::layer_norm_layer(x, "encoder.norm");
+    for (std::int64_t i = 0; i < 2; ++i) {
+        const Scope scope(g, "decoder.layers." + std::to_string(i));
+        y = decoder_layer_by_hand(y, x, step, 2 + i);
+    }
+    g.output("by hand", torch::layer_norm_layer(y, "decoder.norm"));
+
+    Program program = device().compile(g, random_weights({&g}));
+    upload(program, "src", random_tensor({2, 5, 8}, 18));
+    upload(program, "tgt", random_tensor({2, 4, 8}, 19));
+    Tensor before;
+    for (const std::int64_t at : {0, 1, 999}) {
+        program.set("step", at);
+        program.run();
+        const Tensor got = download(program, "layers");
+        CHECK(difference(got, download(program, "by hand"), {.absolute = 1e-5}) == "");
+        CHECK_FALSE(same_bits(got, before));
+        CHECK(difference(got, download(program, "evaluating"), {.absolute = 1e-2}) != "");
+        before = got;
+    }
 }
 
 TEST_SUITE_END();

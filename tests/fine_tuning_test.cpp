@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "models/adapter.h"
+#include "models/adapter_states.h"
 #include "models/decoder_logits.h"
 #include "models/decoder_parameters.h"
 #include "ops/gradients.h"
@@ -285,7 +286,9 @@ TEST_CASE("fine-tuning: a decoder answers with an adapter as its merged model do
         const TemporaryFolder folder;
         FineTuneOptions options = small({.optimizer = AdamW{.learning_rate = 3e-2}});
         const bool gpt2 = std::string(name) == "gpt2_bare";
-        options.lora = {.rank = 4, .alpha = 8, .targets = {gpt2 ? "c_attn" : "q_proj", gpt2 ? "c_proj" : "down_proj"}};
+        options.lora = LoraOptions{.rank = 4, .alpha = 8};
+        options.lora->targets = gpt2 ? std::vector<std::string>{"c_attn", "c_proj"}
+                                     : std::vector<std::string>{"q_proj", "down_proj", "lm_head"};
         FineTuner tuner = m.tuner(options);
         for (int step = 0; step < 6; ++step) {
             tuner.take_step(expected.batch(step));
@@ -445,6 +448,21 @@ TEST_CASE("fine-tuning: an adapter that is damaged or of another kind is refused
     const TunedModel other("gpt2");
     CHECK_THROWS_AS(merge_adapter(folder.path() / "merged", other.checkpoint, other.model, adapter), Error);
     CHECK(!std::filesystem::exists(folder.path() / "merged"));
+    {
+        State& state = tuner.trainer().state();
+        for (const StoredTensor& t : state.layout().tensors()) {
+            if (!adapted_layer(t.name).empty()) {
+                const std::vector<float> large(static_cast<std::size_t>(t.shape[0] * t.shape[1]), 1e30f);
+                state.write(t.name, std::as_bytes(std::span(large)));
+            }
+        }
+        tuner.save(folder.path() / "large");
+        const std::string message = message_of(
+            [&] { merge_adapter(folder.path() / "merged", m.checkpoint, m.model, Adapter(folder.path() / "large")); });
+        CHECK(message ==
+              "tensor model.layers.0.self_attn.q_proj.weight: number 0 would be inf with the adapter, as "
+              "F32 not finite");
+    }
     Decoder narrow(device(), load_decoder(device(), m.checkpoint, m.model), m.model,
                    {.lora = LoraOptions{.rank = 1, .targets = {"q_proj"}}});
     CHECK_THROWS_AS(narrow.set_adapter(adapter), Error);

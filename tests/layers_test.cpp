@@ -19,27 +19,6 @@ using namespace vkf::test;
 
 namespace {
 
-/// Random weights for everything a graph names.
-Weights random_weights(std::initializer_list<const Graph*> graphs, std::vector<std::string> without = {}) {
-    std::map<std::string, std::pair<std::vector<std::int64_t>, std::vector<float>>> all;
-    for (const Graph* g : graphs) {
-        for (const StorageInfo& s : g->storages()) {
-            if (s.kind == StorageKind::weight && std::find(without.begin(), without.end(), s.name) == without.end()) {
-                Sizes shape;
-                for (const Dim& d : s.shape) {
-                    shape.push_back(d.constant());
-                }
-                all[s.name] = {shape, random_tensor(shape, static_cast<std::uint32_t>(all.size() + 1), 0.3).floats()};
-            }
-        }
-    }
-    std::vector<HostTensor> tensors;
-    for (const auto& [name, t] : all) {
-        tensors.push_back({name, DType::f32, t.first, std::as_bytes(std::span(t.second))});
-    }
-    return device().load(tensors);
-}
-
 Weights load(const std::map<std::string, Tensor>& weights) {
     std::vector<std::vector<float>> data;
     std::vector<HostTensor> tensors;

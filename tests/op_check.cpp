@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/op_check.h"
 
+#include <algorithm>
 #include <bit>
+#include <map>
 
 #include "ops/ops.h"
 #include "tests/device.h"
@@ -81,6 +83,26 @@ Weights load(const Tensor& w, WeightType type) {
     const std::vector<float> floats = w.floats();
     const HostTensor tensor{"w", DType::f32, w.shape, std::as_bytes(std::span(floats))};
     return device().load({&tensor, 1}, {.matrices = type});
+}
+
+Weights random_weights(std::initializer_list<const Graph*> graphs, const std::vector<std::string>& without) {
+    std::map<std::string, std::pair<Sizes, std::vector<float>>> all;
+    for (const Graph* g : graphs) {
+        for (const StorageInfo& s : g->storages()) {
+            if (s.kind == StorageKind::weight && std::find(without.begin(), without.end(), s.name) == without.end()) {
+                Sizes shape;
+                for (const Dim& d : s.shape) {
+                    shape.push_back(d.constant());
+                }
+                all[s.name] = {shape, random_tensor(shape, static_cast<std::uint32_t>(all.size() + 1), 0.3).floats()};
+            }
+        }
+    }
+    std::vector<HostTensor> tensors;
+    for (const auto& [name, t] : all) {
+        tensors.push_back({name, DType::f32, t.first, std::as_bytes(std::span(t.second))});
+    }
+    return device().load(tensors);
 }
 
 Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::int64_t>& chunks) {

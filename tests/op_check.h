@@ -7,6 +7,7 @@
 //     CHECK(check.difference(y, reference::softmax(x)) == "");
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -59,6 +60,9 @@ void upload(Program& program, std::string_view input, const Tensor& data, DType 
 Tensor download(Program& program, std::string_view output, DType dtype = DType::f32);
 /// The weight "w" of such a program, kept as `type`.
 Weights load(const Tensor& w, WeightType type);
+
+/// Random weights for everything that the graphs name, except `without`.
+Weights random_weights(std::initializer_list<const Graph*> graphs, const std::vector<std::string>& without = {});
 
 /// A program with a cache, inputs "x" (B, tokens, E) and symbols "tokens" and "start", run over x
 /// in chunks; its "y" put together.

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "layers/linear.h"
 #include "models/blocks/norm.h"
 
 namespace vkf {
@@ -32,7 +33,13 @@ Value pre_and_post_norm_layers(Value h, std::int64_t layers, float eps,
 }
 
 Value output_head(Value h, Value words, bool tied) {
-    return linear(h, tied ? words : h.graph().weight("lm_head.weight", words.shape()));
+    if (!tied) {
+        return linear_layer(h, "lm_head", words.size(0).constant(), false);
+    }
+    Graph& g = h.graph();
+    const Scope scope(g, "lm_head");  // by which an adapter is asked for
+    const Value y = linear(h, words);
+    return g.linear_hook() ? g.linear_hook()(h, y) : y;
 }
 
 }  // namespace vkf

@@ -217,6 +217,12 @@ void widen(const HostTensor& tensor, std::int64_t first, std::span<float> number
     widen(tensor.dtype, from, numbers);
 }
 
+std::vector<float> widened_numbers(const HostTensor& tensor) {
+    std::vector<float> numbers(tensor.data.size() / size_of(tensor.dtype));
+    widen(tensor, 0, numbers);
+    return numbers;
+}
+
 void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, std::span<std::uint32_t> words) {
     const auto columns = static_cast<std::uint64_t>(tensor.shape[1]);
     const std::uint64_t pitch = packed_row_words(type, columns);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "../base/export.h"
 #include "dtype.h"
@@ -44,5 +45,7 @@ VKF_API bool same_format(DType from, WeightType to);
 /// Converts elements first..first + numbers.size() - 1 of a tensor of f32, f16 or bf16 that is not
 /// packed to fp32, exactly.
 VKF_API void widen(const HostTensor& tensor, std::int64_t first, std::span<float> numbers);
+/// All of its numbers, as fp32. The tensor is not packed.
+VKF_API std::vector<float> widened_numbers(const HostTensor& tensor);
 
 }  // namespace vkf

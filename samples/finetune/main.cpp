@@ -193,6 +193,20 @@ void take_steps(const Options& o, const Texts& texts, vkf::FineTuner& tuner, nlo
     }
 }
 
+/// What adapters have learned under one alpha is not what they are under another.
+void require_same_alpha(const fs::path& resumed, float alpha) {
+    const fs::path file = resumed / "adapter_config.json";
+    std::ifstream in(file);
+    const nlohmann::json config = nlohmann::json::parse(in, nullptr, false);
+    if (!config.is_object() || !config.contains("lora_alpha") || !config["lora_alpha"].is_number()) {
+        throw std::runtime_error(file.string() + ": cannot be read, or has no lora_alpha");
+    }
+    if (const auto was = config["lora_alpha"].get<float>(); was != alpha) {
+        throw std::runtime_error(file.string() + ": lora_alpha is " + nlohmann::json(was).dump() +
+                                 ", which --lora-alpha must be to go on; it is " + nlohmann::json(alpha).dump());
+    }
+}
+
 int fine_tune(Options o) {
     const vkf::Checkpoint checkpoint(o.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
@@ -206,7 +220,11 @@ int fine_tune(Options o) {
     }
     const vkf::Device device = vkf::Device::create({.select = o.device});
     std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
-    vkf::FineTuner tuner(device, checkpoint, model, fine_tune_options(o));
+    const vkf::FineTuneOptions options = fine_tune_options(o);
+    if (!o.resume.empty() && options.lora) {
+        require_same_alpha(o.resume, options.lora->alpha);
+    }
+    vkf::FineTuner tuner(device, checkpoint, model, options);
     std::fprintf(stderr, "%s: %zu trained tensors, %.1f MiB of scratch\n", model.facts().model_type.c_str(),
                  tuner.trainer().parameters().size(),
                  static_cast<double>(tuner.trainer().program().memory().scratch) / (1 << 20));

@@ -35,7 +35,7 @@ struct Options {
     fs::path config = fs::path(SAMPLE_FOLDER) / ".." / "dates" / "config.json";
     std::string device;
     DatesOptions trainer;
-    std::int64_t evaluate = 500;
+    std::int64_t evaluate = 1000;
     std::int64_t unseen = 500;
     bool resume = false;
     bool check = false;

@@ -10,8 +10,8 @@
 #include <vector>
 
 struct DatesOptions {
-    std::int64_t batch = 128, source = 32, target = 12;
-    std::int64_t steps = 4000, warmup = 100;
+    std::int64_t batch = 32, source = 32, target = 12;
+    std::int64_t steps = 10000, warmup = 200;
     double learning_rate = 2e-3;
     std::uint64_t seed = 1;
     std::int32_t pad = 0;

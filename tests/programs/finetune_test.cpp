@@ -80,6 +80,17 @@ TEST_CASE("finetune: adapters are trained beside packed weights, and generate ta
         CHECK_MESSAGE(o.code == 0, o.output);
     }
     CHECK(fs::exists(fs::path(merged) / "model.safetensors"));
+
+    const std::vector<std::string> on{"--steps",   "4",    "--lora",   "2",     "--lora-targets", "q_proj,v_proj",
+                                      "--weights", "int8", "--resume", adapter, "--lora-alpha"};
+    const auto with_alpha = [&](const char* alpha) {
+        std::vector<std::string> words = on;
+        words.emplace_back(alpha);
+        return lessons.tune(words);
+    };
+    const Outcome goes_on = with_alpha("4");
+    CHECK_MESSAGE(goes_on.code == 0, goes_on.output);
+    check_refused(with_alpha("8"), "finetune", "adapter_config.json: lora_alpha is 4.0, which --lora-alpha must be");
 }
 
 TEST_CASE("finetune: what would be lost or learn nothing is refused, with its reason") {
