@@ -20,16 +20,17 @@ DecoderResult wrapped(const t::DecoderResult& result) {
 }
 
 t::TransformerLayerOptions layer_options(const std::string& name, std::int64_t nhead, std::int64_t dim_feedforward, const Act& activation,
-                                         bool norm_first, float layer_norm_eps, bool bias) {
+                                         bool norm_first, float layer_norm_eps, bool bias, float dropout, const vkf::Dim& dropout_seed) {
     return {.name = name, .nhead = nhead, .dim_feedforward = dim_feedforward, .activation = activation, .norm_first = norm_first,
-            .layer_norm_eps = layer_norm_eps, .bias = bias};
+            .layer_norm_eps = layer_norm_eps, .bias = bias, .dropout = dropout, .dropout_seed = dropout_seed};
 }
 
 #define LAYER_TYPES \
-    std::int64_t nhead, std::int64_t dim_feedforward, const Act &activation, bool norm_first, float layer_norm_eps, bool bias
+    std::int64_t nhead, std::int64_t dim_feedforward, const Act &activation, bool norm_first, float layer_norm_eps, bool bias, \
+        float dropout, const vkf::Dim &dropout_seed
 #define LAYER_NAMES                                                                                                  \
     "nhead"_a = 1, "dim_feedforward"_a = 2048, "activation"_a = Act{"relu"}, "norm_first"_a = false, "layer_norm_eps"_a = 1e-5f, \
-    "bias"_a = true
+    "bias"_a = true, "dropout"_a = 0.0f, "dropout_seed"_a = 0
 
 }  // namespace
 
@@ -55,7 +56,7 @@ void bind_torch(nb::module_& parent) {
     m.def("project_memory", &t::project_memory, "memory"_a, "name"_a, "num_heads"_a, "bias"_a = true, nb::keep_alive<0, 1>(),
           "Projects memory (B, S, E) to the keys and values that a multihead_attention of that name makes of it.");
     m.def("transformer_encoder_layer", [](V src, V src_mask, V src_key_padding_mask, const std::string& layer, LAYER_TYPES) {
-        return t::transformer_encoder_layer(src, layer_options(layer, nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias), src_mask, src_key_padding_mask);
+        return t::transformer_encoder_layer(src, layer_options(layer, nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias, dropout, dropout_seed), src_mask, src_key_padding_mask);
     }, "src"_a, "src_mask"_a = nb::none(), "src_key_padding_mask"_a = nb::none(), nb::kw_only(), "name"_a = "", LAYER_NAMES,
           "torch.nn.TransformerEncoderLayer: src (B, L, E).");
     nb::class_<t::DecoderInputs>(m, "DecoderInputs", "What a decoder layer attends to.")
@@ -66,19 +67,19 @@ void bind_torch(nb::module_& parent) {
              "memory_key_padding_mask"_a = nb::none(), "tgt_is_causal"_a = false, "cache"_a = nb::none(), "projected_memory"_a = nb::none(),
              nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>());
     m.def("transformer_decoder_layer", [](V tgt, const t::DecoderInputs& inputs, const std::string& layer, LAYER_TYPES) {
-        return wrapped(t::transformer_decoder_layer(tgt, layer_options(layer, nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias), inputs));
+        return wrapped(t::transformer_decoder_layer(tgt, layer_options(layer, nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias, dropout, dropout_seed), inputs));
     }, "tgt"_a, "inputs"_a, nb::kw_only(), "name"_a = "", LAYER_NAMES, "torch.nn.TransformerDecoderLayer: tgt (B, L, E).");
     m.def("transformer_encoder", [](V src, V src_mask, V src_key_padding_mask, const std::string& encoder, std::int64_t num_layers, LAYER_TYPES) {
-        return t::transformer_encoder(src, layer_options("", nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias), num_layers, encoder, src_mask, src_key_padding_mask);
+        return t::transformer_encoder(src, layer_options("", nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias, dropout, dropout_seed), num_layers, encoder, src_mask, src_key_padding_mask);
     }, "src"_a, "src_mask"_a = nb::none(), "src_key_padding_mask"_a = nb::none(), nb::kw_only(), "name"_a = "", "num_layers"_a, LAYER_NAMES,
           "torch.nn.TransformerEncoder: layers.* and a final norm. src (B, S, E).");
     m.def("transformer_decoder", [](V tgt, const std::vector<t::DecoderInputs>& inputs, const std::string& decoder, LAYER_TYPES) {
-        return wrapped(t::transformer_decoder(tgt, layer_options("", nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias), inputs, decoder));
+        return wrapped(t::transformer_decoder(tgt, layer_options("", nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias, dropout, dropout_seed), inputs, decoder));
     }, "tgt"_a, "inputs"_a, nb::kw_only(), "name"_a = "", LAYER_NAMES, "torch.nn.TransformerDecoder; inputs[i] is what layer i attends to. tgt (B, T, E).");
     m.def("transformer", [](V src, V tgt, const std::string& whole, std::int64_t encoders, std::int64_t decoders, LAYER_TYPES, V src_mask, V tgt_mask,
                             V memory_mask, V src_key_padding_mask, V tgt_key_padding_mask, V memory_key_padding_mask, bool tgt_is_causal) {
         return t::transformer(src, tgt,
-                              {.layer = layer_options("", nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias), .name = whole,
+                              {.layer = layer_options("", nhead, dim_feedforward, activation, norm_first, layer_norm_eps, bias, dropout, dropout_seed), .name = whole,
                                .num_encoder_layers = encoders, .num_decoder_layers = decoders},
                               {src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal});
     }, "src"_a, "tgt"_a, nb::kw_only(), "name"_a = "", "num_encoder_layers"_a = 6, "num_decoder_layers"_a = 6, LAYER_NAMES, "src_mask"_a = nb::none(),
