@@ -31,10 +31,14 @@ PyObject* class_of(const vkf::Error& e) {
         case kDeviceLost: return g_lost;
         default: return g_error;
     }
-    if (has(what, "No such file or directory") || has(what, "Not a directory") || has(what, "cannot find the file")) {
+    if (has(what, "No such file or directory") || has(what, "Not a directory") || has(what, "cannot find the file") ||
+        has(what, "is not a folder")) {
         return g_missing;
     }
-    if (has(what, "the device has") && has(what, "needs ")) return g_memory;
+    if ((has(what, "the device has") && has(what, "needs ")) || has(what, "were asked; the heap has") ||
+        has(what, "no memory of a fitting type")) {
+        return g_memory;
+    }
     if (has(what, "libvulkan") || has(what, "no usable") || has(what, "validation layer")) return g_error;
     return g_argument;
 }

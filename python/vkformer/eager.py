@@ -9,6 +9,9 @@ from typing import Any, Callable, Sequence
 
 from . import _vkformer as _c
 
+# A program, which arguments are its inputs, what makes results of the arrays, their order.
+_Entry = tuple[_c.Program, tuple[int, ...], Any, "list[int] | None"]
+
 _lock = threading.RLock()
 _device: _c.Device | None = None
 _functions: list["Function"] = []
@@ -58,7 +61,7 @@ class Function:
 
     def __init__(self, f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device | None = None) -> None:
         self._f, self._dims, self._device = f, tuple(dims), device
-        self._exact: dict[Any, tuple[_c.Program, tuple[int, ...], Any]] = {}
+        self._exact: dict[Any, _Entry] = {}
         self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = f.__doc__
@@ -74,14 +77,16 @@ class Function:
         return self._found(arrays, options)[0]
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
-        program, given, finish = self._found(arrays, options)
+        program, given, finish, order = self._found(arrays, options)
         outputs = program._run([arrays[i] for i in given])
+        if order is not None:
+            outputs = [outputs[i] for i in order]
         if finish is None:
             return outputs[0] if len(outputs) == 1 else tuple(outputs)
         made = [finish(x) for x in outputs]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _found(self, arrays: Sequence[Any], options: dict[str, Any]) -> tuple[_c.Program, tuple[int, ...], Any]:
+    def _found(self, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
         key: Any = [None if a is None else (a.shape, a.dtype) for a in arrays]
         if options:
             key.append(tuple(options.items()))
@@ -90,7 +95,7 @@ class Function:
         found = self._exact.get(key)
         return found if found is not None else self._prepare(key, arrays, options)
 
-    def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any]) -> tuple[_c.Program, tuple[int, ...], Any]:
+    def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
         for a in arrays:
             if a is not None and getattr(a, "requires_grad", False):
                 raise _c.ArgumentError(
@@ -132,7 +137,9 @@ class Function:
             if len(self._exact) >= 8 * self._most:
                 self._exact.clear()
             given = tuple(i for i, a in enumerate(arrays) if a is not None)
-            entry = self._exact[key] = (program, given, _finish(arrays[0]))
+            names = list(program.outputs)
+            order = [names.index(f"y{i}") for i in range(len(names))]
+            entry = self._exact[key] = (program, given, _finish(arrays[0]), order if len(order) > 1 else None)
             return entry
 
     def _compile(self, device: _c.Device, arrays: Sequence[Any], sizes: Sequence[tuple[str, ...]],

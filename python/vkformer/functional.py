@@ -29,13 +29,15 @@ def _arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     out = []
     for t in tensors:
         if t is not None and not (hasattr(t, "shape") and hasattr(t, "dtype")):
-            if not isinstance(t, (list, tuple, numbers.Number)):
-                raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
             import numpy
 
-            t = numpy.asarray(t, dtype=None)
-            if t.dtype == numpy.float64:
-                t = t.astype(numpy.float32)
+            if hasattr(t, "__dlpack__"):
+                t = numpy.from_dlpack(t)
+            elif isinstance(t, (list, tuple, numbers.Number)):
+                t = numpy.asarray(t)
+                t = t.astype(numpy.float32) if t.dtype == numpy.float64 else t
+            else:
+                raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
         elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch"):
             import numpy
 
