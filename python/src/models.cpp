@@ -242,7 +242,7 @@ void bind_encoder_decoder(nb::module_& m) {
                          layer_norm_eps, embedding_scale, max_source, max_target};
         }, nb::kw_only(), "source_vocabulary"_a, "target_vocabulary"_a, "d_model"_a = 512, "nhead"_a = 8, "num_encoder_layers"_a = 6,
              "num_decoder_layers"_a = 6, "dim_feedforward"_a = 2048, "activation"_a = Choice<vkf::Activation>{"relu"}, "norm_first"_a = false,
-             "layer_norm_eps"_a = 1e-5f, "embedding_scale"_a = 1.0f, "max_source"_a, "max_target"_a)
+             "layer_norm_eps"_a = 1e-5, "embedding_scale"_a = 1.0f, "max_source"_a, "max_target"_a)
         .def_ro("d_model", &C::d_model)
         .def_ro("nhead", &C::nhead)
         .def_ro("max_source", &C::max_source)

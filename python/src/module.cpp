@@ -9,16 +9,6 @@ namespace {
 // Set once, when the module is made; they live as long as the interpreter.
 PyObject *g_error, *g_lost, *g_argument, *g_missing, *g_memory;
 
-PyObject* make_class(nb::module_& m, const char* name, const nb::tuple& bases, const char* doc) {
-    const nb::object type = nb::module_::import_("builtins").attr("type");
-    nb::dict members;
-    members["__module__"] = "vkformer";
-    members["__doc__"] = doc;
-    nb::object made = type(name, bases, members);
-    m.attr(name) = made;
-    return made.release().ptr();
-}
-
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 PyObject* class_of(const vkf::Error& e) {
@@ -63,20 +53,16 @@ void translate(const std::exception_ptr& p, void*) {
 void fail(const std::string& what, const std::string& where) { throw vkf::Error(what, where); }
 
 void bind_errors(nb::module_& m) {
-    const nb::object builtins = nb::module_::import_("builtins");
-    g_error = make_class(m, "Error", nb::make_tuple(builtins.attr("RuntimeError")),
-                         "What went wrong in vkformer. `where` names the op, tensor or file, `result` is the "
-                         "VkResult, 0 where Vulkan was not asked.");
-    const nb::object error = nb::borrow(g_error);
-    error.attr("where") = "";
-    error.attr("result") = 0;
-    g_lost = make_class(m, "DeviceLost", nb::make_tuple(error), "The device was lost. Make a new one.");
-    g_argument = make_class(m, "ArgumentError", nb::make_tuple(error, builtins.attr("ValueError")),
-                            "A shape, type or option that does not fit; also a ValueError.");
-    g_missing = make_class(m, "FileMissing", nb::make_tuple(error, builtins.attr("FileNotFoundError")),
-                           "A file that is not there; also a FileNotFoundError.");
-    g_memory = make_class(m, "OutOfMemory", nb::make_tuple(error, builtins.attr("MemoryError")),
-                          "Memory of the device or the host does not suffice; also a MemoryError.");
+    const nb::module_ errors = nb::module_::import_("vkformer._errors");
+    const auto taken = [&](const char* name) {
+        m.attr(name) = errors.attr(name);
+        return nb::object(errors.attr(name)).release().ptr();
+    };
+    g_error = taken("Error");
+    g_lost = taken("DeviceLost");
+    g_argument = taken("ArgumentError");
+    g_missing = taken("FileMissing");
+    g_memory = taken("OutOfMemory");
     nb::register_exception_translator(translate);
 }
 

@@ -74,9 +74,9 @@ void bind_products(nb::module_& m) {
 }
 
 void bind_rows(nb::module_& m) {
-    m.def("layer_norm", &vkf::layer_norm, "x"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), "eps"_a = 1e-5f,
+    m.def("layer_norm", &vkf::layer_norm, "x"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), "eps"_a = 1e-5,
           "(..., N) -> (..., N), weight and bias (N) or None. torch.nn.LayerNorm.");
-    m.def("rms_norm", &vkf::rms_norm, "x"_a, "weight"_a = nb::none(), "eps"_a = 1e-6f, "x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.");
+    m.def("rms_norm", &vkf::rms_norm, "x"_a, "weight"_a = nb::none(), "eps"_a = 1e-6, "x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.");
     m.def("argmax", &vkf::argmax, "x"_a, "(..., N) -> (...) int32: the index of the largest, the first of equals; a NaN counts as largest. torch.argmax(x, -1).");
     m.def("top_k", [](V x, std::int64_t k) {
         const vkf::TopK out = vkf::top_k(x, k);
@@ -91,10 +91,10 @@ void bind_rows(nb::module_& m) {
     m.def("batch_norm_train", [](V x, V weight, V bias, V mean, V var, float momentum, float eps) {
         const vkf::BatchNormResult out = vkf::batch_norm_train(x, weight, bias, mean, var, momentum, eps);
         return nb::make_tuple(out.y, out.running_mean, out.running_var);
-    }, "x"_a, "weight"_a, "bias"_a, "running_mean"_a, "running_var"_a, "momentum"_a = 0.1f, "eps"_a = 1e-5f,
+    }, "x"_a, "weight"_a, "bias"_a, "running_mean"_a, "running_var"_a, "momentum"_a = 0.1, "eps"_a = 1e-5,
           nb::sig("def batch_norm_train(x: Value, weight: Value, bias: Value, running_mean: Value, running_var: Value, momentum: float = 0.1, eps: float = 1e-05) -> tuple[Value, Value, Value]"),
           "torch.nn.BatchNorm1d in training: x (N, C) -> y, and the running mean and variance (C) as they are then.");
-    m.def("batch_norm", &vkf::batch_norm, "x"_a, "weight"_a, "bias"_a, "running_mean"_a, "running_var"_a, "eps"_a = 1e-5f,
+    m.def("batch_norm", &vkf::batch_norm, "x"_a, "weight"_a, "bias"_a, "running_mean"_a, "running_var"_a, "eps"_a = 1e-5,
           "x (N, C) normalised by the running statistics: batch norm in evaluation.");
 }
 

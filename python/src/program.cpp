@@ -283,7 +283,7 @@ void bind_recording(nb::module_& m) {
     nb::class_<B>(m, "BufferRange", "A host's buffer range for an input or output.")
         .def("__init__", [](B* self, std::uint64_t buffer, std::uint64_t offset, std::uint64_t bytes, std::uint32_t acquire_from,
                             std::uint32_t release_to, std::uint64_t buffer_bytes, std::uint32_t buffer_usage, std::uint64_t buffer_device) {
-            new (self) B{.buffer = handle_of<VkBuffer>(buffer), .offset = offset, .bytes = bytes, .acquire_from = acquire_from,
+            new (self) B{.name = {}, .buffer = handle_of<VkBuffer>(buffer), .offset = offset, .bytes = bytes, .acquire_from = acquire_from,
                          .release_to = release_to, .buffer_bytes = buffer_bytes, .buffer_usage = buffer_usage,
                          .buffer_device = handle_of<VkDevice>(buffer_device)};
         }, "buffer"_a, "offset"_a = 0, "bytes"_a = 0, "acquire_from"_a = vkf::kSameQueueFamily,
@@ -292,7 +292,7 @@ void bind_recording(nb::module_& m) {
         .def_ro("bytes", &B::bytes);
     nb::class_<vkf::ImageView>(m, "ImageView", "A host's image for an image_input() or image_output().")
         .def("__init__", [](vkf::ImageView* self, std::uint64_t view, std::uint32_t width, std::uint32_t height, std::uint32_t layout) {
-            new (self) vkf::ImageView{.view = handle_of<VkImageView>(view), .layout = layout, .width = width, .height = height};
+            new (self) vkf::ImageView{.name = {}, .view = handle_of<VkImageView>(view), .layout = layout, .width = width, .height = height};
         }, "view"_a, "width"_a, "height"_a, "layout"_a = 1)
         .def_ro("width", &vkf::ImageView::width)
         .def_ro("height", &vkf::ImageView::height);

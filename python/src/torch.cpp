@@ -29,7 +29,7 @@ t::TransformerLayerOptions layer_options(const std::string& name, std::int64_t n
     std::int64_t nhead, std::int64_t dim_feedforward, const Act &activation, bool norm_first, float layer_norm_eps, bool bias, \
         float dropout, const vkf::Dim &dropout_seed
 #define LAYER_NAMES                                                                                                  \
-    "nhead"_a = 1, "dim_feedforward"_a = 2048, "activation"_a = Act{"relu"}, "norm_first"_a = false, "layer_norm_eps"_a = 1e-5f, \
+    "nhead"_a = 1, "dim_feedforward"_a = 2048, "activation"_a = Act{"relu"}, "norm_first"_a = false, "layer_norm_eps"_a = 1e-5, \
     "bias"_a = true, "dropout"_a = 0.0f, "dropout_seed"_a = 0
 
 }  // namespace
@@ -86,7 +86,7 @@ void bind_torch(nb::module_& parent) {
           "tgt_mask"_a = nb::none(), "memory_mask"_a = nb::none(), "src_key_padding_mask"_a = nb::none(), "tgt_key_padding_mask"_a = nb::none(),
           "memory_key_padding_mask"_a = nb::none(), "tgt_is_causal"_a = false,
           "torch.nn.Transformer, batch first: src (B, S, E), tgt (B, T, E) -> (B, T, E). Parameters encoder.* and decoder.*.");
-    m.def("layer_norm_layer", &t::layer_norm_layer, "x"_a, "name"_a, "eps"_a = 1e-5f, "bias"_a = true, "torch.nn.LayerNorm with parameters `name`.weight and `name`.bias.");
+    m.def("layer_norm_layer", &t::layer_norm_layer, "x"_a, "name"_a, "eps"_a = 1e-5, "bias"_a = true, "torch.nn.LayerNorm with parameters `name`.weight and `name`.bias.");
 }
 
 }  // namespace py

@@ -18,6 +18,7 @@ and arrays (NumPy, PyTorch on the CPU, anything with __dlpack__) as well as the 
 Importing touches no device. docs/python.md tells more.
 """
 
+from ._errors import ArgumentError, DeviceLost, Error, FileMissing, OutOfMemory
 from . import _vkformer
 from ._vkformer import *  # noqa: F401,F403
 from ._vkformer import __version__, torch
