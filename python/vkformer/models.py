@@ -87,7 +87,7 @@ class Decoder(_c.DecoderCore):
         the model was loaded with. Ends at a token that ends texts, at one of the stops, after
         max_tokens, or where the cache is full.
         """
-        ids = self.stream_ids(prompt, max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        ids = self.stream_ids(self.encode(prompt), max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         if not isinstance(prompt, str):
             yield from ids
             return
