@@ -312,7 +312,7 @@ void bind_graph_class(nb::module_& m) {
         .def_prop_ro("states", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::state); },
                      nb::sig("def states(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
         .def("max_of", &G::max_of, "dim"_a, "The largest a size can be.")
-        .def("str", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a)
+        .def("text", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a, "A size as text, with the names of its symbols.")
         .def("__repr__", [](const G& g) { return text_of(g); });
 }
 

@@ -128,7 +128,7 @@ void bind_positions(nb::module_& m) {
              "attention_factor"_a = 0.0, "original_max_positions"_a = 0)
         .def_prop_ro("kind", [](const vkf::RopeScaling& s) { return name(s.kind); })
         .def_ro("factor", &vkf::RopeScaling::factor)
-        .def("__eq__", [](const vkf::RopeScaling& a, const vkf::RopeScaling& b) { return a == b; });
+        .def("__eq__", [](const vkf::RopeScaling& a, nb::handle b) { return nb::isinstance<vkf::RopeScaling>(b) && a == nb::cast<vkf::RopeScaling&>(b); }, "other"_a.none());
     nb::class_<vkf::Rope>(m, "Rope", "Rotary positions. layout says which dimensions turn together: \"interleaved\" pairs "
                                      "(2i, 2i+1), GPT-J and Llama as published; \"half\" (i, i + r/2), GPT-NeoX and Hugging "
                                      "Face. The wrong choice gives wrong numbers and no error, so there is no default.")
@@ -143,7 +143,7 @@ void bind_positions(nb::module_& m) {
         .def_ro("rotary_dim", &vkf::Rope::rotary_dim)
         .def_ro("max_positions", &vkf::Rope::max_positions)
         .def_ro("scaling", &vkf::Rope::scaling)
-        .def("__eq__", [](const vkf::Rope& a, const vkf::Rope& b) { return a == b; });
+        .def("__eq__", [](const vkf::Rope& a, nb::handle b) { return nb::isinstance<vkf::Rope>(b) && a == nb::cast<vkf::Rope&>(b); }, "other"_a.none());
     m.def("rope_scaling_kind", [](const std::string& text) { return name(vkf::rope_scaling_kind(text)); }, "name"_a,
           "The kind that a model's configuration calls \"default\", \"linear\", \"ntk\", \"llama3\" or \"yarn\".");
     m.def("rope", &vkf::rope, "x"_a, "options"_a, "start"_a = vkf::Dim(0), nb::sig("def rope(x: Value, options: Rope, start: int | Dim = 0) -> Value"),

@@ -42,8 +42,8 @@ def svg_of_dot(dot: str) -> str:
         if edge:
             edges.append((edge[1], edge[2]))
         elif node and node[1] not in _KEYWORDS:
-            label = _LABEL.search(node[2])
-            text = label[1] if label else node[1]
+            found = _LABEL.search(node[2])
+            text = found[1] if found else node[1]
             labels[node[1]] = re.split(r"\\[nlr]", text.replace('\\"', '"').strip())
     for a, b in edges:
         labels.setdefault(a, [a])
@@ -69,11 +69,11 @@ def svg_of_dot(dot: str) -> str:
         x1, y1, x2, y2 = ax + width[a] / 2, ay + height[a], bx + width[b] / 2, by
         out.append(f'<path d="M{x1:.1f} {y1:.1f} C {x1:.1f} {y1 + 18:.1f} {x2:.1f} {y2 - 18:.1f} {x2:.1f} {y2:.1f}" '
                    'fill="none" stroke="#888"/>')
-    for n, label in labels.items():
+    for n, lines in labels.items():
         nx, ny = place[n]
         out.append(f'<rect x="{nx:.1f}" y="{ny:.1f}" width="{width[n]:.1f}" height="{height[n]:.1f}" rx="4" '
                    'fill="#f4f6fa" stroke="#456"/>')
-        for i, text in enumerate(t for t in label if t):
+        for i, text in enumerate(t for t in lines if t):
             out.append(f'<text x="{nx + 7:.1f}" y="{ny + 14 + 13 * i:.1f}">{html.escape(text)}</text>')
     out.append("</svg>")
     return "\n".join(out)

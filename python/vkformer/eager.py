@@ -78,7 +78,7 @@ class Function:
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         program, given, finish, order = self._found(arrays, options)
-        outputs = program._run([arrays[i] for i in given])
+        outputs = program._run([arrays[i] for i in given])  # type: ignore[attr-defined]
         if order is not None:
             outputs = [outputs[i] for i in order]
         if finish is None:
@@ -164,7 +164,7 @@ class Function:
         for i, y in enumerate(outputs):
             if first in ("float16", "bfloat16") and y.dtype == "float32":
                 y = _c.to(y, first)
-            graph.output(f"y{i}", _c._ready(y))
+            graph.output(f"y{i}", _c._ready(y))  # type: ignore[attr-defined]
         return device.compile(graph, name=self.__name__)
 
 
@@ -172,11 +172,11 @@ def _finish(like: Any) -> Callable[[Any], Any] | None:
     """From NumPy's array to the kind that the first argument has."""
     bfloat16 = str(like.dtype).endswith("bfloat16")
     if is_torch(like):
-        import torch
+        import torch  # type: ignore[import-not-found,unused-ignore]
 
         if bfloat16:
             return lambda x: torch.from_numpy(x).to(torch.bfloat16) if x.dtype.kind == "f" else torch.from_numpy(x)
-        return torch.from_numpy
+        return torch.from_numpy  # type: ignore[no-any-return,unused-ignore]
     if bfloat16:
         return lambda x: x.astype(like.dtype) if x.dtype.kind == "f" else x
     return None

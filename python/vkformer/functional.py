@@ -7,6 +7,7 @@ import numbers
 from typing import Any
 
 from . import _vkformer as _c
+from ._types import Activation, Causal
 from .eager import Function, function
 
 __all__ = [
@@ -48,7 +49,7 @@ def _arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
 
 
 def _attend(q: _c.Value, k: _c.Value, v: _c.Value, mask: _c.Value | None, sinks: _c.Value | None,
-            alibi: _c.Value | None, *, causal: str, window: int, scale: float | None, softcap: float,
+            alibi: _c.Value | None, *, causal: Causal, window: int, scale: float | None, softcap: float,
             dropout: float, seed: int, repeat_kv: bool, score_mod: _c.ScoreMod | None, weights: bool) -> Any:
     keys = mask if mask is not None and mask.dtype == "int32" else None
     bias = mask if keys is None else None
@@ -64,7 +65,7 @@ _attention.__name__ = "scaled_dot_product_attention"
 
 def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-                                 causal: str | None = None, window: int = 0, softcap: float = 0.0, sinks: Any = None,
+                                 causal: Causal | None = None, window: int = 0, softcap: float = 0.0, sinks: Any = None,
                                  alibi_slopes: Any = None, score_mod: _c.ScoreMod | None = None,
                                  dropout_seed: Any = 0, repeat_kv: bool = False, need_weights: bool = False) -> Any:
     """softmax(query key^T scale + mask) value: torch.nn.functional.scaled_dot_product_attention.
@@ -86,7 +87,7 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     if is_causal and attn_mask is not None:
         raise _c.ArgumentError("scaled_dot_product_attention: is_causal and attn_mask exclude each other")
     causal = causal or ("top_left" if is_causal else "none")
-    options = dict(causal=causal, window=window, scale=scale, softcap=softcap, dropout=dropout_p, seed=dropout_seed,
+    options: dict[str, Any] = dict(causal=causal, window=window, scale=scale, softcap=softcap, dropout=dropout_p, seed=dropout_seed,
                    repeat_kv=repeat_kv, score_mod=score_mod, weights=need_weights)
     if _in_graph(query, key, value):
         if not enable_gqa and query.rank == 4 and query.shape[1] != key.shape[1]:
@@ -199,7 +200,7 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
     return _rms_norm(_rows(input), weight, eps=eps).reshape(input.shape)
 
 
-def linear(input: Any, weight: Any, bias: Any = None, activation: str = "none") -> Any:
+def linear(input: Any, weight: Any, bias: Any = None, activation: Activation = "none") -> Any:
     """activation(input weight^T + bias): torch.nn.functional.linear, and an activation by its name.
 
     input (..., in), weight (out, in), bias (out).
@@ -211,7 +212,7 @@ def linear(input: Any, weight: Any, bias: Any = None, activation: str = "none") 
     return y.reshape(tuple(input.shape[:-1]) + (weight.shape[0],))
 
 
-def matmul(a: Any, b: Any, *, bias: _c.Value | None = None, activation: str = "none", scale: float = 1.0,
+def matmul(a: Any, b: Any, *, bias: _c.Value | None = None, activation: Activation = "none", scale: float = 1.0,
            transpose_b: bool = False, masked_weights: bool = False, masked_gradient: bool = False,
            heads_last: bool = False) -> Any:
     """(..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast: torch.matmul.
@@ -227,7 +228,7 @@ def matmul(a: Any, b: Any, *, bias: _c.Value | None = None, activation: str = "n
     return _matmul(a, b, transpose_b=transpose_b)
 
 
-def _activated(name: str, x: Any, activation: str) -> Any:
+def _activated(name: str, x: Any, activation: Activation) -> Any:
     if _in_graph(x):
         return _c.activate(x, activation)
     (x,) = _arrays(name, x)

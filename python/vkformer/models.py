@@ -8,12 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
 from . import _vkformer as _c
+from ._types import Arithmetic, Kept, Path
 from .eager import default_device
 
 if TYPE_CHECKING:
     import numpy
-
-Path = str | os.PathLike[str]
 
 
 def progress_bar(label: str) -> Callable[[int, int], None] | None:
@@ -50,7 +49,7 @@ class Decoder(_c.DecoderCore):
     def _open(self, folder: Path, facts: _c.DecoderFacts) -> None:
         self.folder, self.facts = os.fspath(folder), facts
         self.tokenizer = _tokenizer(folder)
-        self._begin = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
+        self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The ids of a prompt, with the token that begins texts where the model wants it."""
@@ -118,9 +117,9 @@ class Decoder(_c.DecoderCore):
                 f"{self.memory().total / 2**20:.1f} MiB>")
 
 
-def load_decoder(folder: Path, weights: str | None = None, *, device: _c.Device | None = None, max_tokens: int = 0,
-                 max_batch: int = 1, chunk: int = 256, candidates: int = 0, kv: str = "f32",
-                 arithmetic: str = "f32", adapter: Path | None = None, score: bool = False, profile: bool = False,
+def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device | None = None, max_tokens: int = 0,
+                 max_batch: int = 1, chunk: int = 256, candidates: int = 0, kv: Kept = "f32",
+                 arithmetic: Arithmetic = "f32", adapter: Path | None = None, score: bool = False, profile: bool = False,
                  progress: bool | Callable[[int, int], None] = False) -> Decoder:
     """Loads a decoder (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2, GPT-2) from a Hugging Face folder.
 
@@ -173,15 +172,15 @@ class TextEncoder(_c.TextEncoderCore):
         return f"<TextEncoder {self.facts.model_type} from {self.folder}: vectors of {self.facts.hidden_size}>"
 
 
-def load_text_encoder(folder: Path, weights: str | None = None, *, device: _c.Device | None = None,
-                      max_batch: int = 8, max_tokens: int = 0, arithmetic: str = "f32",
+def load_text_encoder(folder: Path, weights: Kept | None = None, *, device: _c.Device | None = None,
+                      max_batch: int = 8, max_tokens: int = 0, arithmetic: Arithmetic = "f32",
                       progress: bool | Callable[[int, int], None] = False) -> TextEncoder:
     """Loads a text encoder from a Hugging Face folder; options as of load_decoder()."""
     device = device or default_device()
     checkpoint = _c.Checkpoint(folder)
     model = _c.read_text_encoder(checkpoint)
     show = progress_bar("weights") if progress is True else progress or None
-    out = TextEncoder(device, checkpoint, model, max_batch=max_batch, max_tokens=max_tokens, arithmetic=arithmetic,
-                      matrices=weights, load_progress=show)
+    out: TextEncoder = TextEncoder(device, checkpoint, model, max_batch=max_batch, max_tokens=max_tokens,
+                                   arithmetic=arithmetic, matrices=weights, load_progress=show)
     out.folder, out.facts, out.tokenizer = os.fspath(folder), model.facts, _tokenizer(folder)
     return out

@@ -9,7 +9,7 @@ Training is left to graphs: see Trainer.
 from __future__ import annotations
 
 import threading
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from . import _vkformer as _c
 from .eager import _dtype, _finish, default_device
@@ -28,9 +28,8 @@ class Module:
         self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
         self._lock = threading.RLock()
 
-    def describe(self, *inputs: Any, name: str = "", **options: Any) -> Any:
-        """Describes the module in the graph of its inputs; its weights are called `name`.*."""
-        raise NotImplementedError
+    # Describes the module in the graph of its inputs; its weights are called `name`.*.
+    describe: Callable[..., Any]
 
     def load_state_dict(self, tensors: Any) -> Module:
         """Takes a state_dict, a dict of arrays, or a safetensors file."""
@@ -89,7 +88,7 @@ class Module:
         for i, y in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
             if first in ("float16", "bfloat16") and y.dtype == "float32":
                 y = _c.to(y, first)
-            graph.output(f"y{i}", _c._ready(y))
+            graph.output(f"y{i}", _c._ready(y))  # type: ignore[attr-defined]
         weights = self._weights.get(id(device))
         if weights is None:
             if not self._tensors and graph.weights:
@@ -271,7 +270,7 @@ class Transformer(_Layers):
                  bias: bool = True) -> None:
         super().__init__(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
                          bias)
-        self.counts = dict(num_encoder_layers=num_encoder_layers, num_decoder_layers=num_decoder_layers)
+        self.counts: dict[str, Any] = dict(num_encoder_layers=num_encoder_layers, num_decoder_layers=num_decoder_layers)
 
     def describe(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
                  src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None,

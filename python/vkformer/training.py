@@ -7,6 +7,7 @@ import os
 from typing import Any, Callable, Mapping, Sequence
 
 from . import _vkformer as _c
+from ._types import Arithmetic, Path
 from .eager import default_device
 
 
@@ -34,7 +35,7 @@ class Trainer:
                  weights: Any = None, train: Sequence[str] = ("*",), device: _c.Device | None = None,
                  schedule: _c.Schedule | None = None, max_norm: float = 0.0,
                  decay_to: Callable[[str], float] | None = None, loss_scale: float = 0.0, accumulates: bool = False,
-                 arithmetic: str = "f32", profile: bool = False, seed: int = 0) -> None:
+                 arithmetic: Arithmetic = "f32", profile: bool = False, seed: int = 0) -> None:
         self.device = device or default_device()
         shapes = dict(graph.inputs)
         self._inputs = {name: shape for name, (shape, _) in shapes.items()}
@@ -127,11 +128,11 @@ class Trainer:
         """The parameters as arrays, by name."""
         return {name: self.state.read(name) for name in self.parameters}
 
-    def save(self, file: str | os.PathLike[str]) -> None:
+    def save(self, file: Path) -> None:
         """Writes all that resume() needs: parameters, moments, the number of the step."""
         self._core.save(file)
 
-    def resume(self, file: str | os.PathLike[str]) -> None:
+    def resume(self, file: Path) -> None:
         """Goes on where save() was called, bit for bit."""
         self._core.resume(file)
 
