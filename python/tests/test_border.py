@@ -116,7 +116,17 @@ def test_errors_have_a_place(device):
     is_told(FileNotFoundError, ["nothing.safetensors"], lambda: device.load("nothing.safetensors"))
     is_told(ValueError, ["no device"], lambda: vkf.Device("a device that nobody has"))
     is_told(ValueError, ["weights"], lambda: device.load(7))
-    is_told(MemoryError, [], lambda: device.make_shared_buffer(2**62) if device.capabilities.external_memory_fd else (_ for _ in ()).throw(MemoryError()))
+
+
+def test_too_much_memory(device):
+    g = vkf.Graph()
+    x = g.input("x", [1 << 16, 1 << 14])
+    g.output("y", vkf.softmax(vkf.relu(x)))
+    program = device.compile(g)
+    if program.memory.inputs < min(device.capabilities.device_memory, device.capabilities.max_allocation):
+        pytest.skip("the device has that much")
+    error = is_told(MemoryError, ["heap"], lambda: program.run())
+    assert isinstance(error, vkf.Error)
 
 
 def test_arrays_outlive_everything(device):
