@@ -45,8 +45,7 @@ std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::steal<
 
 /// What NumPy has no DLPack type for: ml_dtypes' bfloat16, as its bits.
 bool is_bfloat16(nb::handle object) {
-    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") &&
-           text_of(object.attr("dtype")) == "bfloat16";
+    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && text_of(object.attr("dtype")) == "bfloat16";
 }
 
 std::string kind_of(nb::handle object) {
@@ -71,8 +70,8 @@ Array plain(DenseArray array, vkf::DType type) {
 Array array_of(nb::handle given, const std::string& what) {
     nb::object object = nb::borrow(given);
     DenseArray array;
-    const bool sequence = PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0 ||
-                          PyNumber_Check(object.ptr()) != 0;
+    const bool sequence =
+        PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0 || PyNumber_Check(object.ptr()) != 0;
     if (!nb::ndarray_check(object)) {
         if (is_bfloat16(object)) {
             Array bits = array_of(numpy().attr("ascontiguousarray")(object).attr("view")("uint8"), what);
@@ -83,7 +82,8 @@ Array array_of(nb::handle given, const std::string& what) {
         if (!sequence) fail("is " + kind_of(object) + ", not an array", what);
         object = numpy().attr("asarray")(object);
         // numbers written out in Python: their type is not one that somebody chose
-        if (nb::cast<std::string>(object.attr("dtype").attr("name")) == "float64") object = object.attr("astype")("float32");
+        if (nb::cast<std::string>(object.attr("dtype").attr("name")) == "float64")
+            object = object.attr("astype")("float32");
     } else if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"))) {
         object = object.attr("detach")();
     }
@@ -98,7 +98,8 @@ Array array_of(nb::handle given, const std::string& what) {
             bits.shape = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
             return bits;
         }
-        fail("is " + kind_of(object) + "; arrays are on the CPU, of float32, float16, bfloat16, int32, int64 or bool", what);
+        fail("is " + kind_of(object) + "; arrays are on the CPU, of float32, float16, bfloat16, int32, int64 or bool",
+             what);
     }
     const std::optional<vkf::DType> type = type_of(array.dtype());
     if (!type) fail("is " + kind_of(object) + ", which has no type here", what);
@@ -113,11 +114,12 @@ nb::object new_array(vkf::DType dtype, const std::vector<std::int64_t>& shape, v
     *data = bytes;
     const nb::capsule owner(bytes, [](void* p) noexcept { delete[] static_cast<std::byte*>(p); });
     using Code = nb::dlpack::dtype_code;
-    const Code code = dtype == vkf::DType::i32 || dtype == vkf::DType::i64   ? Code::Int
-                      : dtype == vkf::DType::u8                             ? Code::UInt
-                      : dtype == vkf::DType::boolean                        ? Code::Bool
-                                                                            : Code::Float;
-    const nb::dlpack::dtype type{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * vkf::size_of(dtype)), 1};
+    const Code code = dtype == vkf::DType::i32 || dtype == vkf::DType::i64 ? Code::Int
+                      : dtype == vkf::DType::u8                            ? Code::UInt
+                      : dtype == vkf::DType::boolean                       ? Code::Bool
+                                                                           : Code::Float;
+    const nb::dlpack::dtype type{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * vkf::size_of(dtype)),
+                                 1};
     return nb::cast(nb::ndarray<nb::numpy>(bytes, sizes.size(), sizes.data(), owner, nullptr, type));
 }
 
@@ -141,8 +143,10 @@ Array device_array_of(nb::handle object, const std::string& what) {
         const std::size_t count = in.size();
         for (std::size_t i = 0; i < count; ++i) {
             const std::int64_t number = number_at(i);
-            if (number < std::numeric_limits<std::int32_t>::min() || number > std::numeric_limits<std::int32_t>::max()) {
-                fail("element " + std::to_string(i) + " is " + std::to_string(number) + ", which 32 bits do not hold", what);
+            if (number < std::numeric_limits<std::int32_t>::min() ||
+                number > std::numeric_limits<std::int32_t>::max()) {
+                fail("element " + std::to_string(i) + " is " + std::to_string(number) + ", which 32 bits do not hold",
+                     what);
             }
             to[i] = static_cast<std::int32_t>(number);
         }
@@ -274,79 +278,109 @@ void bind_files(nb::module_& m) {
     nb::class_<vkf::HostTensor>(m, "HostTensor", "A tensor of a file, where it lies there.")
         .def_ro("name", &vkf::HostTensor::name)
         .def_prop_ro("dtype", [](const vkf::HostTensor& t) { return name(t.dtype); })
-        .def_prop_ro("shape", [](const vkf::HostTensor& t) { return nb::tuple(nb::cast(t.shape)); },
-                     nb::sig("def shape(self) -> tuple[int, ...]"))
-        .def_prop_ro("type", [](const vkf::HostTensor& t) { return name(t.type); }, "What a matrix is packed as.")
+        .def_prop_ro(
+            "shape", [](const vkf::HostTensor& t) { return nb::tuple(nb::cast(t.shape)); },
+            nb::sig("def shape(self) -> tuple[int, ...]"))
+        .def_prop_ro(
+            "type", [](const vkf::HostTensor& t) { return name(t.type); }, "What a matrix is packed as.")
         .def_prop_ro("bytes", [](const vkf::HostTensor& t) { return t.data.size(); })
-        .def("numpy", [](nb::object self) -> nb::object {
-            const auto& t = nb::cast<vkf::HostTensor&>(self);
-            if (t.type != vkf::WeightType::f32) fail("is packed as " + std::string(name(t.type)), t.name);
-            const nb::object bytes = nb::steal(PyMemoryView_FromMemory(
-                const_cast<char*>(reinterpret_cast<const char*>(t.data.data())), static_cast<Py_ssize_t>(t.data.size()), PyBUF_READ));
-            nb::object type = nb::str(t.dtype == vkf::DType::bf16 ? "uint16" : name(t.dtype));
-            nb::object flat = numpy().attr("frombuffer")(bytes, type).attr("copy")();
-            if (t.dtype == vkf::DType::bf16) {
-                const nb::object wide = flat.attr("astype")("uint32");
-                flat = numpy().attr("left_shift")(wide, 16).attr("view")("float32");
-            }
-            return flat.attr("reshape")(nb::tuple(nb::cast(t.shape)));
-        }, nb::sig("def numpy(self) -> numpy.ndarray"), "A copy as an array; bfloat16 is widened to float32, exactly.")
+        .def(
+            "numpy",
+            [](nb::object self) -> nb::object {
+                const auto& t = nb::cast<vkf::HostTensor&>(self);
+                if (t.type != vkf::WeightType::f32) fail("is packed as " + std::string(name(t.type)), t.name);
+                const nb::object bytes =
+                    nb::steal(PyMemoryView_FromMemory(const_cast<char*>(reinterpret_cast<const char*>(t.data.data())),
+                                                      static_cast<Py_ssize_t>(t.data.size()), PyBUF_READ));
+                nb::object type = nb::str(t.dtype == vkf::DType::bf16 ? "uint16" : name(t.dtype));
+                nb::object flat = numpy().attr("frombuffer")(bytes, type).attr("copy")();
+                if (t.dtype == vkf::DType::bf16) {
+                    const nb::object wide = flat.attr("astype")("uint32");
+                    flat = numpy().attr("left_shift")(wide, 16).attr("view")("float32");
+                }
+                return flat.attr("reshape")(nb::tuple(nb::cast(t.shape)));
+            },
+            nb::sig("def numpy(self) -> numpy.ndarray"), "A copy as an array; bfloat16 is widened to float32, exactly.")
         .def("__repr__", [](const vkf::HostTensor& t) {
-            return "<HostTensor " + t.name + " " + nb::cast<std::string>(nb::str(nb::tuple(nb::cast(t.shape)))) + " " + name(t.dtype) + ">";
+            return "<HostTensor " + t.name + " " + nb::cast<std::string>(nb::str(nb::tuple(nb::cast(t.shape)))) + " " +
+                   name(t.dtype) + ">";
         });
 
     nb::class_<vkf::Safetensors>(m, "Safetensors",
                                  "A checked safetensors file, mapped. Every claim of the header is compared with the "
                                  "bytes that are there. Behaves as a dict of HostTensor.")
         .def(nb::init<const std::filesystem::path&>(), "path"_a)
-        .def_static("parse", [](const nb::bytes& bytes, std::string name) {
-            return vkf::Safetensors::parse({static_cast<const std::byte*>(bytes.data()), bytes.size()}, std::move(name));
-        }, "bytes"_a, "name"_a, nb::keep_alive<0, 1>(), "A file that is in memory.")
-        .def_prop_ro("tensors", [](nb::object self) {
-            nb::list out;
-            for (const vkf::HostTensor& t : nb::cast<vkf::Safetensors&>(self).tensors()) {
-                out.append(nb::cast(&t, nb::rv_policy::reference_internal, self));
-            }
-            return out;
-        }, nb::sig("def tensors(self) -> list[HostTensor]"), "All tensors, in the order of the file's data.")
-        .def("find", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name); }, "name"_a,
-             nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
-        .def("at", [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& { return f.at(name); },
-             "name"_a, nb::rv_policy::reference_internal)
-        .def("__getitem__", [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& {
-            if (f.find(name) == nullptr) throw nb::key_error(name.c_str());
-            return f.at(name);
-        }, "name"_a, nb::rv_policy::reference_internal)
-        .def("__contains__", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name) != nullptr; }, "name"_a)
+        .def_static(
+            "parse",
+            [](const nb::bytes& bytes, std::string name) {
+                return vkf::Safetensors::parse({static_cast<const std::byte*>(bytes.data()), bytes.size()},
+                                               std::move(name));
+            },
+            "bytes"_a, "name"_a, nb::keep_alive<0, 1>(), "A file that is in memory.")
+        .def_prop_ro(
+            "tensors",
+            [](nb::object self) {
+                nb::list out;
+                for (const vkf::HostTensor& t : nb::cast<vkf::Safetensors&>(self).tensors()) {
+                    out.append(nb::cast(&t, nb::rv_policy::reference_internal, self));
+                }
+                return out;
+            },
+            nb::sig("def tensors(self) -> list[HostTensor]"), "All tensors, in the order of the file's data.")
+        .def(
+            "find", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name); }, "name"_a,
+            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
+        .def(
+            "at",
+            [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& { return f.at(name); },
+            "name"_a, nb::rv_policy::reference_internal)
+        .def(
+            "__getitem__",
+            [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& {
+                if (f.find(name) == nullptr) throw nb::key_error(name.c_str());
+                return f.at(name);
+            },
+            "name"_a, nb::rv_policy::reference_internal)
+        .def(
+            "__contains__", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name) != nullptr; },
+            "name"_a)
         .def("__len__", [](const vkf::Safetensors& f) { return f.tensors().size(); })
-        .def("keys", [](const vkf::Safetensors& f) {
-            std::vector<std::string> names;
-            for (const vkf::HostTensor& t : f.tensors()) names.push_back(t.name);
-            return names;
-        })
-        .def("__iter__", [](nb::object self) { return nb::iter(self.attr("keys")()); },
-             nb::sig("def __iter__(self) -> typing.Iterator[str]"))
+        .def("keys",
+             [](const vkf::Safetensors& f) {
+                 std::vector<std::string> names;
+                 for (const vkf::HostTensor& t : f.tensors()) names.push_back(t.name);
+                 return names;
+             })
+        .def(
+            "__iter__", [](nb::object self) { return nb::iter(self.attr("keys")()); },
+            nb::sig("def __iter__(self) -> typing.Iterator[str]"))
         .def_prop_ro("metadata", [](const vkf::Safetensors& f) { return f.metadata(); })
         .def_prop_ro("file", [](const vkf::Safetensors& f) { return f.file(); })
         .def("__repr__", [](const vkf::Safetensors& f) {
             return "<Safetensors " + f.file() + ": " + std::to_string(f.tensors().size()) + " tensors>";
         });
-    m.def("save_safetensors", [](const std::filesystem::path& path, nb::handle tensors, const std::map<std::string, std::string>& metadata) {
-        const Tensors given = tensors_of(tensors);
-        unlocked([&] { vkf::save_safetensors(path, given.list, metadata); });
-    }, "path"_a, "tensors"_a, "metadata"_a = std::map<std::string, std::string>(),
-          nb::sig("def save_safetensors(path: str | os.PathLike, tensors: object, metadata: dict[str, str] = {}) -> None"),
-          "Writes a safetensors file, which appears whole or not at all. tensors: a dict of arrays.");
+    m.def(
+        "save_safetensors",
+        [](const std::filesystem::path& path, nb::handle tensors, const std::map<std::string, std::string>& metadata) {
+            const Tensors given = tensors_of(tensors);
+            unlocked([&] { vkf::save_safetensors(path, given.list, metadata); });
+        },
+        "path"_a, "tensors"_a, "metadata"_a = std::map<std::string, std::string>(),
+        nb::sig(
+            "def save_safetensors(path: str | os.PathLike, tensors: object, metadata: dict[str, str] = {}) -> None"),
+        "Writes a safetensors file, which appears whole or not at all. tensors: a dict of arrays.");
     m.def("read_text", &vkf::read_text, "path"_a, "Reads a whole text file.");
 
     nb::class_<vkf::Checkpoint>(m, "Checkpoint",
                                 "A Hugging Face folder: config.json, and the tensors of model.safetensors or of the "
                                 "shards that model.safetensors.index.json names.")
         .def(nb::init<const std::filesystem::path&>(), "folder"_a)
-        .def("find", [](const vkf::Checkpoint& c, const std::string& name) { return c.find(name); }, "name"_a,
-             nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
+        .def(
+            "find", [](const vkf::Checkpoint& c, const std::string& name) { return c.find(name); }, "name"_a,
+            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
         .def("names", &vkf::Checkpoint::names)
-        .def_prop_ro("config", [](const vkf::Checkpoint& c) { return c.config(); }, "The text of config.json.")
+        .def_prop_ro(
+            "config", [](const vkf::Checkpoint& c) { return c.config(); }, "The text of config.json.")
         .def_prop_ro("config_file", [](const vkf::Checkpoint& c) { return c.config_file(); })
         .def_prop_ro("folder", [](const vkf::Checkpoint& c) { return c.folder(); });
 }

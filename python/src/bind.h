@@ -79,11 +79,11 @@ const char* name(E value) {
     return Names<E>::kNames[static_cast<std::size_t>(value)];
 }
 
-#define PY_NAMES(E, what, hint, ...)                              \
-    template <>                                                   \
-    struct Names<E> {                                             \
-        static constexpr const char* kWhat = what;                \
-        static constexpr const char* kNames[] = {__VA_ARGS__};    \
+#define PY_NAMES(E, what, hint, ...)                                \
+    template <>                                                     \
+    struct Names<E> {                                               \
+        static constexpr const char* kWhat = what;                  \
+        static constexpr const char* kNames[] = {__VA_ARGS__};      \
         static constexpr auto kHint = nb::detail::const_name(hint); \
     }
 PY_NAMES(vkf::Causal, "causal", "typing.Literal['none', 'top_left', 'bottom_right']", "none", "top_left",
@@ -99,8 +99,7 @@ PY_NAMES(vkf::WeightType, "the type of weights", "typing.Literal['f32', 'f16', '
          "bf16", "int8", "int4");
 PY_NAMES(vkf::Arithmetic, "arithmetic", "typing.Literal['f32', 'f16', 'int8']", "f32", "f16", "int8");
 PY_NAMES(vkf::PackOn, "pack_on", "typing.Literal['by_device', 'host', 'device']", "by_device", "host", "device");
-PY_NAMES(vkf::Schedule::Kind, "kind", "typing.Literal['constant', 'linear', 'cosine']", "constant", "linear",
-         "cosine");
+PY_NAMES(vkf::Schedule::Kind, "kind", "typing.Literal['constant', 'linear', 'cosine']", "constant", "linear", "cosine");
 PY_NAMES(vkf::DeviceType, "type", "str", "other", "integrated", "discrete", "virtual", "cpu");
 PY_NAMES(vkf::ImageAccess, "access", "typing.Literal['none', 'sampled', 'storage']", "none", "sampled", "storage");
 PY_NAMES(vkf::ImageFormat, "format", "typing.Literal['any', 'rgba8', 'rgba16f', 'r32f', 'rgba32f']", "any", "rgba8",
@@ -214,21 +213,29 @@ auto unlocked(F work) {
     return work();
 }
 
+/// A shape with the names of the program's symbols.
+std::string text_of(const Program& p, const vkf::Shape& shape);
 /// Uploads what belongs to an input, as its type.
 void upload(Program& program, const std::string& name, nb::handle array);
 nb::object download(Program& program, const std::string& name);
 /// Sets symbols from the arrays' shapes and uploads, runs and downloads.
 nb::dict call(Program& program, const nb::kwargs& arguments);
+/// The same with the inputs in their order, and without names.
+std::vector<nb::object> run(Program& program, const nb::list& arrays);
 
+void bind_values(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_attention(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_torch(nb::module_& m);
+void bind_capabilities(nb::module_& m);
+void bind_storage(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_program(nb::module_& m);
-void bind_models(nb::module_& m);
+void bind_decoders(nb::module_& m);
+void bind_encoders(nb::module_& m);
 void bind_training(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_errors(nb::module_& m);
@@ -261,7 +268,9 @@ struct type_caster<vkf::AttentionResult> {
     NB_TYPE_CASTER(vkf::AttentionResult, make_caster<py::AttentionResult>::Name)
 
     bool from_python(handle, std::uint8_t, cleanup_list*) noexcept { return false; }
-    static handle from_cpp(const vkf::AttentionResult& src, rv_policy, cleanup_list*) { return py::wrap(src).release(); }
+    static handle from_cpp(const vkf::AttentionResult& src, rv_policy, cleanup_list*) {
+        return py::wrap(src).release();
+    }
 };
 
 /// A number, or a size with symbols.
@@ -299,7 +308,9 @@ struct type_caster<py::Choice<E>> {
         if (PyUnicode_Check(src.ptr()) == 0) return false;
         return nb::try_cast<std::string>(src, value.text);
     }
-    static handle from_cpp(const py::Choice<E>& src, rv_policy, cleanup_list*) { return nb::str(src.text.c_str()).release(); }
+    static handle from_cpp(const py::Choice<E>& src, rv_policy, cleanup_list*) {
+        return nb::str(src.text.c_str()).release();
+    }
 };
 
 template <>
@@ -320,7 +331,9 @@ struct type_caster<py::Type> {
             return false;
         }
     }
-    static handle from_cpp(const py::Type& src, rv_policy, cleanup_list*) { return nb::str(src.text.c_str()).release(); }
+    static handle from_cpp(const py::Type& src, rv_policy, cleanup_list*) {
+        return nb::str(src.text.c_str()).release();
+    }
 };
 
 NAMESPACE_END(detail)

@@ -5,7 +5,6 @@
 
 #include "bind.h"
 
-#include <nanobind/operators.h>
 #include <nanobind/stl/function.h>
 
 #include <cstring>
@@ -68,58 +67,6 @@ const char* name(vkf::DType type) {
 
 namespace {
 
-std::string text_of(const Dim& d) {
-    if (!d.graph.is_valid()) return "a size";
-    return nb::cast<vkf::Graph&>(d.graph).str(d.dim);
-}
-
-template <class F>
-nb::object combined(const Dim& a, const vkf::Dim& b, F f) {
-    return wrap(f(a.dim, b), a.graph);
-}
-
-vkf::Value number(const vkf::Value& beside, float value) {
-    vkf::Graph& graph = beside.graph();
-    return graph.constant("number_" + std::to_string(graph.storages().size()), {1}, std::span<const float>(&value, 1));
-}
-
-/// x[a, 1:n, ...]: numbers drop a dimension, and slices have steps of 1.
-vkf::Value indexed(vkf::Value x, nb::handle index) {
-    const nb::tuple parts = nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
-    std::size_t given = 0;
-    for (const nb::handle part : parts) given += part.is(nb::ellipsis()) ? 0 : 1;
-    if (given > x.rank()) fail(x.str() + " has no " + std::to_string(given) + " dimensions");
-    std::size_t dim = 0;
-    std::vector<std::size_t> dropped;
-    for (const nb::handle part : parts) {
-        if (part.is(nb::ellipsis())) {
-            dim += x.rank() - given;
-            continue;
-        }
-        const vkf::Dim size = x.shape()[dim];
-        const auto end = [&](nb::handle bound, const vkf::Dim& otherwise) {
-            if (bound.is_none()) return otherwise;
-            const auto found = nb::cast<vkf::Dim>(bound);
-            return found.is_constant() && found.constant() < 0 ? size + found : found;
-        };
-        if (PySlice_Check(part.ptr()) != 0) {
-            if (!part.attr("step").is_none()) fail(x.str() + ": slices have steps of 1");
-            const vkf::Dim start = end(part.attr("start"), vkf::Dim(0)), stop = end(part.attr("stop"), size);
-            if (!(start == vkf::Dim(0) && stop == size)) x = vkf::slice(x, static_cast<int>(dim), start, stop - start);
-        } else {
-            x = vkf::slice(x, static_cast<int>(dim), end(part, size), vkf::Dim(1));
-            dropped.push_back(dim);
-        }
-        ++dim;
-    }
-    if (dropped.empty()) return x;
-    vkf::Shape shape;
-    for (std::size_t i = 0; i < x.rank(); ++i) {
-        if (std::find(dropped.begin(), dropped.end(), i) == dropped.end()) shape.push_back(x.shape()[i]);
-    }
-    return vkf::reshape(x, shape);
-}
-
 nb::dict described(const vkf::Graph& graph, const nb::object& self, vkf::StorageKind kind) {
     nb::dict out;
     for (const vkf::StorageInfo& s : graph.storages()) {
@@ -159,95 +106,6 @@ vkf::Value constant(vkf::Graph& graph, const std::string& name, nb::handle data)
     return graph.constant(name, floats.shape, floats.as<float>());
 }
 
-void bind_dim(nb::module_& m) {
-    nb::class_<Dim>(m, "Dim",
-                    "A size that depends on named symbols: a polynomial with integer coefficients, such as 8*tokens + "
-                    "8. Made by Graph.symbol() and by arithmetic. Two are equal where they are for every choice of "
-                    "the symbols.")
-        .def("__add__", [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x + y; }); }, nb::is_operator())
-        .def("__radd__", [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y + x; }); }, nb::is_operator())
-        .def("__sub__", [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x - y; }); }, nb::is_operator())
-        .def("__rsub__", [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y - x; }); }, nb::is_operator())
-        .def("__mul__", [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x * y; }); }, nb::is_operator())
-        .def("__rmul__", [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y * x; }); }, nb::is_operator())
-        .def("__floordiv__", [](const Dim& a, const vkf::Dim& b) {
-            vkf::Dim out;
-            if (!a.dim.divided_by(b, out)) fail(text_of(a) + " is not divisible by that for every choice of its symbols");
-            return wrap(out, a.graph);
-        }, nb::is_operator(), "The exact quotient. ValueError where there is none for every choice of the symbols.")
-        .def("__eq__", [](const Dim& a, nb::handle b) {
-            vkf::Dim other;
-            return nb::try_cast<vkf::Dim>(b, other) && a.dim == other;
-        }, "other"_a.none())
-        .def("__hash__", [](const Dim& a) { return nb::hash(nb::str(text_of(a).c_str())); })
-        .def("eval", [](const Dim& d, const std::map<std::string, std::int64_t>& values) {
-            std::vector<std::int64_t> numbers;
-            for (const std::string& symbol : nb::cast<vkf::Graph&>(d.graph).symbol_names()) {
-                const auto at = values.find(symbol);
-                numbers.push_back(at == values.end() ? 0 : at->second);
-            }
-            return d.dim.eval(numbers);
-        }, "values"_a, "The size with these numbers for the symbols, by name.")
-        .def_prop_ro("upper_bound", [](const Dim& d) { return nb::cast<vkf::Graph&>(d.graph).max_of(d.dim); },
-                     "The largest it can be, each symbol between 0 and its maximum.")
-        .def_prop_ro("graph", [](const Dim& d) { return d.graph; }, nb::sig("def graph(self) -> Graph"))
-        .def("__repr__", [](const Dim& d) { return text_of(d); });
-}
-
-void bind_value(nb::module_& m) {
-    using V = const Value&;
-    nb::class_<Value>(m, "Value", "A tensor in a graph: cheap to copy; it keeps its graph.")
-        .def_prop_ro("graph", [](V v) { return v.graph; }, nb::sig("def graph(self) -> Graph"))
-        .def_prop_ro("id", [](V v) { return v.value.id(); })
-        .def_prop_ro("shape", [](V v) { return wrap(v.value.shape(), v.graph); },
-                     nb::sig("def shape(self) -> tuple[int | Dim, ...]"), "Sizes, outermost first.")
-        .def_prop_ro("rank", [](V v) { return v.value.rank(); })
-        .def_prop_ro("ndim", [](V v) { return v.value.rank(); })
-        .def("size", [](V v, int dim) { return wrap(v.value.size(dim), v.graph); }, "dim"_a,
-             nb::sig("def size(self, dim: int) -> int | Dim"), "Size of a dimension; negative counts from the innermost.")
-        .def_prop_ro("dtype", [](V v) { return name(v.value.dtype()); }, "NumPy's name of the type of elements.")
-        .def_prop_ro("name", [](V v) {
-            const vkf::Graph& g = v.value.graph();
-            return g.storages()[g.values()[v.value.id()].storage].name;
-        }, "The name of the storage it is a window on; empty where it has none.")
-        .def_prop_ro("kind", [](V v) {
-            const vkf::Graph& g = v.value.graph();
-            return name(g.storages()[g.values()[v.value.id()].storage].kind);
-        }, "The owner of its bytes: input, weight, state, constant, intermediate or output.")
-        .def("is_contiguous", [](V v) { return vkf::is_contiguous(v.value); },
-             "True when the elements lie densely in row-major order.")
-        .def("reshape", [](V v, const vkf::Shape& shape) { return vkf::reshape(v.value, shape); }, "shape"_a)
-        .def("transpose", [](V v, int a, int b) { return vkf::transpose(v.value, a, b); }, "dim0"_a, "dim1"_a)
-        .def("permute", [](V v, const std::vector<std::size_t>& order) { return vkf::permute(v.value, order); }, "dims"_a)
-        .def("contiguous", [](V v) { return vkf::contiguous(v.value); }, "A dense copy of any view.")
-        .def("to", [](V v, const Type& dtype) { return vkf::to(v.value, dtype); }, "dtype"_a)
-        .def("__getitem__", [](V v, nb::handle index) { return indexed(v.value, index); }, "index"_a,
-             "A window: x[0, 1:n, ...]. Ends may be sizes with symbols.")
-        .def("__add__", [](V a, const vkf::Value& b) { return a.value + b; }, nb::is_operator())
-        .def("__add__", [](V a, float b) { return a.value + number(a.value, b); }, nb::is_operator())
-        .def("__radd__", [](V a, float b) { return a.value + number(a.value, b); }, nb::is_operator())
-        .def("__sub__", [](V a, const vkf::Value& b) { return a.value + vkf::scale(b, -1); }, nb::is_operator())
-        .def("__sub__", [](V a, float b) { return a.value + number(a.value, -b); }, nb::is_operator())
-        .def("__rsub__", [](V a, float b) { return vkf::scale(a.value, -1) + number(a.value, b); }, nb::is_operator())
-        .def("__mul__", [](V a, const vkf::Value& b) { return a.value * b; }, nb::is_operator())
-        .def("__mul__", [](V a, float b) { return vkf::scale(a.value, b); }, nb::is_operator())
-        .def("__rmul__", [](V a, float b) { return vkf::scale(a.value, b); }, nb::is_operator())
-        .def("__truediv__", [](V a, float b) { return vkf::scale(a.value, 1 / b); }, nb::is_operator())
-        .def("__neg__", [](V a) { return vkf::scale(a.value, -1); })
-        .def("__matmul__", [](V a, const vkf::Value& b) { return vkf::matmul(a.value, b); }, nb::is_operator())
-        .def("__repr__", [](V v) { return "<Value " + v.value.str() + ">"; });
-
-    nb::class_<AttentionResult, Value>(m, "AttentionResult",
-                                       "What attention gives. It is its y, wherever a Value is expected.")
-        .def_prop_ro("y", [](const AttentionResult& r) { return r.value; })
-        .def_prop_ro("weights", [](const AttentionResult& r) { return r.weights; },
-                     nb::sig("def weights(self) -> Value | None"),
-                     "The attention weights, as softmax() gives them: a masked one is -0.0. None for sequences of "
-                     "different lengths. Where a program uses them, attention is composed of other ops.")
-        .def_prop_ro("log_sum_exp", [](const AttentionResult& r) { return r.log_sum_exp; },
-                     nb::sig("def log_sum_exp(self) -> Value | None"), "(B, H, L), where it was asked for.");
-}
-
 void bind_graph_class(nb::module_& m) {
     using G = vkf::Graph;
     nb::class_<G>(m, "Graph",
@@ -255,64 +113,93 @@ void bind_graph_class(nb::module_& m) {
                   "devices as wanted. It belongs to one thread.",
                   nb::is_weak_referenceable())
         .def(nb::init<>())
-        .def("symbol", [](nb::object self, const std::string& name, std::int64_t max) {
-            return Dim{nb::cast<G&>(self).symbol(name, max), self};
-        }, "name"_a, "max"_a, nb::sig("def symbol(self, name: str, max: int) -> Dim"),
-             "A size that can be set before each run, from 0 to max.")
-        .def("input", [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
-            return g.input(name, shape, dtype);
-        }, "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
-             "A tensor that the caller gives before each run: float32, float16, bfloat16 or int32. A graph computes in "
-             "float32: to(x, \"float32\") reads the 16-bit types.")
-        .def("weight", [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
-            return g.weight(name, shape, dtype);
-        }, "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
-             "A trained parameter, found by name in the Weights that the graph is compiled with. The same name gives "
-             "the same value.")
-        .def("state", [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
-            return g.state(name, shape, dtype);
-        }, "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
-             "A tensor that outlives a run (a KV cache); zero at first. The same name gives the same value.")
+        .def(
+            "symbol",
+            [](nb::object self, const std::string& name, std::int64_t max) {
+                return Dim{nb::cast<G&>(self).symbol(name, max), self};
+            },
+            "name"_a, "max"_a, nb::sig("def symbol(self, name: str, max: int) -> Dim"),
+            "A size that can be set before each run, from 0 to max.")
+        .def(
+            "input",
+            [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
+                return g.input(name, shape, dtype);
+            },
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "A tensor that the caller gives before each run: float32, float16, bfloat16 or int32. A graph computes in "
+            "float32: to(x, \"float32\") reads the 16-bit types.")
+        .def(
+            "weight",
+            [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
+                return g.weight(name, shape, dtype);
+            },
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "A trained parameter, found by name in the Weights that the graph is compiled with. The same name gives "
+            "the same value.")
+        .def(
+            "state",
+            [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
+                return g.state(name, shape, dtype);
+            },
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "A tensor that outlives a run (a KV cache); zero at first. The same name gives the same value.")
         .def("constant", constant, "name"_a, "data"_a, nb::sig("def constant(self, name: str, data: object) -> Value"),
              "A tensor whose numbers are known now; they are kept with the program. data: an array.")
         .def("output", &G::output, "name"_a, "value"_a,
              "Gives a computed value a name under which it can be downloaded. A view of another order must go "
              "through contiguous() first.")
-        .def("after_linear", [](G& g, nb::object hook) {
-            if (hook.is_none()) return g.after_linear({});
-            const nb::weakref self(nb::find(g));
-            g.after_linear([self, hook](vkf::Value x, vkf::Value y) { return nb::cast<vkf::Value>(hook(x, y)); });
-        }, "hook"_a.none(), nb::sig("def after_linear(self, hook: typing.Callable[[Value, Value], Value] | None) -> None"),
-             "What each linear layer that is described from now on does with its result: hook(x, y) gives the value "
-             "to go on with, of y's shape. None removes the hook.")
+        .def(
+            "after_linear",
+            [](G& g, nb::object hook) {
+                if (hook.is_none()) return g.after_linear({});
+                const nb::weakref self(nb::find(g));
+                g.after_linear([self, hook](vkf::Value x, vkf::Value y) { return nb::cast<vkf::Value>(hook(x, y)); });
+            },
+            "hook"_a.none(),
+            nb::sig("def after_linear(self, hook: typing.Callable[[Value, Value], Value] | None) -> None"),
+            "What each linear layer that is described from now on does with its result: hook(x, y) gives the value "
+            "to go on with, of y's shape. None removes the hook.")
         .def("push_scope", &G::push_scope, "name"_a, "Use through Scope.")
         .def("pop_scope", &G::pop_scope)
-        .def("scoped", [](const G& g, const std::string& name) { return g.scoped(name); }, "name"_a,
-             "The name with the open scopes before it.")
+        .def(
+            "scoped", [](const G& g, const std::string& name) { return g.scoped(name); }, "name"_a,
+            "The name with the open scopes before it.")
         .def("begin_recompute", &G::begin_recompute, "Use through Recompute.")
         .def("end_recompute", &G::end_recompute)
         .def_prop_ro("in_recompute", &G::in_recompute)
-        .def_prop_ro("symbols", [](const G& g) {
-            nb::dict out;
-            for (const vkf::SymbolInfo& s : g.symbols()) out[s.name.c_str()] = s.max;
-            return out;
-        }, nb::sig("def symbols(self) -> dict[str, int]"), "Names and maxima.")
+        .def_prop_ro(
+            "symbols",
+            [](const G& g) {
+                nb::dict out;
+                for (const vkf::SymbolInfo& s : g.symbols()) out[s.name.c_str()] = s.max;
+                return out;
+            },
+            nb::sig("def symbols(self) -> dict[str, int]"), "Names and maxima.")
         .def("symbol_names", &G::symbol_names)
-        .def_prop_ro("nodes", [](const G& g) {
-            std::vector<std::string> labels;
-            for (const vkf::NodeInfo& node : g.nodes()) labels.push_back(node.label);
-            return labels;
-        }, "Labels of the nodes, in their order.")
-        .def_prop_ro("inputs", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::input); },
-                     nb::sig("def inputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
-        .def_prop_ro("outputs", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::output); },
-                     nb::sig("def outputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
-        .def_prop_ro("weights", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::weight); },
-                     nb::sig("def weights(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
-        .def_prop_ro("states", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::state); },
-                     nb::sig("def states(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "nodes",
+            [](const G& g) {
+                std::vector<std::string> labels;
+                for (const vkf::NodeInfo& node : g.nodes()) labels.push_back(node.label);
+                return labels;
+            },
+            "Labels of the nodes, in their order.")
+        .def_prop_ro(
+            "inputs", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::input); },
+            nb::sig("def inputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "outputs", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::output); },
+            nb::sig("def outputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "weights", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::weight); },
+            nb::sig("def weights(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "states", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::state); },
+            nb::sig("def states(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
         .def("max_of", &G::max_of, "dim"_a, "The largest a size can be.")
-        .def("text", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a, "A size as text, with the names of its symbols.")
+        .def(
+            "text", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a,
+            "A size as text, with the names of its symbols.")
         .def("__repr__", [](const G& g) { return text_of(g); });
 }
 
@@ -322,33 +209,40 @@ void bind_views(nb::module_& m) {
           "of x cannot express it: contiguous(x) first. torch.Tensor.view.");
     m.def("transpose", &vkf::transpose, "x"_a, "dim0"_a, "dim1"_a,
           "Swaps two dimensions; negative counts from the innermost. torch.transpose.");
-    m.def("permute", &vkf::permute, "x"_a, "order"_a, "Dimension i of the result is dimension order[i] of x. torch.permute.");
+    m.def("permute", &vkf::permute, "x"_a, "order"_a,
+          "Dimension i of the result is dimension order[i] of x. torch.permute.");
     m.def("slice", &vkf::slice, "x"_a, "dim"_a, "start"_a, "length"_a,
           "Elements start .. start+length-1 of a dimension. torch.narrow.");
     m.def("broadcast_to", &vkf::broadcast_to, "x"_a, "shape"_a,
           "x under the shape as NumPy broadcasts. torch.broadcast_to.");
     m.def("split_heads", &vkf::split_heads, "x"_a, "heads"_a, "(..., L, H*d) -> (..., H, L, d).");
     m.def("merge_heads", &vkf::merge_heads, "x"_a, "(..., H, L, d) -> (..., L, H*d), the inverse of split_heads.");
-    m.def("broadcast_shapes", [](const std::string& op, const vkf::Value& a, const vkf::Value& b) {
-        return wrap(vkf::broadcast_shapes(op.c_str(), a, b), graph_object(a));
-    }, "op"_a, "a"_a, "b"_a, nb::sig("def broadcast_shapes(op: str, a: Value, b: Value) -> tuple[int | Dim, ...]"),
-          "The shape two operands have together. ValueError names op, values and the dimension.");
-    m.def("_ready", [](const vkf::Value& x) {
-        const vkf::Graph& g = x.graph();
-        const vkf::StorageInfo& storage = g.storages()[g.values()[x.id()].storage];
-        const bool whole = storage.kind == vkf::StorageKind::intermediate && vkf::is_contiguous(x) &&
-                           vkf::elements(x.shape()) == vkf::elements(storage.shape);
-        return whole ? x : vkf::contiguous(x);
-    }, "x"_a, "The value, or a copy where an output cannot be what it is.");
-    m.def("is_contiguous", [](const vkf::Value& x) { return vkf::is_contiguous(x); }, "x"_a,
-          "True when the value's elements lie densely in row-major order.");
+    m.def(
+        "broadcast_shapes",
+        [](const std::string& op, const vkf::Value& a, const vkf::Value& b) {
+            return wrap(vkf::broadcast_shapes(op.c_str(), a, b), graph_object(a));
+        },
+        "op"_a, "a"_a, "b"_a, nb::sig("def broadcast_shapes(op: str, a: Value, b: Value) -> tuple[int | Dim, ...]"),
+        "The shape two operands have together. ValueError names op, values and the dimension.");
+    m.def(
+        "_ready",
+        [](const vkf::Value& x) {
+            const vkf::Graph& g = x.graph();
+            const vkf::StorageInfo& storage = g.storages()[g.values()[x.id()].storage];
+            const bool whole = storage.kind == vkf::StorageKind::intermediate && vkf::is_contiguous(x) &&
+                               vkf::elements(x.shape()) == vkf::elements(storage.shape);
+            return whole ? x : vkf::contiguous(x);
+        },
+        "x"_a, "The value, or a copy where an output cannot be what it is.");
+    m.def(
+        "is_contiguous", [](const vkf::Value& x) { return vkf::is_contiguous(x); }, "x"_a,
+        "True when the value's elements lie densely in row-major order.");
 }
 
 }  // namespace
 
 void bind_graph(nb::module_& m) {
-    bind_dim(m);
-    bind_value(m);
+    bind_values(m);
     bind_graph_class(m);
     bind_views(m);
 }

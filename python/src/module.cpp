@@ -81,7 +81,8 @@ NB_MODULE(_vkformer, m) {
     py::bind_attention(m);
     py::bind_layers(m);
     py::bind_torch(m);
-    py::bind_models(m);
+    py::bind_decoders(m);
+    py::bind_encoders(m);
     py::bind_training(m);
 #ifdef VKFORMER_TEXT
     py::bind_text(m);
