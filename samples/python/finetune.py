@@ -11,7 +11,7 @@ import sys
 import vkformer as vkf
 
 folder = sys.argv[1] if len(sys.argv) > 1 else str(pathlib.Path(__file__).parents[1] / "generate")
-steps = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+steps = int(sys.argv[2]) if len(sys.argv) > 2 else 150
 texts = ["0 is orez.", "1 is eno.", "2 is owt.", "3 is eerht.", "4 is ruof.", "5 is evif."]
 
 device = vkf.Device()
