@@ -7,13 +7,10 @@ import subprocess
 import sys
 
 nanobind, package = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-for stubgen in (nanobind / "stubgen.py", nanobind.parent / "stubgen.py", nanobind / "src" / "stubgen.py"):
-    if stubgen.exists():
-        break
-else:
-    sys.exit(f"stubs.py: there is no stubgen.py in {nanobind}")
+places = (nanobind / "stubgen.py", nanobind.parent / "stubgen.py", nanobind / "src" / "stubgen.py")
+found = next((str(place) for place in places if place.exists()), None)
 (package / "_vkformer").mkdir(exist_ok=True)
-command = [sys.executable, str(stubgen), "-q", "-m", "vkformer._vkformer", "-r", "-O", str(package)]
+command = [sys.executable, *([found] if found else ["-m", "nanobind.stubgen"]), "-q", "-m", "vkformer._vkformer", "-r", "-O", str(package)]
 done = subprocess.run(command)
 for stub in (package / "_vkformer").glob("*.pyi"):
     text = re.sub(r"\bos\.PathLike\b(?!\[)", "os.PathLike[str]", stub.read_text())
