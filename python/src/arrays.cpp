@@ -363,7 +363,8 @@ void bind_files(nb::module_& m) {
         "save_safetensors",
         [](const std::filesystem::path& path, nb::handle tensors, const std::map<std::string, std::string>& metadata) {
             const Tensors given = tensors_of(tensors);
-            unlocked([&] { vkf::save_safetensors(path, given.list, metadata); });
+            const nb::gil_scoped_release release;
+            vkf::save_safetensors(path, given.list, metadata);
         },
         "path"_a, "tensors"_a, "metadata"_a = std::map<std::string, std::string>(),
         nb::sig(

@@ -200,15 +200,22 @@ struct Program {
     const Port* output(std::string_view name) const;
 };
 
+/// Throws in a child of a process that had made a device: what is made of it has threads and memory
+/// that a fork does not bring along.
+void require_no_fork();
+void forked();
+
 /// Runs `work` without the interpreter's lock, behind the mutex.
 template <class F>
 auto unlocked(std::mutex& mutex, F work) {
+    require_no_fork();
     const nb::gil_scoped_release release;
     const std::lock_guard lock(mutex);
     return work();
 }
 template <class F>
 auto unlocked(F work) {
+    require_no_fork();
     const nb::gil_scoped_release release;
     return work();
 }

@@ -9,6 +9,8 @@ namespace {
 // Set once, when the module is made; they live as long as the interpreter.
 PyObject *g_error, *g_lost, *g_argument, *g_missing, *g_memory;
 
+constexpr int kForked = -1000;  // no VkResult
+
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 PyObject* class_of(const vkf::Error& e) {
@@ -36,7 +38,7 @@ PyObject* class_of(const vkf::Error& e) {
 void raise(PyObject* type, const std::string& what, const std::string& where, int result) {
     const nb::object made = nb::borrow(type)(what);
     made.attr("where") = where;
-    made.attr("result") = result;
+    made.attr("result") = result == kForked ? 0 : result;
     PyErr_SetObject(type, made.ptr());
 }
 
@@ -49,6 +51,24 @@ void translate(const std::exception_ptr& p, void*) {
 }
 
 }  // namespace
+
+namespace {
+
+bool g_device_made = false, g_forked = false;
+
+}  // namespace
+
+void require_no_fork() {
+    if (g_forked) {
+        throw vkf::Error(
+            "this process was forked from one that had made a device; make devices after the fork, or start "
+            "processes with the method \"spawn\"",
+            "vkformer", kForked);
+    }
+    g_device_made = true;
+}
+
+void forked() { g_forked = g_device_made; }
 
 void fail(const std::string& what, const std::string& where) { throw vkf::Error(what, where); }
 
@@ -87,6 +107,8 @@ NB_MODULE(_vkformer, m) {
 #ifdef VKFORMER_TEXT
     py::bind_text(m);
 #endif
+    m.def(
+        "_forked", [] { py::forked(); }, "Called in a child after a fork.");
     m.attr("has_text") =
 #ifdef VKFORMER_TEXT
         true;

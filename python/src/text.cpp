@@ -32,7 +32,8 @@ void bind_text(nb::module_& m) {
         .def(
             "encode",
             [](const T& t, const std::string& text, bool special, bool truncate) {
-                return unlocked([&] { return t.encode(text, special, truncate); });
+                const nb::gil_scoped_release release;
+                return t.encode(text, special, truncate);
             },
             "text"_a, "special"_a = true, "truncate"_a = false,
             "The ids of a text; special: with the tokens that the post-processor puts around it.")

@@ -223,3 +223,23 @@ def test_without_vulkan():
     nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=nowhere)
     assert done.returncode == 0 and "Vulkan" in done.stdout, done.stdout + done.stderr
+
+
+def test_forks_are_refused():
+    code = ("import os, numpy as np, vkformer as vkf\n"
+            "x = np.ones((2, 3), np.float32)\n"
+            "def child(expected):\n"
+            "    pid = os.fork()\n"
+            "    if pid == 0:\n"
+            "        try:\n"
+            "            vkf.relu(x)\n"
+            "            os._exit(10)\n"
+            "        except vkf.Error as e:\n"
+            "            os._exit(20 if 'spawn' in str(e) and not isinstance(e, ValueError) else 30)\n"
+            "    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == expected\n"
+            "child(10)\n"
+            "vkf.relu(x)\n"
+            "child(20)\n"
+            "assert (vkf.relu(x) == 1).all()")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

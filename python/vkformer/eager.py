@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import threading
 from typing import Any, Callable, Sequence
 
@@ -38,6 +39,10 @@ def clear_programs() -> None:
     """Forgets every program that functions of arrays have compiled, and frees their memory."""
     for function in list(_functions):
         function.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_c._forked)  # type: ignore[attr-defined]
 
 
 def is_torch(x: object) -> bool:
