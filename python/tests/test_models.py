@@ -12,6 +12,7 @@ import vkformer as vkf
 
 FAMILIES = sorted(p.name for p in (ROOT / "tests/decoders").iterdir() if (p / "expected.safetensors").exists())
 GENERATE = ROOT / "samples/generate"
+needs_text = pytest.mark.skipif(not vkf._vkformer.has_text, reason="built without tokenizers")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -31,6 +32,7 @@ def model():
     return vkf.load_decoder(GENERATE, max_tokens=64)
 
 
+@needs_text
 def test_answers(model):
     for case in json.loads((GENERATE / "expected.json").read_text())[:6]:
         assert case["prompt"] + model.generate(case["prompt"]) == case["text"]
@@ -38,6 +40,7 @@ def test_answers(model):
         assert model.generate(case["prompt_ids"]) == case["output_ids"]
 
 
+@needs_text
 def test_streams(model):
     pieces = list(model.stream("42 is"))
     assert "".join(pieces) == model.generate("42 is") == " forty-two." and len(pieces) > 2
@@ -48,6 +51,7 @@ def test_streams(model):
     assert len(set(drawn)) > 1 and drawn[1] == model.generate("7 is", temperature=5.0, seed=1)
 
 
+@needs_text
 def test_the_rest_of_a_decoder(model, tmp_path):
     model.prompt([model.encode("42 is")])
     tokens, logits = model.candidates(0)
@@ -69,6 +73,7 @@ def test_the_rest_of_a_decoder(model, tmp_path):
         vkf.load_decoder(GENERATE, adapter=GENERATE)
 
 
+@needs_text
 @pytest.mark.parametrize("weights", ["f16", "bf16", "int8", "int4"])
 def test_packed_weights(weights):
     model = vkf.load_decoder(GENERATE, weights=weights, max_tokens=32)
@@ -90,6 +95,7 @@ def test_progress(tmp_path):
         vkf.load_decoder(GENERATE, max_tokens=16, progress=stop)
 
 
+@needs_text
 def test_a_folder_without_tokenizer(tmp_path):
     for name in ("config.json", "model.safetensors", "generation_config.json"):
         shutil.copy(GENERATE / name, tmp_path)
@@ -99,7 +105,7 @@ def test_a_folder_without_tokenizer(tmp_path):
     assert model.generate([1, 25, 272]) == [296, 16, 2]
 
 
-@pytest.mark.skipif(not vkf._vkformer.has_text, reason="built without tokenizers")
+@needs_text
 def test_text_encoder():
     folder = ROOT / "tests/text/bert"
     encoder = vkf.load_text_encoder(folder)
@@ -112,6 +118,7 @@ def test_text_encoder():
         encoder.embed([[]])
 
 
+@needs_text
 def test_adapters(tmp_path, device):
     checkpoint = vkf.Checkpoint(GENERATE)
     tuner = vkf.FineTuner(device, checkpoint, vkf.read_decoder(checkpoint), max_batch=2, max_tokens=8,

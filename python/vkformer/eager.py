@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import collections
 import os
+import numbers
 import threading
+import weakref
 from typing import Any, Callable, Sequence
 
 from . import _vkformer as _c
@@ -15,7 +17,7 @@ _Entry = tuple[_c.Program, tuple[int, ...], Any, "list[int] | None"]
 
 _lock = threading.RLock()
 _device: _c.Device | None = None
-_functions: list["Function"] = []
+_functions: weakref.WeakSet["Function"] = weakref.WeakSet()
 
 
 def default_device() -> _c.Device:
@@ -49,6 +51,29 @@ def is_torch(x: object) -> bool:
     return type(x).__module__.partition(".")[0] == "torch"
 
 
+def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
+    """Arguments with shapes: lists of numbers become arrays of NumPy's."""
+    out = []
+    for t in tensors:
+        if t is not None and not (hasattr(t, "shape") and hasattr(t, "dtype")):
+            import numpy
+
+            if hasattr(t, "__dlpack__"):
+                t = numpy.from_dlpack(t)
+            elif isinstance(t, (list, tuple, numbers.Number)):
+                t = numpy.asarray(t)
+                t = t.astype(numpy.float32) if t.dtype == numpy.float64 else t
+            else:
+                raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
+        elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch"):
+            import numpy
+
+            if not isinstance(t, numpy.ndarray):
+                t = numpy.from_dlpack(t)
+        out.append(t)
+    return tuple(out)
+
+
 def _dtype(array: Any) -> str:
     """The type of the graph's input for an array."""
     name = str(array.dtype).rpartition(".")[2]
@@ -70,7 +95,7 @@ class Function:
         self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = f.__doc__
-        _functions.append(self)
+        _functions.add(self)
 
     def clear(self) -> None:
         with _lock:
@@ -79,10 +104,14 @@ class Function:
 
     def program(self, *arrays: Any, **options: Any) -> _c.Program:
         """The program that these arrays run on, for explain(), times and the like."""
-        return self._found(arrays, options)[0]
+        return self._found(as_arrays(self.__name__, *arrays), options)[0]
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
-        program, given, finish, order = self._found(arrays, options)
+        try:
+            program, given, finish, order = self._found(arrays, options)
+        except AttributeError:  # no arrays, but lists of numbers or what has __dlpack__ alone
+            arrays = as_arrays(self.__name__, *arrays)
+            program, given, finish, order = self._found(arrays, options)
         outputs = program._run([arrays[i] for i in given])  # type: ignore[attr-defined]
         if order is not None:
             outputs = [outputs[i] for i in order]

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _vkformer as _c
 from ._types import Activation, Causal
-from .eager import Function, function
+from .eager import Function, as_arrays as _arrays, function
 
 __all__ = [
     "argmax", "cross_entropy", "dropout", "embedding", "function", "gelu", "layer_norm", "linear", "matmul", "relu",
@@ -23,29 +23,6 @@ def _in_graph(*tensors: Any) -> bool:
 def _rows(x: Any) -> Any:
     """(..., N) as (rows, N)."""
     return x if len(x.shape) == 2 else x.reshape(-1, x.shape[-1])
-
-
-def _arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
-    """Arguments with shapes: lists of numbers become arrays of NumPy's."""
-    out = []
-    for t in tensors:
-        if t is not None and not (hasattr(t, "shape") and hasattr(t, "dtype")):
-            import numpy
-
-            if hasattr(t, "__dlpack__"):
-                t = numpy.from_dlpack(t)
-            elif isinstance(t, (list, tuple, numbers.Number)):
-                t = numpy.asarray(t)
-                t = t.astype(numpy.float32) if t.dtype == numpy.float64 else t
-            else:
-                raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
-        elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch"):
-            import numpy
-
-            if not isinstance(t, numpy.ndarray):
-                t = numpy.from_dlpack(t)
-        out.append(t)
-    return tuple(out)
 
 
 def _attend(q: _c.Value, k: _c.Value, v: _c.Value, mask: _c.Value | None, sinks: _c.Value | None,
