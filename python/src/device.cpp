@@ -201,7 +201,8 @@ void bind_device(nb::module_& m) {
         .def(
             "make_state",
             [](const D& d, const std::vector<const vkf::Graph*>& graphs) {
-                return State{unlocked([&] { return d.make_state(std::span<const vkf::Graph* const>(graphs)); })};
+                require_no_fork();  // and with the lock: graphs are read
+                return State{d.make_state(std::span<const vkf::Graph* const>(graphs))};
             },
             "graphs"_a, "Zeroed memory for every state that the graphs name; programs compiled with it share it.")
         .def("compile", compile, "graph"_a, "weights"_a = nb::none(), nb::kw_only(), "name"_a = "program",

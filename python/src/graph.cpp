@@ -192,7 +192,7 @@ void bind_graph_class(nb::module_& m) {
             nb::sig("def outputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
         .def_prop_ro(
             "weights", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::weight); },
-            nb::sig("def weights(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+            nb::sig("def weights(self) -> dict[str, tuple[tuple[int, ...], str]]"), "Shapes and types, by name.")
         .def_prop_ro(
             "states", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::state); },
             nb::sig("def states(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")

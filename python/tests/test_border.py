@@ -185,7 +185,7 @@ def test_counts_of_references_stay(program):
     many(200)
     gc.collect()
     before = [sys.getrefcount(o) for o in (x, program, vkf.Error, None.__class__)], len(gc.get_objects())
-    many(int(os.environ.get("VKFORMER_MANY", "1000")))
+    many(int(os.environ.get("VKFORMER_MANY", "10000")))
     gc.collect()
     after = [sys.getrefcount(o) for o in (x, program, vkf.Error, None.__class__)], len(gc.get_objects())
     assert after[0] == before[0] and after[1] <= before[1] + 50
