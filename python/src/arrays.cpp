@@ -36,7 +36,8 @@ std::optional<vkf::DType> type_of(const nb::dlpack::dtype& t) {
 }
 
 const nb::object& numpy() {
-    static nb::object* module = new nb::object(nb::module_::import_("numpy"));  // as long as the interpreter
+    // never destroyed: the interpreter is gone by then
+    static nb::object* module = new nb::object(nb::module_::import_("numpy"));
     return *module;
 }
 

@@ -163,7 +163,8 @@ class TextEncoder(_c.TextEncoderCore):
             if isinstance(text, str):
                 if self.tokenizer is None:
                     raise _c.ArgumentError(f"{self.folder}: has no tokenizer; texts are lists of token ids")
-                ids.append(self.tokenizer.encode(text, True, True))  # cut where the model's authors cut
+                # cut where the model's authors cut
+                ids.append(self.tokenizer.encode(text, True, True))
             else:
                 ids.append([int(i) for i in text])
         return self.embed(ids)

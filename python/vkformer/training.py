@@ -58,7 +58,8 @@ class Trainer:
 
         draw = numpy.random.default_rng(seed)
         for parameter in parameters:
-            name, shape = parameter.name, tuple(int(size) for size in parameter.shape)  # type: ignore[arg-type]
+            name = parameter.name
+            shape = tuple(size for size in parameter.shape if isinstance(size, int))
             given = tensors.get(name)
             if given is not None:
                 self.state.write(name, given.numpy() if isinstance(given, _c.HostTensor) else given)
