@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -71,6 +72,27 @@ def test_the_rest_of_a_decoder(model, tmp_path):
         vkf.load_decoder(GENERATE, weights="int3")
     with pytest.raises(FileNotFoundError, match="adapter"):
         vkf.load_decoder(GENERATE, adapter=GENERATE)
+
+
+def test_signals_interrupt():
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    model = vkf.load_decoder(GENERATE, max_tokens=64, chunk=1)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for seconds in (0.001, 0.004, 0.01):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            with pytest.raises(Stopped):
+                while True:
+                    model.prompt([[1] * 60])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert model.generate([1, 25, 272]) == [296, 16, 2]
 
 
 @needs_text

@@ -169,3 +169,15 @@ def test_values_behave_like_arrays():
     ]
     for f, want in checks:
         close(vkf.function(f)(x), want(d(x)), atol=1e-4)
+
+
+def test_edges():
+    empty = np.zeros((0, 4), np.float32)
+    assert vkf.relu(empty).shape == (0, 4)
+    assert vkf.relu(np.float32(-3)).shape == () and vkf.softmax([1.0, 1.0]).tolist() == [0.5, 0.5]
+    q, none = np.ones((1, 1, 2, 4), np.float32), np.ones((1, 1, 0, 4), np.float32)
+    np.testing.assert_array_equal(vkf.scaled_dot_product_attention(q, none, none), np.zeros_like(q))
+    with pytest.raises(ValueError, match="query.*key"):
+        vkf.scaled_dot_product_attention(q, q[..., :3], q[..., :3])
+    with pytest.raises(ValueError, match="weight"):
+        vkf.linear(np.ones((2, 3), np.float32), np.ones((4, 5), np.float32))

@@ -95,6 +95,9 @@ class Function:
         self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = f.__doc__
+        # names of arguments, for messages
+        code = getattr(f, "__code__", None)
+        self._names: tuple[str, ...] = code.co_varnames[:code.co_argcount] if code is not None else ()
         _functions.add(self)
 
     def clear(self) -> None:
@@ -190,7 +193,7 @@ class Function:
             if dtype != "int32" and first is None:
                 first = dtype
             shape = [symbols[n] if n else int(s) for n, s in zip(names, a.shape)]
-            x = graph.input(f"x{i}", shape, dtype)
+            x = graph.input(self._names[i] if i < len(self._names) else f"x{i}", shape, dtype)
             values.append(_c.to(x, "float32") if dtype in ("float16", "bfloat16") else x)
         outputs = self._f(*values, **options)
         if not isinstance(outputs, (tuple, list)):

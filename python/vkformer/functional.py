@@ -22,16 +22,18 @@ def _in_graph(*tensors: Any) -> bool:
 
 def _rows(x: Any) -> Any:
     """(..., N) as (rows, N)."""
-    return x if len(x.shape) == 2 else x.reshape(-1, x.shape[-1])
+    if len(x.shape) == 2:
+        return x
+    return x.reshape(-1, x.shape[-1]) if len(x.shape) else x.reshape(1, 1)
 
 
-def _attend(q: _c.Value, k: _c.Value, v: _c.Value, mask: _c.Value | None, sinks: _c.Value | None,
-            alibi: _c.Value | None, *, causal: Causal, window: int, scale: float | None, softcap: float,
+def _attend(query: _c.Value, key: _c.Value, value: _c.Value, attn_mask: _c.Value | None, sinks: _c.Value | None,
+            alibi_slopes: _c.Value | None, *, causal: Causal, window: int, scale: float | None, softcap: float,
             dropout: float, seed: int, repeat_kv: bool, score_mod: _c.ScoreMod | None, weights: bool) -> Any:
-    keys = mask if mask is not None and mask.dtype == "int32" else None
-    bias = mask if keys is None else None
-    out = _c.attention(q, k, v, mask=_c.Mask(keys, bias=bias, causal=causal, window=window, alibi_slopes=alibi),
-                       scale=scale, softcap=softcap, sinks=sinks, dropout=dropout, dropout_seed=seed,
+    keys = attn_mask if attn_mask is not None and attn_mask.dtype == "int32" else None
+    mask = _c.Mask(keys, bias=attn_mask if keys is None else None, causal=causal, window=window,
+                   alibi_slopes=alibi_slopes)
+    out = _c.attention(query, key, value, mask=mask, scale=scale, softcap=softcap, sinks=sinks, dropout=dropout, dropout_seed=seed,
                        repeat_kv=repeat_kv, score_mod=score_mod)
     return (out.y, out.weights) if weights else out
 
@@ -96,19 +98,19 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     return tuple(results) if need_weights else results[0]
 
 
-_softmax = Function(lambda x: _c.softmax(x), ["rN"])
-_layer_norm = Function(lambda x, w, b, *, eps: _c.layer_norm(x, w, b, eps), ["rN", "N", "N"])
-_rms_norm = Function(lambda x, w, *, eps: _c.rms_norm(x, w, eps), ["rN", "N"])
-_linear = Function(lambda x, w, b, *, activation: _c.linear(x, w, b, activation), ["rK", "NK", "N"])
+_softmax = Function(lambda input: _c.softmax(input), ["rN"])
+_layer_norm = Function(lambda input, weight, bias, *, eps: _c.layer_norm(input, weight, bias, eps), ["rN", "N", "N"])
+_rms_norm = Function(lambda input, weight, *, eps: _c.rms_norm(input, weight, eps), ["rN", "N"])
+_linear = Function(lambda input, weight, bias, *, activation: _c.linear(input, weight, bias, activation), ["rK", "NK", "N"])
 _matmul = Function(lambda a, b, *, transpose_b: _c.matmul(a, b, transpose_b=transpose_b))
-_activate = Function(lambda x, *, activation: _c.activate(x, activation), ["rN"])
-_embedding = Function(lambda i, t, *, scale: _c.embedding(i, t, scale), ["r", "VE"])
-_cross_entropy = Function(lambda x, y, *, ignore, smoothing: _c.cross_entropy(
-    x, y, ignore_index=ignore, label_smoothing=smoothing), ["rN", "r"])
-_argmax = Function(lambda x: _c.argmax(x), ["rN"])
-_top_k = Function(lambda x, *, k: _c.top_k(x, k), ["rN"])
-_dropout = Function(lambda x, *, p, seed: _c.dropout(x, p, seed), ["rN"])
-_sum = Function(lambda x: _c.sum(x), ["rN"])
+_activate = Function(lambda input, *, activation: _c.activate(input, activation), ["rN"])
+_embedding = Function(lambda input, weight, *, scale: _c.embedding(input, weight, scale), ["r", "VE"])
+_cross_entropy = Function(lambda input, target, *, ignore, smoothing: _c.cross_entropy(
+    input, target, ignore_index=ignore, label_smoothing=smoothing), ["rN", "r"])
+_argmax = Function(lambda input: _c.argmax(input), ["rN"])
+_top_k = Function(lambda input, *, k: _c.top_k(input, k), ["rN"])
+_dropout = Function(lambda input, *, p, seed: _c.dropout(input, p, seed), ["rN"])
+_sum = Function(lambda input: _c.sum(input), ["rN"])
 
 
 def softmax(input: Any, dim: int = -1, *, mask: _c.Mask | None = None, scale: float = 1.0, softcap: float = 0.0,
