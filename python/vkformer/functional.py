@@ -120,13 +120,14 @@ def softmax(input: Any, dim: int = -1, *, mask: _c.Mask | None = None, scale: fl
     In a graph also with attention's mask, scale, softcap and sinks: scores (..., L, S) -> the same
     shape; a masked weight is -0.0, and a row with no key left gives 0.
     """
+    if not _in_graph(input):
+        (input,) = _arrays("softmax", input)
     if dim not in (-1, len(input.shape) - 1):
         raise _c.ArgumentError(f"softmax: dim is {dim}; it is taken over the last dimension")
     if _in_graph(input):
         return _c.softmax(input, mask=mask, scale=scale, softcap=softcap, sinks=sinks)
     if mask is not None or sinks is not None or scale != 1.0 or softcap != 0.0:
         raise _c.ArgumentError("softmax: masks and the like need values of a graph: vkf.function()")
-    (input,) = _arrays("softmax", input)
     return _softmax(_rows(input)).reshape(input.shape)
 
 
@@ -151,11 +152,12 @@ def layer_norm(input: Any, normalized_shape: Any = None, weight: Any = None, bia
         if isinstance(bias, numbers.Real):
             eps = float(bias)
         normalized_shape, weight, bias = None, normalized_shape, weight
+    if not _in_graph(input, weight, bias):
+        input, weight, bias = _arrays("layer_norm", input, weight, bias)
     if normalized_shape is not None:
         _norm_arguments("layer_norm", input, normalized_shape)
     if _in_graph(input, weight, bias):
         return _c.layer_norm(input, weight, bias, eps)
-    input, weight, bias = _arrays("layer_norm", input, weight, bias)
     return _layer_norm(_rows(input), weight, bias, eps=eps).reshape(input.shape)
 
 
@@ -169,13 +171,14 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
         if isinstance(weight, numbers.Real):
             eps = float(weight)
         normalized_shape, weight = None, normalized_shape
+    if not _in_graph(input, weight):
+        input, weight = _arrays("rms_norm", input, weight)
     if normalized_shape is not None:
         _norm_arguments("rms_norm", input, normalized_shape)
     if eps is None:
         eps = 1e-6 if normalized_shape is None else 2.0**-23
     if _in_graph(input, weight):
         return _c.rms_norm(input, weight, eps)
-    input, weight = _arrays("rms_norm", input, weight)
     return _rms_norm(_rows(input), weight, eps=eps).reshape(input.shape)
 
 
@@ -260,11 +263,12 @@ def cross_entropy(input: Any, target: Any, *, ignore_index: int = -100, reductio
 
 def argmax(input: Any, dim: int = -1) -> Any:
     """The index of the largest of each row, the first of equals, int32: torch.argmax(input, -1)."""
+    if not _in_graph(input):
+        (input,) = _arrays("argmax", input)
     if dim not in (-1, len(input.shape) - 1):
         raise _c.ArgumentError(f"argmax: dim is {dim}; it is taken over the last dimension")
     if _in_graph(input):
         return _c.argmax(input)
-    (input,) = _arrays("argmax", input)
     return _argmax(_rows(input)).reshape(tuple(input.shape[:-1]))
 
 
