@@ -30,6 +30,10 @@ DeviceOptions options_of(const vkf_device_options* options) {
     if (o.submit_budget != 0) {
         out.submit_budget = o.submit_budget < 0 ? 0 : o.submit_budget;
     }
+    if (o.wait_seconds != 0) {
+        out.wait_seconds = o.wait_seconds < 0 ? 0 : o.wait_seconds;
+    }
+    out.canary = o.canary;
     out.checked = o.checked;
     out.get_instance_proc_addr = o.get_instance_proc_addr;
     return out;
@@ -64,6 +68,7 @@ BorrowedDevice borrowed_of(const vkf_borrowed_device& h) {
     out.queue_family = h.queue_family;
     out.queue = h.queue;
     out.host_submits = h.host_submits;
+    out.keep_uploads = h.keep_uploads;
     out.debug_utils = h.debug_utils;
     out.lock = h.lock;
     out.unlock = h.unlock;
@@ -268,4 +273,19 @@ vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer commands
 
 vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes) {
     return give(__func__, bytes, [&] { return need(device, "device").device.pending_uploads(); });
+}
+
+vkf_result vkf_device_recorded_uploads(const vkf_device* device, uint64_t* bytes) {
+    return give(__func__, bytes, [&] { return need(device, "device").device.recorded_uploads(); });
+}
+
+vkf_result vkf_device_uploads_finished(vkf_device* device, uint64_t recorded) {
+    return guard(__func__, [&] { need(device, "device").device.uploads_finished(recorded); });
+}
+
+vkf_result vkf_device_uploads_dropped(vkf_device* device) {
+    if (!device) {
+        return fail(VKF_ERROR, "%s: device is null", __func__);
+    }
+    return result_of(device->device.uploads_dropped());
 }

@@ -687,12 +687,14 @@ typedef struct vkf_capabilities {
 typedef struct vkf_device_options {
     uint32_t struct_size;
     bool validation, minimum_profile, checked;
+    bool canary;               ///< true: asks each submission whether it ran
     const char* select;        ///< null: VKFORMER_DEVICE, or the best there is
     const char* cache_folder;  ///< null: the user's
     uint64_t staging_bytes;    ///< 0: 16 MiB
     double submit_budget;      ///< 0: what suits the device; below 0: no limit
     vkf_get_instance_proc_addr get_instance_proc_addr;
-    const char* tuning;  ///< null: what vkformer-tune kept; "0": nothing
+    const char* tuning;   ///< null: what vkformer-tune kept; "0": nothing
+    double wait_seconds;  ///< 0: 600, on processors 3600; below 0: no limit
 } vkf_device_options;
 
 /// C++: MemoryRequest.
@@ -720,6 +722,7 @@ typedef struct vkf_borrowed_device {
     VkQueue queue;      ///< null: queue 0 of the family
     bool host_submits;  ///< true: vkformer uses no queue
     bool debug_utils;   ///< VK_EXT_debug_utils is enabled
+    bool keep_uploads;  ///< true: vkf_device_uploads_dropped() can be called
     void (*lock)(void* user);
     void (*unlock)(void* user);
     void* user;  ///< argument of lock and unlock
@@ -792,6 +795,11 @@ typedef struct vkf_staging_range {
 VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer commands,
                                             const vkf_staging_range* staging);
 VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
+VKF_API vkf_result vkf_device_recorded_uploads(const vkf_device* device, uint64_t* bytes);
+/// Everything recorded before vkf_device_recorded_uploads() gave `recorded` has been executed.
+VKF_API vkf_result vkf_device_uploads_finished(vkf_device* device, uint64_t recorded);
+/// What was recorded since will not be executed, and waits again. Does not allocate.
+VKF_API vkf_result vkf_device_uploads_dropped(vkf_device* device);
 
 // --- tensors on the device: runtime/device/weights.h, state.h, shared_buffer.h; models/files -----
 

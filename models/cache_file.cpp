@@ -9,6 +9,7 @@
 #include "models/adapter_states.h"
 #include "models/state_tensors.h"
 #include "runtime/base/error.h"
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/device/corner.h"
 #include "runtime/device/insides.h"
@@ -115,7 +116,7 @@ std::vector<T> CacheFile::numbers(const char* name, DType dtype, const std::vect
     }
     std::vector<T> out(t.data.size() / sizeof(T));
     if (!out.empty()) {
-        std::memcpy(out.data(), t.data.data(), t.data.size());
+        copy_bytes(t.data, std::as_writable_bytes(std::span(out)).data());
     }
     return out;
 }

@@ -26,6 +26,23 @@ void lower_gradient(Lowering& l);
 /// OpType::declined of the gradient.
 std::string declined_gradient(const Capabilities& device, const AttentionGradientParams& p);
 
+// --- GPUs: attention_gradient_shared.cpp ---------------------------------------------------------
+
+/// What both sides of the gradient read, and what is asked for.
+struct GradientOperands {
+    ValueId query, key, value, dy;
+    ValueId lse, delta;          ///< of each row of queries
+    ValueId mask, bias, slopes;  ///< any value where there is none
+    std::optional<ValueId> of_queries, of_keys, of_values;
+};
+
+/// True where the kernels for GPUs are taken: on GPUs, and where VKFORMER_VARIANT asks for them.
+bool takes_shared_gradient(const Capabilities& device);
+/// Says why these cannot compute a gradient; empty: they can. (The attention can be fused, and its
+/// weights have no gradient.)
+std::string declined_shared_gradient(const Capabilities& device, const AttentionGradientParams& p);
+void lower_shared_gradient(Lowering& l, const GradientOperands& operands);
+
 }  // namespace support
 
 /// OpType::gradient of kAttention.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the gradient of fused attention is lowered: two kernels, and what they need of each row.
+// How the gradient of fused attention is lowered: its two sides, and what they need of each row.
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "attention_delta.spv.h"
 #include "attention_gradient4.spv.h"
@@ -9,7 +10,9 @@
 #include "attention_gradient8_wide.spv.h"
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient.h"
+#include "ops/attention_gradient_parts.h"
 #include "ops/dropout.h"
+#include "ops/elementwise.h"
 #include "ops/fours.h"
 #include "ops/pushed_mask.h"
 #include "ops/reduce.h"
@@ -30,20 +33,28 @@ const Shader kLanes8Wide{"attention_gradient8_wide", spirv::kAttentionGradient8W
 const Shader kDelta{"attention_delta", spirv::kAttentionDeltaSpirv};
 
 constexpr uint kLocalSize = 64;
+/// Wider ones hide nothing, and a position less such a number does not overflow.
+constexpr std::int64_t kWidestWindow = 1 << 30;
 
-std::uint64_t far_rows(const AttentionParams& p, std::uint64_t queries, std::uint64_t keys, uint side) {
-    return side == kAttentionGradientOfQueries ? keys : queries * p.group;
-}
+/// Rows that a group takes.
+constexpr uint near_rows(uint lanes) { return lanes == 4 ? 4 : 16; }
 
 /// Rounds of the kernel's loops; the round in which a loop finds its end counts too.
-std::int64_t rounds_of(uint lanes, const AttentionParams& p) {
-    const auto most = static_cast<std::uint64_t>(std::max(p.most_keys, p.most_queries * p.group));
-    const auto fours = static_cast<std::uint64_t>((p.head_dim + 3) / 4 + (p.value_dim + 3) / 4);
-    return static_cast<std::int64_t>(divide_up(most, 4 * lanes) * (fours + lanes + 4));
+std::int64_t rounds_of(uint lanes, const AttentionParams& p, const GradientChunks& chunks) {
+    const auto far_tiles = [&](std::int64_t rows) {
+        return static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(rows), 4 * lanes));
+    };
+    const auto fours = static_cast<std::int64_t>((p.head_dim + 3) / 4 + (p.value_dim + 3) / 4);
+    const std::int64_t a_tile = fours + lanes + 4;
+    if (chunks.queries == 0) {
+        return far_tiles(std::max(p.most_keys, p.most_queries * p.group)) * a_tile;
+    }
+    const std::int64_t to_clear = near_rows(lanes) + 2;
+    return std::max(far_tiles(p.most_keys) * (lanes + 2), far_tiles(chunks.queries * p.group) * (a_tile + to_clear));
 }
 
 /// Operands: those of shaders/attention_gradient.h, then seed_view(). Words: the side, and the
-/// columns and rows that a group takes.
+/// columns and rows that a group takes, then the first query of a chunk and its most queries, or 0.
 void prepare_side(const Operands& operands, Command& command) noexcept {
     const auto& params = operands.params<AttentionGradientParams>().attention;
     const View& q = operands[kAttentionGradientBindingQuery];
@@ -70,21 +81,26 @@ void prepare_side(const Operands& operands, Command& command) noexcept {
     place(dy, push.d_batch, push.d_head, push.d_row, push.d_offset);
     place(first, push.first_batch, push.first_head, push.first_row, push.first_offset);
     place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
-    push.window = pushed_window(params.window, push.queries, push.keys);
-    push.seed = seed_of(operands[kAttentionGradientBindingSecond + 1]);
+    const uint first_query = operands.words[3], most_queries = operands.words[4];
+    push.chunk_row = first_query * params.group;
+    push.seed = seed_of(operands[kAttentionGradientBindings]);
     command.push(push);
-    const bool of_queries = side == kAttentionGradientOfQueries;
-    const std::uint64_t near = far_rows(params, push.queries, push.keys, 1 - side);
-    const uint columns = of_queries ? push.head_dim : std::max(push.head_dim, push.value_dim);
+    const bool of_keys = side == kAttentionGradientOfKeys;
+    const uint left = push.queries - std::min(first_query, push.queries);
+    const uint queries = most_queries == 0 ? left : std::min(left, most_queries);
+    const std::uint64_t near = of_keys ? push.keys : std::uint64_t{queries} * params.group;
+    const uint columns = of_keys ? std::max(push.head_dim, push.value_dim) : push.head_dim;
     const std::uint64_t tiles = divide_up(near, operands.words[2]) * divide_up(columns, operands.words[1]);
-    command.groups(first.elements() == 0 ? 0 : tiles * k.dim(2) * q.size[1]);
-    const double pairs = static_cast<double>(q.dim(2)) * q.size[1] * push.queries * push.keys *
-                         (params.causal == Causal::none ? 1.0 : 0.5);
-    command.cost(pairs * (2.0 * (push.head_dim + push.value_dim) + 30 + 2.0 * columns * (of_queries ? 1 : 2)),
+    const bool nothing = first.elements() == 0 || (first_query != 0 && left == 0);
+    command.groups(nothing ? 0 : tiles * k.dim(2) * q.size[1]);
+    const double pairs =
+        static_cast<double>(q.dim(2)) * q.size[1] * queries * push.keys * (params.causal == Causal::none ? 1.0 : 0.5);
+    const double weights = side == kAttentionGradientOfKept ? 0.0 : 2.0 * (push.head_dim + push.value_dim) + 30;
+    command.cost(pairs * (weights + 2.0 * columns * (of_keys ? 2 : 1)),
                  4.0 * static_cast<double>(q.elements() + k.elements() + v.elements() + dy.elements()));
 }
 
-/// Word: the stage.
+/// Words: the stage, and the dimensions that sinks have.
 void prepare_delta(const Operands& operands, Command& command) noexcept {
     const bool sinks = operands.words[0] == 1;
     const View& y = operands[kAttentionDeltaBindingY];
@@ -95,8 +111,10 @@ void prepare_delta(const Operands& operands, Command& command) noexcept {
     push.heads = delta.dim(1);
     push.queries = delta.dim(0);
     push.width = y.dim(0);
-    push.y_batch = y.step(3);
-    push.y_head = sinks ? 1 : y.step(2);
+    const auto present = [&](uint dimension) { return (operands.words[1] & dimension) != 0 ? 1u : 0u; };
+    const uint sinks_of_a_batch = present(kAttentionPresentHead) == 0 ? 1 : push.heads;
+    push.y_batch = sinks ? present(kAttentionPresentBatch) * sinks_of_a_batch : y.step(3);
+    push.y_head = sinks ? present(kAttentionPresentHead) : y.step(2);
     push.y_row = y.step(1);
     push.y_offset = y.offset;
     push.dy_batch = dy.step(3);
@@ -111,12 +129,13 @@ void prepare_delta(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(y.elements()) * 2, static_cast<double>(y.elements()) * 8);
 }
 
-void lower_delta(Lowering& l, uint stage, bool lse, ValueId y, ValueId dy, ValueId third, ValueId out) {
+void lower_delta(Lowering& l, uint stage, bool lse, ValueId y, ValueId dy, ValueId third, ValueId out,
+                 uint sinks_present = 0) {
     l.dispatch({{&kDelta,
                  {kLocalSize, {{kAttentionDeltaSpecStage, stage}, {kAttentionDeltaSpecLse, lse ? 1u : 0u}}},
                  "a row an invocation"}},
                {{y, Access::read}, {dy, Access::read}, {third, Access::read}, {out, Access::write}}, prepare_delta,
-               {stage});
+               {stage, sinks_present});
 }
 
 }  // namespace
@@ -132,23 +151,18 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     if (p.weights) {
         return "its weights have a gradient";
     }
-    if (a.bias >= 0 &&
-        std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.bias)) != p.wanted.end()) {
-        return "its bias has a gradient";
-    }
-    const bool a_sink_each = a.sinks_present == (kAttentionPresent | kAttentionPresentHead);
-    if (a.sinks >= 0 && !a_sink_each &&
-        std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(a.sinks)) != p.wanted.end()) {
-        return "its sinks have a gradient, and are not one a head";
-    }
-    if (a.keys >= 0) {
-        return "sequences have lengths of their own";
+    if (takes_shared_gradient(device)) {
+        return declined_shared_gradient(device, p);
     }
     const uint lanes = exact_lanes(device);
     if (lanes == 0) {
         return "no kernel computes it on this device as one";
     }
-    if (rounds_of(lanes, a) > kMostRounds) {
+    const GradientChunks chunks = plan_chunks(device, p);
+    if (!chunks.refused.empty()) {
+        return chunks.refused;
+    }
+    if (rounds_of(lanes, a, chunks) > kMostRounds) {
         return "so many rows would take more rounds of a loop than a processor's driver may allow";
     }
     if (!device.asks_for("attention_lanes") && a.most_queries <= kWorthFusing && a.most_keys <= kWorthFusing) {
@@ -176,62 +190,112 @@ void support::lower_gradient(Lowering& l) {
     const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, l.input(static_cast<std::size_t>(at))); };
     if (const auto of_sinks = output(a.sinks)) {
         const ValueId parts = l.scratch(DType::f32, rows);
-        lower_delta(l, 1, false, dense_input(a.sinks), lse, delta, parts);
-        lower_sum(l, parts, {true, false, true}, *of_sinks);
+        lower_delta(l, 1, false, dense_input(a.sinks), lse, delta, parts, a.sinks_present);
+        const auto summed = [&](uint dimension) { return (a.sinks_present & dimension) == 0; };
+        const Shape& shape = l.info(*of_sinks).shape;
+        const ValueId sums = is_contiguous(shape, l.info(*of_sinks).strides) ? *of_sinks : l.scratch(DType::f32, shape);
+        lower_sum(l, parts, {summed(kAttentionPresentBatch), summed(kAttentionPresentHead), true}, sums);
+        if (sums != *of_sinks) {
+            lower_copy(l, sums, *of_sinks);
+        }
     }
 
     const ValueId mask = a.mask < 0 ? q : pack_mask(l, a);
-    const ValueId bias = dense_input(a.bias), slopes = dense_input(a.slopes);
+    const ValueId bias = dense_input(a.bias);
+    const ValueId slopes = a.keys < 0 ? dense_input(a.slopes) : make_ranges(l, a);
+    if (takes_shared_gradient(l.device())) {
+        lower_shared_gradient(l, {q, k, v, dy, lse, delta, mask, bias, slopes, output(0), output(1), output(2)});
+        return;
+    }
     const uint lanes = exact_lanes(l.device());
+    const GradientChunks chunks = plan_chunks(l.device(), p);
+    ValueId kept = lse;
+    if (chunks.queries != 0) {
+        const Shape& keys = l.info(k).shape;
+        const std::int64_t columns = std::int64_t{attention_gradient_planes(chunks.keep)} * chunks.queries * a.group;
+        kept = l.scratch(DType::f32, {keys[0], keys[1], keys[2], Dim(columns)});
+    }
     const Shader& shader = lanes == 4 ? kLanes4 : l.device().int64 ? kLanes8Wide : kLanes8;
-    const auto side = [&](uint which, ValueId first, ValueId second, std::int64_t columns) {
+    const auto side = [&](uint which, uint chunk, ValueId first, ValueId second, std::int64_t columns) {
         const auto wanted = static_cast<uint>(divide_up(static_cast<std::uint64_t>(columns), 4 * lanes));
         const uint blocks = wanted > 2 ? kAttentionGradientMaxBlocks : wanted;
         const auto read_by_fours = [&](ValueId x) { return in_fours(l.info(x)); };
         const bool fours = read_by_fours(q) && read_by_fours(k) && read_by_fours(v) && read_by_fours(dy) &&
                            read_by_fours(first) && read_by_fours(second);
+        const bool of_keys = which == kAttentionGradientOfKeys;
+        const std::string what = of_keys                             ? "of keys and values"
+                                 : which == kAttentionGradientOfKept ? "of queries, from kept scores"
+                                                                     : "of queries";
         const std::string why =
-            std::string(which == kAttentionGradientOfQueries ? "of queries" : "of keys and values") + ": " +
-            std::to_string(lanes) + " rows by " + std::to_string(4 * lanes) + (fours ? ", by fours" : "");
-        l.dispatch({{&shader,
-                     {lanes,
-                      {{kAttentionGradientSpecSide, which},
-                       {kAttentionGradientSpecBlocks, blocks},
-                       {kAttentionGradientSpecFours, fours ? 1u : 0u},
-                       {kAttentionGradientSpecCausal, causal_constant(a.causal)},
-                       {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
-                       {kAttentionGradientSpecGroup, a.group},
-                       {kAttentionGradientSpecThreshold, dropout_threshold(a.dropout)},
-                       {kAttentionGradientSpecKeepScale, std::bit_cast<uint>(dropout_scale(a.dropout))},
-                       {kAttentionGradientSpecMask, a.mask_present},
-                       {kAttentionGradientSpecBias, a.bias_present},
-                       {kAttentionGradientSpecSlopes, a.slopes_present},
-                       {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
-                       {kAttentionGradientSpecSoftcap, std::bit_cast<uint>(a.softcap)},
-                       {kAttentionGradientSpecHeads, static_cast<uint>(l.info(k).shape[1].constant())}}},
-                     why}},
-                   {{q, Access::read},
-                    {k, Access::read},
-                    {v, Access::read},
-                    {dy, Access::read},
-                    {lse, Access::read},
-                    {delta, Access::read},
-                    {mask, Access::read},
-                    {bias, Access::read},
-                    {slopes, Access::read},
-                    {first, Access::write},
-                    {second, Access::write}},
-                   prepare_side, {which, blocks * 4 * lanes, lanes})
+            what + ": " + std::to_string(near_rows(lanes)) + " rows by " + std::to_string(4 * lanes) +
+            (fours ? ", by fours" : "") +
+            (chunks.queries == 0 ? std::string() : ", " + std::to_string(chunks.queries) + " queries at a time");
+        // of what comes before ds, the kernel that reads it needs nothing: one serves all
+        const auto of_scores = [&](uint constant) { return which == kAttentionGradientOfKept ? 0 : constant; };
+        const Access to = of_keys && chunk != 0 ? Access::read_write : Access::write;
+        l.dispatch(
+             {{&shader,
+               {lanes,
+                {{kAttentionGradientSpecSide, which},
+                 {kAttentionGradientSpecBlocks, blocks},
+                 {kAttentionGradientSpecFours, fours ? 1u : 0u},
+                 {kAttentionGradientSpecCausal, a.keys >= 0 ? 0u : causal_constant(a.causal)},
+                 {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
+                 {kAttentionGradientSpecGroup, a.group},
+                 {kAttentionGradientSpecThreshold, of_scores(dropout_threshold(a.dropout))},
+                 {kAttentionGradientSpecKeepScale, of_scores(std::bit_cast<uint>(dropout_scale(a.dropout)))},
+                 {kAttentionGradientSpecMask, of_scores(a.mask_present)},
+                 {kAttentionGradientSpecBias, of_scores(a.bias_present)},
+                 {kAttentionGradientSpecSlopes, of_scores(a.slopes_present)},
+                 {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
+                 {kAttentionGradientSpecSoftcap, of_scores(std::bit_cast<uint>(a.softcap))},
+                 {kAttentionGradientSpecHeads, static_cast<uint>(l.info(k).shape[1].constant())},
+                 {kAttentionGradientSpecWindow, static_cast<uint>(std::min<std::int64_t>(a.window, kWidestWindow))},
+                 {kAttentionGradientSpecChunk, chunks.queries * a.group},
+                 {kAttentionGradientSpecKeep, chunks.keep},
+                 {kAttentionGradientSpecSequences, a.keys >= 0 ? 1u : 0u}}},
+               why}},
+             {{q, Access::read},
+              {k, Access::read},
+              {v, Access::read},
+              {dy, Access::read},
+              {lse, Access::read},
+              {delta, Access::read},
+              {mask, Access::read},
+              {bias, Access::read},
+              {slopes, Access::read},
+              {first, to},
+              {second, to},
+              {kept, of_keys && chunks.queries != 0 ? Access::write : Access::read}},
+             prepare_side, {which, blocks * 4 * lanes, near_rows(lanes), chunk * chunks.queries, chunks.queries})
             .sizes_of = {seed_view(l, q, a.dropout_seed)};
     };
-    if (const auto of_queries = output(0)) {
+    const auto of_queries = output(0), of_keys = output(1), of_values = output(2), of_bias = output(a.bias);
+    const auto columns_of_keys = std::max(a.head_dim, a.value_dim);
+    if (chunks.queries == 0 && of_queries) {
         // the second output is not written
-        side(kAttentionGradientOfQueries, *of_queries, *of_queries, a.head_dim);
+        side(kAttentionGradientOfQueries, 0, *of_queries, *of_queries, a.head_dim);
     }
-    const auto of_keys = output(1), of_values = output(2);
-    if (of_keys || of_values) {
-        side(kAttentionGradientOfKeys, of_keys ? *of_keys : l.scratch(DType::f32, l.info(k).shape),
-             of_values ? *of_values : l.scratch(DType::f32, l.info(v).shape), std::max(a.head_dim, a.value_dim));
+    if (chunks.queries == 0 && !of_keys && !of_values) {
+        return;
+    }
+    const ValueId keys_to = of_keys ? *of_keys : l.scratch(DType::f32, l.info(k).shape);
+    const ValueId values_to = of_values ? *of_values : l.scratch(DType::f32, l.info(v).shape);
+    std::optional<BiasGradient> sums;
+    if (of_bias) {
+        sums.emplace(l, p, chunks, *of_bias);
+    }
+    for (uint chunk = 0; chunk < chunks.count; ++chunk) {
+        side(kAttentionGradientOfKeys, chunk, keys_to, values_to, columns_of_keys);
+        if (chunks.queries != 0 && of_queries) {
+            side(kAttentionGradientOfKept, chunk, *of_queries, *of_queries, a.head_dim);
+        }
+        if (sums) {
+            sums->take(kept, chunk);
+        }
+    }
+    if (sums) {
+        sums->finish();
     }
 }
 

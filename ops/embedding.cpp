@@ -146,7 +146,13 @@ constexpr OpType kEmbedding{.name = kName, .lower = lower, .can_read = can_read_
 ValueId support::numbers_of(Lowering& l, ValueId weight) {
     return l.once("numbers of a packed weight", weight, [&] {
         const ValueId out = l.scratch(DType::f32, l.info(weight).shape);
-        lower_rows(l, weight, weight, out, prepare_whole);
+        std::int64_t first = 0;
+        for (const ValueId part : l.chunks(out, 0)) {
+            const std::int64_t rows = l.info(part).shape[0].constant();
+            const ValueId of = l.slice(weight, 0, first, rows);
+            lower_rows(l, of, of, part, prepare_whole);
+            first += rows;
+        }
         return out;
     });
 }

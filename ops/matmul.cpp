@@ -45,6 +45,7 @@ Value all_rows(Value x) {
 /// One product of a gradient, which lies in memory as `like` does where it has its shape.
 Value gradient_product(Value a, Value b, const MatmulParams& of, bool masked, const Value& like) {
     MatmulParams p{Activation::none, of.scale, false, false, masked};
+    p.backward = true;
     Shape shape = broadcast_batches(a, b);
     shape.push_back(a.size(-2));
     shape.push_back(b.size(-1));

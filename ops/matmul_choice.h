@@ -37,6 +37,8 @@ SharedTile shared_tile(const Capabilities& device, const Constants& form);
 
 /// Operands: those of shaders/matmul.h; words: Choice's.
 void prepare_product(const Operands& operands, Command& command) noexcept;
+/// Prepares a part of the sums that is added to those before: C is the residual, there is no bias.
+void prepare_further_part(const Operands& operands, Command& command) noexcept;
 /// Prepares a product where A has up to kMatvecMaxRows rows; else nothing is dispatched.
 void prepare_few_rows(const Operands& operands, Command& command) noexcept;
 /// Prepares a product where it has more, and A and B are rows of codes.

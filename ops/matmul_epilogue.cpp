@@ -58,6 +58,10 @@ std::string no_room(const RewriteSite& site, const NodeInfo& product, const Epil
         return "it has an activation already";
     }
     const Graph& g = site.graph();
+    if ((wish.activation != Activation::none || wish.gate) && site.too_large(g.values()[product.inputs[1]].shape) &&
+        is_summed_in_parts(g.values()[product.inputs[1]], p)) {
+        return "its matrix is larger than a storage buffer, and its sums are taken in parts";
+    }
     const ValueInfo& y = g.values()[product.outputs.front()];
     if (!lies_densely(y)) {
         return "its result is stored in another order";

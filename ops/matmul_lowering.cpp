@@ -6,6 +6,7 @@
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
 #include "ops/add_op.h"
+#include "ops/checks.h"
 #include "ops/fours.h"
 #include "ops/matmul_choice.h"
 #include "ops/packed_rows.h"
@@ -38,8 +39,7 @@ bool vectorizable(const ValueInfo& v, std::size_t dim) {
 }
 
 struct Form {
-    bool a_vec;
-    uint b_load;
+    uint a_load, b_load;
     bool c_vec;
 };
 
@@ -55,7 +55,10 @@ Form form_of(const Lowering& l, const Product& product, const MatmulParams& para
     const std::size_t n = rank - 1 - params.b_axes().n;
     Form f;
     const auto by_columns = [&](ValueId v) { return vectorizable(l.info(v), l.info(v).shape.size() - 1); };
-    f.a_vec = by_columns(product.a);
+    const ValueInfo& ai = l.info(product.a);
+    f.a_load = by_columns(product.a)                   ? kMatmulAVecK
+               : vectorizable(ai, ai.shape.size() - 2) ? kMatmulAVecM
+                                                       : kMatmulAScalar;
     f.b_load = bi.words              ? kMatmulBPacked + static_cast<uint>(l.weight_type(product.b))
                : vectorizable(bi, k) ? kMatmulBVecK
                : vectorizable(bi, n) ? kMatmulBVecN
@@ -73,11 +76,15 @@ constexpr std::int64_t kLargeMatrix = 512 * 512;
 /// of 24.
 constexpr std::int64_t kSmallTileRows = 16;
 
+/// Rows of a tile for many rows, with 8 lanes. With a third more, a kernel takes a fifth longer to
+/// compile and 6 to 9 % less time to run.
+constexpr uint kManyTileRows = 24, kManyTileRowsBackward = 32;
+
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
 /// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
 /// takes to compile: the smaller ones serve small models.
 void choose_for_processor(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
-                          bool large, bool one_row) {
+                          bool large, bool one_row, bool backward) {
     const auto constants = [&](uint local, uint rows) { return with_rows(form, local, rows); };
     const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
     const Shader& eight = device.int64 ? kLanes8Wide : kLanes8;
@@ -102,7 +109,7 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
         const std::int64_t small = large ? kSmallTileRows : kSmallModelRows;
         choice.add(eight, constants(8, 8), static_cast<uint>(small), 8, 32, "processor, subgroups of 8: 8x32 tiles");
         if (most_rows > small) {
-            const Tuned rows = tuned(device, "matmul_rows", 24);
+            const Tuned rows = tuned(device, "matmul_rows", backward ? kManyTileRowsBackward : kManyTileRows);
             choice.add(eight, constants(8, rows.value), kAnyRows, rows.value, 32,
                        "many rows: " + std::to_string(rows.value) + "x32 tiles" + rows.note);
         }
@@ -151,6 +158,22 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const Constants&
         choice.add(kShared, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
                    "tiles of " + std::to_string(tile.rows) + "x64x" + std::to_string(tile.depth) + " in shared memory" +
                        tile.note);
+    }
+}
+
+/// Whether a kernel can read a by vec4 along m: it has code for that, and its rows go by four.
+bool reads_along_m(const Kernel& kernel) {
+    const uint rows = kernel.constants.values()[kMatmulSpecRows];
+    const bool in_registers = kernel.shader == &kPlain || kernel.shader == &kLanes4 || kernel.shader == &kLanes8 ||
+                              kernel.shader == &kLanes8Wide;
+    return kernel.shader == &kShared || (in_registers && rows % 4 == 0 && rows > kMatmulFewRows);
+}
+
+std::string describe_a(const Kernel& kernel) {
+    switch (kernel.constants.values()[kMatmulSpecALoad]) {
+        case kMatmulAVecK: return "vec4 a, ";
+        case kMatmulAVecM: return "vec4 a along m, ";
+        default: return "scalar a, ";
     }
 }
 
@@ -224,7 +247,7 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
               const std::string& note) {
     // small products on processors do without: one kernel fewer to compile is worth more to them
     const bool c_vec = part.form.c_vec && !(l.device().cpu() && part.most_rows <= kSmallModelRows);
-    const Constants form(0, {{kMatmulSpecAVec, part.form.a_vec ? 1u : 0u},
+    const Constants form(0, {{kMatmulSpecALoad, part.form.a_load},
                              {kMatmulSpecBLoad, part.form.b_load},
                              {kMatmulSpecCVec, c_vec ? 1u : 0u},
                              {kMatmulSpecAct, static_cast<uint>(params.activation)},
@@ -239,13 +262,18 @@ Choice choose(const Lowering& l, const Part& part, const Reduced& reduced, const
     } else if (reduced.halves && half_is_forced(l.device())) {
         choose_half(choice, l.device(), form);
     } else if (l.device().cpu()) {
-        choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row);
+        choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row, params.backward);
     } else {
         choose_for_gpu(choice, l.device(), form, params, part.most_rows, reduced);
     }
-    const std::string loads = reduced.codes ? "codes of a and b"
-                                            : (part.form.a_vec ? "vec4 a, " : "scalar a, ") +
-                                                  describe_load(l, part.product.b, part.form.b_load);
+    for (Kernel& kernel : choice.kernels) {
+        if (part.form.a_load == kMatmulAVecM && !reads_along_m(kernel)) {
+            kernel.constants.set(kMatmulSpecALoad, kMatmulAScalar);
+        }
+    }
+    const std::string loads =
+        reduced.codes ? "codes of a and b"
+                      : describe_a(choice.kernels.back()) + describe_load(l, part.product.b, part.form.b_load);
     choice.kernels.front().why += "; " + loads + note;
     if (params.has_other()) {
         const bool times = params.is_gate();
@@ -288,9 +316,9 @@ bool always_many_rows(const Lowering& l, ValueId c) {
 void lower_product(Lowering& l, const Product& product, const MatmulParams& params, const std::string& note = {}) {
     const ValueId a = product.a;
     const std::int64_t k = l.max_of(l.info(a).shape.back());
-    constexpr std::int64_t kMostTileRows = 24;
-    const bool one_row = params.masked_weights && rounds_of(k, true, kMostTileRows) > kMostRounds;
-    l.check_rounds(rounds_of(k, params.masked_weights, one_row ? 1 : kMostTileRows),
+    const std::int64_t tile_rows = params.backward || l.device().tuned("matmul_rows") ? kMatmulMaxRows : kManyTileRows;
+    const bool one_row = params.masked_weights && rounds_of(k, true, tile_rows) > kMostRounds;
+    l.check_rounds(rounds_of(k, params.masked_weights, one_row ? 1 : tile_rows),
                    "a sum of " + std::to_string(k) + " products");
     const bool packed = l.weight_type(product.b) != WeightType::f32 && params.transpose_b && !params.masked_weights;
     // a gradient goes along the columns of the weights, which packed ones cannot be read by
@@ -303,30 +331,49 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const Reduced less = reduced(l, {a, b, product.bias, product.other, c}, params, most_rows);
     const bool few = less.codes && !always_many_rows(l, c);
     const ValueId codes = less.codes ? codes_of(l, a) : a;
-    const std::vector<ValueId> windows = l.chunks(b, b_n);
+    const bool along_k = is_summed_in_parts(l.info(b), params);
+    const std::size_t b_k = l.info(b).shape.size() - 1 - params.b_axes().k;
+    const std::vector<ValueId> windows = along_k ? l.chunks(b, b_k, 4) : l.chunks(b, b_n);
+    const bool cut = windows.size() > 1;
     std::int64_t first = 0;
     for (const ValueId window : windows) {
         Part part{{a, window, product.bias, product.other, c}, {}, most_rows, large, one_row};
-        if (windows.size() > 1) {
-            const std::int64_t columns = l.info(window).shape[b_n].constant();
-            const auto cut = [&](ValueId v) { return l.slice(v, l.info(v).shape.size() - 1, first, columns); };
-            part.product.c = cut(c);
-            part.product.bias = params.bias ? cut(product.bias) : product.bias;
-            part.product.other = params.has_other() ? cut(product.other) : product.other;
-            first += columns;
+        MatmulParams of = params;
+        const bool further = along_k && window != windows.front();
+        const std::int64_t length = cut ? l.info(window).shape[along_k ? b_k : b_n].constant() : 0;
+        const auto cut_last = [&](ValueId v) { return l.slice(v, l.info(v).shape.size() - 1, first, length); };
+        if (cut && along_k) {  // the sums so far are the residual of the next part
+            require(params.activation == Activation::none && !params.is_gate(), kMatmulName,
+                    "a product whose sums are taken in parts has an activation or a gate");
+            part.product.a = cut_last(a);
+            if (further) {
+                of.bias = false;
+                of.other = kMatmulOtherResidual;
+                part.product.other = c;
+            }
+        } else if (cut) {
+            part.product.c = cut_last(c);
+            part.product.bias = params.bias ? cut_last(product.bias) : product.bias;
+            part.product.other = params.has_other() ? cut_last(product.other) : product.other;
         }
-        part.form = form_of(l, part.product, params);
+        first += length;
+        part.form = form_of(l, part.product, of);
+        std::string why = note;
+        if (cut && along_k) {
+            why += "; one of " + std::to_string(windows.size()) + " parts of the sums, for want of larger bindings";
+        }
         if (few) {
             Part rows = part;
             rows.most_rows = kMatvecMaxRows;
-            dispatch(l, rows.product, params, choose(l, rows, {}, params, note), prepare_few_rows);
+            dispatch(l, rows.product, of, choose(l, rows, {}, of, why), prepare_few_rows);
         }
-        Choice choice = choose(l, part, less, params, note);
+        Choice choice = choose(l, part, less, of, why);
         Product operands = part.product;
-        operands.a = codes;
-        Dispatch& d = dispatch(l, operands, params, std::move(choice), less.codes ? prepare_codes : prepare_product);
+        operands.a = less.codes ? codes : operands.a;
+        const Prepare how = less.codes ? prepare_codes : further ? prepare_further_part : prepare_product;
+        Dispatch& d = dispatch(l, operands, of, std::move(choice), how);
         const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.other).storage; };
-        if (params.has_other() && windows.size() == 1 && params.activation <= Activation::relu && !few &&
+        if (params.has_other() && !cut && params.activation <= Activation::relu && !few &&
             // others read of a and b what one writes of c
             elsewhere(operands.a) && elsewhere(operands.b)) {
             d.in_place_input = params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias;

@@ -21,6 +21,8 @@ struct MatmulParams {
     /// the gradient that comes in may be masked: where it is -0.0, what it is multiplied with is
     /// skipped
     bool masked_gradient = false;
+    /// part of a backward pass, which runs step after step: a kernel may take longer to compile
+    bool backward = false;
 
     bool has_other() const { return other != shader::kMatmulOtherNone; }
     bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }
@@ -32,6 +34,14 @@ struct MatmulParams {
     /// The places of b's k and n dimensions, counted from the innermost.
     Axes b_axes() const { return transpose_b ? Axes{0, 1} : Axes{1, 0}; }
 };
+
+/// True where b, should it be cut, is cut along k: its rows along n reach over the whole of it.
+inline bool is_summed_in_parts(const ValueInfo& b, const MatmulParams& params) {
+    const std::size_t last = b.shape.size() - 1;
+    const Dim& k = b.strides[last - params.b_axes().k];
+    const Dim& n = b.strides[last - params.b_axes().n];
+    return n.is_constant() && (!k.is_constant() || n.constant() < k.constant());
+}
 
 /// Inputs: a, b, the bias where there is one, the other operand of shaders/matmul.h where there is
 /// one.

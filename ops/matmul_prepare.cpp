@@ -11,8 +11,7 @@ using namespace shader;
 
 uint batch_stride(const View& v, std::size_t i) { return v.size[i] == 1 ? 0 : v.stride[i]; }
 
-MatmulPush describe(const Operands& operands) noexcept {
-    const auto& params = operands.params<MatmulParams>();
+MatmulPush describe(const Operands& operands, const MatmulParams& params) noexcept {
     const View& a = operands[kMatmulBindingA];
     const View& b = operands[kMatmulBindingB];
     const View& bias = operands[kMatmulBindingBias];
@@ -45,6 +44,8 @@ MatmulPush describe(const Operands& operands) noexcept {
     push.alpha = params.scale;
     return push;
 }
+
+MatmulPush describe(const Operands& operands) noexcept { return describe(operands, operands.params<MatmulParams>()); }
 
 /// Turns batches that share b and follow each other in a and c into further rows: (B, T, K) x W is
 /// one product of B*T rows.
@@ -97,6 +98,13 @@ void skip(MatmulPush push, Command& command) noexcept {
 
 void prepare_product(const Operands& operands, Command& command) noexcept {
     prepare(describe(operands), operands, command);
+}
+
+void prepare_further_part(const Operands& operands, Command& command) noexcept {
+    MatmulParams params = operands.params<MatmulParams>();
+    params.bias = false;
+    params.other = kMatmulOtherResidual;
+    prepare(describe(operands, params), operands, command);
 }
 
 void prepare_few_rows(const Operands& operands, Command& command) noexcept {

@@ -104,6 +104,8 @@ void lower(Lowering& l) {
     const bool has_moments = params.moments() != 0;
     const ValueId moments = has_moments ? l.output(1) : gradient;
     const ValueId factors = params.factors ? l.input(2) : gradient;
+    l.check_range(parameter);  // before its gradient, which has no name
+    l.check_range(moments);
     const auto whole_fours = [&](ValueId id) {
         return by_four(elements(l.info(id).shape)) && by_four(l.info(id).offset);
     };

@@ -2,6 +2,8 @@
 // Sums over dimensions, and sums of squares.
 #include "ops/reduce.h"
 
+#include <bit>
+
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/gradient.h"
@@ -67,7 +69,9 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.outer1_stride = runs[1].stride;
     push.outer0 = runs[2].size;
     push.outer0_stride = runs[2].stride;
-    if (levels <= 1 && push.inner > kReduceRun) {
+    if (levels < kMostRuns && push.inner > kReduceRun) {
+        push.outer0 = runs[1].size;
+        push.outer0_stride = runs[1].stride;
         push.outer1 = static_cast<uint>(divide_up(push.inner, kReduceRun));
         push.outer1_stride = kReduceRun * push.inner_stride;
         push.last = push.inner - (push.outer1 - 1) * kReduceRun;
@@ -85,6 +89,9 @@ void prepare(const Operands& operands, Command& command) noexcept {
 constexpr std::int64_t kPart = 4096;
 constexpr std::int64_t kMostParts = 1024;
 
+/// Runs that the summed dimensions are, at most.
+int runs_of(uint summed) { return std::popcount(summed & ~(summed << 1)); }
+
 void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
     const ValueInfo& x = l.info(from);
     std::int64_t terms = 1, results = 1;
@@ -98,6 +105,10 @@ void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
     const std::int64_t each = results >= kPart ? 16 * kPart : kPart;
     const auto parts = static_cast<uint>(std::min<std::int64_t>((terms + each - 1) / each, kMostParts));
     l.check_rounds(2 * terms / (parts * group.lanes) + 2 * parts, "a sum of " + std::to_string(terms) + " elements");
+    if (runs_of(params.summed) == kMostRuns) {  // parts are whole runs then
+        const std::int64_t inner = l.max_of(x.shape.back());
+        l.check_rounds(2 * inner / group.lanes, "a sum over rows of " + std::to_string(inner) + " elements");
+    }
     const auto dispatch = [&](ValueId x_id, ValueId sums, uint in_parts, bool square, uint summed) {
         const std::string why = std::to_string(group.lanes) + " invocations a sum" +
                                 (in_parts > 1 ? ", in " + std::to_string(in_parts) + " parts" : "");

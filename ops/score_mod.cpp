@@ -80,9 +80,17 @@ ScoreMod ScoreMod::glsl(std::string text, std::vector<float> parameters) {
         snippet += (i == 0 ? "" : ", ") + literal(parameters[i]);
     }
     if (!parameters.empty()) {
-        const std::string type = "float[" + std::to_string(parameters.size()) + "]";
-        snippet = "const " + type + " kModParameters = " + type + "(" + snippet +
-                  ");\n#define parameter(i) (kModParameters[i])\n";
+        const std::string count = std::to_string(parameters.size());
+        const std::string type = "float[" + count + "]";
+        std::string ranges;
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            ranges += (i == 0 ? "" : ", ") + std::string("float[1](0.0)");
+        }
+        // length() computes nothing, and its text is wrong where i is a constant outside
+        snippet = "const " + type + " kModParameters = " + type + "(" + snippet + ");\nconst " + type +
+                  "[1] kModRanges = " + type + "[1](" + ranges +
+                  ");\n#define parameter(i) (kModParameters[clamp(int(i), 0, " + count +
+                  " - 1) * kModRanges[i].length()])\n";
     }
     snippet += "#line 1 \"score_mod\"\n" + text + R"(
 #line 1 "behind score_mod"

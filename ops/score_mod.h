@@ -27,7 +27,8 @@ public:
     /// NaN that is not masked stays NaN. The text may define functions and constants of its own,
     /// with names that begin with mod_, and may use
     ///     parameter(i)           number i of `parameters` (finite, at most 16), fixed when the mod
-    ///                            is compiled
+    ///                            is compiled; an i outside that is computed is taken to
+    ///                            the nearest number, a constant one is an error
     ///     negative_infinity(), safe_exp(x), safe_tanh(x), safe_erf(x), is_nan(x), is_finite(x)
     /// which are exact where a device's built-in functions may not be. The text may use neither
     /// buffers nor `shared`.

@@ -18,7 +18,7 @@ std::uint32_t lanes_of(const Capabilities& c) { return c.cpu() && c.subgroup_shu
 
 Values matmul_rows(const Capabilities& c) {
     if (c.cpu()) {
-        return lanes_of(c) == 8 ? Values{8, 16, 24} : Values{4, 8};
+        return lanes_of(c) == 8 ? Values{8, 16, 24, 32} : Values{4, 8};
     }
     Values out;
     for (const std::uint32_t rows : {32u, 64u, 128u}) {

@@ -27,7 +27,7 @@ void main() {
     uint query = take_dimension(rest, p.queries);
     uint head = take_dimension(rest, p.heads);
     if (kStage == 1u) {
-        float weight = safe_exp(y[p.y_offset + head * p.y_head] - dy[p.dy_offset + row]);
+        float weight = safe_exp(y[p.y_offset + rest * p.y_batch + head * p.y_head] - dy[p.dy_offset + row]);
         delta[p.delta_offset + row] = -weight * lse[p.lse_offset + row];
         return;
     }

@@ -1,9 +1,9 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of fused attention in registers: a group is one subgroup of LANES lanes, takes
-// as many near rows, and walks over tiles of 4 * LANES far rows. Of the queries'
-// gradient, near rows are queries and far ones keys; of the keys' and values', the other way round.
-// Nothing is added up by two groups, so there are no atomics, and the same bits in every run.
+// The gradient of fused attention in registers: a group is one subgroup of LANES lanes, takes 4 or
+// 16 near rows, and walks over tiles of 4 * LANES far rows. Of the queries' gradient, near rows are
+// queries and far ones keys; of the keys' and values', the other way round. Nothing is added up by
+// two groups at once, so there are no atomics, and the same bits in every run.
 //
 //! variant attention_gradient4 -DLANES=4
 //! variant attention_gradient8 -DLANES=8
@@ -13,6 +13,10 @@
 // ds = p (dy . v - delta) to its score, so that dq = sum ds k, dk = sum ds q and dv = sum p dy. The
 // first two products are those of attention_lanes.comp: a lane holds four far rows, near rows are
 // handed round by shuffles. In the last ones it holds four columns, and weights are handed round.
+//
+// Where all three gradients are wanted, queries are taken a chunk at a time: the keys' side keeps
+// ds of the chunk, which the queries' side then reads, five products instead of seven. Chunks
+// follow each other as dispatches, and add to what those before them left in dk and dv.
 //
 // A pair that is masked passes nothing, whatever is in its rows: its weight and ds are 0, and what
 // is not finite in a far row counts as 0 there. Where it is not masked, the weight or ds is NaN.
@@ -40,6 +44,10 @@ layout(constant_id = kAttentionGradientSpecSlopes) const uint kSlopes = 0;
 layout(constant_id = kAttentionGradientSpecScale) const float kScale = 1.0;
 layout(constant_id = kAttentionGradientSpecSoftcap) const float kSoftcap = 0.0;
 layout(constant_id = kAttentionGradientSpecHeads) const uint kHeads = 1;
+layout(constant_id = kAttentionGradientSpecWindow) const uint kWindow = 0;
+layout(constant_id = kAttentionGradientSpecChunk) const uint kChunk = 0;
+layout(constant_id = kAttentionGradientSpecKeep) const uint kKeep = 0;
+layout(constant_id = kAttentionGradientSpecSequences) const uint kSequences = 0;
 
 layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer Query { float query[]; };
 layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer QueryFours { FOURS query_fours[]; };
@@ -54,10 +62,12 @@ layout(set = 0, binding = kAttentionGradientBindingDelta) readonly buffer Delta 
 layout(set = 0, binding = kAttentionGradientBindingMask) readonly buffer Mask { uint mask_bits[]; };
 layout(set = 0, binding = kAttentionGradientBindingBias) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Slopes { float slopes[]; };
-layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer First { float first_out[]; };
-layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer FirstFours { FOURS first_fours[]; };
-layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer Second { float second_out[]; };
-layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer SecondFours { FOURS second_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Ranges { uvec2 ranges[]; };
+layout(set = 0, binding = kAttentionGradientBindingFirst) buffer First { float first_out[]; };
+layout(set = 0, binding = kAttentionGradientBindingFirst) buffer FirstFours { FOURS first_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingSecond) buffer Second { float second_out[]; };
+layout(set = 0, binding = kAttentionGradientBindingSecond) buffer SecondFours { FOURS second_fours[]; };
+layout(set = 0, binding = kAttentionGradientBindingKept) buffer Kept { FOURS kept_fours[]; };
 
 layout(push_constant) uniform Push { AttentionGradientPush p; };
 
@@ -66,10 +76,18 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
 #include "common/random.glsl"
 
 #define LANE gl_SubgroupInvocationID
+// With 4 lanes, where compiling takes longest, there are fewer rows.
 #if LANES == 4
+#define NEAR 4
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#define EACH_FOUR(DO) DO(0)
+#define EACH_LOAD(DO) DO(0)
 #else
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define NEAR 16
+#define EACH_ROW(DO) \
+    DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+#define EACH_FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+#define EACH_LOAD(DO) DO(0) DO(1)
 #endif
 #define EACH_BLOCK(DO) \
     DO(0) \
@@ -81,13 +99,22 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
     }
 
 const uint kTile = 4u * LANES;
-const uint kNear = LANES;
-const bool kOfQueries = kSide == kAttentionGradientOfQueries;
+const uint kNear = NEAR;
+const uint kLoads = NEAR / LANES;
+const bool kOfKept = kSide == kAttentionGradientOfKept;
+const bool kOfQueries = kSide == kAttentionGradientOfQueries || kOfKept;
 const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
 
 uint batch;
 uint head;  // of keys and values
 int shift;  // query i stands at key i + shift
+
+// The first far row that a near one sees, and the one behind the last, where sequences have lengths
+// of their own: see attention_ranges.h.
+uvec2 range_of(uint near) {
+    uint at = batch * (p.queries + p.keys);
+    return ranges[at + (kOfQueries ? near / kGroup : p.queries + near)];
+}
 
 uint query_head(uint row) {
     return head * kGroup + row % kGroup;
@@ -108,12 +135,12 @@ uint statistics_row(uint row) {
     return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
 }
 
-// Loads four neighbours along the width from `offset + at` on; 0 past `width`.
+// Loads four neighbours along the width from `offset + at` on. Past `width`: 0 within a four of
+// which something is there, else anything, which only makes columns that are not stored.
 #define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
     vec4 name(uint offset, uint at) { \
         if (kFours != 0u) { \
-            vec4 four = floats_of(buffer_fours[(offset + min(at, width - 4u)) >> 2]); \
-            return mix(vec4(0.0), four, bvec4(at < width)); \
+            return floats_of(buffer_fours[(offset + min(at, width - 4u)) >> 2]); \
         } \
         uvec4 columns = at + uvec4(0, 1, 2, 3); \
         uvec4 from = offset + min(columns, uvec4(width - 1u)); \
@@ -126,16 +153,26 @@ DEFINE_LOAD(load_value, value, value_fours, p.value_dim)
 DEFINE_LOAD(load_dy, dy, dy_fours, p.value_dim)
 #undef DEFINE_LOAD
 
+// Stores four neighbours, or adds them to what an earlier chunk left there.
 #define DEFINE_STORE(name, buffer_name, buffer_fours, width) \
     void name(uint offset, uint at, vec4 v) { \
+        bool more = !kOfQueries && kChunk != 0u && p.chunk_row != 0u; \
         if (kFours != 0u) { \
             if (at < width) { \
-                buffer_fours[(offset + at) >> 2] = four_of(v); \
+                uint place = (offset + at) >> 2; \
+                if (more) { \
+                    v += floats_of(buffer_fours[place]); \
+                } \
+                buffer_fours[place] = four_of(v); \
             } \
             return; \
         } \
         [[dont_unroll]] for (uint i = 0u; i < 4u && at + i < width; ++i) { \
-            buffer_name[offset + at + i] = i < 2u ? (i == 0u ? v.x : v.y) : (i == 2u ? v.z : v.w); \
+            float part = i < 2u ? (i == 0u ? v.x : v.y) : (i == 2u ? v.z : v.w); \
+            if (more) { \
+                part += buffer_name[offset + at + i]; \
+            } \
+            buffer_name[offset + at + i] = part; \
         } \
     }
 DEFINE_STORE(store_first, first_out, first_fours, p.head_dim)
@@ -195,28 +232,39 @@ bvec4 both(bvec4 a, bvec4 b) {
     return notEqual(uvec4(a) & uvec4(b), uvec4(0));
 }
 
-bvec4 may_attend(uvec4 rows, uvec4 keys) {
-    bvec4 keep = bvec4(true);
+// Which of four pairs a causal mask, its window and the lengths of sequences leave; `range` is that
+// of the near row.
+bvec4 in_sight(uvec4 rows, uvec4 keys, uvec2 range) {
+    if (kSequences != 0u) {
+        uvec4 far = kOfQueries ? keys : rows / kGroup;
+        return both(greaterThanEqual(far, uvec4(range.x)), lessThan(far, uvec4(range.y)));
+    }
+    if (kCausal != 0u) {
+        ivec4 position = ivec4(rows / kGroup) + shift;
+        ivec4 lowest = kWindow != 0u ? position + 1 - int(kWindow) : ivec4(-0x7fffffff);
+        return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
+    }
+    return bvec4(true);
+}
+
+bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
+    bvec4 keep = in_sight(rows, keys, range);
     if (kMask != 0u) {
         bool wide = (kMask & kAttentionPresentKey) != 0u;
         uvec4 at = broadcast_rows(kMask, rows, wide ? tiles_over(p.keys, 32u) : 1u);
         at += wide ? keys / 32u : uvec4(0);
         uvec4 bits = uvec4(mask_bits[at.x], mask_bits[at.y], mask_bits[at.z], mask_bits[at.w]);
-        keep = notEqual((bits >> (wide ? keys % 32u : uvec4(0))) & 1u, uvec4(0));
-    }
-    if (kCausal != 0u) {
-        ivec4 position = ivec4(rows / kGroup) + shift;
-        ivec4 lowest = p.window != 0u ? position + 1 - int(p.window) : ivec4(-0x7fffffff);
-        keep = both(keep, both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest)));
+        keep = both(keep, notEqual((bits >> (wide ? keys % 32u : uvec4(0))) & 1u, uvec4(0)));
     }
     return keep;
 }
 
 // Makes of the products q . k and dy . v of four pairs what they give to the sums: `product`
-// becomes ds over the scale, `income` the weight that multiplies dy. Without branches: some
-// compilers keep every live register in mind at every branch, and there are many registers.
-void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_delta,
-            bvec4 inside) {
+// becomes ds over the scale, `income` the weight that multiplies dy. Returns what passes to the
+// bias. Without branches: some compilers keep every live register in mind at every branch, and
+// there are many registers.
+vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_delta,
+            bvec4 inside, uvec2 range) {
     vec4 s = product * kScale;
     vec4 slope = vec4(1.0);
     if (kSoftcap != 0.0) {
@@ -236,7 +284,7 @@ void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
         vec4 distance = vec4(abs(ivec4(rows / kGroup) + shift - ivec4(keys)));
         s -= vec4(slopes[at.x], slopes[at.y], slopes[at.z], slopes[at.w]) * distance;
     }
-    bvec4 keep = both(may_attend(rows, keys), inside);
+    bvec4 keep = both(may_attend(rows, keys, range), inside);
     s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
     bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
     vec4 x = s - row_lse;
@@ -253,12 +301,29 @@ void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
         income = mix(vec4(0.0), income * kKeepScale, stays);
         kept = mix(vec4(0.0), weight * kKeepScale, stays);
     }
-    vec4 ds = weight * (income - row_delta) * slope;
+    vec4 ds = weight * (income - row_delta);
     // what comes in at the row is not finite: dy counts as 0 in the sums, so the weight tells
     bvec4 wild = equal(floatBitsToUint(row_delta) & kInfinityBits, uvec4(kInfinityBits));
     kept = mix(kept, vec4(uintBitsToFloat(kNanBits)), wild);
-    product = mix(vec4(0.0), ds, both(keep, counts));
     income = mix(vec4(0.0), kept, counts);
+    bvec4 passes = both(keep, counts);
+    product = mix(vec4(0.0), ds * slope, passes);
+    return mix(vec4(0.0), ds, passes);
+}
+
+// Where in the kept ds, by fours, those of a key and four rows of queries lie.
+uint kept_at(uint key, uint row, uint plane) {
+    uint line = ((batch * kHeads + head) * p.keys + key) * attention_gradient_planes(kKeep) + plane;
+    return (line * kChunk + row - p.chunk_row) >> 2;
+}
+
+uint lanes_min(uint x) {
+    x = min(x, subgroupShuffle(x, LANE ^ 1u));
+    x = min(x, subgroupShuffle(x, LANE ^ 2u));
+#if LANES == 8
+    x = min(x, subgroupShuffle(x, LANE ^ 4u));
+#endif
+    return x;
 }
 
 // Per near row, of one tile: the products, then what they give, of the lane's four far rows.
@@ -269,6 +334,8 @@ vec4 firsts[kNear * kAttentionGradientMaxBlocks];
 vec4 seconds[kNear * kAttentionGradientMaxBlocks];
 #define FIRST(row, block) firsts[(row) * kAttentionGradientMaxBlocks + (block)]
 #define SECOND(row, block) seconds[(row) * kAttentionGradientMaxBlocks + (block)]
+// What near row `i` has, of what its lane holds.
+#define OF_ROW(x, i) subgroupShuffle(x[(i) / LANES], (i) % LANES)
 
 void main() {
     uint rest = group_index();
@@ -276,42 +343,88 @@ void main() {
         return;
     }
     uint query_rows = p.queries * kGroup;
-    uint near_count = kOfQueries ? query_rows : p.keys;
-    uint far_count = kOfQueries ? p.keys : query_rows;
-    uint first_near = take_dimension(rest, tiles_over(near_count, kNear)) * kNear;
+    uint first_row = 0u;
+    if (kChunk != 0u) {
+        first_row = p.chunk_row;
+        query_rows = min(query_rows, first_row + kChunk);
+    }
+    uint near_begin = kOfQueries ? first_row : 0u;
+    uint near_end = kOfQueries ? query_rows : p.keys;
+    uint far_begin = kOfQueries ? 0u : first_row;
+    uint far_end = kOfQueries ? p.keys : query_rows;
+    uint first_near = near_begin + take_dimension(rest, tiles_over(near_end - near_begin, kNear)) * kNear;
     uint columns = kOfQueries ? p.head_dim : max(p.head_dim, p.value_dim);
     uint slice = take_dimension(rest, tiles_over(columns, kBlocks * kTile));
     head = take_dimension(rest, kHeads);
     batch = rest;
     shift = kCausal == 2u ? int(p.keys) - int(p.queries) : 0;
-    uint last_near = min(first_near + kNear, near_count) - 1u;
+    uint last_near = min(first_near + kNear, near_end) - 1u;
     uint column0 = (slice * kBlocks * LANES + LANE) * 4u;
 
+    uint near_rows[kLoads];
+    uint near_rows_second[kLoads];
+    vec2 near_statistics[kLoads];
+    uvec2 near_ranges[kLoads];
+    uvec2 widest = uvec2(0xffffffffu, 0u);
+#define DO(i) \
+    { \
+        uint near = min(first_near + i * LANES + LANE, last_near); \
+        near_ranges[i] = uvec2(0); \
+        if (kSequences != 0u) { \
+            near_ranges[i] = range_of(near); \
+            widest = uvec2(min(widest.x, near_ranges[i].x), max(widest.y, near_ranges[i].y)); \
+        } \
+        near_statistics[i] = vec2(0.0); \
+        if (!kOfKept) { \
+            near_rows[i] = kOfQueries ? query_row(near) : key_row(near); \
+            near_rows_second[i] = kOfQueries ? dy_row(near) : value_row(near); \
+            if (kOfQueries) { \
+                near_statistics[i] = vec2(lse[statistics_row(near)], delta[statistics_row(near)]); \
+            } \
+        } \
+    }
+    EACH_LOAD(DO)
+#undef DO
+
     // the far rows that some near one sees, from a multiple of the tile on
-    uint begin = 0u;
-    uint end = far_count;
-    if (kCausal != 0u && !kFiniteFill) {
+    uint begin = far_begin;
+    uint end = far_end;
+    if (kSequences != 0u) {
+        uint each = kOfQueries ? 1u : kGroup;
+        begin = max(begin, min(lanes_min(widest.x), end / each) * each);
+        end = min(end, ~lanes_min(~widest.y) * each);
+    } else if (kCausal != 0u && !kFiniteFill) {
         if (kOfQueries) {
             int last = int(last_near / kGroup) + shift;
             end = uint(clamp(last + 1, 0, int(p.keys)));
-            if (p.window != 0u) {
-                begin = uint(max(int(first_near / kGroup) + shift + 1 - int(p.window), 0));
+            if (kWindow != 0u) {
+                begin = uint(max(int(first_near / kGroup) + shift + 1 - int(kWindow), 0));
             }
         } else {
-            begin = uint(clamp(int(first_near) - shift, 0, int(p.queries))) * kGroup;
-            if (p.window != 0u) {
-                end = uint(clamp(int(last_near) + int(p.window) - shift, 0, int(p.queries))) * kGroup;
+            begin = max(begin, uint(clamp(int(first_near) - shift, 0, int(p.queries))) * kGroup);
+            if (kWindow != 0u) {
+                end = min(end, uint(clamp(int(last_near) + int(kWindow) - shift, 0, int(p.queries))) * kGroup);
             }
         }
-        begin = begin / kTile * kTile;
     }
-
-    uint near_at = min(first_near + LANE, last_near);
-    uint near_row = kOfQueries ? query_row(near_at) : key_row(near_at);
-    uint near_row_second = kOfQueries ? dy_row(near_at) : value_row(near_at);
-    vec2 near_statistics = vec2(0.0);
-    if (kOfQueries) {
-        near_statistics = vec2(lse[statistics_row(near_at)], delta[statistics_row(near_at)]);
+    begin = begin / kTile * kTile;
+    if (!kOfQueries && kChunk != 0u) {
+        // what is not computed counts as 0
+        if (kKeep >= kAttentionGradientKeepAll && slice == 0u) {
+            [[dont_unroll]] for (uint first = far_begin; first < far_end; first += kTile) {
+                if (first < begin || first >= end) {
+                    [[dont_unroll]] for (uint near = first_near; near <= last_near; ++near) {
+                        kept_fours[kept_at(near, first + LANE * 4u, 0u)] = four_of(vec4(0.0));
+                        if (kKeep == kAttentionGradientKeepBoth) {
+                            kept_fours[kept_at(near, first + LANE * 4u, 1u)] = four_of(vec4(0.0));
+                        }
+                    }
+                }
+            }
+        }
+        if (first_row != 0u && begin >= end) {
+            return;
+        }
     }
 #define DO(i) \
     { \
@@ -329,8 +442,8 @@ void main() {
 
     [[dont_unroll]] for (uint first = begin; first < end; first += kTile) {
         uvec4 far = first + LANE * 4u + uvec4(0, 1, 2, 3);
-        bvec4 inside = lessThan(far, uvec4(far_count));
-        far = min(far, uvec4(far_count - 1u));
+        bvec4 inside = lessThan(far, uvec4(far_end));
+        far = min(far, uvec4(far_end - 1u));
         uvec4 at;
         uvec4 at_second;
         vec4 far_lse = vec4(0.0);
@@ -345,46 +458,93 @@ void main() {
             far_lse = vec4(lse[s.x], lse[s.y], lse[s.z], lse[s.w]);
             far_delta = vec4(delta[s.x], delta[s.y], delta[s.z], delta[s.w]);
         }
+        if (kOfKept) {
+#define TAKE(i, ds) \
+    { \
+        uvec4 near_index = uvec4(min(first_near + i, last_near)); \
+        scores[i] = mix(vec4(0.0), ds, both(inside, in_sight(near_index, far, OF_ROW(near_ranges, i)))); \
+    }
+#define DO(i) \
+    { \
+        uint row = first_near + i * 4u; \
+        mat4 ds = transpose(mat4(floats_of(kept_fours[kept_at(far.x, row, 0u)]), \
+                                 floats_of(kept_fours[kept_at(far.y, row, 0u)]), \
+                                 floats_of(kept_fours[kept_at(far.z, row, 0u)]), \
+                                 floats_of(kept_fours[kept_at(far.w, row, 0u)]))); \
+        TAKE(i * 4, ds[0]) \
+        TAKE(i * 4 + 1, ds[1]) \
+        TAKE(i * 4 + 2, ds[2]) \
+        TAKE(i * 4 + 3, ds[3]) \
+    }
+            EACH_FOUR(DO)
+#undef DO
+#undef TAKE
+        } else {
 #define DO(i) \
     { \
         scores[i] = vec4(0.0); \
         incomes[i] = vec4(0.0); \
     }
-        EACH_ROW(DO)
-#undef DO
-        [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
-            mat4 rows = transpose(mat4(load_far(at.x, k), load_far(at.y, k), load_far(at.z, k), load_far(at.w, k)));
-            vec4 near = load_near(near_row, k);
-#define DO(i) \
-    { \
-        scores[i] += rows * subgroupShuffle(near, i); \
-    }
             EACH_ROW(DO)
 #undef DO
-        }
-        [[dont_unroll]] for (uint k = 0u; k < p.value_dim; k += 4u) {
-            mat4 rows = transpose(mat4(load_far_second(at_second.x, k), load_far_second(at_second.y, k),
-                                       load_far_second(at_second.z, k), load_far_second(at_second.w, k)));
-            vec4 near = load_near_second(near_row_second, k);
+            [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
+                mat4 rows = transpose(mat4(load_far(at.x, k), load_far(at.y, k), load_far(at.z, k), load_far(at.w, k)));
+                vec4 near[kLoads];
 #define DO(i) \
     { \
-        incomes[i] += rows * subgroupShuffle(near, i); \
+        near[i] = load_near(near_rows[i], k); \
     }
-            EACH_ROW(DO)
+                EACH_LOAD(DO)
 #undef DO
-        }
+#define DO(i) \
+    { \
+        scores[i] += rows * OF_ROW(near, i); \
+    }
+                EACH_ROW(DO)
+#undef DO
+            }
+            [[dont_unroll]] for (uint k = 0u; k < p.value_dim; k += 4u) {
+                mat4 rows = transpose(mat4(load_far_second(at_second.x, k), load_far_second(at_second.y, k),
+                                           load_far_second(at_second.z, k), load_far_second(at_second.w, k)));
+                vec4 near[kLoads];
+#define DO(i) \
+    { \
+        near[i] = load_near_second(near_rows_second[i], k); \
+    }
+                EACH_LOAD(DO)
+#undef DO
+#define DO(i) \
+    { \
+        incomes[i] += rows * OF_ROW(near, i); \
+    }
+                EACH_ROW(DO)
+#undef DO
+            }
 #define DO(i) \
     { \
         uvec4 near_index = uvec4(min(first_near + i, last_near)); \
+        uvec2 range = OF_ROW(near_ranges, i); \
         if (kOfQueries) { \
-            vec2 own = subgroupShuffle(near_statistics, i); \
-            finish(near_index, far, scores[i], incomes[i], vec4(own.x), vec4(own.y), inside); \
+            vec2 own = OF_ROW(near_statistics, i); \
+            finish(near_index, far, scores[i], incomes[i], vec4(own.x), vec4(own.y), inside, range); \
         } else { \
-            finish(far, near_index, scores[i], incomes[i], far_lse, far_delta, inside); \
+            vec4 ds = finish(far, near_index, scores[i], incomes[i], far_lse, far_delta, inside, range); \
+            if (kKeep == kAttentionGradientKeepBoth && slice == 0u) { \
+                kept_fours[kept_at(near_index.x, first + LANE * 4u, 1u)] = four_of(ds); \
+            } \
         } \
     }
-        EACH_ROW(DO)
+            EACH_ROW(DO)
 #undef DO
+            if (kKeep != 0u && slice == 0u) {
+#define DO(i) \
+    { \
+        kept_fours[kept_at(min(first_near + i, last_near), first + LANE * 4u, 0u)] = four_of(scores[i]); \
+    }
+                EACH_ROW(DO)
+#undef DO
+            }
+        }
         [[dont_unroll]] for (uint lane = 0u; lane < LANES; ++lane) {
             uvec4 from = subgroupShuffle(at, lane);
             mat4 rows[kAttentionGradientMaxBlocks];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of attention without the matrix of scores (Dao 2023, FlashAttention-2): weights are
 // computed again from the log-sum-exp, once for the gradient of the queries, and once for those of
-// keys and values. Rows of query heads ride together as in attention.h.
+// keys and values; or once for a chunk of queries, of which ds is kept. Rows of query heads ride
+// together as in attention.h.
 #ifndef VKF_SHADERS_ATTENTION_GRADIENT_H
 #define VKF_SHADERS_ATTENTION_GRADIENT_H
 
@@ -16,12 +17,16 @@ VKF_CONSTANT(kAttentionGradientBindingDelta, 5)   // the same: see attention_del
 // bits, as in attention.h; as for the next two, any buffer where there is none
 VKF_CONSTANT(kAttentionGradientBindingMask, 6)
 VKF_CONSTANT(kAttentionGradientBindingBias, 7)    // dense floats
-VKF_CONSTANT(kAttentionGradientBindingSlopes, 8)  // dense floats
+// dense floats; or the ranges of sequences (attention_ranges.h), which have no slopes
+VKF_CONSTANT(kAttentionGradientBindingSlopes, 8)
 // of the queries; or of the keys
 VKF_CONSTANT(kAttentionGradientBindingFirst, 9)
 VKF_CONSTANT(kAttentionGradientBindingSecond, 10)  // of the values
 
-VKF_CONSTANT(kAttentionGradientBindings, 11)
+// ds of a chunk, (batch, key/value head, key, plane, row of queries); any buffer where none is kept
+VKF_CONSTANT(kAttentionGradientBindingKept, 11)
+
+VKF_CONSTANT(kAttentionGradientBindings, 12)
 
 // Specialization constants. Id 0 is the local size in x.
 VKF_CONSTANT(kAttentionGradientSpecSide, 1)    // a kAttentionGradient... below
@@ -39,11 +44,38 @@ VKF_CONSTANT(kAttentionGradientSpecSlopes, 11)
 VKF_CONSTANT(kAttentionGradientSpecScale, 12)    // a float
 VKF_CONSTANT(kAttentionGradientSpecSoftcap, 13)  // a float; 0: none
 VKF_CONSTANT(kAttentionGradientSpecHeads, 14)    // key/value heads
+// causal: a query sees itself and the window - 1 keys before it; 0: all before it
+VKF_CONSTANT(kAttentionGradientSpecWindow, 15)
+// rows of queries that a dispatch takes, a multiple of 32; 0: all
+VKF_CONSTANT(kAttentionGradientSpecChunk, 16)
+VKF_CONSTANT(kAttentionGradientSpecKeep, 17)  // a kAttentionGradientKeep... below
+// 1: each query and key sees a range, and `causal` does not matter
+VKF_CONSTANT(kAttentionGradientSpecSequences, 18)
 
 VKF_CONSTANT(kAttentionGradientOfQueries, 0)
 VKF_CONSTANT(kAttentionGradientOfKeys, 1)  // and of values
+VKF_CONSTANT(kAttentionGradientOfKept, 2)  // of queries, of ds, as the keys' side kept it
+
+VKF_CONSTANT(kAttentionGradientKeepNone, 0)
+VKF_CONSTANT(kAttentionGradientKeepSeen, 1)  // ds of the tiles in which some query sees a key
+VKF_CONSTANT(kAttentionGradientKeepAll, 2)   // of each pair; 0 where it is not computed
+// the same, and a second plane: ds before the softcap's slope, which passes to the bias
+VKF_CONSTANT(kAttentionGradientKeepBoth, 3)
 
 VKF_CONSTANT(kAttentionGradientMaxBlocks, 4)
+
+#ifdef __cplusplus
+namespace vkf::shader {
+#endif
+
+// Planes of the kept ds.
+VKF_FUNCTION uint attention_gradient_planes(uint keep) {
+    return keep == kAttentionGradientKeepBoth ? 2u : 1u;
+}
+
+#ifdef __cplusplus
+}  // namespace vkf::shader
+#endif
 
 // clang-format off
 VKF_PUSH_BEGIN(AttentionGradientPush)
@@ -75,7 +107,7 @@ VKF_PUSH_BEGIN(AttentionGradientPush)
     uint second_head;
     uint second_row;
     uint second_offset;
-    uint window;
+    uint chunk_row;  // the first row of queries of the chunk
     uint seed;
 VKF_PUSH_END(AttentionGradientPush)
 // clang-format on

@@ -23,8 +23,8 @@
 // loads each row's vec4 of another k instead, so that a load of A serves 8 steps, and packed
 // weights 16 bytes at a time: a wide load costs little more than a narrow one.
 //
-// Rows and columns past the end repeat the last one and are not stored. Past the end of k both
-// operands are 0.
+// Rows and columns past the end repeat the last one, or four, and are not stored. Past the end of k
+// both operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #ifdef WIDE
@@ -39,7 +39,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = kMatmulSpecRows) const uint kRows = 8;
-layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
+layout(constant_id = kMatmulSpecALoad) const uint kALoad = kMatmulAScalar;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
@@ -77,7 +77,8 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #if LANES == 8
 #define EACH_ROW(DO) \
     EACH_8(DO) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
-    DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23)
+    DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) \
+    DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31)
 #else
 #define EACH_ROW EACH_8
 #endif
@@ -95,18 +96,26 @@ const bool kFew = false;
 #if LANES == 4
 #define EACH_LOAD(DO) DO(0) DO(1)
 #else
-#define EACH_LOAD(DO) DO(0) DO(1) DO(2)
+#define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3)
 #endif
 #define ROW_OF_LOAD(i) (i * LANES + LANE)
 #define ROWS_PER_LOAD LANES
 #define ROW_OF_A(i) subgroupShuffle(a_rows[i / LANES], i % LANES)
+#define OF_A(i, j) subgroupShuffle(a_rows[i / LANES][j], i % LANES)
 #else
 #define LANE gl_LocalInvocationID.x
 #define EACH_LOAD EACH_ROW
 #define ROW_OF_LOAD(i) i
 #define ROWS_PER_LOAD 1
 #define ROW_OF_A(i) a_rows[i]
+#define OF_A(i, j) a_rows[i][j]
 #endif
+// Where A is loaded by vec4 along m, load i of a step is of the rows from i / 4 * 4 on, at its
+// k + i % 4. A row then takes a number of each of four loads.
+#define FIRST_OF_FOUR(i) (i / 4 * 4)
+#define ACROSS_A(i) \
+    vec4(OF_A(FIRST_OF_FOUR(i), i % 4), OF_A((FIRST_OF_FOUR(i) + 1), i % 4), \
+         OF_A((FIRST_OF_FOUR(i) + 2), i % 4), OF_A((FIRST_OF_FOUR(i) + 3), i % 4))
 
 // 16 bytes of A, and of B.
 #ifdef WIDE
@@ -127,7 +136,7 @@ uvec4 whole(u64vec2 w) {
 bool wild = false;
 
 vec4 load_a(uint row, uint k) {
-    if (kAVec != 0) {
+    if (kALoad == kMatmulAVecK) {
         if (kFew || kPacked == kPackedInt4) {  // k may have passed the end
             vec4 values = A_FOUR((row + min(k, p.k - 4)) >> 2);
             return mix(values, vec4(0.0), bvec4(k >= p.k));
@@ -137,6 +146,12 @@ vec4 load_a(uint row, uint k) {
     uvec4 ks = k + uvec4(0, 1, 2, 3);
     uvec4 at = row + min(ks, uvec4(p.k - 1)) * p.a_k;
     return mix(vec4(0.0), vec4(a[at.x], a[at.y], a[at.z], a[at.w]), lessThan(ks, uvec4(p.k)));
+}
+
+// Loads four rows of A at one k.
+vec4 load_a_rows(uint row, uint k) {
+    vec4 values = A_FOUR((row + min(k, p.k - 1) * p.a_k) >> 2);
+    return k < p.k ? values : vec4(0.0);
 }
 
 // Takes what is not finite out of B, lest 0 * inf enter a sum it has no part in.
@@ -271,9 +286,14 @@ void main() {
     if (rest >= p.group_count) {
         return;
     }
-    uint m0 = take_dimension(rest, tiles_over(p.m, kRows)) * kRows;
     uint tile_columns = gl_WorkGroupSize.x * 4;
-    uint n0 = lane_column(take_dimension(rest, tiles_over(p.n, tile_columns)), gl_WorkGroupSize.x, LANE);
+    uint tiles_down = tiles_over(p.m, kRows);
+    uint tiles_across = tiles_over(p.n, tile_columns);
+    bool across_first = kALoad == kMatmulAVecM && p.m >= p.n;
+    uint first = take_dimension(rest, across_first ? tiles_across : tiles_down);
+    uint second = take_dimension(rest, across_first ? tiles_down : tiles_across);
+    uint m0 = (across_first ? second : first) * kRows;
+    uint n0 = lane_column(across_first ? first : second, gl_WorkGroupSize.x, LANE);
     uvec3 batch;
     batch.z = take_dimension(rest, p.batch2);
     batch.y = take_dimension(rest, p.batch1);
@@ -285,7 +305,8 @@ void main() {
     uint rows[kMatmulMaxRows];
 #define DO(i) \
     if (!kFew && i * ROWS_PER_LOAD < kRows) { \
-        rows[i] = a_base + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
+        rows[i] = kALoad == kMatmulAVecM ? a_base + min(m0 + FIRST_OF_FOUR(ROW_OF_LOAD(i)), p.m - 4) \
+                                         : a_base + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
     }
     EACH_LOAD(DO)
 #undef DO
@@ -310,11 +331,16 @@ void main() {
 #define ADD(i, row) sums[i] += row.x * b_rows[0] + row.y * b_rows[1] + row.z * b_rows[2] + row.w * b_rows[3];
 #define LOAD_ROW(i) \
     if (i * ROWS_PER_LOAD < kRows) { \
-        a_rows[i] = load_a(rows[i], k); \
+        a_rows[i] = kALoad == kMatmulAVecM ? load_a_rows(rows[i], k + ROW_OF_LOAD(i) % 4) : load_a(rows[i], k); \
     }
 #define ADD_ROW(i) \
     if (i < kRows) { \
-        vec4 row = ROW_OF_A(i); \
+        vec4 row; \
+        if (kALoad == kMatmulAVecM) { \
+            row = ACROSS_A(i); \
+        } else { \
+            row = ROW_OF_A(i); \
+        } \
         ADD(i, row) \
     }
 #define STEP \

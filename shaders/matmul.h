@@ -27,10 +27,9 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
-// Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 24) and matvec (1 to 4). matmul's
+// Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 32) and matvec (1 to 4). matmul's
 //   LANES variants load A another way for up to kMatmulFewRows.
-// AVec: 1 reads A by vec4 along k. Needs a_k == 1 and k, a_row, a_batch[] and a_offset multiples of
-//   4.
+// ALoad: how A is read, a kMatmulA... below.
 // BLoad: how B is read, a kMatmulB... below.
 // CVec: 1 writes C, and reads the bias, by vec4 (not in matvec). Needs c_column == 1, bias_stride 0
 //   or 1, and n, c_row, c_batch[], c_offset and bias_offset multiples of 4.
@@ -55,7 +54,7 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 //
 // Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
 VKF_CONSTANT(kMatmulSpecRows, 1)
-VKF_CONSTANT(kMatmulSpecAVec, 2)
+VKF_CONSTANT(kMatmulSpecALoad, 2)
 VKF_CONSTANT(kMatmulSpecBLoad, 3)
 VKF_CONSTANT(kMatmulSpecCVec, 4)
 VKF_CONSTANT(kMatmulSpecAct, 5)
@@ -71,6 +70,14 @@ VKF_CONSTANT(kMatmulSpecSubgroupRows, 14)
 VKF_CONSTANT(kMatmulSpecSubgroupColumns, 15)
 VKF_CONSTANT(kMatmulSpecSubgroup, 16)
 VKF_CONSTANT(kMatmulSpecOther, 17)
+
+// Any strides.
+VKF_CONSTANT(kMatmulAScalar, 0)
+// vec4 along k: a_k == 1 and k, a_row, a_batch[] and a_offset multiples of 4.
+VKF_CONSTANT(kMatmulAVecK, 1)
+// vec4 along m, as a transposed matrix is: a_row == 1 and m, a_k, a_batch[] and a_offset multiples
+// of 4. In matmul_shared, and in matmul where Rows is a multiple of 4 and more than kMatmulFewRows.
+VKF_CONSTANT(kMatmulAVecM, 2)
 
 // Any strides.
 VKF_CONSTANT(kMatmulBScalar, 0)
@@ -94,7 +101,7 @@ VKF_CONSTANT(kMatmulOtherResidualBesideBias, 3)
 VKF_CONSTANT(kMatmulOtherGateBesideBias, 4)
 
 // Rows of C per group that the kernels have code for.
-VKF_CONSTANT(kMatmulMaxRows, 24)
+VKF_CONSTANT(kMatmulMaxRows, 32)
 VKF_CONSTANT(kMatvecMaxRows, 4)
 VKF_CONSTANT(kMatmulFewRows, 4)
 

@@ -19,7 +19,7 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
+layout(constant_id = kMatmulSpecALoad) const uint kALoad = kMatmulAScalar;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;

@@ -13,7 +13,7 @@
 #include "matmul.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
+layout(constant_id = kMatmulSpecALoad) const uint kALoad = kMatmulAScalar;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
@@ -67,13 +67,26 @@ vec4 tame(vec4 values) {
 }
 
 void stage_a(uint a_base, uint m0, uint k0) {
+    if (kALoad == kMatmulAVecM) {
+        for (uint i = gl_LocalInvocationID.x; i < kTileDepth * kRowQuads; i += kThreads) {
+            uint depth = i / kRowQuads;
+            uint quad = i - depth * kRowQuads;
+            uint k = k0 + depth;
+            vec4 values = vec4(0.0);
+            if (k < p.k) {
+                values = a_vec[(a_base + k * p.a_k + min(m0 + quad * 4, p.m - 4)) >> 2];
+            }
+            a_tile[depth * kRowPitch + quad] = values;
+        }
+        return;
+    }
     for (uint i = gl_LocalInvocationID.x; i < kTileRows * kDepthQuads; i += kThreads) {
         uint row = i / kDepthQuads;
         uint depth = (i - row * kDepthQuads) * 4;
         uint k = k0 + depth;
         uint at = a_base + min(m0 + row, p.m - 1) * p.a_row;
         vec4 values = vec4(0.0);
-        if (kAVec != 0) {
+        if (kALoad == kMatmulAVecK) {
             if (k < p.k) {
                 values = a_vec[(at + k) >> 2];
             }

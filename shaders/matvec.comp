@@ -15,7 +15,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = kMatmulSpecRows) const uint kRows = 1;
-layout(constant_id = kMatmulSpecAVec) const uint kAVec = 0;
+layout(constant_id = kMatmulSpecALoad) const uint kALoad = kMatmulAScalar;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBScalar;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
@@ -53,7 +53,7 @@ float dot_product(vec4 weights, vec4 values) {
 }
 
 vec4 load_a(uint row, uint k) {
-    if (kAVec != 0) {
+    if (kALoad == kMatmulAVecK) {
         return a_vec[(row + k) >> 2];
     }
     uint at = row + k * p.a_k;

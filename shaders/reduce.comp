@@ -30,9 +30,9 @@ void main() {
     float total = 0.0;
     for (uint run = rest; run < runs; run += p.parts) {
         uint outer = run;
-        uint at = from + take_dimension(outer, p.outer1) * p.outer1_stride;
-        at += outer * p.outer0_stride;
-        uint end = run + 1u == runs ? p.last : p.inner;
+        uint inner = take_dimension(outer, p.outer1);
+        uint at = from + inner * p.outer1_stride + outer * p.outer0_stride;
+        uint end = inner + 1u == p.outer1 ? p.last : p.inner;
         float sum = 0.0;
         for (uint i = row_lane(); i < end; i += kLanes) {
             float v = x[at + i * p.inner_stride];

@@ -18,8 +18,8 @@ VKF_PUSH_BEGIN(ReducePush)
     uint count;      // sums
     uint size[5];    // of the result, 1 where it is summed over
     uint stride[5];  // of x there
-    // What is summed for one result: outer0 * outer1 runs of `inner` elements; the last run has
-    // `last`.
+    // What is summed for one result: outer0 * outer1 runs of `inner` elements; the last of each
+    // outer1 has `last`.
     uint outer0;
     uint outer1;
     uint inner;

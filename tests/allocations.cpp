@@ -15,6 +15,7 @@
 
 #if defined(ALLOCATIONS_OF_SANITIZER)
 #include <sanitizer/allocator_interface.h>
+#include <sanitizer/lsan_interface.h>
 #elif defined(__linux__)
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ namespace {
 
 thread_local bool counting = false;
 thread_local std::uint64_t counted = 0;
+thread_local std::uint64_t first_failing = 0;  ///< 0: none
+thread_local bool fails_onwards = false;
 
 }  // namespace
 
@@ -39,9 +42,39 @@ Counter::~Counter() { counting = false; }
 
 std::uint64_t Counter::count() const { return counted; }
 
+Failing::Failing(std::uint64_t nth, bool onwards) {
+    counted = 0;
+    first_failing = nth;
+    fails_onwards = onwards;
+    counting = true;
+}
+
+Failing::~Failing() {
+    counting = false;
+    first_failing = 0;
+}
+
+std::uint64_t Failing::count() const { return counted; }
+
+bool can_fail() {
+#if defined(ALLOCATIONS_OF_SANITIZER)
+    return false;
+#else
+    return true;
+#endif
+}
+
 Pause::Pause() : before_(counting) { counting = false; }
 
 Pause::~Pause() { counting = before_; }
+
+#if defined(ALLOCATIONS_OF_SANITIZER)
+Lost::Lost() { __lsan_disable(); }
+Lost::~Lost() { __lsan_enable(); }
+#else
+Lost::Lost() = default;
+Lost::~Lost() = default;
+#endif
 
 std::uint64_t bytes_in_use() {
 #if defined(ALLOCATIONS_OF_SANITIZER)
@@ -63,7 +96,12 @@ std::uint64_t bytes_in_use() {
 
 // The other forms of the standard library end here.
 void* operator new(std::size_t bytes) {
-    counted += counting ? 1 : 0;
+    if (counting) {
+        ++counted;
+        if (first_failing != 0 && (counted == first_failing || (fails_onwards && counted > first_failing))) {
+            throw std::bad_alloc();
+        }
+    }
     if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) {
         return memory;
     }

@@ -17,6 +17,20 @@ public:
     std::uint64_t count() const;
 };
 
+/// Makes this thread's calls of operator new fail, which it counts as Counter does, while it lives:
+/// the nth (0: none) throws std::bad_alloc, and all after it where `onwards` says so.
+class Failing {
+public:
+    Failing(std::uint64_t nth, bool onwards);
+    ~Failing();
+    Failing(const Failing&) = delete;
+    Failing& operator=(const Failing&) = delete;
+    std::uint64_t count() const;
+};
+
+/// False under AddressSanitizer: nothing is counted, and nothing fails.
+bool can_fail();
+
 /// While one lives, nothing is counted: drivers allocate as they like.
 class Pause {
 public:
@@ -27,6 +41,16 @@ public:
 
 private:
     bool before_;
+};
+
+/// While one lives, what this thread allocates and loses is no leak to AddressSanitizer: it is lost
+/// on purpose.
+class Lost {
+public:
+    Lost();
+    ~Lost();
+    Lost(const Lost&) = delete;
+    Lost& operator=(const Lost&) = delete;
 };
 
 /// Bytes this process holds: its resident memory on Linux, 0 elsewhere. Under AddressSanitizer,

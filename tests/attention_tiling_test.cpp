@@ -3,7 +3,9 @@
 // kernels.
 #include <doctest/doctest.h>
 
+#include "ops/attention_gradient_tiles.h"
 #include "ops/attention_tiles.h"
+#include "ops/gradients.h"
 #include "shaders/attention.h"
 #include "shaders/common/tiles.h"
 #include "tests/op_check.h"
@@ -84,6 +86,61 @@ std::string attention_mismatch(const Capabilities& device, std::int64_t queries,
     return found.empty() ? found : e.name() + ": " + found;
 }
 
+/// Counts the outputs that the kernels for GPUs store of the gradient; `kernels` counts these.
+std::string gradient_mismatch(const Capabilities& device, std::int64_t queries, std::int64_t keys, std::int64_t width,
+                              Arithmetic arithmetic, int& kernels) {
+    Graph g;
+    const Value q = g.input("q", {1, 3, queries, 16}), k = g.input("k", {1, 1, keys, 16}),
+                v = g.input("v", {1, 1, keys, width}), dy = g.input("dy", {1, 3, queries, width});
+    const std::vector<Value> of = gradients(scaled_dot_product_attention(q, k, v).y, {q, k, v}, dy);
+    const Plan plan = plan_of(g, contiguous(of.front()), fusing(device), arithmetic);
+    for (const auto& planned : plan.dispatches) {
+        const std::string name = planned.dispatch.kernels.front().shader->name;
+        const bool in_matrices = name == "attention_gradient_coopmat";
+        if (!in_matrices && name != "attention_gradient_shared") {
+            continue;
+        }
+        ++kernels;
+        Prepared e = prepare(plan, planned.dispatch);
+        const bool of_queries = e.constant(kAttentionGradientSpecSide) == kAttentionGradientOfQueries;
+        const uint rows = e.constant(kAttentionGradientSpecRows), blocks = e.constant(kAttentionGradientSpecBlocks);
+        const uint near = static_cast<uint>(of_queries ? queries * 3 : keys),
+                   columns = static_cast<uint>(of_queries ? 16 : std::max<std::int64_t>(16, width));
+        Cover cover(near, columns);
+        for (uint group = 0; group < e.groups(); ++group) {
+            uint rest = group;
+            const uint first_row = take_dimension(rest, tiles_over(near, rows)) * rows;
+            const uint slice = take_dimension(rest, tiles_over(columns, blocks * kAttentionGradientTile));
+            if (rest != 0) {
+                return name + ": a group beyond the batches";
+            }
+            if (in_matrices) {
+                const AttentionTile t{.mat = {},
+                                      .subgroups = rows / e.constant(kAttentionGradientSpecSubgroupRows),
+                                      .subgroup_rows = e.constant(kAttentionGradientSpecSubgroupRows),
+                                      .blocks = blocks,
+                                      .part = 0,
+                                      .subgroup = e.constant(kAttentionGradientSpecSubgroup)};
+                CHECK(t.invocations() == e.local_size());
+                cover_strips(t, first_row, slice, cover);
+                continue;
+            }
+            constexpr uint kLanes = kAttentionGradientTile / 4, kLines = kAttentionGradientThreads / kLanes;
+            for (uint i = 0; i < e.local_size(); ++i) {
+                for (uint n = 0; n < rows / kLines * blocks; ++n) {
+                    cover.block(first_row + i / kLanes + n / blocks * kLines,
+                                value_column(slice, blocks, n % blocks, kAttentionGradientTile, i % kLanes), 1, 4);
+                }
+            }
+        }
+        const std::string found = cover.mismatch();
+        if (!found.empty()) {
+            return name + ": " + found;
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 TEST_SUITE("tiling") {
@@ -102,6 +159,37 @@ TEST_SUITE("tiling") {
                 }
             }
         }
+    }
+
+    TEST_CASE("tiling: the gradient of attention on GPUs") {
+        int kernels = 0;
+        for (const Capabilities& device : devices()) {
+            CAPTURE(device.exact_subgroup_size);
+            for (const std::int64_t rows : {1, 33, 70}) {
+                for (const std::int64_t width : {4, 30, 64, 200}) {
+                    CAPTURE(rows);
+                    CAPTURE(width);
+                    CHECK(gradient_mismatch(device, rows, 71 - rows, width, Arithmetic::f32, kernels) == "");
+                    CHECK(gradient_mismatch(device, rows, 71 - rows, width, Arithmetic::f16, kernels) == "");
+                }
+            }
+        }
+        CHECK(kernels > 100);
+        int tiles = 0;
+        for (Capabilities device : devices()) {
+            for (const MatrixShape& shape : {MatrixShape{16, 16, 16}, {8, 8, 8}, {16, 8, 16}, {32, 32, 16}}) {
+                device.matrix_shapes = {shape};
+                for (const uint width : {5u, 64u, 100u, 256u}) {
+                    if (const auto tile = gradient_matrix_tile(device, 200, width, width)) {
+                        ++tiles;
+                        CHECK(tile->fits(device));
+                        CHECK(tile->part % kAttentionGradientTile == 0);
+                        CHECK((!tile->whole || tile->part >= width));
+                    }
+                }
+            }
+        }
+        CHECK(tiles > 50);
     }
 
     TEST_CASE("tiling: attention on cooperative matrices of every shape and subgroup size") {

@@ -111,9 +111,18 @@ Vulkan::Vulkan() {
 #define FAKE_REAL(name) name.real = reinterpret_cast<PFN_##name>(library.symbol(#name));
     FAKE_FUNCTIONS(FAKE_REAL)
 #undef FAKE_REAL
+    vkEndCommandBuffer.fails_after = true;
+    vkQueueWaitIdle.fails_after = true;
     vkGetDeviceProcAddr.instead = [this](VkDevice device, const char* name) {
-        const PFN_vkVoidFunction ours = find(name);
-        return ours ? ours : vkGetDeviceProcAddr.real(device, name);
+        const PFN_vkVoidFunction theirs = vkGetDeviceProcAddr.real(device, name);
+        const PFN_vkVoidFunction ours = theirs ? find(name) : nullptr;
+#define FAKE_REAL(function)                                       \
+    if (ours && std::string_view(name) == #function) {            \
+        function.real = reinterpret_cast<PFN_##function>(theirs); \
+    }
+        VKF_DEVICE_FUNCTIONS_OPTIONAL(FAKE_REAL)
+#undef FAKE_REAL
+        return ours ? ours : theirs;
     };
     current = this;
 }

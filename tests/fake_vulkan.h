@@ -27,11 +27,15 @@ template <class R, class... A>
 class Hook<R(VKAPI_PTR*)(A...)> {
 public:
     using Function = R(VKAPI_PTR*)(A...);
+    static constexpr bool kGivesResult = std::is_same_v<R, VkResult>;
 
     Function real = nullptr;
     /// Called in place of the real one, when set.
     std::function<R(A...)> instead;
     std::atomic<std::uint64_t> calls = 0;
+    /// A failing call reaches the real function first, without which nothing could go on: a command
+    /// buffer that could not be ended is none that is being recorded.
+    bool fails_after = false;
 
     /// The nth call from now, and as many in all as `times` says, give `result` and reach nobody.
     void fail(VkResult result, std::uint64_t nth = 1, std::uint64_t times = 1) {
@@ -46,6 +50,9 @@ public:
         const std::uint64_t call = ++calls;
         if constexpr (std::is_same_v<R, VkResult>) {
             if (failing_ != 0 && call >= first_failing_ && call - first_failing_ < failing_) {
+                if (fails_after) {
+                    real(arguments...);
+                }
                 return result_;
             }
         }
@@ -67,7 +74,8 @@ private:
     FAKE_GLOBAL_FUNCTIONS(X)           \
     VKF_INSTANCE_FUNCTIONS(X)          \
     VKF_INSTANCE_FUNCTIONS_OPTIONAL(X) \
-    VKF_DEVICE_FUNCTIONS(X)
+    VKF_DEVICE_FUNCTIONS(X)            \
+    VKF_DEVICE_FUNCTIONS_OPTIONAL(X)
 
 /// One lives at a time, and longer than what is made through it.
 class Vulkan {

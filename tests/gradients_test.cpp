@@ -222,6 +222,12 @@ TEST_CASE("gradients: long sums are taken in parts") {
     Tensor columns({5});
     for_each_index(wide.shape, [&](const Sizes& i) { columns.at({i[1]}) += wide.at(i); });
     CHECK(check.difference(sum_to(w, {5}), columns, {.absolute = 1e-3}) == "");
+    // rows that an invocation could not go through, of each of several that are summed
+    const Tensor rows = random_tensor({2, 2, 70001}, 4);
+    Tensor of_rows({2});
+    for_each_index(rows.shape, [&](const Sizes& i) { of_rows.at({i[1]}) += rows.at(i); });
+    const Value r = sum_to(check.input("rows", rows), {1, 2, 1});
+    CHECK(check.difference(reshape(r, {2}), of_rows, {.absolute = 1e-3}) == "");
     const Value d = permute(check.input("deep", deep), {4, 1, 3, 0, 2});
     CHECK(check.difference(sum(d), all(deep)) == "");
 }

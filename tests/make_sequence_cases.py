@@ -33,11 +33,13 @@ def rounded(*shape):
     return torch.randn(*shape, dtype=torch.float32).double()
 
 
-def save(name, system, config, inputs, y):
-    tensors = {"out.y": y.float().contiguous()}
+def save(name, system, config, inputs, y, gradients=None):
+    tensors = {"out.y": y.detach().float().contiguous()}
+    for key, value in (gradients or {}).items():
+        tensors[f"out.grad.in.{key}"] = value.float().contiguous()
     for key, value in inputs.items():
         whole = value.dtype in (torch.int64, torch.int32)
-        tensors[f"in.{key}"] = value.to(torch.int32 if whole else torch.float32).contiguous().clone()
+        tensors[f"in.{key}"] = value.to(torch.int32 if whole else torch.float32).detach().contiguous().clone()
     text = json.dumps(config)
     save_file(tensors, os.path.join(args.folder, name + ".safetensors"),
               metadata={"case": name, "system": system, "config": text, "atol": "1e-05", "rtol": "0.0001",
@@ -72,19 +74,28 @@ def sizes():
     return random.choice([1, 2, 3]), random.choice([1, 2, 4]), random.choice([4, 7, 16, 40, 64]) * args.scale
 
 
-def packed(name, lengths, causal=False, window=0):
+def packed(name, lengths, causal=False, window=0, differentiated=False):
     kv_heads, group, head_dim = sizes()
     q_at = torch.tensor([0] + [n for n, _ in lengths]).cumsum(0)
     k_at = torch.tensor([0] + [n for _, n in lengths]).cumsum(0)
     q = rounded(q_at[-1], kv_heads * group, head_dim)
     k, v = rounded(k_at[-1], kv_heads, head_dim), rounded(k_at[-1], kv_heads, head_dim)
+    inputs = {"query": q, "key": k, "value": v}
+    for x in inputs.values():
+        x.requires_grad_(differentiated)
     parts = []
     for i in range(len(lengths)):
         rows, keys = slice(q_at[i], q_at[i + 1]), slice(k_at[i], k_at[i + 1])
         parts.append(attend(q[rows].transpose(0, 1), k[keys].transpose(0, 1), v[keys].transpose(0, 1), causal,
                             window).transpose(0, 1))
+    y = torch.cat(parts)
+    gradients = {}
+    if differentiated:
+        dy = rounded(*y.shape)
+        gradients = dict(zip(inputs, torch.autograd.grad(y, list(inputs.values()), dy)))
+        inputs["dy"] = dy
     save(name, "packed_attention", {"causal": causal, "window": window},
-         {"query": q, "key": k, "value": v, "cumulative_queries": q_at, "cumulative_keys": k_at}, torch.cat(parts))
+         {**inputs, "cumulative_queries": q_at, "cumulative_keys": k_at}, y, gradients)
 
 
 def paged(name, lengths, queries, page, shared):
@@ -140,3 +151,9 @@ mod("score_mod_distance", SIGNATURE + "{ return score - parameter(0) * abs(float
 mod("score_mod_head_and_mask",
     SIGNATURE + "{ return key % 3u == 1u ? negative_infinity() : score * parameter(head % 2u) + float(batch); }", [0.5, 2.0],
     lambda s, b, h, i, j, n: torch.where(j % 3 == 1, -float("inf"), s * n[h % 2] + b))
+if args.seed == 0:  # more tokens than it takes for a processor to compute the gradient as one
+    packed("grad_packed_causal", [(70, 70), (1, 3), (64, 80)], causal=True, differentiated=True)
+    packed("grad_packed_window", [(60, 61), (30, 30), (50, 50)], causal=True, window=9, differentiated=True)
+else:
+    packed("grad_packed_causal", lengths, causal=True, differentiated=True)
+    packed("grad_packed_window", lengths, causal=True, window=random.randint(1, 20), differentiated=True)

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <stdexcept>
 
 #include "ops/ops.h"
+#include "runtime/device/insides.h"
+#include "runtime/device/program_core.h"
+#include "tests/allocations.h"
 #include "tests/device.h"
 
 namespace vkf::test {
@@ -40,6 +44,12 @@ Tensor OpCheck::run_output(const std::string& name, DType dtype) {
         upload(program, i.name, i.data, i.dtype);
     }
     program.run();
+    const ProgramCore& core = Insides::core(program);
+    const allocations::Counter counter;
+    core.cost(core.sizes);  // which prepares every dispatch, as recording does
+    if (counter.count() != 0) {
+        throw std::logic_error("preparing a dispatch allocated memory");
+    }
     return download(program, name, dtype);
 }
 

@@ -223,9 +223,11 @@ TEST_SUITE("pipelines") {
             vulkan.vkGetPipelineCacheData.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
             CHECK_FALSE(device.save_pipeline_cache());
             CHECK(folder.files().empty());
-            vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2);
+            vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2, 1000);
             CHECK_FALSE(device.save_pipeline_cache());
             CHECK(folder.files().empty());
+            vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2);  // it has grown meanwhile
+            CHECK(device.save_pipeline_cache());
         }
         CHECK(folder.files() == std::vector<std::string>{name});
 

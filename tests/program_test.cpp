@@ -48,11 +48,13 @@ TEST_SUITE("program") {
         fake::Vulkan vulkan;
         {
             Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-            {
+            for (CompileOptions options : {CompileOptions{}, {.profile = true}, {.checked = true}}) {
+                CAPTURE(options.profile);
+                CAPTURE(options.checked);
+                options.name = "a name too long to be kept inside";
                 Graph g;
                 SmallModel::describe(g, 300);
-                Program program =
-                    device.compile(g, SmallModel::load(device), {.name = "a name too long to be kept inside"});
+                Program program = device.compile(g, SmallModel::load(device), options);
                 CHECK(SmallModel::check(program, 300) == "");
                 const auto made = creations(vulkan);
                 for (const std::int64_t tokens : {1, 17, 64, 65, 299, 300, 2}) {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -68,6 +69,21 @@ TEST_CASE("score_mod: relative position bias on every rank") {
          {Sizes{1}, Sizes{9}, Sizes{4, 7}, Sizes{3, 5, 1}, Sizes{2, 3, 5, 7}, Sizes{1, 2, 33, 65}}) {
         CAPTURE(shape.size());
         CHECK(mismatch(random_tensor(shape, 3, 4), mod, f) == "");
+    }
+}
+
+TEST_CASE("score_mod: a parameter's number that is outside is taken to the nearest") {
+    if (!can_compile_glsl()) {
+        return;
+    }
+    const std::vector<float> numbers{1, 2, 4};
+    const auto f = [&](double s, double, double, double q, double k) {
+        return s + numbers[static_cast<std::size_t>(std::clamp(1000000 * (q - k) + 1, 0.0, 2.0))];
+    };
+    CHECK(mismatch(random_tensor({3, 4, 5}),
+                   returning("score + parameter(1000000 * (int(query) - int(key)) + 1)", numbers), f) == "");
+    for (const char* constant : {"3", "-1", "2147483647", "3u"}) {
+        CHECK(compile_error(returning(std::string("score + parameter(") + constant + ")", numbers)) != "");
     }
 }
 

@@ -141,6 +141,92 @@ TEST_SUITE("uploads") {
         }
         CHECK(host.messages().empty());
     }
+
+    TEST_CASE("uploads: what a dropped command buffer held waits again") {
+        Host host;
+        {
+            BorrowedDevice handles = host.handles();
+            handles.host_submits = true;
+            {
+                const Device forgetful = Device::borrow(handles);
+                CHECK(contains(text(forgetful.uploads_dropped()), "is not kept (BorrowedDevice::keep_uploads)"));
+            }
+            handles.keep_uploads = true;
+            const Device device = Device::borrow(handles, {.minimum_profile = true});
+            Graph g;
+            const Value state = g.state("kept", {300});
+            const Value kept = copy_into(state, state + g.input("x", {300}));
+            g.output("y", kept * g.weight("w", {300}));
+            const std::vector<float> threes(300, 3.0f), ones(300, 1.0f);
+            const HostTensor w{"w", DType::f32, {300}, std::as_bytes(std::span(threes))};
+            const Weights weights = device.load({&w, 1});
+            Program program = device.compile(g, weights, {.state = device.make_state({&g})});
+            program.allocate();
+            const Host::Buffer in = host.make_buffer(1280), out = host.make_buffer(1280);
+            const Host::Buffer staging = host.make_buffer(4096, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+            std::memcpy(in.mapped, ones.data(), 1200);
+            const BufferRange ranges[] = {{"x", in.buffer, 0, 1280}, {"y", out.buffer, 0, 1280}};
+            const std::uint64_t all = device.pending_uploads();
+            const auto record = [&](std::uint64_t staging_bytes) {
+                VkCommandBuffer commands = host.begin();
+                CHECK(text(device.record_upload(commands, {staging.buffer, 0, staging_bytes, staging.mapped})) == "");
+                return commands;
+            };
+            const auto works = [&](float want) {
+                VkCommandBuffer commands = host.begin();
+                REQUIRE(text(program.record(commands, ranges, {})) == "");
+                host.submit(commands);
+                host.wait_idle();
+                const auto* y = reinterpret_cast<const float*>(out.mapped);
+                return std::all_of(y, y + 300, [&](float v) { return v == want; });
+            };
+            // All of it is dropped, then the part behind what was executed.
+            record(4096);
+            CHECK(device.pending_uploads() == 0);
+            CHECK(device.recorded_uploads() == all);
+            CHECK(text(device.uploads_dropped()) == "");
+            CHECK(device.pending_uploads() == all);
+            CHECK(device.recorded_uploads() == 0);
+            CHECK(contains(text(program.record(host.begin(), ranges, {})), "wait for Device::record_upload()"));
+            host.submit(record(500));
+            host.wait_idle();
+            const std::uint64_t executed = device.recorded_uploads();
+            CHECK(executed == 500);
+            {
+                const HostTensor gone{"gone", DType::f32, {300}, std::as_bytes(std::span(ones))};
+                const Weights dropped = device.load({&gone, 1});
+                record(4096);  // to the end, with what is gone before it is executed
+            }
+            CHECK(device.pending_uploads() == 0);
+            device.uploads_finished(executed);
+            CHECK(text(device.uploads_dropped()) == "");
+            CHECK(device.pending_uploads() == all - 500);
+            CHECK(device.recorded_uploads() == executed);
+            host.submit(record(4096));
+            host.wait_idle();
+            CHECK(works(3.0f));
+            // What has been executed does not come again: the state would be zeroed.
+            device.uploads_finished(device.recorded_uploads());
+            CHECK(text(device.uploads_dropped()) == "");
+            CHECK(device.pending_uploads() == 0);
+            CHECK(works(6.0f));
+            // What a buffer of ours held goes with it.
+            for (const bool told : {false, true}) {
+                Weights more = device.load({&w, 1});
+                record(700);
+                if (told) {
+                    device.uploads_finished(device.recorded_uploads());
+                }
+                more = {};
+                CHECK(device.pending_uploads() == 0);
+                device.uploads_finished(device.recorded_uploads());
+                CHECK(text(device.uploads_dropped()) == "");
+                CHECK(device.pending_uploads() == 0);
+            }
+            CHECK(works(9.0f));
+        }
+        CHECK(host.messages().empty());
+    }
 }
 
 }  // namespace vkf::test

@@ -17,12 +17,6 @@ using namespace text;
 
 namespace {
 
-std::string read_file(const std::filesystem::path& path) {
-    const MappedFile mapped(path);
-    const std::span<const std::byte> bytes = mapped.bytes();
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 std::string replaced(const std::string& text, const std::string& wanted, const std::string& by) {
@@ -193,10 +187,7 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
     const std::filesystem::path config = folder / "tokenizer_config.json";
     Json root = Json::object();
     if (is_there(config)) {
-        root = Json::parse(read_file(config), nullptr, false);
-        if (!root.is_object()) {
-            throw Error("it is not a JSON object", utf8_name(config));
-        }
+        root = read_object(config);
     }
     const bool own_file = is_there(jinja);
     const Json& written = root.contains("chat_template") ? root["chat_template"] : Json();
@@ -204,7 +195,7 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
         throw Error(std::string("it has no chat template") + (written.is_array() ? " but several with names" : ""),
                     utf8_name(config));
     }
-    const std::string text = own_file ? read_file(jinja) : written.get<std::string>();
+    const std::string text = own_file ? file_text(jinja) : written.get<std::string>();
     if (malformed_at(text) != std::string::npos) {
         throw Error("it is not UTF-8", utf8_name(jinja));
     }

@@ -2,15 +2,57 @@
 // What the readers of tokenizer.json's parts share.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/map_file.h"
 
 namespace vkf::text {
 
 using Json = nlohmann::json;
+
+/// Parses JSON of at most 256 levels: whoever copies or prints what is nested calls itself for
+/// each. Throws where it is nested deeper, or none.
+inline Json parse_json(std::string_view text) {
+    constexpr int kDeepest = 256;
+    int depth = 0;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (quoted) {
+            i += c == '\\' ? 1 : 0;
+            quoted = c != '"';
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > kDeepest) {
+                throw Error("it is nested deeper than " + std::to_string(kDeepest) + " levels");
+            }
+        } else if (c == ']' || c == '}') {
+            --depth;
+        }
+    }
+    return Json::parse(text);
+}
+
+/// The object that a file holds. Throws, naming the file, where it holds something else.
+inline Json read_object(const std::filesystem::path& file) {
+    try {
+        Json read = parse_json(file_text(file));
+        if (!read.is_object()) {
+            throw Error("it is not a JSON object");
+        }
+        return read;
+    } catch (const Json::exception& error) {
+        throw Error(std::string("it is not a JSON object: ") + error.what(), utf8_name(file));
+    } catch (const std::exception& error) {
+        throw Error(error.what(), utf8_name(file));
+    }
+}
 
 /// The name of a part's kind, its "type"; empty where the part is null or missing.
 inline std::string type_of(const Json& part) {

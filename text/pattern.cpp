@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <new>
 
 #include "runtime/base/error.h"
 #include "text/unicode.h"
@@ -24,7 +25,13 @@ public:
         PCRE2_SIZE at = 0;
         const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
             pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+        if (!context || !limits_) {
+            throw std::bad_alloc();
+        }
         pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+        pcre2_set_max_pattern_length(context.get(), kMostPatternBytes);
+        pcre2_set_heap_limit(limits_.get(), kMostHeapKibibytes);
+        pcre2_set_match_limit(limits_.get(), kMostSteps);
         code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &error, &at,
                                   context.get()));
@@ -38,6 +45,9 @@ public:
     std::vector<Part> find(std::string_view text) const {
         const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
             pcre2_match_data_create_from_pattern(code_.get(), nullptr), pcre2_match_data_free);
+        if (!data) {
+            throw std::bad_alloc();
+        }
         std::vector<Part> parts;
         std::size_t done = 0;
         for (std::size_t at = 0; at <= text.size();) {
@@ -70,11 +80,12 @@ public:
 private:
     int match(std::string_view text, std::size_t at, pcre2_match_data* data) const {
         const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-        const int found = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, nullptr);
+        const int found = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, limits_.get());
         if (found != PCRE2_ERROR_JIT_STACKLIMIT) {
             return found;
         }
-        return pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, nullptr);
+        return pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data,
+                           limits_.get());
     }
 
     [[noreturn]] void fail(int error) const {
@@ -84,10 +95,16 @@ private:
                     "tokenizer");
     }
 
+    static constexpr PCRE2_SIZE kMostPatternBytes = 1u << 16;
+    static constexpr std::uint32_t kMostSteps = 10'000'000;        ///< of a match
+    static constexpr std::uint32_t kMostHeapKibibytes = 1u << 16;  ///< in which a match backtracks
+
     struct Free {
         void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+        void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
     };
     std::string expression_;
+    std::unique_ptr<pcre2_match_context, Free> limits_{pcre2_match_context_create(nullptr)};
     std::unique_ptr<pcre2_code, Free> code_;
 };
 

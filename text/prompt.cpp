@@ -47,12 +47,7 @@ BeginOfText begin_of_text(const fs::path& folder, bool trained) {
     if (!is_there(path)) {
         return by_training;
     }
-    const MappedFile file(path);
-    const auto* text = reinterpret_cast<const char*>(file.bytes().data());
-    const Json config = Json::parse(text, text + file.bytes().size(), nullptr, false);
-    if (!config.is_object()) {
-        throw Error("is not a JSON object", utf8_name(path));
-    }
+    const Json config = text::read_object(path);
     const bool json = is_there(folder / "tokenizer.json");
     const auto said = config.find("add_bos_token");
     const bool obeyed = !json || obeys_add_bos_token(text_member(config, "tokenizer_class"));

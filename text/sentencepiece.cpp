@@ -52,6 +52,9 @@ public:
     bool next(std::uint64_t& number, std::string_view& bytes) {
         while (!rest_.empty()) {
             const std::uint64_t tag = varint();
+            if (tag > 0xFFFFFFFFu) {  // which protobuf cuts to 32 bits
+                throw Error("it has a field's tag of more than 32 bits", "libsentencepiece");
+            }
             number = tag >> 3;
             switch (tag & 7) {
                 case 0: varint(); break;
@@ -82,10 +85,10 @@ private:
             const auto byte = static_cast<unsigned char>(take(1)[0]);
             value |= std::uint64_t{byte & 0x7Fu} << shift;
             if (byte < 0x80) {
-                break;
+                return value;
             }
         }
-        return value;
+        throw Error("it has a number of more than 64 bits", "libsentencepiece");
     }
 
     std::string_view rest_;
@@ -174,18 +177,7 @@ Json read_beside(const std::filesystem::path& folder, const char* name) {
     if (!is_there(file)) {
         return Json::object();
     }
-    const MappedFile mapped(file);
-    const std::span<const std::byte> bytes = mapped.bytes();
-    const auto* text = reinterpret_cast<const char*>(bytes.data());
-    try {
-        Json read = Json::parse(text, text + bytes.size());
-        if (!read.is_object()) {
-            throw Error("it is not a JSON object");
-        }
-        return read;
-    } catch (const std::exception& error) {
-        throw Error(error.what(), utf8_name(file));
-    }
+    return read_object(file);
 }
 
 /// The settings that a folder has for its tokenizer.

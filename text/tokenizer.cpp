@@ -112,7 +112,7 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
     try {
-        return Tokenizer(std::make_unique<const Parts>(Json::parse(json)));
+        return Tokenizer(std::make_unique<const Parts>(parse_json(json)));
     } catch (const std::exception& error) {  // a part that is refused, or JSON that is none
         throw Error(error.what(), name);
     }
@@ -120,9 +120,7 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
 
 Tokenizer::Tokenizer(const std::filesystem::path& path) {
     const std::filesystem::path file = file_of(path);
-    const MappedFile mapped(file);
-    const std::span<const std::byte> bytes = mapped.bytes();
-    const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string content = file_text(file);
     if (file.extension() != ".model") {
         *this = parse(content, utf8_name(file));
         return;

@@ -33,11 +33,7 @@ std::map<std::string, std::string> read_index(const fs::path& index) {
 
 }  // namespace
 
-std::string read_text(const fs::path& path) {
-    const MappedFile file(path);
-    const std::span<const std::byte> bytes = file.bytes();
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+std::string read_text(const fs::path& path) { return file_text(path); }
 
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), config_file_(utf8_name(folder / "config.json")) {
     if (!is_folder(folder)) {

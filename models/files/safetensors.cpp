@@ -12,6 +12,7 @@
 
 #include "models/files/safetensors_words.h"
 #include "runtime/base/error.h"
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/packed.h"
 
@@ -315,7 +316,7 @@ void Safetensors::read(std::span<const std::byte> bytes) {
     const std::string size_text = "file of " + std::to_string(bytes.size()) + " bytes";
     if (bytes.size() < kLengthBytes) throw Error(size_text + " is too short for a safetensors header", file_);
     std::uint64_t header_bytes = 0;
-    std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
+    copy_bytes(bytes.first(kLengthBytes), std::as_writable_bytes(std::span(&header_bytes, 1)).data());
     const std::string header_text = "header of " + std::to_string(header_bytes) + " bytes";
     if (header_bytes > kMaxHeaderBytes) {
         throw Error(
@@ -326,7 +327,8 @@ void Safetensors::read(std::span<const std::byte> bytes) {
 
     const std::span<const std::byte> header = bytes.subspan(kLengthBytes, static_cast<std::size_t>(header_bytes));
     const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header.size());
-    const std::string_view json(reinterpret_cast<const char*>(header.data()), header.size());
+    std::string json(header.size(), '\0');
+    copy_bytes(header, reinterpret_cast<std::byte*>(json.data()));
     // The parser would skip a byte order mark, and take a NUL for the end.
     if (!json.starts_with('{')) throw Error("header does not begin with '{'; not a safetensors file?", file_);
     if (json.find('\0') != json.npos) throw Error("header holds a NUL byte", file_);

@@ -8,6 +8,7 @@
 #include "models/files/pending_file.h"
 #include "models/files/safetensors_words.h"
 #include "runtime/base/error.h"
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -102,7 +103,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const HostTe
                             " bytes, but dtype and shape need " + std::to_string(wanted),
                         name);
         }
-        file.write(data.data(), data.size());
+        in_parts(data, 1, [&](std::span<const std::byte> part) { file.write(part.data(), part.size()); });
     }
     file.publish();
 }

@@ -13,8 +13,9 @@
 namespace vkf {
 
 /// Maps a whole regular file read-only; unmaps when destroyed. Moving keeps the address, so spans
-/// stay valid. Whoever shortens the file while it is mapped breaks the contract: the system may
-/// then end the process on access.
+/// stay valid. The library itself reads what it is given of a mapped file by the file's descriptor:
+/// where somebody has shortened the file meanwhile, that is an Error naming it. Whoever reads the
+/// span itself must know that the file keeps its length: the system may else end the process.
 class VKF_API MappedFile {
 public:
     MappedFile() = default;
@@ -37,6 +38,9 @@ private:
 
     std::span<const std::byte> bytes_;
 };
+
+/// A regular file's bytes. Throws Error, naming the file, as MappedFile does.
+VKF_API std::string file_text(const std::filesystem::path& path);
 
 /// The path as UTF-8, for messages.
 VKF_API std::string utf8_name(const std::filesystem::path& path);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/compile/buffer_limit.h"
 #include "shaders/common/rounds.h"
 
 namespace vkf {
@@ -35,26 +36,35 @@ ValueId Lowering::window(ValueId id, const Shape& shape, const Shape& strides, c
     return static_cast<ValueId>(values_.size() - 1);
 }
 
-std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim) {
+std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim, std::int64_t step) {
     const std::uint64_t room = device_.storage_range - std::min(device_.storage_range, device_.storage_alignment);
     const std::uint64_t bytes = bytes_of(id);
     if (bytes <= room) {
         return {id};
     }
-    const std::int64_t size = values_[id].shape[dim].constant();
-    const std::uint64_t step = static_cast<std::uint64_t>(values_[id].strides[dim].constant()) * size_of(dtype(id));
-    const std::int64_t fit = step == 0 ? 0 : static_cast<std::int64_t>(room / step);
-    if (fit < 1 || !values_[id].shape[dim].is_constant()) {
-        throw Error("a tensor of " + std::to_string(bytes) + " bytes is larger than the " +
-                        std::to_string(device_.storage_range) +
-                        " bytes one storage buffer may have on this device, and cannot be cut",
-                    node_->label);
+    const ValueInfo& v = values_[id];
+    const bool fixed = v.shape[dim].is_constant() && v.strides[dim].is_constant();
+    const std::int64_t size = fixed ? v.shape[dim].constant() : 0;
+    const std::uint64_t pitch = fixed ? static_cast<std::uint64_t>(v.strides[dim].constant()) * size_of(dtype(id)) : 0;
+    // what one element of `dim` spans: other dimensions may reach further than the next begins
+    const std::uint64_t one = fixed ? bytes - static_cast<std::uint64_t>(size - 1) * pitch : 0;
+    const std::int64_t fit =
+        pitch == 0 || one > room ? 0 : static_cast<std::int64_t>((room - one) / pitch + 1) / step * step;
+    if (fit < 1) {
+        throw Error(beyond_one_buffer(storages_[v.storage], bytes, device_) + ", and cannot be cut", node_->label);
     }
     std::vector<ValueId> out;
     for (std::int64_t start = 0; start < size; start += fit) {
         out.push_back(slice(id, dim, start, std::min(fit, size - start)));
     }
     return out;
+}
+
+void Lowering::check_range(ValueId id) const {
+    const std::uint64_t bytes = bytes_of(id);
+    if (bytes > device_.storage_range) {
+        throw Error(beyond_one_buffer(storages_[values_[id].storage], bytes, device_), node_->label);
+    }
 }
 
 void Lowering::check_rounds(std::int64_t rounds, const std::string& what) const {

@@ -69,9 +69,12 @@ public:
     ValueId slice(ValueId id, std::size_t dim, const Dim& start, const Dim& length);
     /// Any window on a value's storage.
     ValueId window(ValueId id, const Shape& shape, const Shape& strides, const Dim& offset);
-    /// The value cut along `dim` into windows each of which a descriptor can cover; one window when
-    /// it fits whole. Throws naming the op when even one element of `dim` does not fit.
-    std::vector<ValueId> chunks(ValueId id, std::size_t dim);
+    /// The value cut along `dim` into windows each of which a descriptor can cover, all but the
+    /// last of a multiple of `step` elements; one window when it fits whole. Throws naming the op
+    /// and the tensor when even so many elements of `dim` do not fit.
+    std::vector<ValueId> chunks(ValueId id, std::size_t dim, std::int64_t step = 1);
+    /// Throws Error naming the op and the tensor where no descriptor covers the value.
+    void check_range(ValueId id) const;
     /// Throws Error naming the op where `what` takes more rounds of a shader's loops than a
     /// processor's driver may allow.
     void check_rounds(std::int64_t rounds, const std::string& what) const;

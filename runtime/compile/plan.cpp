@@ -8,6 +8,7 @@
 #include "runtime/base/made.h"
 #include "runtime/base/numbers.h"
 #include "runtime/base/text.h"
+#include "runtime/compile/buffer_limit.h"
 #include "runtime/compile/decompose.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/stored.h"
@@ -60,9 +61,7 @@ public:
         w.base = first / device_.storage_alignment * device_.storage_alignment;
         w.bytes = end - w.base;
         if (w.bytes > device_.storage_range) {
-            throw Error("a tensor of " + std::to_string(w.bytes) + " bytes is larger than the " +
-                            std::to_string(device_.storage_range) + " bytes one storage buffer may have on this device",
-                        label);
+            throw Error(beyond_one_buffer(s, w.bytes, device_), label);
         }
         return w;
     }
@@ -274,7 +273,8 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     if (options.rewrite) {
         const WeightLayout layout = weights.tensors().empty() ? declared_layout(graph, device) : weights;
         const auto adjacent = [&](std::span<const StorageId> parts) { return why_not_adjacent(*work, layout, parts); };
-        plan.notes = rewrite(*work, {.why_not_adjacent = adjacent, .elements = device.storage_range / sizeof(float)});
+        const std::uint64_t room = device.storage_range - std::min(device.storage_range, device.storage_alignment);
+        plan.notes = rewrite(*work, {.why_not_adjacent = adjacent, .elements = room / sizeof(float)});
     }
     for (std::string& note : decompose_declined(*work, device)) {
         plan.notes.push_back(std::move(note));

@@ -136,6 +136,9 @@ Status ProgramCore::check_statements(const Recording& recording) const noexcept 
 
 Status ProgramCore::accept(const Recording& recording) noexcept {
     const char* name = options.name.c_str();
+    if (Status lost = device->alive(); !lost) {
+        return lost;
+    }
     if (!allocated) {
         return failure(-1, "%s: allocate() must come before record()", name);
     }

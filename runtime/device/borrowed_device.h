@@ -49,6 +49,10 @@ struct BorrowedDevice {
     /// make_state(), State::clear() and Program::allocate() note what is to be copied, and
     /// Device::record_upload() records the copies; run() throws.
     bool host_submits = false;
+    /// With host_submits, for hosts that may drop a command buffer: what Device::record_upload()
+    /// recorded is kept in host memory until Device::uploads_finished(), so that
+    /// Device::uploads_dropped() can make it wait again.
+    bool keep_uploads = false;
     /// Functions that, when set, are called around each of our submissions to the borrowed queue,
     /// and around waits for it to be idle. Set both or none.
     void (*lock)(void* user) = nullptr;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/device/barrier.h"
 #include "runtime/device/failure.h"
 
@@ -22,32 +23,80 @@ void Deferred::note(Entry entry) {
 }
 
 void Deferred::copy(VkBuffer target, std::uint64_t offset, std::span<const std::byte> bytes) {
-    note({.target = target, .offset = offset, .bytes = bytes.size(), .data = {bytes.begin(), bytes.end()}});
+    std::vector<std::byte> data(bytes.size());
+    copy_bytes(bytes, data.data());
+    note({.target = target, .offset = offset, .bytes = bytes.size(), .data = std::move(data)});
 }
 
 void Deferred::zero(VkBuffer target, std::uint64_t offset, std::uint64_t bytes) {
     note({.target = target, .offset = offset, .bytes = bytes, .data = {}});
 }
 
-void Deferred::settle() noexcept { done_ = entries_.empty() ? noted_.load() : entries_.front().number - 1; }
+void Deferred::settle() noexcept { done_ = next_ == entries_.size() ? noted_.load() : entries_[next_].number - 1; }
 
 void Deferred::forget(VkBuffer target) noexcept {
     const std::scoped_lock lock(mutex_);
-    std::erase_if(entries_, [&](const Entry& e) {
-        if (e.target == target) {
-            bytes_ -= e.bytes - e.copied;
+    for (std::size_t i = 0; i < entries_.size();) {
+        Entry& e = entries_[i];
+        if (e.target != target) {
+            ++i;
+            continue;
         }
-        return e.target == target;
-    });
+        bytes_ -= e.bytes - e.copied;
+        if (keep_ && e.copied != e.executed) {  // finished() counts what was recorded of it
+            next_ += i == next_ ? 1 : 0;
+            e.target = VK_NULL_HANDLE;
+            e.bytes = e.copied;
+            e.data = {};
+            ++i;
+            continue;
+        }
+        next_ -= i < next_ ? 1 : 0;
+        entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
     settle();
+}
+
+void Deferred::finished(std::uint64_t position) noexcept {
+    const std::scoped_lock lock(mutex_);
+    std::uint64_t left = std::min(position, recorded_.load());
+    left -= std::min(left, finished_);
+    finished_ += left;
+    while (keep_ && left != 0) {
+        Entry& e = entries_.front();
+        const std::uint64_t part = std::min(left, e.copied - e.executed);
+        e.executed += part;
+        left -= part;
+        if (e.executed == e.bytes) {
+            entries_.pop_front();
+            --next_;
+        }
+    }
+}
+
+Status Deferred::dropped() noexcept {
+    const std::scoped_lock lock(mutex_);
+    if (!keep_) {
+        return failure(-1, "%s", "uploads_dropped: what was recorded is not kept (BorrowedDevice::keep_uploads)");
+    }
+    std::erase_if(entries_, [](const Entry& e) { return !e.target; });
+    for (Entry& e : entries_) {
+        bytes_ += e.copied - e.executed;
+        e.copied = e.executed;
+    }
+    recorded_ = finished_;
+    next_ = 0;
+    settle();
+    return {};
 }
 
 Status Deferred::record(const DeviceTable& vk, VkCommandBuffer commands, const StagingRange& staging) noexcept {
     const std::scoped_lock lock(mutex_);
-    if (entries_.empty()) {
+    if (next_ == entries_.size()) {
         return {};
     }
-    const bool copies = std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return !e.data.empty(); });
+    const bool copies = std::any_of(entries_.begin() + static_cast<std::ptrdiff_t>(next_), entries_.end(),
+                                    [](const Entry& e) { return !e.data.empty(); });
     if (copies && (!staging.buffer || !staging.mapped || staging.offset % 4 != 0 || staging.bytes < 4)) {
         return failure(-1,
                        "record_upload: a mapped staging range of 4 bytes or more at a multiple of 4 is needed; %llu at "
@@ -62,8 +111,8 @@ Status Deferred::record(const DeviceTable& vk, VkCommandBuffer commands, const S
             VK_ACCESS_TRANSFER_WRITE_BIT);
     std::uint64_t used = 0;
     bool filled = false;  // the copies and fills that follow may be of the same bytes
-    while (!entries_.empty()) {
-        Entry& e = entries_.front();
+    while (next_ < entries_.size()) {
+        Entry& e = entries_[next_];
         std::uint64_t part = e.bytes - e.copied;
         if (filled || e.data.empty()) {
             barrier(vk, commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
@@ -83,7 +132,10 @@ Status Deferred::record(const DeviceTable& vk, VkCommandBuffer commands, const S
         }
         e.copied += part;
         bytes_ -= part;
-        if (e.copied == e.bytes) {
+        recorded_ += part;
+        if (e.copied == e.bytes && keep_) {
+            ++next_;
+        } else if (e.copied == e.bytes) {
             entries_.pop_front();
         }
     }

@@ -20,6 +20,9 @@ namespace vkf {
 /// recorded in that order.
 class Deferred {
 public:
+    /// `keep`: what was recorded is kept until finished().
+    explicit Deferred(bool keep) : keep_(keep) {}
+
     void copy(VkBuffer target, std::uint64_t offset, std::span<const std::byte> bytes);
     void zero(VkBuffer target, std::uint64_t offset, std::uint64_t bytes);
     /// The buffer is about to be destroyed.
@@ -27,7 +30,14 @@ public:
     /// Records what fits into the staging range.
     Status record(const DeviceTable& vk, VkCommandBuffer commands, const StagingRange& staging) noexcept;
 
+    /// Everything recorded before recorded() was `position` has been executed.
+    void finished(std::uint64_t position) noexcept;
+    /// What was recorded since finished() waits again. Fails where it was not kept.
+    Status dropped() noexcept;
+
     std::uint64_t bytes() const noexcept { return bytes_; }
+    /// Bytes recorded in all, less those that were dropped.
+    std::uint64_t recorded() const noexcept { return recorded_; }
     /// The number of the last entry there was.
     std::uint64_t noted() const noexcept { return noted_; }
     /// The number up to which every entry has been recorded.
@@ -36,19 +46,23 @@ public:
 private:
     struct Entry {
         std::uint64_t number = 0;
-        VkBuffer target = VK_NULL_HANDLE;
+        VkBuffer target = VK_NULL_HANDLE;  ///< null: forgotten when it was recorded
         std::uint64_t offset = 0;
         std::uint64_t bytes = 0;
         std::vector<std::byte> data;  ///< empty: zeros
-        std::uint64_t copied = 0;
+        std::uint64_t copied = 0;     ///< of these bytes so many were recorded
+        std::uint64_t executed = 0;   ///< and so many executed, as far as was told
     };
 
     void note(Entry entry);
     void settle() noexcept;  // mutex held
 
+    const bool keep_;
     std::mutex mutex_;
     std::deque<Entry> entries_;
-    std::atomic<std::uint64_t> bytes_ = 0, noted_ = 0, done_ = 0;
+    std::size_t next_ = 0;  ///< first entry that is not recorded whole; those before it are kept
+    std::uint64_t finished_ = 0;
+    std::atomic<std::uint64_t> bytes_ = 0, noted_ = 0, done_ = 0, recorded_ = 0;
 };
 
 }  // namespace vkf

@@ -9,6 +9,8 @@
 #include "runtime/base/cache_folder.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/enumerate.h"
+#include "runtime/device/failure.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/instance.h"
 #include "runtime/device/keep_enabled.h"
@@ -21,6 +23,7 @@ namespace vkf {
 namespace {
 
 constexpr double kGpuSubmitBudget = 2e11;
+constexpr double kGpuWaitSeconds = 600, kProcessorWaitSeconds = 3600;
 
 struct Candidate {
     VkPhysicalDevice physical = VK_NULL_HANDLE;
@@ -29,11 +32,10 @@ struct Candidate {
 };
 
 std::vector<Candidate> candidates(const InstanceCore& instance) {
-    std::uint32_t count = 0;
-    check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, nullptr), "vkEnumeratePhysicalDevices");
-    std::vector<VkPhysicalDevice> list(count);
-    check(instance.api.vkEnumeratePhysicalDevices(instance.handle, &count, list.data()), "vkEnumeratePhysicalDevices");
-    list.resize(count);  // fewer than before when a device went away in between
+    const auto list =
+        enumerate<VkPhysicalDevice>("vkEnumeratePhysicalDevices", [&](std::uint32_t* count, VkPhysicalDevice* devices) {
+            return instance.api.vkEnumeratePhysicalDevices(instance.handle, count, devices);
+        });
     std::vector<Candidate> out;
     for (VkPhysicalDevice physical : list) {
         Candidate c;
@@ -100,6 +102,9 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
     core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";
+    core->canary = options.canary || core->options.checked;
+    core->set_wait_limit(
+        options.wait_seconds.value_or(core->capabilities.cpu() ? kProcessorWaitSeconds : kGpuWaitSeconds));
     core->submit_budget = options.submit_budget.value_or(core->capabilities.cpu() ? 0 : kGpuSubmitBudget);
     core->capabilities.variants = environment("VKFORMER_VARIANT");
     if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
@@ -203,7 +208,7 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     }
     core->instance->debug_utils = host.debug_utils;
     if (host.host_submits) {
-        core->deferred = std::make_unique<Deferred>();
+        core->deferred = std::make_unique<Deferred>(host.keep_uploads);
         return Device(finish(std::move(core), options));
     }
     core->queue = host.queue;
@@ -227,8 +232,27 @@ DeviceRequirements Device::requirements(VkInstance instance, VkPhysicalDevice ph
 }
 
 Status Device::record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept {
-    return core_->deferred ? core_->deferred->record(core_->api, commands, staging) : Status();
+    if (!core_->deferred) {
+        return {};
+    }
+    if (!commands) {
+        return failure(-1, "%s", "record_upload: no command buffer was given");
+    }
+    if (Status lost = core_->alive(); !lost) {
+        return lost;
+    }
+    return core_->deferred->record(core_->api, commands, staging);
 }
+
+std::uint64_t Device::recorded_uploads() const noexcept { return core_->deferred ? core_->deferred->recorded() : 0; }
+
+void Device::uploads_finished(std::uint64_t recorded) const noexcept {
+    if (core_->deferred) {
+        core_->deferred->finished(recorded);
+    }
+}
+
+Status Device::uploads_dropped() const noexcept { return core_->deferred ? core_->deferred->dropped() : Status(); }
 
 std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred ? core_->deferred->bytes() : 0; }
 

@@ -88,6 +88,15 @@ public:
     Status record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept;
     /// Bytes that wait for record_upload().
     std::uint64_t pending_uploads() const noexcept;
+    /// Bytes that record_upload() has recorded in all, less those that were dropped.
+    std::uint64_t recorded_uploads() const noexcept;
+    /// Tells that everything recorded before recorded_uploads() was `recorded` has been executed,
+    /// and need not be kept any longer (BorrowedDevice::keep_uploads).
+    void uploads_finished(std::uint64_t recorded) const noexcept;
+    /// Tells that what was recorded since is not and will not be executed, as when its command
+    /// buffer was dropped: it waits again, and record() refuses programs that need it. Fails where
+    /// BorrowedDevice::keep_uploads was not set: nothing is kept then.
+    Status uploads_dropped() const noexcept;
 
     /// Makes a buffer with an allocation of its own, which SharedBuffer::export_fd() gives to other
     /// devices and processes. Needs VK_KHR_external_memory_fd.

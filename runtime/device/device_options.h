@@ -30,6 +30,16 @@ struct DeviceOptions {
     /// Not given: no limit on processors, which have no watchdog; elsewhere a limit that a GPU of 1
     /// TFLOP/s finishes well within a watchdog's 2 s.
     std::optional<double> submit_budget = {};
+    /// Most seconds to wait for what was submitted; 0: no limit. Not given: 600, on processors
+    /// 3600. When they are over, the call throws an Error that says so, and the device is given up:
+    /// every later call throws, and what was made from it is not destroyed but left, because it may
+    /// still be in use. Ticket::wait() with a time-out of its own gives nothing up.
+    std::optional<double> wait_seconds = {};
+    /// Asks every submission of the library's own whether it ran: there are drivers that cancel one
+    /// and give VK_SUCCESS, and the outputs are then those of the run before. With it that is an
+    /// Error. Costs a fill of 4 bytes a submission, and 4 KiB a program beyond
+    /// Program::memory(). Checked devices and programs do it always.
+    bool canary = false;
     /// Makes every program of the device a checked one, see CompileOptions::checked.
     /// VKFORMER_CHECKED=1 asks for it too.
     bool checked = false;

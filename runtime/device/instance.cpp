@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/library.h"
+#include "runtime/device/enumerate.h"
 
 namespace vkf {
 
@@ -35,18 +36,6 @@ VkDebugUtilsMessengerCreateInfoEXT messenger_info(MessageLog& log) {
     info.pfnUserCallback = on_message;
     info.pUserData = &log;
     return info;
-}
-
-template <class Properties, class Enumerate>
-std::vector<Properties> enumerate(Enumerate call) {
-    std::uint32_t count = 0;
-    std::vector<Properties> list;
-    if (call(&count, nullptr) == VK_SUCCESS) {
-        list.resize(count);
-        call(&count, list.data());
-        list.resize(count);
-    }
-    return list;
 }
 
 }  // namespace
@@ -94,8 +83,10 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     global(layers, "vkEnumerateInstanceLayerProperties");
     global(version, "vkEnumerateInstanceVersion");
     std::uint32_t api_version = VK_API_VERSION_1_0;
-    if (!create || !extensions || !layers || !version || version(&api_version) != VK_SUCCESS ||
-        api_version < VK_API_VERSION_1_1) {
+    if (create && version) {
+        check(version(&api_version), "vkEnumerateInstanceVersion");
+    }
+    if (!create || !extensions || !layers || !version || api_version < VK_API_VERSION_1_1) {
         throw Error("the Vulkan loader is older than 1.1");
     }
 
@@ -104,6 +95,7 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     std::vector<const char*> wanted;
     const auto has_extension = [&](const char* layer, const char* name) {
         for (const auto& e : enumerate<VkExtensionProperties>(
+                 "vkEnumerateInstanceExtensionProperties",
                  [&](std::uint32_t*n, VkExtensionProperties*p) { return extensions(layer, n, p); })) {
             if (std::strcmp(e.extensionName, name) == 0) {
                 return true;
@@ -124,7 +116,8 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     if (validation) {
         bool found = false;
         for (const auto& l :
-             enumerate<VkLayerProperties>([&](std::uint32_t*n, VkLayerProperties*p) { return layers(n, p); })) {
+             enumerate<VkLayerProperties>("vkEnumerateInstanceLayerProperties",
+                                          [&](std::uint32_t*n, VkLayerProperties*p) { return layers(n, p); })) {
             found = found || std::strcmp(l.layerName, kValidationLayer) == 0;
         }
         if (!found) {

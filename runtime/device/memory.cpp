@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
@@ -77,7 +78,7 @@ void Block::allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags ne
     const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
     const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
     if (result != VK_SUCCESS) {
-        core_->lost = core_->lost || result == VK_ERROR_DEVICE_LOST;
+        core_->heard(result);
         throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {}, result);
     }
     core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
@@ -96,6 +97,7 @@ void Block::take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFl
         hooks.user, {needs.size, needs.alignment, needs.memoryTypeBits, need, wish, purpose.c_str()}, &piece_);
     if (result != VK_SUCCESS) {
         piece_ = {};
+        core_->heard(static_cast<VkResult>(result));
         throw Error(asked + ": " + result_name(static_cast<VkResult>(result)), {}, result);
     }
     const bool mapped = (need & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
@@ -129,12 +131,14 @@ void Block::release() noexcept {
         if (core_->deferred && buffer_) {
             core_->deferred->forget(buffer_);
         }
-        core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
-        core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
-        if (piece_.memory) {
-            core_->host.memory.release(core_->host.memory.user, piece_);
-            piece_ = {};
+        if (!core_->given_up) {
+            core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
+            core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
+            if (piece_.memory) {
+                core_->host.memory.release(core_->host.memory.user, piece_);
+            }
         }
+        piece_ = {};
         buffer_ = VK_NULL_HANDLE;
         memory_ = VK_NULL_HANDLE;
         mapped_ = nullptr;
@@ -146,7 +150,7 @@ Uploader::Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes)
       staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {}
 
 Uploader::~Uploader() {
-    if (pool_) {
+    if (pool_ && !core_->given_up) {
         core_->api.vkDestroyCommandPool(core_->handle, pool_, nullptr);
     }
 }
@@ -173,16 +177,21 @@ VkCommandBuffer Uploader::commands() {
 
 void Uploader::flush() {
     if (recording_) {
+        if (core_->canary) {
+            canary_.begin();
+            canary_.record(core_, commands_);
+        }
         core_->check_result(core_->api.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
         recording_ = false;
         core_->submit_and_wait(commands_);
+        canary_.check("copies to or from the device");
     }
     used_ = 0;
 }
 
 void Uploader::write(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes) {
     if (target.mapped()) {
-        std::memcpy(target.mapped() + offset, bytes.data(), bytes.size());
+        copy_bytes(bytes, target.mapped() + offset);
         return;
     }
     if (core_->deferred) {
@@ -197,7 +206,7 @@ void Uploader::write(const Block& target, std::uint64_t offset, std::span<const 
             flush();
         }
         const std::uint64_t part = std::min<std::uint64_t>(bytes.size(), staging_.bytes() - used_);
-        std::memcpy(staging_.mapped() + used_, bytes.data(), part);
+        copy_bytes(bytes.first(part), staging_.mapped() + used_);
         const VkBufferCopy region{used_, offset, part};
         core_->api.vkCmdCopyBuffer(commands(), staging_.buffer(), target.buffer(), 1, &region);
         used_ += part;

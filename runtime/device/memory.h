@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/device/borrowed_device.h"
 #include "runtime/device/vulkan.h"
@@ -56,6 +57,27 @@ private:
     std::byte* mapped_ = nullptr;
 };
 
+/// Words that submissions write behind everything else that they do. There are drivers that give
+/// VK_SUCCESS for what they cancelled: a word that is not as it should be tells.
+class Canary {
+public:
+    /// Begins a run, of any number of submissions.
+    void begin() noexcept;
+    /// Records what the submission of these commands writes last. Throws where there is no memory
+    /// for its word.
+    void record(const std::shared_ptr<DeviceCore>& core, VkCommandBuffer commands);
+    /// Throws, naming `where`, unless every submission recorded since begin() ran. They must have
+    /// finished.
+    void check(const std::string& where) const;
+
+private:
+    static constexpr std::uint64_t kWordsOfBlock = 1024;
+
+    std::uint32_t run_ = 0;
+    std::uint64_t used_ = 0;
+    std::vector<Block> blocks_;
+};
+
 /// Copies host bytes into blocks: directly where they are mapped, else through a bounded staging
 /// block, streaming what is larger. finish() waits for the last copy; destruction without it drops
 /// what was not submitted. Where the host submits, the copies are noted for record_upload().
@@ -85,6 +107,7 @@ private:
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkCommandBuffer commands_ = VK_NULL_HANDLE;
     bool recording_ = false;
+    Canary canary_;
 };
 
 }  // namespace vkf

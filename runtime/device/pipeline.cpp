@@ -125,6 +125,9 @@ PipelineStore::~PipelineStore() {
         save();
     } catch (...) {  // out of memory, say: the next process compiles again
     }
+    if (core_.given_up) {
+        return;
+    }
     for (const auto& [key, p] : pipelines_) {
         core_.api.vkDestroyPipeline(core_.handle, p.handle, nullptr);
     }
@@ -159,8 +162,8 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
     const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0,
                                                    bindings, slots.data()};
     Layout l;
-    check(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set),
-          "vkCreateDescriptorSetLayout");
+    core_.check_result(core_.api.vkCreateDescriptorSetLayout(core_.handle, &set_info, nullptr, &l.set),
+                       "vkCreateDescriptorSetLayout");
     // every pipeline has the whole guaranteed push-constant range, so layouts differ by what is
     // bound alone
     const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Command::kMaxPush};
@@ -169,7 +172,7 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
     const VkResult result = core_.api.vkCreatePipelineLayout(core_.handle, &info, nullptr, &l.pipeline);
     if (result != VK_SUCCESS) {
         core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
-        check(result, "vkCreatePipelineLayout");
+        core_.check_result(result, "vkCreatePipelineLayout");
     }
     try {
         return layouts_.emplace(std::pair{bindings, image}, l).first->second;
@@ -249,7 +252,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
     if (result != VK_SUCCESS) {
-        core_.lost = core_.lost || result == VK_ERROR_DEVICE_LOST;
+        core_.heard(result);
         throw Error("vkCreateComputePipelines gave " + result_name(result), "shader " + name, result);
     }
     core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
@@ -334,15 +337,20 @@ bool PipelineStore::save() {
     if (cache_file_.empty() || !dirty_ || cache_ == VK_NULL_HANDLE) {
         return false;
     }
-    std::size_t bytes = 0;
-    if (core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, nullptr) != VK_SUCCESS) {
+    std::vector<std::byte> data;
+    VkResult result = VK_INCOMPLETE;  // where another thread's pipeline came in between
+    for (int attempt = 0; attempt < 8 && result == VK_INCOMPLETE; ++attempt) {
+        std::size_t bytes = 0;
+        result = core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, nullptr);
+        if (result == VK_SUCCESS) {
+            data.resize(bytes);
+            result = core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, data.data());
+            data.resize(bytes);
+        }
+    }
+    if (result != VK_SUCCESS) {
         return false;
     }
-    std::vector<std::byte> data(bytes);
-    if (core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, data.data()) != VK_SUCCESS) {
-        return false;
-    }
-    data.resize(bytes);
     const std::vector<std::byte> file = frame_cache(core_.capabilities, data);
     std::error_code error;
     std::filesystem::create_directories(cache_file_.parent_path(), error);

@@ -130,8 +130,10 @@ struct ProgramCore {
     bool run_unread = false;
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;
+    Canary canary;
     std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
     bool ran = false;
+    std::vector<std::uint64_t> ticks;  ///< two timestamps a dispatch
     std::vector<DispatchTime> times;
 
     ~ProgramCore();
@@ -159,6 +161,8 @@ struct ProgramCore {
                         Place& place) const noexcept;
     /// True where wrong use is looked for: checked programs and devices.
     bool checked() const noexcept { return options.checked || device->options.checked; }
+    /// True where each submission of a run is asked whether it ran.
+    bool has_canary() const noexcept { return options.checked || device->canary; }
     Status check_statements(const Recording& recording) const noexcept;
     /// Checks a range against what the host told of its buffer.
     Status check_range(const BufferRange& range) const noexcept;

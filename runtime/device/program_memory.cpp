@@ -224,8 +224,11 @@ ProgramCore::~ProgramCore() {
     if (runs && runs->pending()) {
         try {
             runs->wait();
-        } catch (const Error&) {  // the device was lost: nothing is under way any more
+        } catch (const std::exception&) {  // lost: nothing is under way any more; or given up
         }
+    }
+    if (device->given_up) {
+        return;
     }
     const DeviceTable& vk = device->api;
     vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);

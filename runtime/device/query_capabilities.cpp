@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/device/enumerate.h"
+
 namespace vkf {
 
 namespace {
@@ -96,10 +98,10 @@ bool has_float16(const InstanceTable& api, VkPhysicalDevice physical) {
 }  // namespace
 
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name) {
-    std::uint32_t count = 0;
-    api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
-    std::vector<VkExtensionProperties> list(count);
-    api.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, list.data());
+    const auto list = enumerate<VkExtensionProperties>(
+        "vkEnumerateDeviceExtensionProperties", [&](std::uint32_t* count, VkExtensionProperties* properties) {
+            return api.vkEnumerateDeviceExtensionProperties(physical, nullptr, count, properties);
+        });
     return std::any_of(list.begin(), list.end(),
                        [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
 }

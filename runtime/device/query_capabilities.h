@@ -17,7 +17,7 @@ constexpr std::uint32_t kAnyFamily = ~0u;
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
                                                std::uint32_t& queue_family, std::uint32_t instance_version);
 
-/// True where the device offers the extension.
+/// True where the device offers the extension. Throws where the device does not say.
 bool has_extension(const InstanceTable& api, VkPhysicalDevice physical, const char* name);
 
 /// One structure of what VkPhysicalDeviceFeatures2 chains, as the device fills it.

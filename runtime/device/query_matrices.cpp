@@ -3,6 +3,7 @@
 // which shapes.
 #include <algorithm>
 
+#include "runtime/device/enumerate.h"
 #include "runtime/device/query_capabilities.h"
 
 namespace vkf {
@@ -50,17 +51,17 @@ bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabil
 
 /// Puts what is offered within a subgroup into `c`.
 void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
-    std::uint32_t count = 0;
-    if (!api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
-        api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, nullptr) != VK_SUCCESS) {
+    if (!api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) {
         return;
     }
     VkCooperativeMatrixPropertiesKHR blank{};
     blank.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-    std::vector<VkCooperativeMatrixPropertiesKHR> list(count, blank);
-    if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &count, list.data()) != VK_SUCCESS) {
-        return;
-    }
+    const auto list = enumerate<VkCooperativeMatrixPropertiesKHR>(
+        "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
+        [&](std::uint32_t* count, VkCooperativeMatrixPropertiesKHR* properties) {
+            return api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, count, properties);
+        },
+        blank);
     for (const VkCooperativeMatrixPropertiesKHR& p : list) {
         const auto is = [&](VkComponentTypeKHR operands, VkComponentTypeKHR sums) {
             return p.scope == VK_SCOPE_SUBGROUP_KHR && !p.saturatingAccumulation && p.AType == operands &&

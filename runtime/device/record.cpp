@@ -26,6 +26,10 @@ void transfer(const DeviceTable& vk, VkCommandBuffer commands, const Place& plac
     vk.vkCmdPipelineBarrier(commands, kCompute, to_stage, 0, 0, nullptr, 1, &range, 0, nullptr);
 }
 
+Status no_commands(const ProgramCore& core) noexcept {
+    return failure(-1, "%s: no command buffer was given", core.options.name.c_str());
+}
+
 }  // namespace
 
 void ProgramCore::open(VkCommandBuffer commands, const RecordScratch& scratch, bool first,
@@ -56,6 +60,9 @@ Status Program::record(VkCommandBuffer commands, const Recording& recording) noe
         return failure(-1, "%s", "a program was used that had been moved from");
     }
     ProgramCore& core = *core_;
+    if (!commands) {
+        return no_commands(core);
+    }
     if (Status wrong = core.accept(recording); !wrong) {
         return wrong;
     }
@@ -93,6 +100,12 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
         return failure(-1, "%s", "a program was used that had been moved from");
     }
     ProgramCore& core = *core_;
+    if (!commands) {
+        return no_commands(core);
+    }
+    if (Status lost = core.device->alive(); !lost) {
+        return lost;
+    }
     if (slot >= core.record_scratch.size() || !core.record_scratch[slot].bound) {
         return failure(-1, "%s: slot %u has nothing left to record; begin() must come first", core.options.name.c_str(),
                        slot);

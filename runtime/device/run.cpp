@@ -32,6 +32,9 @@ public:
     }
 
     void end(VkCommandBuffer commands) {
+        if (core_.has_canary()) {
+            core_.canary.record(core_.device, commands);
+        }
         core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
     }
 
@@ -65,6 +68,7 @@ void ProgramCore::finish_run() {
     run_unread = false;
     runs->wait();
     device->check_alive();  // a ticket may have been told first that the device was lost
+    canary.check(options.name);
     ran = true;
     if (options.profile && queries) {
         read_times();
@@ -137,6 +141,7 @@ Ticket ProgramCore::submit(bool ticket) {
     bind(0, scratch.places);
 
     ran = false;  // from here on the outputs are no longer those of the last run
+    canary.begin();
     Submissions submissions_of_run(*this);
     Sink sink;
     sink.commands = submissions_of_run.begin();
@@ -186,7 +191,7 @@ Ticket ProgramCore::submit(bool ticket) {
 }
 
 void ProgramCore::read_times() {
-    std::vector<std::uint64_t> ticks(2 * plan.dispatches.size());
+    ticks.resize(2 * plan.dispatches.size());
     device->check_result(
         device->api.vkGetQueryPoolResults(device->handle, queries, 0, static_cast<std::uint32_t>(ticks.size()),
                                           ticks.size() * sizeof(std::uint64_t), ticks.data(), sizeof(std::uint64_t),

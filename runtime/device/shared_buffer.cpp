@@ -23,6 +23,9 @@ struct SharedBuffer::Core {
     bool exportable = false;
 
     ~Core() {
+        if (device->given_up) {
+            return;
+        }
         device->api.vkDestroyBuffer(device->handle, buffer, nullptr);
         device->api.vkFreeMemory(device->handle, memory, nullptr);
     }
@@ -87,6 +90,7 @@ void put_on_memory(DeviceCore& device, const void* how, std::uint64_t bytes, std
                                                   buffer};
     const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &dedicated, bytes, type};
     const VkResult result = device.api.vkAllocateMemory(device.handle, &info, nullptr, &memory);
+    device.heard(result);
     if (result != VK_SUCCESS) {
         throw Error(std::to_string(bytes) + " bytes: vkAllocateMemory gave " + result_name(result), call, result);
     }
@@ -114,11 +118,13 @@ int SharedBuffer::export_fd() const {
     if (!core_->exportable) {
         throw Error("memory that was imported from the host has no descriptor", kCall);
     }
-    const DeviceCore& device = *core_->device;
+    DeviceCore& device = *core_->device;
+    device.check_alive();
     const VkMemoryGetFdInfoKHR info{VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, nullptr, core_->memory,
                                     VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     int descriptor = -1;
     const VkResult result = device.api.vkGetMemoryFdKHR(device.handle, &info, &descriptor);
+    device.heard(result);
     if (result != VK_SUCCESS) {
         throw Error("vkGetMemoryFdKHR gave " + result_name(result), kCall, result);
     }

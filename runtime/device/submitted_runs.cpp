@@ -8,9 +8,15 @@ namespace vkf {
 SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
 
 SubmittedRuns::~SubmittedRuns() {
+    if (device->given_up) {
+        return;
+    }
     if (semaphore) {
         // a driver may wake who waits for the fence before it has signalled the semaphore
         device->wait_idle();
+        if (device->given_up) {
+            return;
+        }
         device->api.vkDestroySemaphore(device->handle, semaphore, nullptr);
     }
     device->api.vkDestroyFence(device->handle, fence, nullptr);
@@ -28,7 +34,12 @@ void SubmittedRuns::make_semaphore() {
 }
 
 bool SubmittedRuns::busy() noexcept {
-    return pending() && device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, 0) == VK_TIMEOUT;
+    if (!pending()) {
+        return false;
+    }
+    const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, 0);
+    device->heard(result);
+    return result == VK_TIMEOUT;
 }
 
 void SubmittedRuns::reset() {
@@ -43,6 +54,9 @@ void SubmittedRuns::submit(VkCommandBuffer commands) {
 bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     if (!pending()) {
         return true;
+    }
+    if (device->given_up) {
+        device->check_alive();
     }
     const auto limit = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0));
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, limit);

@@ -55,6 +55,8 @@ std::string result_name(VkResult result) {
         VKF_CASE(VK_ERROR_FORMAT_NOT_SUPPORTED)
         VKF_CASE(VK_ERROR_FRAGMENTED_POOL)
         VKF_CASE(VK_ERROR_OUT_OF_POOL_MEMORY)
+        VKF_CASE(VK_ERROR_FRAGMENTATION)
+        VKF_CASE(VK_ERROR_INVALID_EXTERNAL_HANDLE)
         VKF_CASE(VK_ERROR_UNKNOWN)
 #undef VKF_CASE
         default: return "VkResult " + std::to_string(static_cast<int>(result));

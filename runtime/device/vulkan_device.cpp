@@ -1,25 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/vulkan_device.h"
 
+#include <new>
+
+#include "runtime/device/failure.h"
+
 namespace vkf {
 
 VulkanDevice::~VulkanDevice() {
+    if (given_up) {  // the instance must outlive the device
+        using Kept = std::shared_ptr<InstanceCore>;
+        alignas(Kept) std::byte memory[sizeof(Kept)];
+        new (memory) Kept(instance);
+        return;
+    }
     if (handle && owned && api.vkDestroyDevice) {
         api.vkDestroyDevice(handle, nullptr);
     }
 }
 
 void VulkanDevice::check_alive() const {
-    if (lost) {
-        throw Error("the device " + capabilities.name + " was lost; make a new Device", {}, VK_ERROR_DEVICE_LOST);
+    if (const Status status = alive(); !status) {
+        throw Error(status.message.data(), {}, status.error_result());
+    }
+}
+
+Status VulkanDevice::alive() const noexcept {
+    return lost ? failure(VK_ERROR_DEVICE_LOST, "the device %s was lost; make a new Device", capabilities.name.c_str())
+                : Status();
+}
+
+void VulkanDevice::heard(VkResult result) noexcept {
+    if (result == VK_ERROR_DEVICE_LOST) {
+        lost = true;
     }
 }
 
 void VulkanDevice::check_result(VkResult result, const char* call) {
-    if (result == VK_ERROR_DEVICE_LOST) {
-        lost = true;
-    }
+    heard(result);
     check(result, call);
+}
+
+void VulkanDevice::set_wait_limit(double seconds) noexcept {
+    constexpr double kMostSeconds = 1e9;  // whose nanoseconds 64 bits count
+    wait_limit = seconds > 0 && seconds < kMostSeconds ? static_cast<std::uint64_t>(seconds * 1e9) : ~std::uint64_t{0};
 }
 
 void VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline, std::uint64_t value) {
@@ -56,7 +80,18 @@ VkFence VulkanDevice::make_fence() {
 }
 
 void VulkanDevice::wait(VkFence fence) {
-    const VkResult result = api.vkWaitForFences(handle, 1, &fence, VK_TRUE, ~std::uint64_t{0});
+    if (given_up) {
+        check_alive();
+    }
+    const VkResult result = api.vkWaitForFences(handle, 1, &fence, VK_TRUE, wait_limit);
+    if (result == VK_TIMEOUT) {
+        given_up = true;
+        lost = true;
+        throw Error("what was submitted to the device " + capabilities.name + " did not finish within " +
+                        std::to_string(static_cast<double>(wait_limit) * 1e-9) +
+                        " s (DeviceOptions::wait_seconds), and the device is given up; make a new Device",
+                    {}, result);
+    }
     if (result != VK_SUCCESS) {
         wait_idle();
     }
@@ -64,16 +99,26 @@ void VulkanDevice::wait(VkFence fence) {
 }
 
 void VulkanDevice::wait_idle() noexcept {
-    if (!queue) {
+    if (!queue || given_up) {
         return;
     }
+    constexpr int kAttempts = 3;
+    VkResult result = VK_ERROR_UNKNOWN;
     const std::scoped_lock lock(queue_mutex);
     if (host.lock) {
         host.lock(host.user);
     }
-    api.vkQueueWaitIdle(queue);
+    for (int i = 0; i < kAttempts && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++i) {
+        result = api.vkQueueWaitIdle(queue);
+    }
     if (host.unlock) {
         host.unlock(host.user);
+    }
+    if (result != VK_SUCCESS) {
+        if (result != VK_ERROR_DEVICE_LOST) {
+            given_up = true;
+        }
+        lost = true;
     }
 }
 
@@ -83,7 +128,9 @@ void VulkanDevice::submit_and_wait(VkCommandBuffer commands) {
         submit(commands, fence);
         wait(fence);
     } catch (...) {
-        api.vkDestroyFence(handle, fence, nullptr);
+        if (!given_up) {
+            api.vkDestroyFence(handle, fence, nullptr);
+        }
         throw;
     }
     api.vkDestroyFence(handle, fence, nullptr);

@@ -11,6 +11,7 @@
 #include "runtime/device/borrowed_device.h"
 #include "runtime/device/device_options.h"
 #include "runtime/device/instance.h"
+#include "runtime/device/status.h"
 #include "runtime/device/vulkan.h"
 
 namespace vkf {
@@ -29,12 +30,16 @@ struct VulkanDevice {
     VkPhysicalDeviceMemoryProperties memory{};
     DeviceOptions options;
     double submit_budget = 0;        ///< the budget of DeviceOptions, decided for this device
+    bool canary = false;             ///< each submission is asked whether it ran, see canary.h
     std::atomic<bool> lost = false;  ///< sticky: every later call throws
+    /// sticky, and lost too: what was submitted may still be at work, so nothing is destroyed
+    std::atomic<bool> given_up = false;
+    std::uint64_t wait_limit = ~std::uint64_t{0};  ///< in nanoseconds
 
     VulkanDevice() = default;
     VulkanDevice(const VulkanDevice&) = delete;
     VulkanDevice& operator=(const VulkanDevice&) = delete;
-    ~VulkanDevice();  // destroys an own device
+    ~VulkanDevice();  // destroys an own device, unless it was given up
 
     /// Submits and remembers a lost device. `fence` may be null, and `timeline`, which is given the
     /// value when it is done.
@@ -42,14 +47,21 @@ struct VulkanDevice {
                 std::uint64_t value = 0);
     /// Submits and waits until done.
     void submit_and_wait(VkCommandBuffer commands);
-    /// Throws when it fails; then nothing is pending any more.
+    /// Throws when it fails; then nothing is pending any more, or the device is given up.
     void wait(VkFence fence);
-    /// Waits for everything submitted, whatever became of it.
+    /// Waits for everything submitted, whatever became of it. Gives the device up where it cannot
+    /// wait.
     void wait_idle() noexcept;
     /// Throws when the device was lost before.
     void check_alive() const;
+    /// Says the same where nothing may throw.
+    Status alive() const noexcept;
+    /// Remembers VK_ERROR_DEVICE_LOST.
+    void heard(VkResult result) noexcept;
     /// Does what check() does, and remembers VK_ERROR_DEVICE_LOST.
     void check_result(VkResult result, const char* call);
+    /// 0: no limit.
+    void set_wait_limit(double seconds) noexcept;
     VkFence make_fence();
     /// Names a Vulkan object for debuggers and validation messages; does nothing where debug utils
     /// are absent.

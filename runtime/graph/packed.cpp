@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/numbers.h"
 #include "runtime/graph/sixteen.h"
 #include "shaders/common/packed.h"
@@ -209,12 +210,16 @@ void widen(const HostTensor& tensor, std::int64_t first, std::span<float> number
                         "; F32, F16 and BF16 are widened",
                     "tensor " + tensor.name);
     }
-    const std::byte* from = tensor.data.data() + static_cast<std::uint64_t>(first) * size_of(tensor.dtype);
+    const std::size_t bytes = size_of(tensor.dtype);
+    const auto from = tensor.data.subspan(static_cast<std::uint64_t>(first) * bytes, numbers.size() * bytes);
     if (tensor.dtype == DType::f32) {
-        std::memcpy(numbers.data(), from, numbers.size_bytes());
+        copy_bytes(from, std::as_writable_bytes(numbers).data());
         return;
     }
-    widen(tensor.dtype, from, numbers);
+    in_parts(from, bytes, [&](std::span<const std::byte> part) {
+        widen(tensor.dtype, part.data(), numbers.first(part.size() / bytes));
+        numbers = numbers.subspan(part.size() / bytes);
+    });
 }
 
 std::vector<float> widened_numbers(const HostTensor& tensor) {
@@ -230,7 +235,8 @@ void pack_rows(const HostTensor& tensor, WeightType type, std::int64_t first, st
     std::vector<float> numbers(same_format(tensor.dtype, type) ? 0 : columns);
     for (std::int64_t row = first; !words.empty(); ++row, words = words.subspan(pitch)) {
         if (same_format(tensor.dtype, type)) {
-            std::memcpy(words.data(), tensor.data.data() + static_cast<std::uint64_t>(row) * columns * 2, columns * 2);
+            copy_bytes(tensor.data.subspan(static_cast<std::uint64_t>(row) * columns * 2, columns * 2),
+                       std::as_writable_bytes(words).data());
             continue;
         }
         const RowPlace at{tensor, row};
@@ -260,15 +266,18 @@ void require_packable(const HostTensor& tensor, WeightType type, std::int64_t fi
     const auto data = tensor.data.subspan(static_cast<std::uint64_t>(first) * row_bytes, rows * row_bytes);
     const Refused f32 = refused(type);
     bool bad = false;
-    if (tensor.dtype == DType::f32) {
-        bad = any_refused<std::uint32_t>(data, kSign, f32.first, f32.end);
-    } else {  // of bf16 the upper halves: no such number lies between two of those bounds' own
+    in_parts(data, size_of(tensor.dtype), [&](std::span<const std::byte> part) {
+        if (tensor.dtype == DType::f32) {
+            bad = bad || any_refused<std::uint32_t>(part, kSign, f32.first, f32.end);
+            return;
+        }
+        // of bf16 the upper halves: no such number lies between two of those bounds' own
         const Refused sixteen = tensor.dtype == DType::f16
                                     ? refused_halves(type)
                                     : Refused{(f32.first + 0xffffu) >> 16, (f32.end + 0xffffu) >> 16};
-        bad = any_refused<std::uint16_t>(data, 0x8000u, static_cast<std::uint16_t>(sixteen.first),
-                                         static_cast<std::uint16_t>(sixteen.end));
-    }
+        bad = bad || any_refused<std::uint16_t>(part, 0x8000u, static_cast<std::uint16_t>(sixteen.first),
+                                                static_cast<std::uint16_t>(sixteen.end));
+    });
     if (bad) {  // whose packing says where
         std::vector<std::uint32_t> words(packed_row_words(type, columns));
         for (std::uint64_t row = 0; row < rows; ++row) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A and B of a matrix product rounded to f16, four numbers next to each other as two words; 0 past
-// the end of k. Names kAVec, kBLoad, p, a, a_vec, b, b_vec and b_pairs of the kernel, load_packed()
-// and kPacked of packed_b.glsl, and kCode, which codes of int8 are multiplied by: a power of two,
-// so that nothing is lost.
+// the end of k. Names kALoad, kBLoad, p, a, a_vec, b, b_vec and b_pairs of the kernel,
+// load_packed() and kPacked of packed_b.glsl, and kCode, which codes of int8 are multiplied by: a
+// power of two, so that nothing is lost.
 #ifndef VKF_SHADERS_COMMON_HALVES_GLSL
 #define VKF_SHADERS_COMMON_HALVES_GLSL
 
@@ -13,7 +13,7 @@ uvec2 halves(vec4 x) {
 // Loads four numbers, from k on, of the row of A that begins at `row`.
 uvec2 four_of_a(uint row, uint k) {
     vec4 values = vec4(0.0);
-    if (kAVec != 0) {
+    if (kALoad == kMatmulAVecK) {
         if (k < p.k) {
             values = a_vec[(row + k) >> 2];
         }

@@ -301,6 +301,7 @@ static void caches(host* h, const model* m) {
 static void uploads(host* h, const model* m) {
     vkf_borrowed_device lent = host_handles(h);
     lent.host_submits = true;
+    lent.keep_uploads = true;
     lent.queue = NULL;
     vkf_device* device = NULL;
     OK(vkf_device_borrow(&lent, NULL, &device));
@@ -323,10 +324,20 @@ static void uploads(host* h, const model* m) {
     const vkf_staging_range staging = {
         .struct_size = sizeof(staging), .buffer = memory.buffer, .bytes = 256, .mapped = memory.mapped};
     FAILS(vkf_device_record_upload(device, commands, NULL), "is null");
+    uint64_t recorded = 0;
     int parts = 0;
     for (; waiting > 0; ++parts) {
         OK(vkf_device_record_upload(device, commands, &staging));
+        if (parts == 0) {  // as if the command buffer had been dropped
+            OK(vkf_device_uploads_dropped(device));
+            OK(vkf_device_recorded_uploads(device, &recorded));
+            REQUIRE(recorded == 0);
+            OK(vkf_device_record_upload(device, commands, &staging));
+        }
         host_finish(h, commands);
+        OK(vkf_device_recorded_uploads(device, &recorded));
+        REQUIRE(recorded > 0);
+        OK(vkf_device_uploads_finished(device, recorded));
         commands = host_begin(h);
         OK(vkf_device_pending_uploads(device, &waiting));
     }

@@ -148,5 +148,5 @@ TEST_CASE("generate: the id that begins a text is put where transformers puts it
     CHECK(after(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true})", "", {}) == "3");
     CHECK(after(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": false})", puts, {}) == "2");
     CHECK(after(R"({"tokenizer_class": "GPT2Tokenizer"})", puts, {"--no-bos"}) == "2");
-    CHECK(has(after("{bad", "", {}), "tokenizer_config.json: is not a JSON object"));
+    CHECK(has(after("{bad", "", {}), "tokenizer_config.json: it is not a JSON object"));
 }

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "runtime/base/error.h"
+#include "text/chat_template.h"
 #include "text/pattern.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
@@ -171,6 +172,29 @@ TEST_CASE("tokenizer: a SentencePiece model that is cut or damaged is refused, o
     CHECK(refused > 200);
 }
 
+TEST_CASE("tokenizer: tags and numbers that protobuf cuts to 32 or 64 bits are refused") {
+    const Folder made;
+    std::ifstream in(VKFORMER_SOURCE_DIR "/tests/text/sentencepiece/llama/tokenizer.model", std::ios::binary);
+    const std::string model{std::istreambuf_iterator<char>(in), {}};
+    const auto with = [&](const std::string& more) {
+        std::ofstream(made.path / "tokenizer.model", std::ios::binary) << model << more;
+        try {
+            const Tokenizer tokenizer(made.path);
+            return std::string("accepted");
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    CHECK(with("") == "accepted");
+    // a normalizer_spec with a table that leads out of itself, as it is; then its tag with a bit
+    // more
+    CHECK(with("\x1A\x0A" + std::string("\x12\x08\x04\0\0\0\xFF\xFF\xFF\x7F", 10)) != "accepted");
+    CHECK(with("\x9A\x80\x80\x80\x10\x0A" + std::string("\x12\x08\x04\0\0\0\xFF\xFF\xFF\x7F", 10))
+              .find("a field's tag of more than 32 bits") != std::string::npos);
+    CHECK(with("\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01").find("a number of more than 64 bits") !=
+          std::string::npos);
+}
+
 TEST_CASE("tokenizer: what a SentencePiece folder says and cannot be is refused by name") {
     const Folder made;
     const fs::path& work = made.path;
@@ -302,4 +326,34 @@ TEST_CASE("tokenizer: a word of a million characters ends soon") {
         text += "ab";
     }
     CHECK(tokenizer.encode(text) == std::vector<std::int32_t>(250000, 3));
+}
+
+TEST_CASE("tokenizer: nested JSON is refused before anything copies or prints it") {
+    for (const char open : {'[', '{'}) {
+        std::string deep = R"({"added_tokens": )";
+        for (int i = 0; i < 1'000'000; ++i) {
+            deep += open == '[' ? "[" : "{\"a\":";
+        }
+        std::string said;
+        try {
+            Tokenizer::parse(deep, "tokenizer.json");
+        } catch (const Error& error) {
+            said = error.what();
+        }
+        CHECK(said.find("is nested deeper than 256 levels") != std::string::npos);
+    }
+    CHECK_THROWS_WITH_AS(Tokenizer::parse(R"({"a\"[[[": "[[[\\"})", "x"), doctest::Contains("model"), Error);
+    const Folder made;
+    std::string deep(100'000, '[');
+    deep = R"({"added_tokens_decoder": {"5": )" + deep + std::string(100'000, ']') + "}}";
+    std::ofstream(made.path / "tokenizer_config.json") << deep;
+    CHECK_THROWS_WITH_AS(ChatTemplate(made.path), doctest::Contains("is nested deeper than 256 levels"), Error);
+}
+
+TEST_CASE("tokenizer: a match that would backtrack through gigabytes is an error") {
+    const text::Finder find = text::regex_finder("(?:(a)|b)*c");
+    CHECK(find("aabac").size() == 1);
+    const std::string long_text = std::string(4'000'000, 'a') + "dc";
+    CHECK_THROWS_WITH_AS(find(long_text), doctest::Contains("heap limit exceeded"), Error);
+    CHECK_THROWS_WITH_AS(text::regex_finder(std::string(100'000, 'a')), doctest::Contains("the pattern"), Error);
 }

@@ -79,6 +79,7 @@ const Reasons kNotInC{
     {"describe_text_encoder", "vkf_text_encoder_create() does it"},
     {"elements", "for whoever writes ops"},
     {"embed_tokens", "a part of vkf_encoder_decoder_create()"},
+    {"file_text", "C has fopen()"},
     {"is_contiguous", "for whoever writes ops"},
     {"layer_options", "a part of vkf_encoder_decoder_create()"},
     {"name_of", "for messages"},

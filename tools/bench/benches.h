@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is measured, in three kinds: ops on the device, the runtime on the host, and whole programs
-// from their start.
+// What is measured: ops on the device, their gradients, steps of training, the runtime on the host,
+// and whole programs from their start.
 #pragma once
 
 #include <vkformer/vkformer.h>
@@ -63,6 +63,8 @@ struct Bench {
 std::vector<double> sample(const std::string& name, std::size_t count, const std::function<double()>& body);
 
 std::vector<Bench> op_benches();
+std::vector<Bench> gradient_benches();
+std::vector<Bench> training_benches();
 std::vector<Bench> runtime_benches();
 std::vector<Bench> start_benches();
 

@@ -27,7 +27,7 @@ std::vector<Bench> all_benches() {
     std::vector<Bench> all = {fma_ceiling(), matrix_ceiling()};
     const std::vector<Bench> ops = op_benches();  // the copy first
     all.insert(all.end(), ops.begin(), ops.end());
-    for (const auto& more : {runtime_benches(), start_benches()}) {
+    for (const auto& more : {gradient_benches(), training_benches(), runtime_benches(), start_benches()}) {
         all.insert(all.end(), more.begin(), more.end());
     }
     return all;

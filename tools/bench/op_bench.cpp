@@ -8,34 +8,9 @@
 #include "benches.h"
 #include "ceilings.h"
 #include "op_program.h"
+#include "split_times.h"
 
 namespace {
-
-double device_ms(const vkf::Program& program) {
-    double ms = 0;
-    for (const vkf::DispatchTime& t : program.times()) {
-        ms += t.ms;
-    }
-    return ms;
-}
-
-/// Lists each kernel once, in order, with how often it ran.
-std::string kernels(const vkf::Program& program) {
-    std::vector<std::pair<std::string, int>> counts;
-    for (const vkf::DispatchTime& t : program.times()) {
-        const auto at = std::find_if(counts.begin(), counts.end(), [&](const auto& c) { return c.first == t.kernel; });
-        if (at == counts.end()) {
-            counts.emplace_back(t.kernel, 1);
-        } else {
-            ++at->second;
-        }
-    }
-    std::string names;
-    for (const auto& [kernel, count] : counts) {
-        names += (names.empty() ? "" : " + ") + (count > 1 ? std::to_string(count) + " " : "") + kernel;
-    }
-    return names;
-}
 
 double timed(PeerOp& op) {
     const auto start = Clock::now();
@@ -62,7 +37,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     program.run();
     check_result("vkformer", op, ours.kept, program.download("y"), tolerance_of(op));
     program.run();
-    double expected = device_ms(program);
+    double expected = milliseconds_of(program.times());
 
     PeerOp* peer = settings.peer ? settings.peer->prepare(op, data) : nullptr;
     double overhead = 0;
@@ -84,12 +59,12 @@ Row measure_op(const OpCase& op, Settings& settings) {
         }
         settings.flush_caches();
         program.run();
-        return device_ms(program);
+        return milliseconds_of(program.times());
     });
 
     Row row;
     row.name = op.name;
-    row.variant = kernels(program);
+    row.variant = kernels_of(program.times());
     if (op.is_attention()) {
         char scratch[48];
         std::snprintf(scratch, sizeof(scratch), ", %.2f MiB scratch",

@@ -23,10 +23,10 @@ const char* time_format(const std::optional<double>& ms) { return ms && *ms < 1 
 std::string line(const std::string& name, const std::string& ms, const std::string& gflops, const std::string& gbps,
                  const std::string& share, const std::string& peer_ms, const std::string& ratio,
                  const std::string& variant) {
-    char text[512];
-    std::snprintf(text, sizeof(text), "%-36s %10s %9s %8s %8s %10s %7s  %s", name.c_str(), ms.c_str(), gflops.c_str(),
-                  gbps.c_str(), share.c_str(), peer_ms.c_str(), ratio.c_str(), variant.c_str());
-    return text;
+    char text[256];
+    std::snprintf(text, sizeof(text), "%-36s %10s %9s %8s %8s %10s %7s  ", name.c_str(), ms.c_str(), gflops.c_str(),
+                  gbps.c_str(), share.c_str(), peer_ms.c_str(), ratio.c_str());
+    return text + variant;
 }
 
 nlohmann::json number(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); }
@@ -53,6 +53,12 @@ std::string table_line(const Row& row) {
         variant += " (target " + cell(row.target_ms, "%g") +
                    " ms: " + (row.ms && *row.ms < row.target_ms ? "met" : "missed") + ")";
     }
+    for (const Figure& f : row.figures) {
+        variant += (variant.empty() ? "" : "; ") + std::string(f.name) + " " + cell(f.value, "%.4g");
+        if (f.target > 0) {
+            variant += " (target " + cell(f.target, "%g") + ": " + (f.value <= f.target ? "met" : "missed") + ")";
+        }
+    }
     return line(row.name, cell(row.ms, time_format(row.ms)), cell(row.gflops, "%.2f"), cell(row.gbps, "%.2f"),
                 cell(row.ceiling_share, "%.0f %%", 100.0), cell(row.peer_ms, time_format(row.peer_ms)),
                 cell(row.ratio, "%.2f"), variant);
@@ -73,6 +79,9 @@ void write_json(const std::filesystem::path& path, const std::vector<Row>& rows)
                          {"ratio", number(row.ratio)}};
         if (row.bytes) {
             j["bytes"] = *row.bytes;
+        }
+        for (const Figure& f : row.figures) {
+            j[f.name] = f.value;
         }
         all.push_back(std::move(j));
     }

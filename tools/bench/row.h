@@ -7,6 +7,13 @@
 #include <string>
 #include <vector>
 
+/// A number beside a row's time.
+struct Figure {
+    const char* name;
+    double value;
+    double target = 0;  ///< the most that it should be, printed beside; 0: none
+};
+
 struct Row {
     std::string name;
     std::string device;
@@ -19,6 +26,7 @@ struct Row {
     std::optional<double> peer_ms, ratio;  ///< ratio: peer's time over ours
     std::optional<double> bytes;           ///< the figure, where it is a size and not a time
     double target_ms = 0;                  ///< printed beside; 0: none
+    std::vector<Figure> figures;           ///< printed behind the variant
 };
 
 double median(std::vector<double> samples);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/attention_gradient_check.h"
+
+#include "ops/gradients.h"
+#include "tests/believed.h"
+
+namespace vkf::test {
+
+TiledProblem tiled_problem(const Sizes& query, const Sizes& key, std::int64_t value_dim) {
+    return {random_tensor(query, 1), random_tensor(key, 2), random_tensor({key[0], key[1], key[2], value_dim}, 3),
+            random_tensor({query[0], query[1], query[2], value_dim}, 4)};
+}
+
+Tensor gappy_mask(const Sizes& shape) {
+    Tensor mask = random_integers(shape, 2, 9);
+    for (std::int64_t j = 0; j < shape.back(); ++j) {
+        mask.at({0, 0, shape[2] / 2, j}) = 0;
+    }
+    return mask;
+}
+
+Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilities&)>& believed, int runs,
+                       const CompileOptions& options) {
+    const Believed as(believed);
+    Graph g;
+    const auto input = [&](const char* name, const Tensor& t, DType dtype = DType::f32) {
+        return g.input(name, Shape(t.shape.begin(), t.shape.end()), dtype);
+    };
+    const auto optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
+        return t ? input(name, *t, dtype) : Value();
+    };
+    std::vector<Value> given{input("query", p.query), input("key", p.key), input("value", p.value)};
+    AttentionOptions o;
+    o.mask.keys = optional("mask", p.mask, DType::i32);
+    o.mask.bias = optional("bias", p.bias);
+    o.mask.alibi_slopes = optional("slopes", p.slopes);
+    o.sinks = optional("sinks", p.sinks);
+    o.mask.causal = p.causal;
+    o.mask.window = p.window;
+    o.mask.fill = p.fill;
+    o.softcap = p.softcap;
+    o.dropout = p.dropout;
+    o.dropout_seed = 3;
+    o.log_sum_exp = p.log_sum_exp;
+    const AttentionResult a = scaled_dot_product_attention(given[0], given[1], given[2], o);
+    Value loss = sum(a.y * input("dy", p.dy));
+    if (p.log_sum_exp) {
+        loss = loss + sum(a.log_sum_exp);
+    }
+    if (p.sinks) {
+        given.push_back(o.sinks);
+    }
+    const std::vector<Value> grads = gradients(loss, given);
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+        g.output("out" + std::to_string(i), contiguous(grads[i]));
+    }
+    Program program = device().compile(g, {}, options);
+    upload(program, "query", p.query);
+    upload(program, "key", p.key);
+    upload(program, "value", p.value);
+    upload(program, "dy", p.dy);
+    const auto upload_optional = [&](const char* name, const std::optional<Tensor>& t, DType dtype = DType::f32) {
+        if (t) {
+            upload(program, name, *t, dtype);
+        }
+    };
+    upload_optional("mask", p.mask, DType::i32);
+    upload_optional("bias", p.bias);
+    upload_optional("slopes", p.slopes);
+    upload_optional("sinks", p.sinks);
+    Gradients out;
+    out.explained = program.explain();
+    for (int run = 0; run < runs; ++run) {
+        program.run();
+        for (std::size_t i = 0; i < grads.size(); ++i) {
+            const Tensor got = download(program, "out" + std::to_string(i));
+            if (run == 0) {
+                out.of.push_back(got);
+            } else {
+                out.repeated = out.repeated && same_bits(got, out.of[i]);
+            }
+        }
+    }
+    return out;
+}
+
+void as_composed(Capabilities& c) { c.variants = "attention_composed"; }
+
+}  // namespace vkf::test

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of scaled_dot_product_attention() by whatever kernels a device is believed to take.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/attention.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+/// Inputs of one attention; what is empty is not there.
+struct TiledProblem {
+    Tensor query, key, value, dy;
+    std::optional<Tensor> mask = {}, bias = {}, slopes = {}, sinks = {};
+    Causal causal = Causal::none;
+    std::int64_t window = 0;
+    float softcap = 0, dropout = 0, fill = -static_cast<float>(kInf);
+    bool log_sum_exp = false;  ///< it is a part of the loss
+};
+
+/// Random inputs: query (B,H,L,d), key (B,Hk,S,d).
+TiledProblem tiled_problem(const Sizes& query, const Sizes& key, std::int64_t value_dim);
+/// A mask (.., 1, L, S): some keys are hidden from each query, and all from the one in the middle.
+Tensor gappy_mask(const Sizes& shape);
+
+struct Gradients {
+    std::vector<Tensor> of;  ///< query, key, value and, where there are any, sinks
+    std::string explained;
+    bool repeated = true;  ///< each run gave the same bits
+};
+
+/// The gradients by the kernels that a device takes that is believed to be so.
+Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilities&)>& believed, int runs = 1,
+                       const CompileOptions& options = {});
+
+/// For gradients_as(): composed ops.
+void as_composed(Capabilities& c);
+
+}  // namespace vkf::test
