@@ -28,7 +28,8 @@ H handle_of(std::uint64_t number) {
 
 vkf::DeviceOptions device_options(const std::string& select, bool validation, bool minimum_profile,
                                   const std::filesystem::path& cache_folder, std::uint64_t staging_bytes,
-                                  std::optional<double> submit_budget, bool checked, const std::string& tuning) {
+                                  std::optional<double> submit_budget, bool checked, const std::string& tuning,
+                                  std::optional<double> wait_seconds, bool canary) {
     return {.select = select,
             .validation = validation,
             .minimum_profile = minimum_profile,
@@ -36,12 +37,15 @@ vkf::DeviceOptions device_options(const std::string& select, bool validation, bo
             .staging_bytes = staging_bytes,
             .submit_budget = submit_budget,
             .checked = checked,
-            .tuning = tuning};
+            .tuning = tuning,
+            .wait_seconds = wait_seconds,
+            .canary = canary};
 }
 
-#define DEVICE_OPTIONS                                                                               \
-    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = std::filesystem::path(), \
-    "staging_bytes"_a = std::uint64_t{16u << 20}, "submit_budget"_a = nb::none(), "checked"_a = false, "tuning"_a = ""
+#define DEVICE_OPTIONS                                                                                 \
+    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = std::filesystem::path(),   \
+    "staging_bytes"_a = std::uint64_t{16u << 20}, "submit_budget"_a = nb::none(), "checked"_a = false, \
+    "tuning"_a = "", "wait_seconds"_a = nb::none(), "canary"_a = false
 
 /// Functions of a host around each use of its queue.
 struct QueueLock {
@@ -60,7 +64,8 @@ void call_hook(const nb::object& function) {
 vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t device, std::uint32_t queue_family,
                    std::uint64_t queue, bool host_submits, nb::object lock, nb::object unlock,
                    std::uint64_t created_with, std::uint64_t get_instance_proc_addr, bool debug_utils,
-                   std::uint64_t pipeline_cache, bool minimum_profile, bool checked, const std::string& tuning) {
+                   std::uint64_t pipeline_cache, bool minimum_profile, bool checked, const std::string& tuning,
+                   bool keep_uploads, std::optional<double> wait_seconds, bool canary) {
     vkf::BorrowedDevice host;
     host.instance = handle_of<VkInstance>(instance);
     host.physical = handle_of<VkPhysicalDevice>(physical);
@@ -83,7 +88,12 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
         host.user = hooks.get();
         host.keep = hooks;
     }
-    const vkf::DeviceOptions options{.minimum_profile = minimum_profile, .checked = checked, .tuning = tuning};
+    const vkf::DeviceOptions options{.minimum_profile = minimum_profile,
+                                     .checked = checked,
+                                     .tuning = tuning,
+                                     .wait_seconds = wait_seconds,
+                                     .canary = canary};
+    host.keep_uploads = keep_uploads;
     return unlocked([&] { return vkf::Device::borrow(host, options); });
 }
 
@@ -156,9 +166,11 @@ void bind_device(nb::module_& m) {
                          "Device.list(). Several threads may use it; it lives as long as anything made from it.");
     const auto create = [](const std::string& select, bool validation, bool minimum_profile,
                            const std::filesystem::path& cache_folder, std::uint64_t staging_bytes,
-                           std::optional<double> submit_budget, bool checked, const std::string& tuning) {
-        const vkf::DeviceOptions options = device_options(select, validation, minimum_profile, cache_folder,
-                                                          staging_bytes, submit_budget, checked, tuning);
+                           std::optional<double> submit_budget, bool checked, const std::string& tuning,
+                           std::optional<double> wait_seconds, bool canary) {
+        const vkf::DeviceOptions options =
+            device_options(select, validation, minimum_profile, cache_folder, staging_bytes, submit_budget, checked,
+                           tuning, wait_seconds, canary);
         return unlocked([&] { return D::create(options); });
     };
     device.def(nb::new_(create), "select"_a = "", nb::kw_only(), DEVICE_OPTIONS)
@@ -169,6 +181,7 @@ void bind_device(nb::module_& m) {
                     "queue"_a = 0, "host_submits"_a = false, "lock"_a = nb::none(), "unlock"_a = nb::none(),
                     "created_with"_a = 0, "get_instance_proc_addr"_a = 0, "debug_utils"_a = false,
                     "pipeline_cache"_a = 0, "minimum_profile"_a = false, "checked"_a = false, "tuning"_a = "",
+                    "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false,
                     "Uses a host's device; handles and addresses are integers, 0 for none. created_with: the address "
                     "of the VkDeviceCreateInfo, of whose extensions and features alone is made use. lock and unlock "
                     "are called around each use of the queue.")
@@ -226,6 +239,17 @@ void bind_device(nb::module_& m) {
             },
             "commands"_a, "buffer"_a, "offset"_a, "bytes"_a, "mapped"_a,
             "Records what waits for upload into a host's command buffer, from its mapped staging buffer.")
+        .def("recorded_uploads", &D::recorded_uploads,
+             "Bytes that record_upload() has recorded in all, less those that were dropped.")
+        .def("uploads_finished", &D::uploads_finished, "recorded"_a,
+             "Tells that everything recorded before recorded_uploads() was `recorded` has been executed.")
+        .def(
+            "uploads_dropped",
+            [](const D& d) {
+                const vkf::Status status = d.uploads_dropped();
+                if (!status) throw vkf::Error(status.message.data(), "uploads_dropped", status.error_result());
+            },
+            "Tells that what was recorded since will not be executed: it waits again. Needs keep_uploads=True.")
         .def("pending_uploads", &D::pending_uploads, "Bytes that wait for record_upload().")
         .def("make_shared_buffer", &D::make_shared_buffer, "bytes"_a)
         .def("import_fd", &D::import_fd, "descriptor"_a, "bytes"_a,

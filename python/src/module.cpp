@@ -16,6 +16,7 @@ bool has(const std::string& text, const char* part) { return text.find(part) != 
 PyObject* class_of(const vkf::Error& e) {
     constexpr int kOutOfHostMemory = -1, kOutOfDeviceMemory = -2, kDeviceLost = -4;
     const std::string what = e.what();
+    if (has(what, "the device is given up")) return g_lost;
     switch (e.result()) {
         case 0: break;
         case kOutOfHostMemory:
