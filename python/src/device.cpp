@@ -36,10 +36,10 @@ vkf::DeviceOptions device_options(const std::string& select, bool validation, bo
             .cache_folder = cache_folder,
             .staging_bytes = staging_bytes,
             .submit_budget = submit_budget,
-            .checked = checked,
-            .tuning = tuning,
             .wait_seconds = wait_seconds,
-            .canary = canary};
+            .canary = canary,
+            .checked = checked,
+            .tuning = tuning};
 }
 
 #define DEVICE_OPTIONS                                                                                 \
@@ -89,10 +89,10 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
         host.keep = hooks;
     }
     const vkf::DeviceOptions options{.minimum_profile = minimum_profile,
-                                     .checked = checked,
-                                     .tuning = tuning,
                                      .wait_seconds = wait_seconds,
-                                     .canary = canary};
+                                     .canary = canary,
+                                     .checked = checked,
+                                     .tuning = tuning};
     host.keep_uploads = keep_uploads;
     return unlocked([&] { return vkf::Device::borrow(host, options); });
 }
