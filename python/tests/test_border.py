@@ -157,6 +157,17 @@ def test_objects_go_in_any_order():
         gc.collect()
 
 
+def test_options_of_devices(monkeypatch):
+    monkeypatch.delenv("VKFORMER_TUNING", raising=False)
+    device = vkf.Device(canary=True, wait_seconds=60, submit_budget=1e6, minimum_profile=True, tuning="0")
+    assert device.capabilities.minimum_profile and device.capabilities.storage_buffers == 4
+    np.testing.assert_array_equal(vkf.function(lambda x: x * 2.0, device=device)(X), 2 * X)
+    for choices in ("nonsense", "matmul=-1"):
+        with pytest.raises(ValueError):
+            vkf.Device(tuning=choices)
+    assert not device.messages()
+
+
 def test_values_keep_their_graph():
     def make():
         g = vkf.Graph()
