@@ -43,7 +43,7 @@ TEST_SUITE("comments") {
         const fs::path root(VKFORMER_SOURCE_DIR);
         int read = 0;
         for (const char* room : {"runtime", "ops", "layers", "models", "train", "c", "text", "shaders", "samples",
-                                 "tests", "tools", "cmake", ".ci", "CMakeLists.txt"}) {
+                                 "tests", "tools", "python", "cmake", ".ci", "CMakeLists.txt"}) {
             const auto check = [&](const fs::path& file) {
                 const std::string begin = mark(file);
                 if (begin.empty()) {

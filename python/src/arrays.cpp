@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays of NumPy, PyTorch and others, and tensors by name.
+#include "bind.h"
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include <cstring>
+#include <limits>
+
+namespace py {
+
+namespace {
+
+std::optional<vkf::DType> type_of(const nb::dlpack::dtype& t) {
+    using Code = nb::dlpack::dtype_code;
+    if (t.lanes != 1) return {};
+    switch (static_cast<Code>(t.code)) {
+        case Code::Float:
+            if (t.bits == 32) return vkf::DType::f32;
+            if (t.bits == 16) return vkf::DType::f16;
+            if (t.bits == 64) return vkf::DType::f64;
+            return {};
+        case Code::Bfloat: return vkf::DType::bf16;
+        case Code::Int:
+            if (t.bits == 64) return vkf::DType::i64;
+            if (t.bits == 32) return vkf::DType::i32;
+            if (t.bits == 16) return vkf::DType::i16;
+            if (t.bits == 8) return vkf::DType::i8;
+            return {};
+        case Code::UInt:
+            if (t.bits == 8) return vkf::DType::u8;
+            return {};
+        case Code::Bool: return vkf::DType::boolean;
+        default: return {};
+    }
+}
+
+const nb::object& numpy() {
+    // never destroyed: the interpreter is gone by then
+    static nb::object* module = new nb::object(nb::module_::import_("numpy"));
+    return *module;
+}
+
+/// str(), also of what an accessor gives.
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::steal<nb::str>(PyObject_Str(object.ptr()))); }
+
+/// What NumPy has no DLPack type for: ml_dtypes' bfloat16, as its bits.
+bool is_bfloat16(nb::handle object) {
+    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && text_of(object.attr("dtype")) == "bfloat16";
+}
+
+std::string kind_of(nb::handle object) {
+    std::string text = "a " + text_of(object.type().attr("__name__"));
+    if (nb::hasattr(object, "dtype")) text += " of " + text_of(object.attr("dtype"));
+    if (nb::hasattr(object, "device")) text += " on " + text_of(object.attr("device"));
+    return text;
+}
+
+Array plain(DenseArray array, vkf::DType type) {
+    Array out;
+    out.dtype = type;
+    out.shape.resize(array.ndim());
+    for (std::size_t i = 0; i < array.ndim(); ++i) out.shape[i] = static_cast<std::int64_t>(array.shape(i));
+    out.bytes = {static_cast<const std::byte*>(array.data()), array.nbytes()};
+    out.source = std::move(array);
+    return out;
+}
+
+}  // namespace
+
+Array array_of(nb::handle given, const std::string& what) {
+    nb::object object = nb::borrow(given);
+    DenseArray array;
+    const bool sequence =
+        PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0 || PyNumber_Check(object.ptr()) != 0;
+    if (!nb::ndarray_check(object)) {
+        if (is_bfloat16(object)) {
+            Array bits = array_of(numpy().attr("ascontiguousarray")(object).attr("view")("uint8"), what);
+            bits.dtype = vkf::DType::bf16;
+            bits.shape = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
+            return bits;
+        }
+        if (!sequence) fail("is " + kind_of(object) + ", not an array", what);
+        object = numpy().attr("asarray")(object);
+        // numbers written out in Python: their type is not one that somebody chose
+        if (nb::cast<std::string>(object.attr("dtype").attr("name")) == "float64")
+            object = object.attr("astype")("float32");
+    } else if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"))) {
+        object = object.attr("detach")();
+    }
+    if (is_bfloat16(object) && !nb::hasattr(object, "__dlpack_device__")) {
+        fail("is " + kind_of(object), what);
+    }
+    if (!nb::try_cast<DenseArray>(object, array)) {
+        PyErr_Clear();
+        if (is_bfloat16(object)) {
+            Array bits = array_of(numpy().attr("ascontiguousarray")(object).attr("view")("uint8"), what);
+            bits.dtype = vkf::DType::bf16;
+            bits.shape = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
+            return bits;
+        }
+        fail("is " + kind_of(object) + "; arrays are on the CPU, of float32, float16, bfloat16, int32, int64 or bool",
+             what);
+    }
+    const std::optional<vkf::DType> type = type_of(array.dtype());
+    if (!type) fail("is " + kind_of(object) + ", which has no type here", what);
+    return plain(std::move(array), *type);
+}
+
+nb::object new_array(vkf::DType dtype, const std::vector<std::int64_t>& shape, void** data) {
+    std::vector<std::size_t> sizes(shape.begin(), shape.end());
+    std::size_t count = 1;
+    for (const std::size_t size : sizes) count *= size;
+    auto* bytes = new std::byte[std::max<std::size_t>(count * vkf::size_of(dtype), 1)];
+    *data = bytes;
+    const nb::capsule owner(bytes, [](void* p) noexcept { delete[] static_cast<std::byte*>(p); });
+    using Code = nb::dlpack::dtype_code;
+    const Code code = dtype == vkf::DType::i32 || dtype == vkf::DType::i64 ? Code::Int
+                      : dtype == vkf::DType::u8                            ? Code::UInt
+                      : dtype == vkf::DType::boolean                       ? Code::Bool
+                                                                           : Code::Float;
+    const nb::dlpack::dtype type{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * vkf::size_of(dtype)),
+                                 1};
+    return nb::cast(nb::ndarray<nb::numpy>(bytes, sizes.size(), sizes.data(), owner, nullptr, type));
+}
+
+nb::object numpy_array(const void* data, vkf::DType dtype, const std::vector<std::int64_t>& shape) {
+    void* to = nullptr;
+    nb::object out = new_array(dtype, shape, &to);
+    std::size_t count = vkf::size_of(dtype);
+    for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+    if (count != 0) std::memcpy(to, data, count);
+    return out;
+}
+
+Array device_array_of(nb::handle object, const std::string& what) {
+    const Array in = array_of(object, what);
+    const auto narrowed = [&](auto number_at) {
+        void* data = nullptr;
+        Array out = in;
+        out.dtype = vkf::DType::i32;
+        out.made = new_array(out.dtype, out.shape, &data);
+        auto* to = static_cast<std::int32_t*>(data);
+        const std::size_t count = in.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::int64_t number = number_at(i);
+            if (number < std::numeric_limits<std::int32_t>::min() ||
+                number > std::numeric_limits<std::int32_t>::max()) {
+                fail("element " + std::to_string(i) + " is " + std::to_string(number) + ", which 32 bits do not hold",
+                     what);
+            }
+            to[i] = static_cast<std::int32_t>(number);
+        }
+        out.bytes = {static_cast<const std::byte*>(data), 4 * count};
+        return out;
+    };
+    switch (in.dtype) {
+        case vkf::DType::f32:
+        case vkf::DType::f16:
+        case vkf::DType::bf16:
+        case vkf::DType::i32: return in;
+        case vkf::DType::i64: return narrowed([&](std::size_t i) { return in.as<std::int64_t>()[i]; });
+        case vkf::DType::i16: return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::int16_t>()[i]}; });
+        case vkf::DType::i8: return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::int8_t>()[i]}; });
+        case vkf::DType::u8: return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::uint8_t>()[i]}; });
+        case vkf::DType::boolean:
+            return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::uint8_t>()[i] != 0}; });
+        case vkf::DType::f64: break;
+    }
+    fail("is of float64; graphs compute in float32: convert it with astype(numpy.float32) or .float()", what);
+}
+
+namespace {
+
+float widened(std::uint16_t bits, vkf::DType type) {
+    std::uint32_t out = std::uint32_t{bits} << 16;
+    if (type == vkf::DType::f16) {
+        const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, fraction = bits & 1023u;
+        if (exponent == 0) {
+            const float value = static_cast<float>(fraction) * 0x1p-24f;
+            return sign != 0 ? -value : value;
+        }
+        out = sign | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23) | fraction << 13;
+    }
+    float value = 0;
+    std::memcpy(&value, &out, sizeof(value));
+    return value;
+}
+
+}  // namespace
+
+Array array_as(nb::handle object, vkf::DType dtype, const std::string& what) {
+    return array_as(device_array_of(object, what), dtype, what);
+}
+
+Array array_as(Array in, vkf::DType dtype, const std::string& what) {
+    if (in.dtype == dtype) return in;
+    if (dtype != vkf::DType::f32 || in.dtype == vkf::DType::i32) {
+        fail(std::string("is of ") + name(in.dtype) + "; " + name(dtype) + " is wanted", what);
+    }
+    void* data = nullptr;
+    Array out = in;
+    out.dtype = vkf::DType::f32;
+    out.made = new_array(out.dtype, out.shape, &data);
+    const auto from = in.as<std::uint16_t>();
+    for (std::size_t i = 0; i < from.size(); ++i) static_cast<float*>(data)[i] = widened(from[i], in.dtype);
+    out.bytes = {static_cast<const std::byte*>(data), 4 * from.size()};
+    return out;
+}
+
+Tensors tensors_of(nb::handle object) {
+    Tensors out;
+    if (nb::isinstance<vkf::Safetensors>(object)) {
+        const auto& file = nb::cast<vkf::Safetensors&>(object);
+        out.list.assign(file.tensors().begin(), file.tensors().end());
+        out.keep.push_back(nb::borrow(object));
+        return out;
+    }
+    if (nb::hasattr(object, "items")) {
+        for (const nb::handle item : nb::list(object.attr("items")())) {
+            const auto name = nb::cast<std::string>(item[0]);
+            if (nb::isinstance<vkf::HostTensor>(item[1])) {
+                out.list.push_back(nb::cast<vkf::HostTensor&>(item[1]));
+                out.list.back().name = name;
+                out.keep.push_back(item[1]);
+                continue;
+            }
+            const Array& array = out.arrays.emplace_back(device_array_of(item[1], name));
+            out.list.push_back({name, array.dtype, array.shape, array.bytes, vkf::WeightType::f32});
+        }
+        return out;
+    }
+    std::filesystem::path path;
+    if (nb::try_cast<std::filesystem::path>(object, path)) {
+        out.file = std::make_shared<vkf::Safetensors>(path);
+        out.list.assign(out.file->tensors().begin(), out.file->tensors().end());
+        return out;
+    }
+    PyErr_Clear();
+    fail("is " + kind_of(object) + "; weights are a dict of arrays, a safetensors file or its path", "weights");
+}
+
+vkf::LoadProgress progress_of(const nb::object& function) {
+    if (!function.is_valid() || function.is_none()) return {};
+    // destroyed wherever the last copy is, with or without the lock
+    const std::shared_ptr<nb::object> shared(new nb::object(function), [](nb::object* o) {
+        const nb::gil_scoped_acquire lock;
+        delete o;
+    });
+    return [shared](std::uint64_t done, std::uint64_t all) {
+        const nb::gil_scoped_acquire lock;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        (*shared)(done, all);
+    };
+}
+
+vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matrices, const nb::object& choose,
+                              const Choice<vkf::PackOn>& pack_on, const nb::object& progress) {
+    vkf::LoadOptions out;
+    if (matrices) out.matrices = *matrices;
+    out.pack_on = pack_on;
+    out.progress = progress_of(progress);
+    if (choose.is_valid() && !choose.is_none()) {
+        const std::shared_ptr<nb::object> shared(new nb::object(choose), [](nb::object* o) {
+            const nb::gil_scoped_acquire lock;
+            delete o;
+        });
+        out.choose = [shared](const vkf::HostTensor& tensor) -> std::optional<vkf::WeightType> {
+            const nb::gil_scoped_acquire lock;
+            const nb::object chosen = (*shared)(tensor.name, nb::tuple(nb::cast(tensor.shape)));
+            if (chosen.is_none()) return {};
+            return nb::cast<Choice<vkf::WeightType>>(chosen);
+        };
+    }
+    return out;
+}
+
+void bind_files(nb::module_& m) {
+    nb::class_<vkf::HostTensor>(m, "HostTensor", "A tensor of a file, where it lies there.")
+        .def_ro("name", &vkf::HostTensor::name)
+        .def_prop_ro("dtype", [](const vkf::HostTensor& t) { return name(t.dtype); })
+        .def_prop_ro(
+            "shape", [](const vkf::HostTensor& t) { return nb::tuple(nb::cast(t.shape)); },
+            nb::sig("def shape(self) -> tuple[int, ...]"))
+        .def_prop_ro(
+            "type", [](const vkf::HostTensor& t) { return name(t.type); }, "What a matrix is packed as.")
+        .def_prop_ro("bytes", [](const vkf::HostTensor& t) { return t.data.size(); })
+        .def(
+            "numpy",
+            [](nb::object self) -> nb::object {
+                const auto& t = nb::cast<vkf::HostTensor&>(self);
+                if (t.type != vkf::WeightType::f32) fail("is packed as " + std::string(name(t.type)), t.name);
+                const nb::object bytes =
+                    nb::steal(PyMemoryView_FromMemory(const_cast<char*>(reinterpret_cast<const char*>(t.data.data())),
+                                                      static_cast<Py_ssize_t>(t.data.size()), PyBUF_READ));
+                nb::object type = nb::str(t.dtype == vkf::DType::bf16 ? "uint16" : name(t.dtype));
+                nb::object flat = numpy().attr("frombuffer")(bytes, type).attr("copy")();
+                if (t.dtype == vkf::DType::bf16) {
+                    const nb::object wide = flat.attr("astype")("uint32");
+                    flat = numpy().attr("left_shift")(wide, 16).attr("view")("float32");
+                }
+                return flat.attr("reshape")(nb::tuple(nb::cast(t.shape)));
+            },
+            nb::sig("def numpy(self) -> numpy.ndarray"), "A copy as an array; bfloat16 is widened to float32, exactly.")
+        .def("__repr__", [](const vkf::HostTensor& t) {
+            return "<HostTensor " + t.name + " " + nb::cast<std::string>(nb::str(nb::tuple(nb::cast(t.shape)))) + " " +
+                   name(t.dtype) + ">";
+        });
+
+    nb::class_<vkf::Safetensors>(m, "Safetensors",
+                                 "A checked safetensors file, mapped. Every claim of the header is compared with the "
+                                 "bytes that are there. Behaves as a dict of HostTensor.")
+        .def(nb::init<const std::filesystem::path&>(), "path"_a)
+        .def_static(
+            "parse",
+            [](const nb::bytes& bytes, std::string name) {
+                return vkf::Safetensors::parse({static_cast<const std::byte*>(bytes.data()), bytes.size()},
+                                               std::move(name));
+            },
+            "bytes"_a, "name"_a, nb::keep_alive<0, 1>(), "A file that is in memory.")
+        .def_prop_ro(
+            "tensors",
+            [](nb::object self) {
+                nb::list out;
+                for (const vkf::HostTensor& t : nb::cast<vkf::Safetensors&>(self).tensors()) {
+                    out.append(nb::cast(&t, nb::rv_policy::reference_internal, self));
+                }
+                return out;
+            },
+            nb::sig("def tensors(self) -> list[HostTensor]"), "All tensors, in the order of the file's data.")
+        .def(
+            "find", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name); }, "name"_a,
+            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
+        .def(
+            "at",
+            [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& { return f.at(name); },
+            "name"_a, nb::rv_policy::reference_internal)
+        .def(
+            "__getitem__",
+            [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& {
+                if (f.find(name) == nullptr) throw nb::key_error(name.c_str());
+                return f.at(name);
+            },
+            "name"_a, nb::rv_policy::reference_internal)
+        .def(
+            "__contains__", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name) != nullptr; },
+            "name"_a)
+        .def("__len__", [](const vkf::Safetensors& f) { return f.tensors().size(); })
+        .def("keys",
+             [](const vkf::Safetensors& f) {
+                 std::vector<std::string> names;
+                 for (const vkf::HostTensor& t : f.tensors()) names.push_back(t.name);
+                 return names;
+             })
+        .def(
+            "__iter__", [](nb::object self) { return nb::iter(self.attr("keys")()); },
+            nb::sig("def __iter__(self) -> typing.Iterator[str]"))
+        .def_prop_ro("metadata", [](const vkf::Safetensors& f) { return f.metadata(); })
+        .def_prop_ro("file", [](const vkf::Safetensors& f) { return f.file(); })
+        .def("__repr__", [](const vkf::Safetensors& f) {
+            return "<Safetensors " + f.file() + ": " + std::to_string(f.tensors().size()) + " tensors>";
+        });
+    m.def(
+        "save_safetensors",
+        [](const std::filesystem::path& path, nb::handle tensors, const std::map<std::string, std::string>& metadata) {
+            const Tensors given = tensors_of(tensors);
+            const nb::gil_scoped_release release;
+            vkf::save_safetensors(path, given.list, metadata);
+        },
+        "path"_a, "tensors"_a, "metadata"_a = std::map<std::string, std::string>(),
+        nb::sig(
+            "def save_safetensors(path: str | os.PathLike, tensors: object, metadata: dict[str, str] = {}) -> None"),
+        "Writes a safetensors file, which appears whole or not at all. tensors: a dict of arrays.");
+    m.def("read_text", &vkf::read_text, "path"_a, "Reads a whole text file.");
+
+    nb::class_<vkf::Checkpoint>(m, "Checkpoint",
+                                "A Hugging Face folder: config.json, and the tensors of model.safetensors or of the "
+                                "shards that model.safetensors.index.json names.")
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a)
+        .def(
+            "find", [](const vkf::Checkpoint& c, const std::string& name) { return c.find(name); }, "name"_a,
+            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
+        .def("names", &vkf::Checkpoint::names)
+        .def_prop_ro(
+            "config", [](const vkf::Checkpoint& c) { return c.config(); }, "The text of config.json.")
+        .def_prop_ro("config_file", [](const vkf::Checkpoint& c) { return c.config_file(); })
+        .def_prop_ro("folder", [](const vkf::Checkpoint& c) { return c.folder(); });
+}
+
+}  // namespace py

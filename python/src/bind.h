@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// How C++ and Python meet: values that keep their graph, sizes that may be numbers, names for
+// enumerators, arrays, errors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+#include <vkformer/vkformer.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace py {
+
+/// A value with the graph that it is valid in.
+struct Value {
+    vkf::Value value;
+    nb::object graph;
+};
+
+/// y, which stands for the whole result, and what else an attention gives.
+struct AttentionResult : Value {
+    vkf::Value weights, log_sum_exp;
+};
+
+/// A size that symbols are in, with the graph that knows their names.
+struct Dim {
+    vkf::Dim dim;
+    nb::object graph;
+};
+
+/// The Python object of the graph. Graphs that others own (a DecoderPlan's) have none.
+nb::object graph_object(const vkf::Value& value);
+nb::object wrap(const vkf::Value& value);
+nb::object wrap(const vkf::AttentionResult& result);
+nb::object wrap(const vkf::Dim& dim, const nb::object& graph);
+nb::tuple wrap(const vkf::Shape& shape, const nb::object& graph);
+/// A symbol's size when it is one by itself.
+std::optional<std::size_t> only_symbol(const vkf::Dim& dim, std::size_t symbols);
+
+/// Throws the error that Python has for it: see translate().
+[[noreturn]] void fail(const std::string& what, const std::string& where = {});
+
+// --- names of enumerators --------------------------------------------------------------------
+
+template <class E>
+struct Names;  // static constexpr const char* kWhat; kNames[]: the enumerators in order
+
+/// An enumerator, given by its name.
+template <class E>
+struct Choice {
+    std::string text;
+    operator E() const {
+        std::string all;
+        for (std::size_t i = 0; i < std::size(Names<E>::kNames); ++i) {
+            if (text == Names<E>::kNames[i]) return static_cast<E>(i);
+            all += (i == 0 ? "" : ", ") + std::string(Names<E>::kNames[i]);
+        }
+        fail(std::string(Names<E>::kWhat) + " is \"" + text + "\"; there are: " + all);
+    }
+};
+
+template <class E>
+const char* name(E value) {
+    return Names<E>::kNames[static_cast<std::size_t>(value)];
+}
+
+#define PY_NAMES(E, what, hint, ...)                                \
+    template <>                                                     \
+    struct Names<E> {                                               \
+        static constexpr const char* kWhat = what;                  \
+        static constexpr const char* kNames[] = {__VA_ARGS__};      \
+        static constexpr auto kHint = nb::detail::const_name(hint); \
+    }
+PY_NAMES(vkf::Causal, "causal", "typing.Literal['none', 'top_left', 'bottom_right']", "none", "top_left",
+         "bottom_right");
+PY_NAMES(vkf::Polarity, "polarity", "typing.Literal['attend', 'ignore']", "attend", "ignore");
+PY_NAMES(vkf::Activation, "activation",
+         "typing.Literal['none', 'relu', 'gelu', 'gelu_tanh', 'silu', 'tanh', 'sigmoid', 'rsqrt']", "none", "relu",
+         "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "rsqrt");
+PY_NAMES(vkf::RopeLayout, "layout", "typing.Literal['interleaved', 'half']", "interleaved", "half");
+PY_NAMES(vkf::ScoreKind, "kind", "typing.Literal['dot', 'scaled_dot', 'general', 'additive']", "dot", "scaled_dot",
+         "general", "additive");
+PY_NAMES(vkf::WeightType, "the type of weights", "typing.Literal['f32', 'f16', 'bf16', 'int8', 'int4']", "f32", "f16",
+         "bf16", "int8", "int4");
+PY_NAMES(vkf::Arithmetic, "arithmetic", "typing.Literal['f32', 'f16', 'int8']", "f32", "f16", "int8");
+PY_NAMES(vkf::PackOn, "pack_on", "typing.Literal['by_device', 'host', 'device']", "by_device", "host", "device");
+PY_NAMES(vkf::Schedule::Kind, "kind", "typing.Literal['constant', 'linear', 'cosine']", "constant", "linear", "cosine");
+PY_NAMES(vkf::DeviceType, "type", "str", "other", "integrated", "discrete", "virtual", "cpu");
+PY_NAMES(vkf::ImageAccess, "access", "typing.Literal['none', 'sampled', 'storage']", "none", "sampled", "storage");
+PY_NAMES(vkf::ImageFormat, "format", "typing.Literal['any', 'rgba8', 'rgba16f', 'r32f', 'rgba32f']", "any", "rgba8",
+         "rgba16f", "r32f", "rgba32f");
+PY_NAMES(vkf::DecoderTask, "task", "typing.Literal['prompt', 'step', 'score']", "prompt", "step", "score");
+PY_NAMES(vkf::StorageKind, "kind", "str", "input", "weight", "state", "constant", "intermediate", "output");
+PY_NAMES(vkf::RopeScaling::Kind, "kind", "typing.Literal['none', 'linear', 'ntk', 'llama3', 'yarn']", "none", "linear",
+         "ntk", "llama3", "yarn");
+#undef PY_NAMES
+
+/// An element type: a name ("float32", "f32", "F32"), or what NumPy and PyTorch call their types.
+struct Type {
+    std::string text;
+    operator vkf::DType() const;
+};
+/// NumPy's name.
+const char* name(vkf::DType type);
+
+// --- arrays ----------------------------------------------------------------------------------
+
+using DenseArray = nb::ndarray<nb::ro, nb::device::cpu, nb::c_contig>;
+
+/// An array of the host, dense and row-major, and what keeps it.
+struct Array {
+    vkf::DType dtype = vkf::DType::f32;
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;
+    DenseArray source;  ///< one of these two
+    nb::object made;
+
+    std::size_t size() const { return bytes.size() / vkf::size_of(dtype); }
+    template <class T>
+    std::span<const T> as() const {
+        return {reinterpret_cast<const T*>(bytes.data()), size()};
+    }
+};
+/// Reads NumPy, anything with __dlpack__ on the CPU, and sequences of numbers. `what` names it in
+/// errors. Copies only what is not dense.
+Array array_of(nb::handle object, const std::string& what);
+/// The same as one of f32, f16, bf16 and i32. 64-bit ids are narrowed, with a check; booleans
+/// become 0 and 1. Double precision is refused.
+Array device_array_of(nb::handle object, const std::string& what);
+/// As that type exactly. f16 and bf16 are widened to f32; other conversions are refused.
+Array array_as(nb::handle object, vkf::DType dtype, const std::string& what);
+Array array_as(Array array, vkf::DType dtype, const std::string& what);
+/// A new array of NumPy's, and where its elements are.
+nb::object new_array(vkf::DType dtype, const std::vector<std::int64_t>& shape, void** data);
+/// A copy as an array of NumPy's.
+nb::object numpy_array(const void* data, vkf::DType dtype, const std::vector<std::int64_t>& shape);
+template <class T>
+nb::object numpy_array(const std::vector<T>& data, vkf::DType dtype, const std::vector<std::int64_t>& shape) {
+    return numpy_array(static_cast<const void*>(data.data()), dtype, shape);
+}
+
+/// Tensors by name: a dict of arrays, the path of a safetensors file, or a Safetensors object.
+struct Tensors {
+    std::vector<vkf::HostTensor> list;
+    std::vector<nb::object> keep;
+    std::vector<Array> arrays;
+    std::shared_ptr<vkf::Safetensors> file;
+};
+Tensors tensors_of(nb::handle object);
+
+/// Functions of Python's that C++ calls, with or without the interpreter's lock.
+vkf::LoadProgress progress_of(const nb::object& function);
+vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matrices, const nb::object& choose,
+                              const Choice<vkf::PackOn>& pack_on, const nb::object& progress);
+
+/// Work on a State is done by one thread at a time; programs that share one share the mutex too.
+struct State {
+    vkf::State state;
+    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+};
+
+/// An input or output as its program knows it.
+struct Port {
+    std::string name;
+    vkf::Shape shape;
+    vkf::DType dtype;
+    std::vector<int> symbol;  ///< for each dimension the symbol that it is, -1: none
+};
+
+/// A program with what calling it by name needs. One thread at a time runs it.
+struct Program {
+    Program(vkf::Program made, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock);
+    /// One that a model owns, which `owner` keeps.
+    Program(vkf::Program& other, std::shared_ptr<std::mutex> lock);
+
+    std::optional<vkf::Program> own;
+    vkf::Program* program;
+    std::shared_ptr<std::mutex> mutex;
+    std::vector<Port> inputs, outputs;
+    std::vector<vkf::SymbolInfo> symbols;
+    std::vector<std::string> symbol_names;
+
+    vkf::Program& get() const { return *program; }
+    const Port* input(std::string_view name) const;
+    const Port* output(std::string_view name) const;
+};
+
+/// Throws in a child of a process that had made a device: what is made of it has threads and memory
+/// that a fork does not bring along.
+void require_no_fork();
+void forked();
+
+/// Runs `work` without the interpreter's lock, behind the mutex.
+template <class F>
+auto unlocked(std::mutex& mutex, F work) {
+    require_no_fork();
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(mutex);
+    return work();
+}
+template <class F>
+auto unlocked(F work) {
+    require_no_fork();
+    const nb::gil_scoped_release release;
+    return work();
+}
+
+/// A shape with the names of the program's symbols.
+std::string text_of(const Program& p, const vkf::Shape& shape);
+/// Uploads what belongs to an input, as its type.
+void upload(Program& program, const std::string& name, nb::handle array);
+nb::object download(Program& program, const std::string& name);
+/// Sets symbols from the arrays' shapes and uploads, runs and downloads.
+nb::dict call(Program& program, const nb::kwargs& arguments);
+/// The same with the inputs in their order, and without names.
+std::vector<nb::object> run(Program& program, const nb::list& arrays);
+
+void bind_values(nb::module_& m);
+void bind_graph(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_attention(nb::module_& m);
+void bind_layers(nb::module_& m);
+void bind_torch(nb::module_& m);
+void bind_capabilities(nb::module_& m);
+void bind_storage(nb::module_& m);
+void bind_device(nb::module_& m);
+void bind_files(nb::module_& m);
+void bind_program(nb::module_& m);
+void bind_decoders(nb::module_& m);
+void bind_encoders(nb::module_& m);
+void bind_training(nb::module_& m);
+void bind_text(nb::module_& m);
+void bind_errors(nb::module_& m);
+
+}  // namespace py
+
+NAMESPACE_BEGIN(NB_NAMESPACE)
+NAMESPACE_BEGIN(detail)
+
+/// None is no tensor; a result of attention is its y.
+template <>
+struct type_caster<vkf::Value> {
+    NB_TYPE_CASTER(vkf::Value, make_caster<py::Value>::Name)
+
+    bool from_python(handle src, std::uint8_t, cleanup_list*) noexcept {
+        value = {};
+        if (src.is_none()) return true;
+        py::Value* found = nullptr;
+        if (!nb::try_cast<py::Value*>(src, found) || found == nullptr) return false;
+        value = found->value;
+        return true;
+    }
+    static handle from_cpp(const vkf::Value& src, rv_policy, cleanup_list*) {
+        return src ? py::wrap(src).release() : none().release();
+    }
+};
+
+template <>
+struct type_caster<vkf::AttentionResult> {
+    NB_TYPE_CASTER(vkf::AttentionResult, make_caster<py::AttentionResult>::Name)
+
+    bool from_python(handle, std::uint8_t, cleanup_list*) noexcept { return false; }
+    static handle from_cpp(const vkf::AttentionResult& src, rv_policy, cleanup_list*) {
+        return py::wrap(src).release();
+    }
+};
+
+/// A number, or a size with symbols.
+template <>
+struct type_caster<vkf::Dim> {
+    NB_TYPE_CASTER(vkf::Dim, const_name("int | ") + make_caster<py::Dim>::Name)
+
+    bool from_python(handle src, std::uint8_t, cleanup_list*) noexcept {
+        if (PyIndex_Check(src.ptr()) != 0) {
+            const Py_ssize_t number = PyNumber_AsSsize_t(src.ptr(), PyExc_OverflowError);
+            if (number == -1 && PyErr_Occurred() != nullptr) {
+                PyErr_Clear();
+                return false;
+            }
+            value = vkf::Dim(static_cast<std::int64_t>(number));
+            return true;
+        }
+        py::Dim* found = nullptr;
+        if (!nb::try_cast<py::Dim*>(src, found) || found == nullptr) return false;
+        value = found->dim;
+        return true;
+    }
+    static handle from_cpp(const vkf::Dim& src, rv_policy, cleanup_list*) { return py::wrap(src, object()).release(); }
+};
+
+/// Its files cannot be copied, which a vector of them does not tell.
+template <>
+struct is_copy_constructible<vkf::Checkpoint> : std::false_type {};
+
+template <class E>
+struct type_caster<py::Choice<E>> {
+    NB_TYPE_CASTER(py::Choice<E>, py::Names<E>::kHint)
+
+    bool from_python(handle src, std::uint8_t, cleanup_list*) noexcept {
+        if (PyUnicode_Check(src.ptr()) == 0) return false;
+        return nb::try_cast<std::string>(src, value.text);
+    }
+    static handle from_cpp(const py::Choice<E>& src, rv_policy, cleanup_list*) {
+        return nb::str(src.text.c_str()).release();
+    }
+};
+
+template <>
+struct type_caster<py::Type> {
+    NB_TYPE_CASTER(py::Type, const_name("object"))
+
+    bool from_python(handle src, std::uint8_t, cleanup_list*) noexcept {
+        if (src.is_none()) return false;
+        try {
+            const char* attribute = PyType_Check(src.ptr()) != 0 ? "__name__" : "name";
+            object text = borrow(src);
+            if (PyUnicode_Check(src.ptr()) == 0) {
+                text = nb::hasattr(src, attribute) ? nb::getattr(src, attribute) : nb::object(nb::str(src));
+            }
+            value.text = nb::cast<std::string>(text);
+            return true;
+        } catch (...) {
+            return false;
+        }
+    }
+    static handle from_cpp(const py::Type& src, rv_policy, cleanup_list*) {
+        return nb::str(src.text.c_str()).release();
+    }
+};
+
+NAMESPACE_END(detail)
+NAMESPACE_END(NB_NAMESPACE)

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices, weights, states and shared buffers.
+#include <vkformer/advanced/plan.h>
+
+#include "bind.h"
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/variant.h>
+
+#include <cstring>
+#include <functional>
+#include <variant>
+
+namespace py {
+
+namespace {
+
+template <class H>
+H handle_of(std::uint64_t number) {
+    if constexpr (std::is_pointer_v<H>) {
+        return reinterpret_cast<H>(static_cast<std::uintptr_t>(number));
+    } else {
+        return number;
+    }
+}
+
+vkf::DeviceOptions device_options(const std::string& select, bool validation, bool minimum_profile,
+                                  const std::filesystem::path& cache_folder, std::uint64_t staging_bytes,
+                                  std::optional<double> submit_budget, bool checked, const std::string& tuning,
+                                  std::optional<double> wait_seconds, bool canary) {
+    return {.select = select,
+            .validation = validation,
+            .minimum_profile = minimum_profile,
+            .cache_folder = cache_folder,
+            .staging_bytes = staging_bytes,
+            .submit_budget = submit_budget,
+            .wait_seconds = wait_seconds,
+            .canary = canary,
+            .checked = checked,
+            .tuning = tuning};
+}
+
+#define DEVICE_OPTIONS                                                                                 \
+    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = std::filesystem::path(),   \
+    "staging_bytes"_a = std::uint64_t{16u << 20}, "submit_budget"_a = nb::none(), "checked"_a = false, \
+    "tuning"_a = "", "wait_seconds"_a = nb::none(), "canary"_a = false
+
+/// Functions of a host around each use of its queue.
+struct QueueLock {
+    nb::object lock, unlock;
+};
+
+void call_hook(const nb::object& function) {
+    const nb::gil_scoped_acquire gil;
+    try {
+        function();
+    } catch (nb::python_error& e) {
+        e.discard_as_unraisable("the queue's lock");
+    }
+}
+
+vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t device, std::uint32_t queue_family,
+                   std::uint64_t queue, bool host_submits, nb::object lock, nb::object unlock,
+                   std::uint64_t created_with, std::uint64_t get_instance_proc_addr, bool debug_utils,
+                   std::uint64_t pipeline_cache, bool minimum_profile, bool checked, const std::string& tuning,
+                   bool keep_uploads, std::optional<double> wait_seconds, bool canary) {
+    vkf::BorrowedDevice host;
+    host.instance = handle_of<VkInstance>(instance);
+    host.physical = handle_of<VkPhysicalDevice>(physical);
+    host.device = handle_of<VkDevice>(device);
+    host.queue_family = queue_family;
+    host.queue = handle_of<VkQueue>(queue);
+    host.host_submits = host_submits;
+    host.created_with = handle_of<const VkDeviceCreateInfo*>(created_with);
+    host.get_instance_proc_addr = handle_of<vkf::GetInstanceProcAddr>(get_instance_proc_addr);
+    host.debug_utils = debug_utils;
+    host.pipeline_cache = handle_of<VkPipelineCache>(pipeline_cache);
+    if (lock.is_none() != unlock.is_none()) fail("the queue's lock and unlock go together", "Device.borrow");
+    if (!lock.is_none()) {
+        const std::shared_ptr<QueueLock> hooks(new QueueLock{std::move(lock), std::move(unlock)}, [](QueueLock* h) {
+            const nb::gil_scoped_acquire gil;
+            delete h;
+        });
+        host.lock = [](void* user) { call_hook(static_cast<QueueLock*>(user)->lock); };
+        host.unlock = [](void* user) { call_hook(static_cast<QueueLock*>(user)->unlock); };
+        host.user = hooks.get();
+        host.keep = hooks;
+    }
+    const vkf::DeviceOptions options{.minimum_profile = minimum_profile,
+                                     .wait_seconds = wait_seconds,
+                                     .canary = canary,
+                                     .checked = checked,
+                                     .tuning = tuning};
+    host.keep_uploads = keep_uploads;
+    return unlocked([&] { return vkf::Device::borrow(host, options); });
+}
+
+vkf::Weights load(const vkf::Device& device, nb::handle tensors, const vkf::Graph* graph,
+                  const vkf::LoadOptions& options) {
+    const Tensors given = tensors_of(tensors);
+    std::optional<vkf::WeightLayout> layout;
+    if (graph != nullptr) layout = vkf::make_weight_layout(*graph, given.list, device.capabilities(), options);
+    return unlocked([&] {
+        return layout ? device.load(given.list, *layout, options.progress, options.pack_on)
+                      : device.load(given.list, options);
+    });
+}
+
+std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& graph, nb::handle weights,
+                                 const std::string& name, const State* state, std::uint32_t slots,
+                                 const Choice<vkf::Arithmetic>& arithmetic, bool rewrite, bool profile, bool checked) {
+    vkf::CompileOptions options{.name = name,
+                                .slots = slots,
+                                .arithmetic = arithmetic,
+                                .rewrite = rewrite,
+                                .profile = profile,
+                                .checked = checked};
+    if (state != nullptr) options.state = state->state;
+    vkf::Weights loaded;
+    const vkf::WeightLayout* layout = &vkf::WeightLayout::none();
+    if (nb::isinstance<vkf::Weights>(weights)) {
+        loaded = nb::cast<vkf::Weights>(weights);
+    } else if (nb::isinstance<vkf::WeightLayout>(weights)) {
+        layout = nb::cast<vkf::WeightLayout*>(weights);
+    } else if (!weights.is_none()) {
+        loaded = load(device, weights, &graph, {});
+    }
+    const bool has_weights = !loaded.layout().tensors().empty();
+    if (has_weights) layout = &loaded.layout();
+    // The plan is made of the graph with the interpreter's lock; pipelines need the plan alone.
+    vkf::Plan plan = vkf::make_plan(graph, device.capabilities(), *layout, {options.arithmetic, options.rewrite});
+    if (!plan.weights.empty() && layout->tensors().empty()) {
+        device.compile(graph, vkf::Weights(), options);  // throws, naming the weight
+    }
+    const bool wanted = !plan.weights.empty();
+    vkf::Program program = unlocked([&] {
+        vkf::Program made = device.compile(std::move(plan), options);
+        if (has_weights && wanted) made.set_weights(loaded);
+        return made;
+    });
+    return std::make_shared<Program>(std::move(program), graph,
+                                     state != nullptr ? state->mutex : std::make_shared<std::mutex>());
+}
+
+void bind_shared_buffer(nb::module_& m) {
+    nb::class_<vkf::SharedBuffer>(m, "SharedBuffer", "A storage buffer on memory that others see too.")
+        .def_prop_ro(
+            "buffer", [](const vkf::SharedBuffer& b) { return reinterpret_cast<std::uintptr_t>(b.buffer()); },
+            "The VkBuffer.")
+        .def_prop_ro("bytes", &vkf::SharedBuffer::bytes)
+        .def("export_fd", &vkf::SharedBuffer::export_fd, "A new file descriptor of the memory, the caller's to close.");
+}
+
+}  // namespace
+
+void bind_device(nb::module_& m) {
+    bind_capabilities(m);
+    bind_storage(m);
+    bind_shared_buffer(m);
+    using D = vkf::Device;
+    nb::class_<D> device(m, "Device",
+                         "A Vulkan device: our own, or a host's, borrowed. Device() is the best there is, or what "
+                         "VKFORMER_DEVICE names; Device(\"llvmpipe\") one by a part of its name or its index in "
+                         "Device.list(). Several threads may use it; it lives as long as anything made from it.");
+    const auto create = [](const std::string& select, bool validation, bool minimum_profile,
+                           const std::filesystem::path& cache_folder, std::uint64_t staging_bytes,
+                           std::optional<double> submit_budget, bool checked, const std::string& tuning,
+                           std::optional<double> wait_seconds, bool canary) {
+        const vkf::DeviceOptions options =
+            device_options(select, validation, minimum_profile, cache_folder, staging_bytes, submit_budget, checked,
+                           tuning, wait_seconds, canary);
+        return unlocked([&] { return D::create(options); });
+    };
+    device.def(nb::new_(create), "select"_a = "", nb::kw_only(), DEVICE_OPTIONS)
+        .def_static("create", create, "select"_a = "", nb::kw_only(), DEVICE_OPTIONS, "The same as Device().")
+        .def_static(
+            "list", [] { return unlocked([] { return D::list(); }); }, "Every usable device, in the loader's order.")
+        .def_static("borrow", borrow, nb::kw_only(), "instance"_a, "physical"_a, "device"_a, "queue_family"_a = 0,
+                    "queue"_a = 0, "host_submits"_a = false, "lock"_a = nb::none(), "unlock"_a = nb::none(),
+                    "created_with"_a = 0, "get_instance_proc_addr"_a = 0, "debug_utils"_a = false,
+                    "pipeline_cache"_a = 0, "minimum_profile"_a = false, "checked"_a = false, "tuning"_a = "",
+                    "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false,
+                    "Uses a host's device; handles and addresses are integers, 0 for none. created_with: the address "
+                    "of the VkDeviceCreateInfo, of whose extensions and features alone is made use. lock and unlock "
+                    "are called around each use of the queue.")
+        .def_static(
+            "requirements",
+            [](std::uint64_t instance, std::uint64_t physical, std::uint64_t get) {
+                return D::requirements(handle_of<VkInstance>(instance), handle_of<VkPhysicalDevice>(physical),
+                                       handle_of<vkf::GetInstanceProcAddr>(get));
+            },
+            "instance"_a, "physical"_a, "get_instance_proc_addr"_a = 0,
+            "What a host that will lend this device should enable at vkCreateDevice.")
+        .def_prop_ro("capabilities", &D::capabilities, nb::rv_policy::copy)
+        .def_prop_ro("name", [](const D& d) { return d.capabilities().name; })
+        .def(
+            "load",
+            [](const D& d, nb::handle tensors, const vkf::Graph* graph,
+               const std::optional<Choice<vkf::WeightType>>& matrices, const nb::object& choose,
+               const Choice<vkf::PackOn>& pack_on, const nb::object& progress) {
+                return load(d, tensors, graph, load_options(matrices, choose, pack_on, progress));
+            },
+            "tensors"_a, "graph"_a = nb::none(), nb::kw_only(), "matrices"_a = nb::none(), "choose"_a = nb::none(),
+            "pack_on"_a = Choice<vkf::PackOn>{"by_device"}, "progress"_a = nb::none(),
+            nb::sig("def load(self, tensors: object, graph: Graph | None = None, *, matrices: typing.Literal['f32', "
+                    "'f16', 'bf16', 'int8', 'int4'] | None = None, choose: typing.Callable[[str, tuple[int, ...]], str "
+                    "| None] | None = None, pack_on: typing.Literal['by_device', 'host', 'device'] = 'by_device', "
+                    "progress: typing.Callable[[int, int], None] | None = None) -> Weights"),
+            "Uploads tensors under their names: a dict of arrays, a safetensors file or its path. graph: weights that "
+            "one launch of it reads together then lie behind each other. matrices: what matrices are kept as, None: "
+            "as they come; choose(name, shape) says it for each. progress(done, all) counts bytes.")
+        .def(
+            "make_state",
+            [](const D& d, const std::vector<const vkf::Graph*>& graphs) {
+                require_no_fork();  // and with the lock: graphs are read
+                return State{d.make_state(std::span<const vkf::Graph* const>(graphs))};
+            },
+            "graphs"_a, "Zeroed memory for every state that the graphs name; programs compiled with it share it.")
+        .def("compile", compile, "graph"_a, "weights"_a = nb::none(), nb::kw_only(), "name"_a = "program",
+             "state"_a = nb::none(), "slots"_a = 1, "arithmetic"_a = Choice<vkf::Arithmetic>{"f32"}, "rewrite"_a = true,
+             "profile"_a = false, "checked"_a = false,
+             nb::sig("def compile(self, graph: Graph, weights: object = None, *, name: str = 'program', state: State | "
+                     "None = None, slots: int = 1, arithmetic: typing.Literal['f32', 'f16', 'int8'] = 'f32', rewrite: "
+                     "bool = True, profile: bool = False, checked: bool = False) -> Program"),
+             "Chooses kernels, plans memory and builds pipelines. weights: Weights, what load() takes, or a "
+             "WeightLayout, for Program.set_weights(). ValueError names a weight that is missing or has another shape.")
+        .def(
+            "record_upload",
+            [](const D& d, std::uint64_t commands, std::uint64_t buffer, std::uint64_t offset, std::uint64_t bytes,
+               std::uint64_t mapped) {
+                const vkf::Status status =
+                    d.record_upload(handle_of<VkCommandBuffer>(commands), {.buffer = handle_of<VkBuffer>(buffer),
+                                                                           .offset = offset,
+                                                                           .bytes = bytes,
+                                                                           .mapped = handle_of<void*>(mapped)});
+                if (!status) throw vkf::Error(status.message.data(), "record_upload", status.error_result());
+            },
+            "commands"_a, "buffer"_a, "offset"_a, "bytes"_a, "mapped"_a,
+            "Records what waits for upload into a host's command buffer, from its mapped staging buffer.")
+        .def("recorded_uploads", &D::recorded_uploads,
+             "Bytes that record_upload() has recorded in all, less those that were dropped.")
+        .def("uploads_finished", &D::uploads_finished, "recorded"_a,
+             "Tells that everything recorded before recorded_uploads() was `recorded` has been executed.")
+        .def(
+            "uploads_dropped",
+            [](const D& d) {
+                const vkf::Status status = d.uploads_dropped();
+                if (!status) throw vkf::Error(status.message.data(), "uploads_dropped", status.error_result());
+            },
+            "Tells that what was recorded since will not be executed: it waits again. Needs keep_uploads=True.")
+        .def("pending_uploads", &D::pending_uploads, "Bytes that wait for record_upload().")
+        .def("make_shared_buffer", &D::make_shared_buffer, "bytes"_a)
+        .def("import_fd", &D::import_fd, "descriptor"_a, "bytes"_a,
+             "Takes ownership of the descriptor unless it throws.")
+        .def(
+            "import_host",
+            [](const D& d, std::uint64_t address, std::uint64_t bytes) {
+                return d.import_host({handle_of<std::byte*>(address), static_cast<std::size_t>(bytes)});
+            },
+            "address"_a, "bytes"_a,
+            "Lets the device see host memory, which must outlive the buffer; address and size are "
+            "multiples of shared_host_alignment().")
+        .def("shared_host_alignment", &D::shared_host_alignment)
+        .def("messages", &D::messages, "Validation messages of warning or worse since the last call.")
+        .def("save_pipeline_cache", &D::save_pipeline_cache)
+        .def("__repr__", [](const D& d) {
+            const vkf::Capabilities& c = d.capabilities();
+            return "<Device " + c.name + ", " + name(c.type) + ", " + c.driver + ">";
+        });
+    m.def("tuning_file", &vkf::tuning_file, "device"_a,
+          "The file in which save_tuning() keeps the choices for this device.");
+    m.def("save_tuning", &vkf::save_tuning, "device"_a, "choices"_a,
+          "Keeps choices, \"name=number\" with commas between, for every Device that is made of this device later.");
+    nb::class_<vkf::Tunable>(m, "Tunable", "A number by which ops choose kernels.")
+        .def_prop_ro("name", [](const vkf::Tunable& t) { return t.name; })
+        .def_prop_ro("what", [](const vkf::Tunable& t) { return t.what; })
+        .def(
+            "values", [](const vkf::Tunable& t, const vkf::Capabilities& c) { return t.values(c); }, "capabilities"_a,
+            "The values that the device can take, ascending.");
+    m.def(
+        "tunables",
+        [] {
+            std::vector<vkf::Tunable> out;
+            for (const vkf::Tunable& t : vkf::tunables()) out.push_back(t);
+            return out;
+        },
+        "Numbers that are worth measuring on a device.");
+    m.def("glsl_compiler", &vkf::glsl_compiler, "The compiler of GLSL that is used; empty: there is none.");
+    m.def("compile_glsl", &vkf::compile_glsl, "source"_a, "name"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Compiles a compute shader's text to SPIR-V words. ValueError has the compiler's text.");
+    m.def(
+        "use_glsl_compiler",
+        [](nb::object compiler) {
+            if (compiler.is_none()) return vkf::use_glsl_compiler({});
+            const std::shared_ptr<nb::object> shared(new nb::object(std::move(compiler)), [](nb::object* o) {
+                const nb::gil_scoped_acquire lock;
+                delete o;
+            });
+            vkf::use_glsl_compiler([shared](const std::string& source, const std::string& shader) {
+                const nb::gil_scoped_acquire lock;
+                return nb::cast<std::vector<std::uint32_t>>((*shared)(source, shader));
+            });
+        },
+        "compiler"_a.none(),
+        nb::sig("def use_glsl_compiler(compiler: typing.Callable[[str, str], list[int]] | None) -> None"),
+        "Sets a compiler of GLSL, (source, name) -> SPIR-V words, that is used from now on; None removes it.");
+}
+
+}  // namespace py

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes, values, graphs and views.
+#include <vkformer/advanced/node.h>
+#include <vkformer/advanced/op.h>
+
+#include "bind.h"
+
+#include <nanobind/stl/function.h>
+
+#include <cstring>
+
+namespace py {
+
+nb::object graph_object(const vkf::Value& value) { return nb::find(value.graph()); }
+
+nb::object wrap(const vkf::Value& value) { return nb::cast(Value{value, graph_object(value)}); }
+
+nb::object wrap(const vkf::AttentionResult& result) {
+    return nb::cast(AttentionResult{{result.y, graph_object(result.y)}, result.weights, result.log_sum_exp});
+}
+
+nb::object wrap(const vkf::Dim& dim, const nb::object& graph) {
+    if (dim.is_constant()) return nb::int_(dim.constant());
+    return nb::cast(Dim{dim, graph});
+}
+
+nb::tuple wrap(const vkf::Shape& shape, const nb::object& graph) {
+    nb::list sizes;
+    for (const vkf::Dim& size : shape) sizes.append(wrap(size, graph));
+    return nb::tuple(sizes);
+}
+
+std::optional<std::size_t> only_symbol(const vkf::Dim& dim, std::size_t symbols) {
+    for (std::size_t i = 0; i < symbols; ++i) {
+        if (dim == vkf::Dim::symbol(static_cast<std::uint16_t>(i))) return i;
+    }
+    return {};
+}
+
+Type::operator vkf::DType() const {
+    const std::string bare = text.substr(text.rfind('.') + 1);
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(vkf::DType::boolean); ++i) {
+        const auto type = static_cast<vkf::DType>(i);
+        std::string short_name(vkf::name_of(type));
+        if (bare == short_name || bare == name(type)) return type;
+        for (char& c : short_name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+        if (bare == short_name) return type;
+    }
+    fail("dtype is \"" + text + "\"; graphs have float32, float16, bfloat16 and int32");
+}
+
+const char* name(vkf::DType type) {
+    switch (type) {
+        case vkf::DType::f64: return "float64";
+        case vkf::DType::f32: return "float32";
+        case vkf::DType::f16: return "float16";
+        case vkf::DType::bf16: return "bfloat16";
+        case vkf::DType::i64: return "int64";
+        case vkf::DType::i32: return "int32";
+        case vkf::DType::i16: return "int16";
+        case vkf::DType::i8: return "int8";
+        case vkf::DType::u8: return "uint8";
+        case vkf::DType::boolean: return "bool";
+    }
+    return "?";
+}
+
+namespace {
+
+nb::dict described(const vkf::Graph& graph, const nb::object& self, vkf::StorageKind kind) {
+    nb::dict out;
+    for (const vkf::StorageInfo& s : graph.storages()) {
+        if (s.kind == kind) out[s.name.c_str()] = nb::make_tuple(wrap(s.shape, self), name(s.dtype));
+    }
+    return out;
+}
+
+std::string text_of(const vkf::Graph& graph) {
+    std::string out = "Graph of " + std::to_string(graph.nodes().size()) + " nodes";
+    const auto list = [&](const char* title, vkf::StorageKind kind) {
+        std::string text;
+        std::size_t count = 0;
+        for (const vkf::StorageInfo& s : graph.storages()) {
+            if (s.kind != kind) continue;
+            if (++count <= 8) text += (count == 1 ? "" : ", ") + s.name + " " + graph.str(s.shape);
+        }
+        if (count > 8) text += ", ... (" + std::to_string(count) + " in all)";
+        if (count != 0) out += std::string("\n  ") + title + ": " + text;
+    };
+    std::string symbols;
+    for (const vkf::SymbolInfo& s : graph.symbols()) {
+        symbols += (symbols.empty() ? "" : ", ") + s.name + " <= " + std::to_string(s.max);
+    }
+    if (!symbols.empty()) out += "\n  symbols: " + symbols;
+    list("inputs", vkf::StorageKind::input);
+    list("weights", vkf::StorageKind::weight);
+    list("states", vkf::StorageKind::state);
+    list("outputs", vkf::StorageKind::output);
+    return out;
+}
+
+vkf::Value constant(vkf::Graph& graph, const std::string& name, nb::handle data) {
+    const Array array = device_array_of(data, name);
+    if (array.dtype == vkf::DType::i32) return graph.constant(name, array.shape, array.as<std::int32_t>());
+    const Array floats = array_as(array, vkf::DType::f32, name);
+    return graph.constant(name, floats.shape, floats.as<float>());
+}
+
+void bind_graph_class(nb::module_& m) {
+    using G = vkf::Graph;
+    nb::class_<G>(m, "Graph",
+                  "The description of a computation: values and nodes, no Vulkan. Described once, compiled for as many "
+                  "devices as wanted. It belongs to one thread.",
+                  nb::is_weak_referenceable())
+        .def(nb::init<>())
+        .def(
+            "symbol",
+            [](nb::object self, const std::string& name, std::int64_t max) {
+                return Dim{nb::cast<G&>(self).symbol(name, max), self};
+            },
+            "name"_a, "max"_a, nb::sig("def symbol(self, name: str, max: int) -> Dim"),
+            "A size that can be set before each run, from 0 to max.")
+        .def(
+            "input",
+            [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
+                return g.input(name, shape, dtype);
+            },
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "A tensor that the caller gives before each run: float32, float16, bfloat16 or int32. A graph computes in "
+            "float32: to(x, \"float32\") reads the 16-bit types.")
+        .def(
+            "weight",
+            [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
+                return g.weight(name, shape, dtype);
+            },
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "A trained parameter, found by name in the Weights that the graph is compiled with. The same name gives "
+            "the same value.")
+        .def(
+            "state",
+            [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
+                return g.state(name, shape, dtype);
+            },
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "A tensor that outlives a run (a KV cache); zero at first. The same name gives the same value.")
+        .def("constant", constant, "name"_a, "data"_a, nb::sig("def constant(self, name: str, data: object) -> Value"),
+             "A tensor whose numbers are known now; they are kept with the program. data: an array.")
+        .def("output", &G::output, "name"_a, "value"_a,
+             "Gives a computed value a name under which it can be downloaded. A view of another order must go "
+             "through contiguous() first.")
+        .def(
+            "after_linear",
+            [](G& g, nb::object hook) {
+                if (hook.is_none()) return g.after_linear({});
+                const nb::weakref self(nb::find(g));
+                g.after_linear([self, hook](vkf::Value x, vkf::Value y) { return nb::cast<vkf::Value>(hook(x, y)); });
+            },
+            "hook"_a.none(),
+            nb::sig("def after_linear(self, hook: typing.Callable[[Value, Value], Value] | None) -> None"),
+            "What each linear layer that is described from now on does with its result: hook(x, y) gives the value "
+            "to go on with, of y's shape. None removes the hook.")
+        .def("push_scope", &G::push_scope, "name"_a, "Use through Scope.")
+        .def("pop_scope", &G::pop_scope)
+        .def(
+            "scoped", [](const G& g, const std::string& name) { return g.scoped(name); }, "name"_a,
+            "The name with the open scopes before it.")
+        .def("begin_recompute", &G::begin_recompute, "Use through Recompute.")
+        .def("end_recompute", &G::end_recompute)
+        .def_prop_ro("in_recompute", &G::in_recompute)
+        .def_prop_ro(
+            "symbols",
+            [](const G& g) {
+                nb::dict out;
+                for (const vkf::SymbolInfo& s : g.symbols()) out[s.name.c_str()] = s.max;
+                return out;
+            },
+            nb::sig("def symbols(self) -> dict[str, int]"), "Names and maxima.")
+        .def("symbol_names", &G::symbol_names)
+        .def_prop_ro(
+            "nodes",
+            [](const G& g) {
+                std::vector<std::string> labels;
+                for (const vkf::NodeInfo& node : g.nodes()) labels.push_back(node.label);
+                return labels;
+            },
+            "Labels of the nodes, in their order.")
+        .def_prop_ro(
+            "inputs", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::input); },
+            nb::sig("def inputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "outputs", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::output); },
+            nb::sig("def outputs(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "weights", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::weight); },
+            nb::sig("def weights(self) -> dict[str, tuple[tuple[int, ...], str]]"), "Shapes and types, by name.")
+        .def_prop_ro(
+            "states", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::state); },
+            nb::sig("def states(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
+        .def("max_of", &G::max_of, "dim"_a, "The largest a size can be.")
+        .def(
+            "text", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a,
+            "A size as text, with the names of its symbols.")
+        .def("__repr__", [](const G& g) { return text_of(g); });
+}
+
+void bind_views(nb::module_& m) {
+    m.def("reshape", &vkf::reshape, "x"_a, "shape"_a,
+          "The same elements in the same order under another shape; one size may be -1. ValueError where the strides "
+          "of x cannot express it: contiguous(x) first. torch.Tensor.view.");
+    m.def("transpose", &vkf::transpose, "x"_a, "dim0"_a, "dim1"_a,
+          "Swaps two dimensions; negative counts from the innermost. torch.transpose.");
+    m.def("permute", &vkf::permute, "x"_a, "order"_a,
+          "Dimension i of the result is dimension order[i] of x. torch.permute.");
+    m.def("slice", &vkf::slice, "x"_a, "dim"_a, "start"_a, "length"_a,
+          "Elements start .. start+length-1 of a dimension. torch.narrow.");
+    m.def("broadcast_to", &vkf::broadcast_to, "x"_a, "shape"_a,
+          "x under the shape as NumPy broadcasts. torch.broadcast_to.");
+    m.def("split_heads", &vkf::split_heads, "x"_a, "heads"_a, "(..., L, H*d) -> (..., H, L, d).");
+    m.def("merge_heads", &vkf::merge_heads, "x"_a, "(..., H, L, d) -> (..., L, H*d), the inverse of split_heads.");
+    m.def(
+        "broadcast_shapes",
+        [](const std::string& op, const vkf::Value& a, const vkf::Value& b) {
+            return wrap(vkf::broadcast_shapes(op.c_str(), a, b), graph_object(a));
+        },
+        "op"_a, "a"_a, "b"_a, nb::sig("def broadcast_shapes(op: str, a: Value, b: Value) -> tuple[int | Dim, ...]"),
+        "The shape two operands have together. ValueError names op, values and the dimension.");
+    m.def(
+        "_ready",
+        [](const vkf::Value& x) {
+            const vkf::Graph& g = x.graph();
+            const vkf::StorageInfo& storage = g.storages()[g.values()[x.id()].storage];
+            const bool whole = storage.kind == vkf::StorageKind::intermediate && vkf::is_contiguous(x) &&
+                               vkf::elements(x.shape()) == vkf::elements(storage.shape);
+            return whole ? x : vkf::contiguous(x);
+        },
+        "x"_a, "The value, or a copy where an output cannot be what it is.");
+    m.def(
+        "is_contiguous", [](const vkf::Value& x) { return vkf::is_contiguous(x); }, "x"_a,
+        "True when the value's elements lie densely in row-major order.");
+}
+
+}  // namespace
+
+void bind_graph(nb::module_& m) {
+    bind_values(m);
+    bind_graph_class(m);
+    bind_views(m);
+}
+
+}  // namespace py

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes, and values with their operators.
+#include <vkformer/advanced/node.h>
+
+#include "bind.h"
+
+#include <algorithm>
+
+namespace py {
+
+namespace {
+
+std::string text_of(const Dim& d) {
+    if (!d.graph.is_valid()) return "a size";
+    return nb::cast<vkf::Graph&>(d.graph).str(d.dim);
+}
+
+template <class F>
+nb::object combined(const Dim& a, const vkf::Dim& b, F f) {
+    return wrap(f(a.dim, b), a.graph);
+}
+
+vkf::Value number(const vkf::Value& beside, float value) {
+    vkf::Graph& graph = beside.graph();
+    return graph.constant("number_" + std::to_string(graph.storages().size()), {1}, std::span<const float>(&value, 1));
+}
+
+/// x[a, 1:n, ...]: numbers drop a dimension, and slices have steps of 1.
+vkf::Value indexed(vkf::Value x, nb::handle index) {
+    const nb::tuple parts = nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
+    std::size_t given = 0;
+    for (const nb::handle part : parts) given += part.is(nb::ellipsis()) ? 0 : 1;
+    if (given > x.rank()) fail(x.str() + " has no " + std::to_string(given) + " dimensions");
+    std::size_t dim = 0;
+    std::vector<std::size_t> dropped;
+    for (const nb::handle part : parts) {
+        if (part.is(nb::ellipsis())) {
+            dim += x.rank() - given;
+            continue;
+        }
+        const vkf::Dim size = x.shape()[dim];
+        const auto end = [&](nb::handle bound, const vkf::Dim& otherwise) {
+            if (bound.is_none()) return otherwise;
+            const auto found = nb::cast<vkf::Dim>(bound);
+            return found.is_constant() && found.constant() < 0 ? size + found : found;
+        };
+        if (PySlice_Check(part.ptr()) != 0) {
+            if (!part.attr("step").is_none()) fail(x.str() + ": slices have steps of 1");
+            const vkf::Dim start = end(part.attr("start"), vkf::Dim(0)), stop = end(part.attr("stop"), size);
+            if (!(start == vkf::Dim(0) && stop == size)) x = vkf::slice(x, static_cast<int>(dim), start, stop - start);
+        } else {
+            x = vkf::slice(x, static_cast<int>(dim), end(part, size), vkf::Dim(1));
+            dropped.push_back(dim);
+        }
+        ++dim;
+    }
+    if (dropped.empty()) return x;
+    vkf::Shape shape;
+    for (std::size_t i = 0; i < x.rank(); ++i) {
+        if (std::find(dropped.begin(), dropped.end(), i) == dropped.end()) shape.push_back(x.shape()[i]);
+    }
+    return vkf::reshape(x, shape);
+}
+
+void bind_dim(nb::module_& m) {
+    nb::class_<Dim>(m, "Dim",
+                    "A size that depends on named symbols: a polynomial with integer coefficients, such as 8*tokens + "
+                    "8. Made by Graph.symbol() and by arithmetic. Two are equal where they are for every choice of "
+                    "the symbols.")
+        .def(
+            "__add__",
+            [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x + y; }); },
+            nb::is_operator())
+        .def(
+            "__radd__",
+            [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y + x; }); },
+            nb::is_operator())
+        .def(
+            "__sub__",
+            [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x - y; }); },
+            nb::is_operator())
+        .def(
+            "__rsub__",
+            [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y - x; }); },
+            nb::is_operator())
+        .def(
+            "__mul__",
+            [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x * y; }); },
+            nb::is_operator())
+        .def(
+            "__rmul__",
+            [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y * x; }); },
+            nb::is_operator())
+        .def(
+            "__floordiv__",
+            [](const Dim& a, const vkf::Dim& b) {
+                vkf::Dim out;
+                if (!a.dim.divided_by(b, out))
+                    fail(text_of(a) + " is not divisible by that for every choice of its symbols");
+                return wrap(out, a.graph);
+            },
+            nb::is_operator(), "The exact quotient. ValueError where there is none for every choice of the symbols.")
+        .def(
+            "__eq__",
+            [](const Dim& a, nb::handle b) {
+                vkf::Dim other;
+                return nb::try_cast<vkf::Dim>(b, other) && a.dim == other;
+            },
+            "other"_a.none())
+        .def("__hash__", [](const Dim& a) { return nb::hash(nb::str(text_of(a).c_str())); })
+        .def(
+            "eval",
+            [](const Dim& d, const std::map<std::string, std::int64_t>& values) {
+                std::vector<std::int64_t> numbers;
+                for (const std::string& symbol : nb::cast<vkf::Graph&>(d.graph).symbol_names()) {
+                    const auto at = values.find(symbol);
+                    numbers.push_back(at == values.end() ? 0 : at->second);
+                }
+                return d.dim.eval(numbers);
+            },
+            "values"_a, "The size with these numbers for the symbols, by name.")
+        .def_prop_ro(
+            "upper_bound", [](const Dim& d) { return nb::cast<vkf::Graph&>(d.graph).max_of(d.dim); },
+            "The largest it can be, each symbol between 0 and its maximum.")
+        .def_prop_ro(
+            "graph", [](const Dim& d) { return d.graph; }, nb::sig("def graph(self) -> Graph"))
+        .def("__repr__", [](const Dim& d) { return text_of(d); });
+}
+
+void bind_value(nb::module_& m) {
+    using V = const Value&;
+    nb::class_<Value>(m, "Value", "A tensor in a graph: cheap to copy; it keeps its graph.")
+        .def_prop_ro(
+            "graph", [](V v) { return v.graph; }, nb::sig("def graph(self) -> Graph"))
+        .def_prop_ro("id", [](V v) { return v.value.id(); })
+        .def_prop_ro(
+            "shape", [](V v) { return wrap(v.value.shape(), v.graph); },
+            nb::sig("def shape(self) -> tuple[int | Dim, ...]"), "Sizes, outermost first.")
+        .def_prop_ro("rank", [](V v) { return v.value.rank(); })
+        .def_prop_ro("ndim", [](V v) { return v.value.rank(); })
+        .def(
+            "size", [](V v, int dim) { return wrap(v.value.size(dim), v.graph); }, "dim"_a,
+            nb::sig("def size(self, dim: int) -> int | Dim"),
+            "Size of a dimension; negative counts from the innermost.")
+        .def_prop_ro(
+            "dtype", [](V v) { return name(v.value.dtype()); }, "NumPy's name of the type of elements.")
+        .def_prop_ro(
+            "name",
+            [](V v) {
+                const vkf::Graph& g = v.value.graph();
+                return g.storages()[g.values()[v.value.id()].storage].name;
+            },
+            "The name of the storage it is a window on; empty where it has none.")
+        .def_prop_ro(
+            "kind",
+            [](V v) {
+                const vkf::Graph& g = v.value.graph();
+                return name(g.storages()[g.values()[v.value.id()].storage].kind);
+            },
+            "The owner of its bytes: input, weight, state, constant, intermediate or output.")
+        .def(
+            "is_contiguous", [](V v) { return vkf::is_contiguous(v.value); },
+            "True when the elements lie densely in row-major order.")
+        .def(
+            "reshape", [](V v, const vkf::Shape& shape) { return vkf::reshape(v.value, shape); }, "shape"_a)
+        .def(
+            "transpose", [](V v, int a, int b) { return vkf::transpose(v.value, a, b); }, "dim0"_a, "dim1"_a)
+        .def(
+            "permute", [](V v, const std::vector<std::size_t>& order) { return vkf::permute(v.value, order); },
+            "dims"_a)
+        .def(
+            "contiguous", [](V v) { return vkf::contiguous(v.value); }, "A dense copy of any view.")
+        .def(
+            "to", [](V v, const Type& dtype) { return vkf::to(v.value, dtype); }, "dtype"_a)
+        .def(
+            "__getitem__", [](V v, nb::handle index) { return indexed(v.value, index); }, "index"_a,
+            "A window: x[0, 1:n, ...]. Ends may be sizes with symbols.")
+        .def(
+            "__add__", [](V a, const vkf::Value& b) { return a.value + b; }, nb::is_operator())
+        .def(
+            "__add__", [](V a, float b) { return a.value + number(a.value, b); }, nb::is_operator())
+        .def(
+            "__radd__", [](V a, float b) { return a.value + number(a.value, b); }, nb::is_operator())
+        .def(
+            "__sub__", [](V a, const vkf::Value& b) { return a.value + vkf::scale(b, -1); }, nb::is_operator())
+        .def(
+            "__sub__", [](V a, float b) { return a.value + number(a.value, -b); }, nb::is_operator())
+        .def(
+            "__rsub__", [](V a, float b) { return vkf::scale(a.value, -1) + number(a.value, b); }, nb::is_operator())
+        .def(
+            "__mul__", [](V a, const vkf::Value& b) { return a.value * b; }, nb::is_operator())
+        .def(
+            "__mul__", [](V a, float b) { return vkf::scale(a.value, b); }, nb::is_operator())
+        .def(
+            "__rmul__", [](V a, float b) { return vkf::scale(a.value, b); }, nb::is_operator())
+        .def(
+            "__truediv__", [](V a, float b) { return vkf::scale(a.value, 1 / b); }, nb::is_operator())
+        .def("__neg__", [](V a) { return vkf::scale(a.value, -1); })
+        .def(
+            "__matmul__", [](V a, const vkf::Value& b) { return vkf::matmul(a.value, b); }, nb::is_operator())
+        .def("__repr__", [](V v) { return "<Value " + v.value.str() + ">"; });
+
+    nb::class_<AttentionResult, Value>(m, "AttentionResult",
+                                       "What attention gives. It is its y, wherever a Value is expected.")
+        .def_prop_ro("y", [](const AttentionResult& r) { return r.value; })
+        .def_prop_ro(
+            "weights", [](const AttentionResult& r) { return r.weights; }, nb::sig("def weights(self) -> Value | None"),
+            "The attention weights, as softmax() gives them: a masked one is -0.0. None for sequences of "
+            "different lengths. Where a program uses them, attention is composed of other ops.")
+        .def_prop_ro(
+            "log_sum_exp", [](const AttentionResult& r) { return r.log_sum_exp; },
+            nb::sig("def log_sum_exp(self) -> Value | None"), "(B, H, L), where it was asked for.");
+}
+
+}  // namespace
+
+void bind_values(nb::module_& m) {
+    bind_dim(m);
+    bind_value(m);
+}
+
+}  // namespace py

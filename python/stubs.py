@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stubs.py NANOBIND-FOLDER PACKAGE-FOLDER: writes the stubs of the extension into the package."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+nanobind, package = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+places = (nanobind / "stubgen.py", nanobind.parent / "stubgen.py", nanobind / "src" / "stubgen.py")
+found = next((str(place) for place in places if place.exists()), None)
+(package / "_vkformer").mkdir(exist_ok=True)
+command = [sys.executable, *([found] if found else ["-m", "nanobind.stubgen"]), "-q", "-m", "vkformer._vkformer", "-r", "-O", str(package)]
+done = subprocess.run(command)
+for stub in (package / "_vkformer").glob("*.pyi"):
+    text = re.sub(r"\bos\.PathLike\b(?!\[)", "os.PathLike[str]", stub.read_text())
+    # names of methods that hide a builtin, and types without their arguments
+    text = re.sub(r"(?<![\w.])list\[", "builtins.list[", text)
+    text = re.sub(r"(?<![\w.])dict(?![\[\w(])", "dict[str, object]", text)
+    text = text.replace("import os\n", "import builtins\nimport os\n", 1)
+    if stub.name == "__init__.pyi" and "__version__" not in text:
+        text += "\n__version__: str = ...\n"
+    stub.write_text(text)
+sys.exit(done.returncode)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One device for all tests; a validation message fails the test that caused it."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+import vkformer as vkf
+
+ROOT = pathlib.Path(os.environ.get("VKFORMER_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+
+
+@pytest.fixture(scope="session")
+def device():
+    return vkf.default_device()
+
+
+@pytest.fixture(autouse=True)
+def no_messages():
+    yield
+    messages = vkf.default_device().messages()
+    assert not messages, messages[0]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="session")
+def root():
+    return ROOT

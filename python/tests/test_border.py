@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong input, lifetimes, threads, counts of references."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import vkformer as vkf
+
+
+def layer(tokens=32):
+    g = vkf.Graph()
+    x = g.input("x", [1, g.symbol("tokens", tokens), 8])
+    g.output("y", vkf.gelu(vkf.linear_layer(x, "up", 16)))
+    return g
+
+
+WEIGHTS = {"up.weight": np.ones((16, 8), np.float32), "up.bias": np.zeros(16, np.float32)}
+
+
+@pytest.fixture
+def program(device):
+    return device.compile(layer(), WEIGHTS)
+
+
+X = np.ones((1, 4, 8), np.float32)
+
+
+def is_told(kind, words, call):
+    with pytest.raises(kind) as told:
+        call()
+    for word in words:
+        assert word in str(told.value), str(told.value)
+    return told.value
+
+
+def test_wrong_arrays(program):
+    is_told(ValueError, ["x", "(1, tokens, 8)", "(1, 4, 7)"], lambda: program(x=X[..., :7]))
+    is_told(ValueError, ["x", "(4, 8)"], lambda: program(x=X[0]))
+    is_told(ValueError, ["tokens", "99", "32"], lambda: program(x=np.ones((1, 99, 8), np.float32)))
+    is_told(ValueError, ["z", "inputs: x"], lambda: program(z=X))
+    is_told(ValueError, ["x", "float64", "float32"], lambda: program(x=X.astype(np.float64)))
+    is_told(ValueError, ["x", "int32"], lambda: program(x=X.astype(np.int32)))
+    is_told(ValueError, ["x", "str"], lambda: program(x="text"))
+    is_told(ValueError, ["x", "object"], lambda: program(x=np.array([object()])))
+    is_told(ValueError, ["x", "complex64"], lambda: program(x=X.astype(np.complex64)))
+    is_told(ValueError, ["tokens", "whole number"], lambda: program(tokens="four"))
+    is_told(ValueError, ["x"], lambda: program())
+    np.testing.assert_allclose(program(x=X)["y"].shape, (1, 4, 16))  # as good as before
+
+
+def test_strided_and_read_only_arrays(program):
+    want = program(x=X)["y"]
+    wide = np.ones((2, 8, 16), np.float32)
+    np.testing.assert_array_equal(program(x=wide[:1, ::2, ::2])["y"], want)
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    np.testing.assert_array_equal(program(x=fixed)["y"], want)
+    np.testing.assert_array_equal(program(x=X.tolist())["y"], want)
+    np.testing.assert_array_equal(program(x=X.astype(np.float16))["y"], want)
+
+
+def test_what_has_dlpack_alone(program):
+    class Foreign:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    np.testing.assert_array_equal(program(x=Foreign(X))["y"], program(x=X)["y"])
+    np.testing.assert_allclose(vkf.relu(Foreign(X)), X)
+
+
+def test_ids_are_narrowed_with_a_check():
+    table = np.eye(5, dtype=np.float32)
+    for kind in (np.int64, np.int32, np.int16, np.int8, np.uint8):
+        np.testing.assert_array_equal(vkf.embedding(np.array([3, 1], kind), table), table[[3, 1]])
+    is_told(ValueError, [str(2**40), "32 bits"], lambda: vkf.embedding(np.array([2**40]), table))
+
+
+def test_wrong_graphs():
+    g = vkf.Graph()
+    x = g.input("x", [2, 3])
+    is_told(ValueError, ["rms_norm", "w (4)", "x (2, 3)"], lambda: vkf.rms_norm(x, g.weight("w", [4])))
+    is_told(ValueError, ["layout", "quarter", "interleaved"], lambda: vkf.Rope(layout="quarter"))
+    is_told(ValueError, ["dtype", "float128"], lambda: g.input("y", [1], "float128"))
+    is_told(TypeError, ["rope"], lambda: vkf.rope(x))
+    is_told(TypeError, ["layout"], lambda: vkf.Rope())
+    is_told(ValueError, ["normalized_shape"], lambda: vkf.layer_norm(x, (4,)))
+    is_told(ValueError, ["dim"], lambda: vkf.softmax(x, 0))
+    is_told(ValueError, ["enable_gqa"], lambda: vkf.scaled_dot_product_attention(
+        np.ones((1, 4, 2, 8), np.float32), *[np.ones((1, 2, 2, 8), np.float32)] * 2))
+    is_told(ValueError, ["exclude"], lambda: vkf.scaled_dot_product_attention(
+        *[np.ones((1, 1, 2, 8), np.float32)] * 3, np.ones((2, 2), bool), is_causal=True))
+    is_told(TypeError, ["str"], lambda: vkf.gelu("x"))
+    with pytest.raises((ValueError, TypeError)):
+        x[5:1, "a"]
+    other = vkf.Graph().input("x", [2, 3])
+    is_told(ValueError, [], lambda: x + other)
+
+
+def test_errors_have_a_place(device):
+    error = is_told(vkf.Error, ["up.weight"], lambda: device.compile(layer(), {}))
+    assert isinstance(error, ValueError) and error.result == 0
+    error = is_told(FileNotFoundError, ["/nowhere"], lambda: vkf.load_decoder("/nowhere"))
+    assert isinstance(error, vkf.Error) and "/nowhere" in error.where
+    is_told(FileNotFoundError, ["nothing.safetensors"], lambda: device.load("nothing.safetensors"))
+    is_told(ValueError, ["no device"], lambda: vkf.Device("a device that nobody has"))
+    is_told(ValueError, ["weights"], lambda: device.load(7))
+
+
+def test_too_much_memory(device):
+    if not device.capabilities.external_memory_fd:
+        pytest.skip("the device shares no memory")
+    # where validation is off: asking for it is wrong by the letter
+    code = "import vkformer as vkf\ntry:\n    vkf.Device().make_shared_buffer(2**62)\nexcept MemoryError as e:\n    assert isinstance(e, vkf.Error); print('told:', e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "VKFORMER_VALIDATION": "0"})
+    assert done.returncode == 0 and "told:" in done.stdout, done.stdout + done.stderr
+
+
+def test_arrays_outlive_everything(device):
+    program = device.compile(layer(), WEIGHTS)
+    y = program(x=X)["y"]
+    want = y.copy()
+    del program
+    gc.collect()
+    np.testing.assert_array_equal(y, want)
+
+
+def test_objects_go_in_any_order():
+    import itertools
+
+    for order in itertools.permutations(range(3)):
+        device = vkf.Device()
+        graph = layer()
+        weights = device.load(WEIGHTS, graph)
+        program = device.compile(graph, weights)
+        keep = [device, graph, weights, program]
+        del device, graph, weights
+        run = program
+        del program
+        for at in order:
+            keep[at] = None
+            gc.collect()
+            assert run(x=X)["y"].shape == (1, 4, 16)
+        del run
+        keep.clear()
+        gc.collect()
+
+
+def test_options_of_devices(monkeypatch):
+    monkeypatch.delenv("VKFORMER_TUNING", raising=False)
+    device = vkf.Device(canary=True, wait_seconds=60, submit_budget=1e6, minimum_profile=True, tuning="0")
+    assert device.capabilities.minimum_profile and device.capabilities.storage_buffers == 4
+    np.testing.assert_array_equal(vkf.function(lambda x: x * 2.0, device=device)(X), 2 * X)
+    for choices in ("nonsense", "matmul=-1"):
+        with pytest.raises(ValueError):
+            vkf.Device(tuning=choices)
+    assert not device.messages()
+
+
+def test_values_keep_their_graph():
+    def make():
+        g = vkf.Graph()
+        return vkf.relu(g.input("x", [g.symbol("n", 8), 4]))
+
+    y = make()
+    gc.collect()
+    assert repr(y).startswith("<Value") and y.shape[1] == 4 and repr(y.shape[0]) == "n"
+    y.graph.output("y", y)
+    g = y.graph
+    del y
+    gc.collect()
+    assert list(g.outputs) == ["y"]
+
+
+def test_counts_of_references_stay(program):
+    x = np.ones((1, 2, 8), np.float32)
+
+    def many(n):
+        for _ in range(n):
+            program(x=x)
+            vkf.relu(x)
+            with pytest.raises(ValueError):
+                program(x=x[0])
+
+    many(200)
+    gc.collect()
+    before = [sys.getrefcount(o) for o in (x, program, vkf.Error, None.__class__)], len(gc.get_objects())
+    many(int(os.environ.get("VKFORMER_MANY", "10000")))
+    gc.collect()
+    after = [sys.getrefcount(o) for o in (x, program, vkf.Error, None.__class__)], len(gc.get_objects())
+    assert after[0] == before[0] and after[1] <= before[1] + 50
+
+
+def test_threads_take_turns(program):
+    want = {n: program(x=np.full((1, n, 8), n, np.float32))["y"] for n in range(1, 7)}
+    wrong = []
+
+    def work(n):
+        for _ in range(20):
+            if not np.array_equal(program(x=np.full((1, n, 8), n, np.float32))["y"], want[n]):
+                wrong.append(n)
+            vkf.gelu(np.full((n, 8), n, np.float32))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in want]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_importing_touches_nothing():
+    # no device, no NumPy, and no threads of a driver
+    code = ("import sys, vkformer; assert 'numpy' not in sys.modules and 'torch' not in sys.modules;"
+            "assert vkformer.eager._device is None; print(vkformer.Graph())")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "Graph of 0 nodes" in done.stdout, done.stderr
+
+
+def test_without_vulkan():
+    code = ("import vkformer as vkf\ntry:\n    vkf.Device()\n"
+            "except vkf.Error as e:\n    assert not isinstance(e, ValueError); print(e)")
+    nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=nowhere)
+    assert done.returncode == 0 and "Vulkan" in done.stdout, done.stdout + done.stderr
+
+
+def test_forks_are_refused():
+    code = ("import os, numpy as np, vkformer as vkf\n"
+            "x = np.ones((2, 3), np.float32)\n"
+            "def child(expected):\n"
+            "    pid = os.fork()\n"
+            "    if pid == 0:\n"
+            "        try:\n"
+            "            vkf.relu(x)\n"
+            "            os._exit(10)\n"
+            "        except vkf.Error as e:\n"
+            "            os._exit(20 if 'spawn' in str(e) and not isinstance(e, ValueError) else 30)\n"
+            "    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == expected\n"
+            "child(10)\n"
+            "vkf.relu(x)\n"
+            "child(20)\n"
+            "assert (vkf.relu(x) == 1).all()")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

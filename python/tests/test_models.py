@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Language models and text encoders: the tiny ones of the tests, beside what transformers computed."""
+
+import json
+import shutil
+import signal
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import vkformer as vkf
+
+FAMILIES = sorted(p.name for p in (ROOT / "tests/decoders").iterdir() if (p / "expected.safetensors").exists())
+GENERATE = ROOT / "samples/generate"
+needs_text = pytest.mark.skipif(not vkf._vkformer.has_text, reason="built without tokenizers")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_tokens(family):
+    folder = ROOT / "tests/decoders" / family
+    expected = vkf.Safetensors(folder / "expected.safetensors")
+    prompt, want = expected["prompt"].numpy().ravel(), expected["greedy"].numpy().ravel()
+    model = vkf.load_decoder(folder, max_tokens=len(prompt) + len(want), score=True, chunk=8)
+    got = list(model.stream_ids(prompt, len(want), ignore_end=True))
+    assert got == want.tolist()
+    logits = model.score(expected["ids"].numpy().ravel().tolist())
+    np.testing.assert_allclose(logits, expected["logits"].numpy(), atol=2e-3, rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vkf.load_decoder(GENERATE, max_tokens=64)
+
+
+@needs_text
+def test_answers(model):
+    for case in json.loads((GENERATE / "expected.json").read_text())[:6]:
+        assert case["prompt"] + model.generate(case["prompt"]) == case["text"]
+        assert model.encode(case["prompt"]) == case["prompt_ids"]
+        assert model.generate(case["prompt_ids"]) == case["output_ids"]
+
+
+@needs_text
+def test_streams(model):
+    pieces = list(model.stream("42 is"))
+    assert "".join(pieces) == model.generate("42 is") == " forty-two." and len(pieces) > 2
+    assert model.generate("42 is", stop="-") == " forty"
+    assert model.generate("42 is", max_tokens=1) == " forty"
+    assert model.generate("42 is", temperature=0.01, top_k=2) == " forty-two."
+    drawn = [model.generate("7 is", temperature=5.0, seed=s) for s in range(4)]
+    assert len(set(drawn)) > 1 and drawn[1] == model.generate("7 is", temperature=5.0, seed=1)
+
+
+@needs_text
+def test_the_rest_of_a_decoder(model, tmp_path):
+    model.prompt([model.encode("42 is")])
+    tokens, logits = model.candidates(0)
+    assert tokens[0] == model.next()[0] and sorted(logits, reverse=True) == logits
+    model.save_cache(tmp_path / "cache.safetensors")
+    first = model.next()
+    model.prompt([[1, 2, 3]])
+    model.restore_cache(tmp_path / "cache.safetensors")
+    assert model.next() == first and model.room() > 0
+    assert model.memory().total > 0 and "Decoder llama" in repr(model)
+    assert "dispatches" in model.step_program().explain()
+    with pytest.raises(ValueError):
+        model.prompt([[]])
+    with pytest.raises(ValueError):
+        model.prompt([[10**6]])
+    with pytest.raises(ValueError):
+        vkf.load_decoder(GENERATE, weights="int3")
+    with pytest.raises(FileNotFoundError, match="adapter"):
+        vkf.load_decoder(GENERATE, adapter=GENERATE)
+
+
+def test_signals_interrupt():
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    model = vkf.load_decoder(GENERATE, max_tokens=64, chunk=1)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for seconds in (0.001, 0.004, 0.01):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            with pytest.raises(Stopped):
+                while True:
+                    model.prompt([[1] * 60])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert model.generate([1, 25, 272]) == [296, 16, 2]
+
+
+@needs_text
+@pytest.mark.parametrize("weights", ["f16", "bf16", "int8", "int4"])
+def test_packed_weights(weights):
+    model = vkf.load_decoder(GENERATE, weights=weights, max_tokens=32)
+    assert model.generate("3 is") == " three."
+
+
+def test_progress(tmp_path):
+    seen = []
+    vkf.load_decoder(GENERATE, max_tokens=16, progress=lambda done, total: seen.append((done, total)))
+    assert seen and seen[-1][0] == seen[-1][1]
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total):
+        raise Stop
+
+    with pytest.raises(Stop):
+        vkf.load_decoder(GENERATE, max_tokens=16, progress=stop)
+
+
+@needs_text
+def test_a_folder_without_tokenizer(tmp_path):
+    for name in ("config.json", "model.safetensors", "generation_config.json"):
+        shutil.copy(GENERATE / name, tmp_path)
+    model = vkf.load_decoder(tmp_path, max_tokens=32)
+    with pytest.raises(ValueError, match="no tokenizer"):
+        model.generate("7 is")
+    assert model.generate([1, 25, 272]) == [296, 16, 2]
+
+
+@needs_text
+def test_text_encoder():
+    folder = ROOT / "tests/text/bert"
+    encoder = vkf.load_text_encoder(folder)
+    vectors = encoder.encode(["a", "b", "a"])
+    assert vectors.shape == (3, encoder.facts.hidden_size) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode("b"), vectors[1], atol=1e-5)
+    with pytest.raises(ValueError):
+        encoder.embed([[]])
+
+
+@needs_text
+def test_adapters(tmp_path, device):
+    checkpoint = vkf.Checkpoint(GENERATE)
+    tuner = vkf.FineTuner(device, checkpoint, vkf.read_decoder(checkpoint), max_batch=2, max_tokens=8,
+                          lora=vkf.LoraOptions(rank=2, targets=["q_proj"]), optimizer=vkf.AdamW(1e-2))
+    losses = [tuner.take_step([[1, 25, 272, 296], [1, 18, 272, 353]]).loss for _ in range(4)]
+    assert losses[-1] < losses[0] and tuner.step() == 4
+    tuner.save(tmp_path / "adapter")
+    model = vkf.load_decoder(GENERATE, max_tokens=32, adapter=tmp_path / "adapter")
+    assert isinstance(model.generate("7 is"), str)
+    model.clear_adapter()
+    assert model.generate("7 is") == " seven."

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vkformer.nn, pictures, what a notebook shows, and the command line."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+
+import vkformer as vkf
+
+RNG = np.random.default_rng(3)
+
+
+def array(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_modules_take_a_state_dict():
+    x = array(2, 5, 8)
+    w, b = array(3, 8), array(3)
+    m = vkf.nn.Linear(8, 3).load_state_dict({"weight": w, "bias": b})
+    np.testing.assert_allclose(m(x), x @ w.T + b, atol=1e-5)
+    with pytest.raises(ValueError, match="load_state_dict"):
+        vkf.nn.Linear(8, 3)(x)
+    with pytest.raises(ValueError, match="bias"):
+        vkf.nn.Linear(8, 3).load_state_dict({"weight": w})(x)
+    e = vkf.nn.Embedding(7, 4).load_state_dict({"weight": array(7, 4)})
+    np.testing.assert_array_equal(e(np.array([[1, 6]])), e.state_dict()["weight"][[[1, 6]]])
+    n = vkf.nn.RMSNorm(8).load_state_dict({"weight": np.ones(8, np.float32)})
+    np.testing.assert_allclose(n(x), x / np.sqrt((x * x).mean(-1, keepdims=True)), atol=1e-5)
+
+
+def test_modules_describe_themselves_in_graphs():
+    g = vkf.Graph()
+    x = g.input("x", [1, 4, 8])
+    y = vkf.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(x, name="layers.0")
+    g.output("y", y)
+    assert "layers.0.self_attn.in_proj_weight" in g.weights
+
+
+def test_attention_modules():
+    m = vkf.nn.MultiheadAttention(8, 2, batch_first=True)
+    m.load_state_dict({"in_proj_weight": array(24, 8), "in_proj_bias": array(24), "out_proj.weight": array(8, 8), "out_proj.bias": array(8)})
+    x = array(2, 5, 8)
+    y, weights = m(x, x, x)
+    assert y.shape == (2, 5, 8) and weights.shape == (2, 5, 5)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    mask = np.triu(np.ones((5, 5), bool), 1)  # True: may not
+    y, weights = m(x, x, x, attn_mask=mask)
+    assert (weights[:, mask] == 0).all()
+    y2, none = m(x, x, x, need_weights=False, attn_mask=mask)
+    assert none is None
+    np.testing.assert_allclose(y2, y, atol=1e-5)
+    with pytest.raises(ValueError, match="batch_first"):
+        vkf.nn.TransformerEncoderLayer(8, 2)
+
+
+def test_beside_torch():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    f = torch.nn.functional
+    q, k, v = torch.randn(2, 8, 7, 16), torch.randn(2, 2, 9, 16), torch.randn(2, 2, 9, 16)
+    y = vkf.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    assert isinstance(y, torch.Tensor)
+    want = f.scaled_dot_product_attention(q.double(), k.double().repeat_interleave(4, 1), v.double().repeat_interleave(4, 1))
+    torch.testing.assert_close(y.double(), want, atol=1e-5, rtol=1e-4)
+    half = vkf.gelu(q.bfloat16())
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), f.gelu(q.bfloat16().float()), atol=2e-2, rtol=2e-2)
+    with pytest.raises(ValueError, match="detach"):
+        vkf.gelu(q.requires_grad_())
+    src, tgt = torch.randn(2, 6, 32), torch.randn(2, 4, 32)
+    modules = [
+        (torch.nn.Linear(32, 5), (src,)), (torch.nn.LayerNorm(32), (src,)),
+        (torch.nn.MultiheadAttention(32, 4, batch_first=True), (src, src, src)),
+        (torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True), (src,)),
+        (torch.nn.TransformerDecoderLayer(32, 4, 48, batch_first=True, activation="gelu"), (tgt, src)),
+        (torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True), 2), (src,)),
+        (torch.nn.Transformer(32, 4, 1, 1, 48, batch_first=True), (src, tgt)),
+    ]
+    for module, inputs in modules:
+        module.eval()
+        got = vkf.nn.from_torch(module)(*inputs)
+        want = module.double()(*[x.double() for x in inputs])
+        for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
+            torch.testing.assert_close(a.double(), b, atol=2e-5, rtol=1e-4)
+
+
+def test_gradients_beside_torch():
+    torch = pytest.importorskip("torch")
+    x, w = torch.randn(3, 6), torch.randn(4, 6)
+    g = vkf.Graph()
+    a, b = g.input("x", [3, 6]), g.input("w", [4, 6])
+    for name, d in zip("xw", vkf.gradients(vkf.sum(vkf.gelu(vkf.linear(a, b))), [a, b])):
+        g.output("d" + name, vkf.contiguous(d))
+    out = vkf.default_device().compile(g)(x=x, w=w)
+    xd, wd = x.double().requires_grad_(), w.double().requires_grad_()
+    torch.nn.functional.gelu(xd @ wd.T).sum().backward()
+    np.testing.assert_allclose(out["dx"], xd.grad.numpy(), atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(out["dw"], wd.grad.numpy(), atol=1e-5, rtol=1e-4)
+
+
+def test_pictures(tmp_path):
+    picture = vkf.plot.attention(np.eye(3), ["a", "<b>", "c"])
+    xml.etree.ElementTree.fromstring(picture)
+    xml.etree.ElementTree.fromstring(vkf.plot.attention(array(2, 3, 4), (["x"] * 3, ["y"] * 4)))
+    xml.etree.ElementTree.fromstring(vkf.plot.curve([3, 2, 1.5]))
+    picture.save(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text() == picture == picture._repr_svg_()
+    with pytest.raises(ValueError):
+        vkf.plot.attention(np.eye(3), ["a"])
+
+
+def test_what_a_notebook_shows(device):
+    g = vkf.Graph()
+    x = g.input("x", [g.symbol("n", 8), 4])
+    g.output("y", vkf.softmax(vkf.linear_layer(x, "a<b", 4)))
+    program = device.compile(g, {"a<b.weight": np.eye(4, dtype=np.float32), "a<b.bias": np.zeros(4, np.float32)}, profile=True)
+    xml.etree.ElementTree.fromstring(program._repr_svg_())
+    program(x=np.ones((2, 4), np.float32))
+    assert program.times() and "<table>" in program._repr_html_() and "GB/s" in program.time_table()
+    assert repr(program).startswith("<Program x(n, 4) -> y(n, 4)") and "softmax" in program.explain()
+    assert "symbols: n <= 8" in repr(g)
+
+
+def test_the_command_line():
+    done = subprocess.run([sys.executable, "-m", "vkformer"], capture_output=True, text=True)
+    assert done.returncode == 0 and vkf.default_device().name in done.stdout, done.stderr
+    done = subprocess.run([sys.executable, "-m", "vkformer", "bench", "--quick"], capture_output=True, text=True)
+    assert done.returncode == 0 and "tokens" in done.stdout, done.stderr
+    done = subprocess.run([sys.executable, "-m", "vkformer", "generate", "/nowhere", "x"], capture_output=True, text=True)
+    assert done.returncode == 1 and "/nowhere" in done.stderr and "Traceback" not in done.stderr

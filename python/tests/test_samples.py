@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples run as they are; the notebook cell by cell."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+import vkformer as vkf
+
+needs_text = pytest.mark.skipif(not vkf._vkformer.has_text, reason="built without tokenizers")
+SAMPLES = ROOT / "samples/python"
+
+
+def run(tmp_path, script, *arguments, text=""):
+    done = subprocess.run([sys.executable, str(SAMPLES / script), *arguments], capture_output=True, text=True, cwd=tmp_path,
+                          input=text, timeout=300, env={**os.environ, "VKFORMER_VALIDATION": "0"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_attention(tmp_path):
+    run(tmp_path, "attention.py")
+    assert (tmp_path / "attention.svg").read_text().startswith("<svg")
+
+
+def test_layer(tmp_path):
+    out = run(tmp_path, "layer.py")
+    assert "(1, 5, 64)" in out and "(1, 64, 64)" in out and "dispatches" in out
+
+
+@needs_text
+def test_finetune(tmp_path):
+    out = run(tmp_path, "finetune.py", str(ROOT / "samples/generate"), "12")
+    losses = [float(line.split()[-1]) for line in out.splitlines() if line.startswith("step")]
+    assert len(losses) == 12 and losses[-1] < losses[0] and (tmp_path / "adapter/adapter_config.json").exists()
+
+
+@needs_text
+def test_search(tmp_path):
+    out = run(tmp_path, "search.py", str(ROOT / "tests/text/bert"), "a cat", text="a cat\nthe dogs\n")
+    assert out.splitlines()[0].split(maxsplit=1) == ["1.000", "a cat"]
+
+
+def test_notebook():
+    cells = json.loads((SAMPLES / "tour.ipynb").read_text())["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+            assert cell["outputs"] == []
+    assert names["program"]._repr_html_() and names["step"].step == 100

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients beside differences in double precision, and training steps."""
+
+import numpy as np
+import pytest
+
+import vkformer as vkf
+
+RNG = np.random.default_rng(11)
+
+
+def array(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def gradient_of(f, *arrays):
+    """The gradients of sum(f(...) * seed) at the arrays, and the seed."""
+    g = vkf.Graph()
+    values = [g.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
+    y = f(*values)
+    seed = array(*[int(s) for s in y.shape])
+    for i, d in enumerate(vkf.gradients(y, values, g.input("seed", seed.shape))):
+        g.output(f"d{i}", vkf.contiguous(d))
+    out = vkf.default_device().compile(g)(seed=seed, **{f"x{i}": a for i, a in enumerate(arrays)})
+    return [out[f"d{i}"] for i in range(len(arrays))], seed
+
+
+def differences(f, seed, *arrays):
+    out = []
+    arrays = [a.astype(np.float64) for a in arrays]
+    for a in arrays:
+        d = np.zeros_like(a)
+        for at in np.ndindex(a.shape):
+            old = a[at]
+            a[at] = old + 1e-5
+            up = (f(*arrays) * seed).sum()
+            a[at] = old - 1e-5
+            d[at] = (up - (f(*arrays) * seed).sum()) / 2e-5
+            a[at] = old
+        out.append(d)
+    return out
+
+
+def softmax(s):
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+CASES = {
+    "matmul": (lambda a, b: a @ b, lambda a, b: a @ b, [(3, 4), (4, 5)]),
+    "softmax": (lambda x: vkf.softmax(x), softmax, [(3, 7)]),
+    "rms_norm": (lambda x, w: vkf.rms_norm(x, w, 1e-5),
+                 lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w, [(3, 6), (6,)]),
+    "silu and views": (lambda x: vkf.silu(x[1:, :, 0] * 2.0), lambda x: 2 * x[1:, :, 0] / (1 + np.exp(-2 * x[1:, :, 0])), [(3, 4, 2)]),
+    "attention": (lambda q, k, v: vkf.scaled_dot_product_attention(q, k, v, is_causal=True),
+                  lambda q, k, v: softmax(np.where(np.tril(np.ones((4, 4), bool)), q @ k.swapaxes(-1, -2) / 2.0, -1e30)) @ v,
+                  [(1, 2, 4, 4)] * 3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name):
+    f, reference, shapes = CASES[name]
+    arrays = [array(*s) for s in shapes]
+    found, seed = gradient_of(f, *arrays)
+    for got, want in zip(found, differences(reference, seed.astype(np.float64), *arrays)):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+
+
+def classifier(width=16):
+    g = vkf.Graph()
+    rows = g.symbol("rows", 64)
+    x, t = g.input("x", [rows, 8]), g.input("t", [rows], "int32")
+    with vkf.Scope(g, "net"):
+        hidden = vkf.relu(vkf.linear_layer(x, "first", width))
+        logits = vkf.linear_layer(hidden, "last", 3)
+    return g, vkf.cross_entropy(logits, t)
+
+
+X, T = array(40, 8), RNG.integers(0, 3, 40)
+
+
+@pytest.mark.parametrize("optimizer", [vkf.AdamW(lr=1e-2), vkf.Adam(lr=1e-2), vkf.SGD(lr=0.5, momentum=0.9)], ids=repr)
+def test_losses_fall(optimizer):
+    g, loss = classifier()
+    step = vkf.Trainer(g, loss, optimizer, max_norm=1.0)
+    losses = [step(x=X, t=T).loss for _ in range(30)]
+    assert losses[-1] < 0.8 * losses[0] and step.step == 30
+    assert step.parameters == ["net.first.weight", "net.first.bias", "net.last.weight", "net.last.bias"]
+
+
+def test_a_step_is_the_one_that_numpy_takes():
+    g = vkf.Graph()
+    x, t = g.input("x", [5, 4]), g.input("t", [5], "int32")
+    loss = vkf.cross_entropy(vkf.linear_layer(x, "w", 3), t)
+    w, b, a, labels = array(3, 4), array(3), array(5, 4), np.array([0, 2, 1, 1, 0])
+    step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1), weights={"w.weight": w, "w.bias": b})
+    done = step({"x": a, "t": labels})
+    p = softmax((a @ w.T + b).astype(np.float64))
+    assert abs(done.loss + np.log(p[np.arange(5), labels]).mean()) < 1e-5
+    d = (p - np.eye(3)[labels]) / 5
+    after = step.state_dict()
+    np.testing.assert_allclose(after["w.weight"], w - 0.1 * d.T @ a, atol=1e-5)
+    np.testing.assert_allclose(after["w.bias"], b - 0.1 * d.sum(0), atol=1e-5)
+    assert abs(done.grad_norm - np.sqrt(((d.T @ a) ** 2).sum() + (d.sum(0) ** 2).sum())) < 1e-4
+
+
+def test_accumulation_and_resuming(tmp_path):
+    def make():
+        g, loss = classifier()
+        return vkf.Trainer(g, loss, vkf.AdamW(lr=1e-2), accumulates=True, seed=4)
+
+    whole, parts = make(), make()
+    for _ in range(3):
+        whole(x=X, t=T)
+        parts.accumulate(x=X[:10], t=T[:10], weight=10)
+        parts(x=X[10:], t=T[10:], weight=30)
+    for name, a in whole.state_dict().items():
+        np.testing.assert_allclose(parts.state_dict()[name], a, atol=2e-4, err_msg=name)
+    whole.save(tmp_path / "training.safetensors")
+    again = make()
+    again.resume(tmp_path / "training.safetensors")
+    assert again.step == 3 and again(x=X, t=T).loss == whole(x=X, t=T).loss
+
+
+def test_some_parameters_stay():
+    g, loss = classifier()
+    weights = {"net.first.weight": array(16, 8), "net.first.bias": array(16)}
+    step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1), weights=weights, train=["net.last.*"])
+    assert step.parameters == ["net.last.weight", "net.last.bias"]
+    step(x=X, t=T)
+    g, loss = classifier()
+    with pytest.raises(ValueError, match="net.first.weight"):
+        vkf.Trainer(g, loss, train=["net.last.*"])
+    g, loss = classifier()
+    with pytest.raises(ValueError, match="nothing"):
+        vkf.Trainer(g, loss, train=["nothing*"])
+
+
+def test_wrong_batches():
+    g, loss = classifier()
+    step = vkf.Trainer(g, loss)
+    for batch, words in (({"x": X[:, :4], "t": T}, "x"), ({"y": X}, "y"), ({"x": X[0], "t": T}, "x")):
+        with pytest.raises(ValueError, match=words):
+            step(batch)
+    with pytest.raises(ValueError):
+        step(x=np.full((4, 8), np.nan, np.float32), t=T[:4])
+    step(x=X, t=T)
+
+
+def test_recomputed_blocks():
+    def losses(block):
+        g = vkf.Graph()
+        x, t = g.input("x", [40, 8]), g.input("t", [40], "int32")
+        if block:
+            with vkf.Recompute(g):
+                h = vkf.gelu(vkf.linear_layer(x, "a", 16))
+        else:
+            h = vkf.gelu(vkf.linear_layer(x, "a", 16))
+        step = vkf.Trainer(g, vkf.cross_entropy(vkf.linear_layer(h, "b", 3), t), seed=1)
+        return [step(x=X, t=T).loss for _ in range(3)]
+
+    assert losses(True) == losses(False)

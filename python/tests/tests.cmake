@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tests of the Python package on each device, with NumPy and pytest.
+get_property(VKFORMER_PYTHON GLOBAL PROPERTY VKFORMER_PYTHON)
+get_property(VKFORMER_PYTHON_PACKAGE GLOBAL PROPERTY VKFORMER_PYTHON_PACKAGE)
+execute_process(COMMAND "${VKFORMER_PYTHON}" -c "import numpy, pytest" RESULT_VARIABLE lacks OUTPUT_QUIET ERROR_QUIET)
+if(lacks)
+    message(STATUS "vkformer: no tests of the Python package, for NumPy or pytest is not here (pip install numpy pytest; "
+        "Debian and Ubuntu: python3-numpy, python3-pytest)")
+else()
+    foreach(name manifest IN ZIP_LISTS driver_names drivers)
+        add_test(NAME python-${name} COMMAND "${VKFORMER_PYTHON}" -m pytest -q -p no:cacheprovider
+            "${PROJECT_SOURCE_DIR}/python/tests")
+        vkformer_set_environment(python-${name} "${manifest}")
+        set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT "PYTHONPATH=${VKFORMER_PYTHON_PACKAGE}"
+            "VKFORMER_SOURCE=${PROJECT_SOURCE_DIR}" PYTHONDONTWRITEBYTECODE=1)
+        if(name STREQUAL swiftshader)  # which compiles each kernel anew in each process
+            set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT VKFORMER_GOLDEN_STEP=10)
+        endif()
+    endforeach()
+endif()

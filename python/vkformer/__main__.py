@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m vkformer: lists devices; generate FOLDER PROMPT continues a text; bench times attention."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import vkformer as vkf
+
+
+def devices(_: argparse.Namespace) -> None:
+    print(f"vkformer {vkf.__version__}")
+    for i, device in enumerate(vkf.Device.list()):
+        print(f"{i}  {device.name}: {device.type}, {device.driver}, {device.device_memory >> 20} MiB")
+    print(f"score mods are compiled by: {vkf.glsl_compiler() or 'nothing (libshaderc is not here)'}")
+
+
+def generate(options: argparse.Namespace) -> None:
+    model = vkf.load_decoder(options.folder, options.weights, device=vkf.Device(options.device),
+                             max_tokens=options.cache, progress=True)
+    prompt = model.chat(options.prompt) if options.chat else options.prompt
+    if not options.chat:
+        print(prompt, end="", flush=True)
+    start, count = time.perf_counter(), 0
+    for piece in model.stream(prompt, options.max_tokens, temperature=options.temperature, seed=options.seed):
+        print(piece, end="", flush=True)
+        count += 1
+    print(f"\n{count / (time.perf_counter() - start):.1f} pieces a second", file=sys.stderr)
+
+
+def bench(options: argparse.Namespace) -> None:
+    import numpy
+
+    vkf.set_default_device(vkf.Device(options.device))
+    print(vkf.default_device())
+    draw = numpy.random.default_rng(0)
+    for tokens in (64, 512) if options.quick else (64, 512, 2048):
+        q = draw.standard_normal((1, 8, tokens, 64)).astype(numpy.float32)
+        k, v = (draw.standard_normal((1, 2, tokens, 64)).astype(numpy.float32) for _ in range(2))
+        vkf.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        best, until = float("inf"), time.perf_counter() + (0.05 if options.quick else 1.0)
+        while time.perf_counter() < until:
+            start = time.perf_counter()
+            vkf.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            best = min(best, time.perf_counter() - start)
+        print(f"causal attention, 8/2 heads of 64, {tokens} tokens: {best * 1e3:.3f} ms")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m vkformer", description=__doc__)
+    parser.set_defaults(run=devices)
+    commands = parser.add_subparsers()
+    g = commands.add_parser("generate", help="continues a text with a Hugging Face folder")
+    g.add_argument("folder")
+    g.add_argument("prompt")
+    g.add_argument("--weights", choices=["f32", "f16", "bf16", "int8", "int4"])
+    g.add_argument("--max-tokens", type=int, default=128)
+    g.add_argument("--cache", type=int, default=0, help="most tokens, prompt included; 0: what the model was trained for")
+    g.add_argument("--temperature", type=float, default=0.0)
+    g.add_argument("--seed", type=int, default=0)
+    g.add_argument("--chat", action="store_true", help="puts the prompt as a question to a chat model")
+    g.add_argument("--device", default="")
+    g.set_defaults(run=generate)
+    b = commands.add_parser("bench", help="times attention")
+    b.add_argument("--quick", action="store_true")
+    b.add_argument("--device", default="")
+    b.set_defaults(run=bench)
+    options = parser.parse_args()
+    try:
+        options.run(options)
+    except (vkf.Error, KeyboardInterrupt) as error:
+        print(f"vkformer: {error or 'interrupted'}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

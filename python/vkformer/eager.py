@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of graphs, called with arrays: described and compiled once a family of shapes."""
+
+from __future__ import annotations
+
+import collections
+import os
+import numbers
+import threading
+import weakref
+from typing import Any, Callable, Sequence
+
+from . import _vkformer as _c
+
+# A program, which arguments are its inputs, what makes results of the arrays, their order.
+_Entry = tuple[_c.Program, tuple[int, ...], Any, "list[int] | None"]
+
+_lock = threading.RLock()
+_device: _c.Device | None = None
+_functions: weakref.WeakSet["Function"] = weakref.WeakSet()
+
+
+def default_device() -> _c.Device:
+    """The device that functions of arrays run on: the best there is, made at the first use."""
+    global _device
+    with _lock:
+        if _device is None:
+            _device = _c.Device()
+        return _device
+
+
+def set_default_device(device: _c.Device | None) -> None:
+    """Sets the device that functions of arrays run on; None: the best there is, made anew."""
+    global _device
+    with _lock:
+        _device = device
+        clear_programs()
+
+
+def clear_programs() -> None:
+    """Forgets every program that functions of arrays have compiled, and frees their memory."""
+    for function in list(_functions):
+        function.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_c._forked)  # type: ignore[attr-defined]
+
+
+def is_torch(x: object) -> bool:
+    return type(x).__module__.partition(".")[0] == "torch"
+
+
+def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
+    """Arguments with shapes: lists of numbers become arrays of NumPy's."""
+    out = []
+    for t in tensors:
+        if t is not None and not (hasattr(t, "shape") and hasattr(t, "dtype")):
+            import numpy
+
+            if hasattr(t, "__dlpack__"):
+                t = numpy.from_dlpack(t)
+            elif isinstance(t, (list, tuple, numbers.Number)):
+                t = numpy.asarray(t)
+                t = t.astype(numpy.float32) if t.dtype == numpy.float64 else t
+            else:
+                raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
+        elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch"):
+            import numpy
+
+            if not isinstance(t, numpy.ndarray):
+                t = numpy.from_dlpack(t)
+        out.append(t)
+    return tuple(out)
+
+
+def _dtype(array: Any) -> str:
+    """The type of the graph's input for an array."""
+    name = str(array.dtype).rpartition(".")[2]
+    return name if name in ("float32", "float16", "bfloat16") else "float32" if name == "float64" else "int32"
+
+
+def _bucket(size: int) -> int:
+    return max(16, 1 << (size - 1).bit_length())
+
+
+class Function:
+    """A function of values as one of arrays: `vkf.function(f)`."""
+
+    _most = 256  # programs, and of exact shapes eight times as many
+
+    def __init__(self, f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device | None = None) -> None:
+        self._f, self._dims, self._device = f, tuple(dims), device
+        self._exact: dict[Any, _Entry] = {}
+        self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
+        self.__name__ = getattr(f, "__name__", "function")
+        self.__doc__ = f.__doc__
+        # names of arguments, for messages
+        code = getattr(f, "__code__", None)
+        self._names: tuple[str, ...] = code.co_varnames[:code.co_argcount] if code is not None else ()
+        _functions.add(self)
+
+    def clear(self) -> None:
+        with _lock:
+            self._exact.clear()
+            self._programs.clear()
+
+    def program(self, *arrays: Any, **options: Any) -> _c.Program:
+        """The program that these arrays run on, for explain(), times and the like."""
+        return self._found(as_arrays(self.__name__, *arrays), options)[0]
+
+    def __call__(self, *arrays: Any, **options: Any) -> Any:
+        try:
+            program, given, finish, order = self._found(arrays, options)
+        except AttributeError:  # no arrays, but lists of numbers or what has __dlpack__ alone
+            arrays = as_arrays(self.__name__, *arrays)
+            program, given, finish, order = self._found(arrays, options)
+        outputs = program._run([arrays[i] for i in given])  # type: ignore[attr-defined]
+        if order is not None:
+            outputs = [outputs[i] for i in order]
+        if finish is None:
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        made = [finish(x) for x in outputs]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _found(self, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
+        key: Any = [None if a is None else (a.shape, a.dtype) for a in arrays]
+        if options:
+            key.append(tuple(options.items()))
+        # types, because NumPy's float32 and PyTorch's have results of their own kind
+        key = (type(arrays[0]), *key)
+        found = self._exact.get(key)
+        return found if found is not None else self._prepare(key, arrays, options)
+
+    def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
+        for a in arrays:
+            if a is not None and getattr(a, "requires_grad", False):
+                raise _c.ArgumentError(
+                    f"{self.__name__}: gradients of PyTorch do not flow through vkformer; pass x.detach()")
+        with _lock:
+            device = self._device or default_device()
+            sizes: list[tuple[str, ...]] = []
+            family: list[Any] = []
+            letters: dict[str, int] = {}
+            for i, a in enumerate(arrays):
+                if a is None:
+                    sizes.append(())
+                    family.append(None)
+                    continue
+                pattern = self._dims[i] if i < len(self._dims) else ""
+                broadcasts = pattern.endswith("~")
+                pattern = pattern.rstrip("~")
+                names = []
+                for d, size in enumerate(a.shape):
+                    at = d - len(a.shape) + len(pattern)
+                    letter = pattern[at] if at >= 0 else ""
+                    if letter.islower() and not (broadcasts and size == 1):
+                        letters[letter] = max(letters.get(letter, 1), int(size))
+                        names.append(letter)
+                    else:
+                        names.append("")
+                sizes.append(tuple(names))
+                family.append((tuple(n or int(s) for n, s in zip(names, a.shape)), str(a.dtype)))
+            maxima = {letter: _bucket(size) for letter, size in letters.items()}
+            program_key = (id(device), tuple(family), tuple(maxima.items()), tuple(options.items()))
+            program = self._programs.get(program_key)
+            if program is None:
+                program = self._compile(device, arrays, sizes, maxima, options)
+                while len(self._programs) >= self._most:
+                    self._programs.popitem(last=False)
+                self._programs[program_key] = program
+            else:
+                self._programs.move_to_end(program_key)
+            if len(self._exact) >= 8 * self._most:
+                self._exact.clear()
+            given = tuple(i for i, a in enumerate(arrays) if a is not None)
+            names = list(program.outputs)
+            order = [names.index(f"y{i}") for i in range(len(names))]
+            entry = self._exact[key] = (program, given, _finish(arrays[0]), order if len(order) > 1 else None)
+            return entry
+
+    def _compile(self, device: _c.Device, arrays: Sequence[Any], sizes: Sequence[tuple[str, ...]],
+                 maxima: dict[str, int], options: dict[str, Any]) -> _c.Program:
+        graph = _c.Graph()
+        symbols = {letter: graph.symbol(letter, most) for letter, most in maxima.items()}
+        values: list[Any] = []
+        first = None
+        for i, (a, names) in enumerate(zip(arrays, sizes)):
+            if a is None:
+                values.append(None)
+                continue
+            dtype = _dtype(a)
+            if dtype != "int32" and first is None:
+                first = dtype
+            shape = [symbols[n] if n else int(s) for n, s in zip(names, a.shape)]
+            x = graph.input(self._names[i] if i < len(self._names) else f"x{i}", shape, dtype)
+            values.append(_c.to(x, "float32") if dtype in ("float16", "bfloat16") else x)
+        outputs = self._f(*values, **options)
+        if not isinstance(outputs, (tuple, list)):
+            outputs = (outputs,)
+        for i, y in enumerate(outputs):
+            if first in ("float16", "bfloat16") and y.dtype == "float32":
+                y = _c.to(y, first)
+            graph.output(f"y{i}", _c._ready(y))  # type: ignore[attr-defined]
+        return device.compile(graph, name=self.__name__)
+
+
+def _finish(like: Any) -> Callable[[Any], Any] | None:
+    """From NumPy's array to the kind that the first argument has."""
+    bfloat16 = str(like.dtype).endswith("bfloat16")
+    if is_torch(like):
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        if bfloat16:
+            return lambda x: torch.from_numpy(x).to(torch.bfloat16) if x.dtype.kind == "f" else torch.from_numpy(x)
+        return torch.from_numpy  # type: ignore[no-any-return,unused-ignore]
+    if bfloat16:
+        return lambda x: x.astype(like.dtype) if x.dtype.kind == "f" else x
+    return None
+
+
+def function(f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device | None = None) -> Function:
+    """Makes a function of arrays of one that describes a graph.
+
+    `f` is called with a Value for each array, and with the keywords as they are (they must be
+    hashable); it returns one value or several. A program is compiled once a family of shapes and
+    kept. `dims` says for each argument which dimensions may vary within a family, a letter each
+    from the innermost back: lower case for a size that may vary, upper case for one that is fixed.
+    Arguments that have a letter in common have that size in common; "bls~" lets sizes of 1
+    broadcast. Without dims, each shape is a family. Results are arrays of the first argument's
+    kind: NumPy, or PyTorch.
+
+        swish = vkf.function(lambda x, beta: x * vkf.activate(x * beta, "sigmoid"), ["rn", "N"])
+        swish(array, beta)
+    """
+    return Function(f, dims, device)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Language models and text encoders from Hugging Face folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+
+from . import _vkformer as _c
+from ._types import Arithmetic, Kept, Path
+from .eager import default_device
+
+if TYPE_CHECKING:
+    import numpy
+
+
+def progress_bar(label: str) -> Callable[[int, int], None] | None:
+    """A bar on the standard error, where that is a terminal; None elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        full = 40 * done // max(total, 1)
+        end = "\r\x1b[K" if done == total else ""
+        sys.stderr.write(f"\r{label} [{'#' * full:<40}] {100 * done // max(total, 1):3} %{end}")
+        sys.stderr.flush()
+
+    return show
+
+
+def _tokenizer(folder: Path) -> Any:
+    if not _c.has_text or not any(os.path.exists(os.path.join(folder, name)) for name in ("tokenizer.json", "tokenizer.model")):
+        return None
+    return _c.Tokenizer(folder)
+
+
+class Decoder(_c.DecoderCore):
+    """A language model, compiled for a device, with its tokenizer: load_decoder() makes one.
+
+    generate() and stream() take text or token ids; what they give is of the same kind. The methods
+    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too. Threads take turns.
+    """
+
+    folder: str
+    facts: _c.DecoderFacts
+    tokenizer: Any
+
+    def _open(self, folder: Path, facts: _c.DecoderFacts) -> None:
+        self.folder, self.facts = os.fspath(folder), facts
+        self.tokenizer = _tokenizer(folder)
+        self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
+
+    def encode(self, prompt: str | Sequence[int]) -> list[int]:
+        """The ids of a prompt, with the token that begins texts where the model wants it."""
+        if not isinstance(prompt, str):
+            return [int(i) for i in prompt]
+        if self.tokenizer is None:
+            raise _c.ArgumentError(f"{self.folder}: has no tokenizer; prompts are lists of token ids")
+        return list(_c.encode_prompt(self.tokenizer, prompt, self._begin, self.facts.begin))
+
+    def chat(self, question: str, system: str = "") -> str:
+        """The question as the model was trained to see one: a prompt for generate()."""
+        return str(_c.ChatTemplate(self.folder).prompt(question, system))
+
+    def stream_ids(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
+                   top_k: int = 50, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Iterator[int]:
+        """Ids of tokens as they come, that which ends the text included."""
+        ids = self.encode(prompt)
+        sampler = None
+        if temperature > 0:
+            sampler = _c.Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        self.prompt([ids])
+        for count in range(1, max_tokens + 1):
+            token = sampler.choose(self) if sampler is not None else self.next()[0]
+            yield token
+            if (token in self.facts.end and not ignore_end) or count == max_tokens or self.room() == 0:
+                return
+            self.step([token])
+
+    def stream(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
+               top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Iterator[Any]:
+        """Pieces of text as they come, or ids where the prompt is ids.
+
+        Greedy unless temperature is above 0; sampling chooses among at most as many candidates as
+        the model was loaded with. Ends at a token that ends texts, at one of the stops, after
+        max_tokens, or where the cache is full.
+        """
+        ids = self.stream_ids(self.encode(prompt), max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        if not isinstance(prompt, str):
+            yield from ids
+            return
+        words = _c.TokenStream(self.tokenizer)
+        stops = _c.StopTexts([stop] if isinstance(stop, str) else list(stop))
+        for token in ids:
+            if token in self.facts.end:
+                break
+            piece = stops.push(words.push(token))
+            if piece:
+                yield piece
+            if stops.stopped:
+                return
+        piece = stops.push(words.finish())
+        piece += "" if stops.stopped else stops.finish()
+        if piece:
+            yield piece
+
+    def generate(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
+                 top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Any:
+        """The whole answer of stream(): text, or a list of ids where the prompt is ids."""
+        parts = list(self.stream(prompt, max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                                 stop=stop))
+        return "".join(parts) if isinstance(prompt, str) else parts
+
+    def __repr__(self) -> str:
+        return (f"<Decoder {self.facts.model_type} from {self.folder}: {len(self.facts.layers)} layers, "
+                f"{self.memory().total / 2**20:.1f} MiB>")
+
+
+def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device | None = None, max_tokens: int = 0,
+                 max_batch: int = 1, chunk: int = 256, candidates: int = 0, kv: Kept = "f32",
+                 arithmetic: Arithmetic = "f32", adapter: Path | None = None, score: bool = False, profile: bool = False,
+                 progress: bool | Callable[[int, int], None] = False) -> Decoder:
+    """Loads a decoder (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2, GPT-2) from a Hugging Face folder.
+
+    weights: what matrices are kept as, f32, f16, bf16, int8 or int4; None: as the files have them.
+    max_tokens: most tokens of a text, prompt included; 0: as many as the model was trained for.
+    candidates: likeliest tokens for sampling; generate() with a temperature needs its top_k of
+    them, so they are as many as 50 where this is 0 and the vocabulary has them. kv: what keys and
+    values are kept as. adapter: a folder of PEFT's (LoRA). progress: True shows a bar on a terminal;
+    or a function (bytes done, bytes in all).
+    """
+    device = device or default_device()
+    checkpoint = _c.Checkpoint(folder)
+    model = _c.read_decoder(checkpoint)
+    lora = _c.Adapter(adapter) if adapter is not None else None
+    show = progress_bar("weights") if progress is True else progress or None
+    plan = _c.DecoderPlan(device, checkpoint, model, max_batch=max_batch, max_tokens=max_tokens, chunk=chunk,
+                          candidates=candidates or min(50, model.facts.vocab_size), kv=kv, arithmetic=arithmetic,
+                          lora=lora.options if lora is not None else None, score=score, profile=profile,
+                          matrices=weights, load_progress=show)
+    out = Decoder(device, checkpoint, plan)
+    out._open(folder, model.facts)
+    if lora is not None:
+        out.set_adapter(lora)
+    return out
+
+
+class TextEncoder(_c.TextEncoderCore):
+    """A text encoder of the BERT family, compiled for a device: load_text_encoder() makes one."""
+
+    folder: str
+    facts: _c.EncoderFacts
+    tokenizer: Any
+
+    def encode(self, texts: str | Sequence[str] | Sequence[Sequence[int]]) -> numpy.ndarray:
+        """Vectors of length 1, (texts, hidden), of texts or of their token ids; of one text (hidden)."""
+        if isinstance(texts, str):
+            one: numpy.ndarray = self.encode([texts])[0]
+            return one
+        ids = []
+        for text in texts:
+            if isinstance(text, str):
+                if self.tokenizer is None:
+                    raise _c.ArgumentError(f"{self.folder}: has no tokenizer; texts are lists of token ids")
+                # cut where the model's authors cut
+                ids.append(self.tokenizer.encode(text, True, True))
+            else:
+                ids.append([int(i) for i in text])
+        return self.embed(ids)
+
+    def __repr__(self) -> str:
+        return f"<TextEncoder {self.facts.model_type} from {self.folder}: vectors of {self.facts.hidden_size}>"
+
+
+def load_text_encoder(folder: Path, weights: Kept | None = None, *, device: _c.Device | None = None,
+                      max_batch: int = 8, max_tokens: int = 0, arithmetic: Arithmetic = "f32",
+                      progress: bool | Callable[[int, int], None] = False) -> TextEncoder:
+    """Loads a text encoder from a Hugging Face folder; options as of load_decoder()."""
+    device = device or default_device()
+    checkpoint = _c.Checkpoint(folder)
+    model = _c.read_text_encoder(checkpoint)
+    show = progress_bar("weights") if progress is True else progress or None
+    out: TextEncoder = TextEncoder(device, checkpoint, model, max_batch=max_batch, max_tokens=max_tokens,
+                                   arithmetic=arithmetic, matrices=weights, load_progress=show)
+    out.folder, out.facts, out.tokenizer = os.fspath(folder), model.facts, _tokenizer(folder)
+    return out

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of torch.nn, called with arrays or as parts of a graph.
+
+A module takes torch.nn's arguments and its state_dict as it is; from_torch() makes one of a torch
+module. Parameters stay on the device. Called with values of a graph, it describes itself there.
+Training is left to graphs: see Trainer.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Mapping
+
+from . import _vkformer as _c
+from .eager import _dtype, _finish, default_device
+
+__all__ = ["Embedding", "LayerNorm", "Linear", "Module", "MultiheadAttention", "RMSNorm", "Transformer",
+           "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+           "from_torch"]
+
+
+class Module:
+    """What modules have in common: a state_dict, and a program for each family of shapes."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, Any] = {}
+        self._weights: dict[int, _c.Weights] = {}
+        self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
+        self._lock = threading.RLock()
+
+    # Describes the module in the graph of its inputs; its weights are called `name`.*.
+    describe: Callable[..., Any]
+
+    def load_state_dict(self, tensors: Any) -> Module:
+        """Takes a state_dict, a dict of arrays, or a safetensors file."""
+        if isinstance(tensors, _c.Safetensors):
+            tensors = {key: tensors[key].numpy() for key in tensors.keys()}
+        with self._lock:
+            self._tensors = dict(tensors.items())
+            self._weights.clear()
+            self._programs.clear()
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """The arrays that load_state_dict() took."""
+        return dict(self._tensors)
+
+    def program(self, *arrays: Any, **options: Any) -> _c.Program:
+        """The program that these arrays run on."""
+        return self._found(arrays, options)[0]
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if any(isinstance(a, _c.Value) for a in (*args, *options.values())):
+            return self.describe(*args, **options)
+        program, given, names = self._found(args, options)
+        outputs = program(**dict(zip(names, given)))
+        finish = _finish(args[0]) or (lambda x: x)
+        made = tuple(finish(outputs[f"y{i}"]) for i in range(len(outputs)))
+        return made[0] if len(made) == 1 else made
+
+    def _found(self, args: Any, options: dict[str, Any]) -> tuple[_c.Program, list[Any], list[str]]:
+        arrays = {f"x{i}": a for i, a in enumerate(args) if a is not None}
+        arrays.update({k: v for k, v in options.items() if hasattr(v, "shape")})
+        plain = {k: v for k, v in options.items() if not hasattr(v, "shape")}
+        shapes = tuple((n, tuple(int(s) for s in a.shape), str(a.dtype)) for n, a in arrays.items())
+        key = (shapes, len(args), tuple(sorted(plain.items())))
+        with self._lock:
+            device = default_device()
+            found = self._programs.get(key)
+            if found is None or found[1] is not device:
+                if len(self._programs) >= 64:
+                    self._programs.clear()
+                found = self._programs[key] = (self._compile(device, len(args), arrays, plain), device)
+            return found[0], list(arrays.values()), list(arrays)
+
+    def _compile(self, device: _c.Device, count: int, arrays: Mapping[str, Any], plain: dict[str, Any]) -> _c.Program:
+        graph = _c.Graph()
+        values: dict[str, Any] = {}
+        first = None
+        for name, a in arrays.items():
+            dtype = _dtype(a)
+            first = first or (dtype if dtype != "int32" else None)
+            x = graph.input(name, [int(s) for s in a.shape], dtype)
+            values[name] = _c.to(x, "float32") if dtype in ("float16", "bfloat16") else x
+        args = [values.get(f"x{i}") for i in range(count)]
+        named = {n: v for n, v in values.items() if not (n.startswith("x") and n[1:].isdigit())}
+        outputs = self.describe(*args, **named, **plain)
+        for i, y in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
+            if first in ("float16", "bfloat16") and y.dtype == "float32":
+                y = _c.to(y, first)
+            graph.output(f"y{i}", _c._ready(y))  # type: ignore[attr-defined]
+        weights = self._weights.get(id(device))
+        if weights is None:
+            if not self._tensors and graph.weights:
+                raise _c.ArgumentError(f"{type(self).__name__}: load_state_dict() gives its parameters")
+            weights = self._weights[id(device)] = device.load(self._tensors, graph)
+        return device.compile(graph, weights, name=type(self).__name__)
+
+
+def _activation(activation: Any) -> str:
+    name = activation if isinstance(activation, str) else getattr(activation, "__name__", type(activation).__name__)
+    name = name.lower()
+    if name not in ("relu", "gelu"):
+        raise _c.ArgumentError(f"activation is {name}; torch.nn's layers have relu and gelu")
+    return name
+
+
+class Linear(Module):
+    """torch.nn.Linear."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.bias = in_features, out_features, bias
+
+    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+        g = input.graph
+        prefix = f"{name}." if name else ""
+        weight = g.weight(prefix + "weight", [self.out_features, self.in_features])
+        return _c.linear(input, weight, g.weight(prefix + "bias", [self.out_features]) if self.bias else None)
+
+
+class Embedding(Module):
+    """torch.nn.Embedding."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+
+    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+        prefix = f"{name}." if name else ""
+        return _c.embedding(input, input.graph.weight(prefix + "weight", [self.num_embeddings, self.embedding_dim]))
+
+
+class LayerNorm(Module):
+    """torch.nn.LayerNorm over the last dimension."""
+
+    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True,
+                 bias: bool = True) -> None:
+        super().__init__()
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        if len(sizes) != 1:
+            raise _c.ArgumentError(f"LayerNorm: normalized_shape is {sizes}; it is taken over the last dimension")
+        self.size, self.eps, self.affine, self.bias = sizes[0], eps, elementwise_affine, bias
+
+    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+        prefix = f"{name}." if name else ""
+        g = input.graph
+        return _c.layer_norm(input, g.weight(prefix + "weight", [self.size]) if self.affine else None,
+                             g.weight(prefix + "bias", [self.size]) if self.affine and self.bias else None, self.eps)
+
+
+class RMSNorm(Module):
+    """torch.nn.RMSNorm over the last dimension."""
+
+    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float | None = None,
+                 elementwise_affine: bool = True) -> None:
+        super().__init__()
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        if len(sizes) != 1:
+            raise _c.ArgumentError(f"RMSNorm: normalized_shape is {sizes}; it is taken over the last dimension")
+        self.size, self.eps, self.affine = sizes[0], 2.0**-23 if eps is None else eps, elementwise_affine
+
+    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+        prefix = f"{name}." if name else ""
+        return _c.rms_norm(input, input.graph.weight(prefix + "weight", [self.size]) if self.affine else None, self.eps)
+
+
+class MultiheadAttention(Module):
+    """torch.nn.MultiheadAttention. Gives (y, weights), or with need_weights=False (y, None)."""
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
+                 add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+                 vdim: int | None = None, batch_first: bool = False) -> None:
+        super().__init__()
+        self.embed_dim, self.num_heads, self.dropout, self.bias = embed_dim, num_heads, dropout, bias
+        self.add_bias_kv, self.add_zero_attn, self.batch_first = add_bias_kv, add_zero_attn, batch_first
+
+    def describe(self, query: Any, key: Any = None, value: Any = None, key_padding_mask: Any = None,
+                 need_weights: bool = True, attn_mask: Any = None, average_attn_weights: bool = True,
+                 is_causal: bool = False, *, name: str = "") -> Any:
+        key = query if key is None else key
+        out = _c.torch.multihead_attention(
+            query, key, key if value is None else value, name=name, num_heads=self.num_heads, bias=self.bias,
+            add_bias_kv=self.add_bias_kv, add_zero_attn=self.add_zero_attn, batch_first=self.batch_first,
+            average_attn_weights=average_attn_weights, attn_mask=attn_mask, key_padding_mask=key_padding_mask,
+            is_causal=is_causal and attn_mask is None)
+        return (out.y, out.weights) if need_weights else out.y
+
+    def __call__(self, query: Any, key: Any = None, value: Any = None, *args: Any, **options: Any) -> Any:
+        names = ("key_padding_mask", "need_weights", "attn_mask", "average_attn_weights", "is_causal")
+        options.update(zip(names, args))
+        out = super().__call__(query, key, value, **{k: v for k, v in options.items() if v is not None})
+        return out if isinstance(out, tuple) else (out, None)
+
+
+class _Layers(Module):
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+                 activation: Any = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+                 norm_first: bool = False, bias: bool = True) -> None:
+        super().__init__()
+        if not batch_first:
+            raise _c.ArgumentError(f"{type(self).__name__}: batch_first=True is wanted: (B, L, E)")
+        self.d_model, self.dropout = d_model, dropout
+        self.options: dict[str, Any] = dict(nhead=nhead, dim_feedforward=dim_feedforward,
+                                            activation=_activation(activation), norm_first=norm_first,
+                                            layer_norm_eps=layer_norm_eps, bias=bias)
+
+
+class TransformerEncoderLayer(_Layers):
+    """torch.nn.TransformerEncoderLayer, in evaluation (dropout draws nothing), batch first."""
+
+    def describe(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, *, name: str = "",
+                 **options: Any) -> Any:
+        return _c.torch.transformer_encoder_layer(src, src_mask, src_key_padding_mask, name=name, **self.options)
+
+
+class TransformerDecoderLayer(_Layers):
+    """torch.nn.TransformerDecoderLayer, in evaluation, batch first."""
+
+    def describe(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,
+                 tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None, tgt_is_causal: bool = False,
+                 *, name: str = "") -> Any:
+        inputs = _c.torch.DecoderInputs(memory, tgt_mask=tgt_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+                                        memory_mask=memory_mask, memory_key_padding_mask=memory_key_padding_mask,
+                                        tgt_is_causal=tgt_is_causal)
+        return _c.torch.transformer_decoder_layer(tgt, inputs, name=name, **self.options).y
+
+
+class TransformerEncoder(Module):
+    """torch.nn.TransformerEncoder; with norm=False without the final norm."""
+
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: bool = False) -> None:
+        super().__init__()
+        self.layer, self.num_layers, self.norm = encoder_layer, num_layers, norm
+
+    def describe(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, *, name: str = "",
+                 **options: Any) -> Any:
+        prefix = f"{name}." if name else ""
+        for i in range(self.num_layers):
+            src = self.layer.describe(src, mask, src_key_padding_mask, name=f"{prefix}layers.{i}")
+        if self.norm:
+            src = _c.torch.layer_norm_layer(src, prefix + "norm", self.layer.options["layer_norm_eps"],
+                                            self.layer.options["bias"])
+        return src
+
+
+class TransformerDecoder(Module):
+    """torch.nn.TransformerDecoder; with norm=False without the final norm."""
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: bool = False) -> None:
+        super().__init__()
+        self.layer, self.num_layers, self.norm = decoder_layer, num_layers, norm
+
+    def describe(self, tgt: Any, memory: Any, *args: Any, name: str = "", **options: Any) -> Any:
+        prefix = f"{name}." if name else ""
+        for i in range(self.num_layers):
+            tgt = self.layer.describe(tgt, memory, *args, name=f"{prefix}layers.{i}", **options)
+        if self.norm:
+            tgt = _c.torch.layer_norm_layer(tgt, prefix + "norm", self.layer.options["layer_norm_eps"],
+                                            self.layer.options["bias"])
+        return tgt
+
+
+class Transformer(_Layers):
+    """torch.nn.Transformer, in evaluation, batch first."""
+
+    def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
+                 dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
+                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False,
+                 bias: bool = True) -> None:
+        super().__init__(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
+                         bias)
+        self.counts: dict[str, Any] = dict(num_encoder_layers=num_encoder_layers, num_decoder_layers=num_decoder_layers)
+
+    def describe(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
+                 src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None,
+                 memory_key_padding_mask: Any = None, tgt_is_causal: bool = False, *, name: str = "") -> Any:
+        return _c.torch.transformer(
+            src, tgt, name=name, src_mask=src_mask, tgt_mask=tgt_mask, memory_mask=memory_mask,
+            src_key_padding_mask=src_key_padding_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, **self.counts, **self.options)
+
+
+def _layer_arguments(m: Any) -> dict[str, Any]:
+    return dict(d_model=m.linear1.in_features, nhead=m.self_attn.num_heads, dim_feedforward=m.linear1.out_features,
+                activation=m.activation, layer_norm_eps=m.norm1.eps, norm_first=m.norm_first,
+                batch_first=m.self_attn.batch_first, bias=m.linear1.bias is not None)
+
+
+def _made_of(m: Any) -> Module:
+    kind = type(m).__name__
+    if kind in ("Linear", "NonDynamicallyQuantizableLinear"):
+        return Linear(m.in_features, m.out_features, m.bias is not None)
+    if kind == "Embedding":
+        return Embedding(m.num_embeddings, m.embedding_dim)
+    if kind == "LayerNorm":
+        return LayerNorm(tuple(m.normalized_shape), m.eps, m.elementwise_affine, m.bias is not None)
+    if kind == "RMSNorm":
+        return RMSNorm(tuple(m.normalized_shape), m.eps, m.elementwise_affine)
+    if kind == "MultiheadAttention":
+        return MultiheadAttention(m.embed_dim, m.num_heads, m.dropout, m.in_proj_bias is not None, m.bias_k is not None,
+                                  m.add_zero_attn, m.kdim, m.vdim, m.batch_first)
+    if kind == "TransformerEncoderLayer":
+        return TransformerEncoderLayer(**_layer_arguments(m))
+    if kind == "TransformerDecoderLayer":
+        return TransformerDecoderLayer(**_layer_arguments(m))
+    if kind in ("TransformerEncoder", "TransformerDecoder"):
+        layer = _made_of(m.layers[0])
+        made: Any = TransformerEncoder if kind == "TransformerEncoder" else TransformerDecoder
+        return made(layer, len(m.layers), m.norm is not None)  # type: ignore[no-any-return]
+    if kind == "Transformer":
+        if m.encoder.norm is None or m.decoder.norm is None:
+            raise _c.ArgumentError("Transformer: an encoder or decoder of one's own is not supported")
+        arguments = _layer_arguments(m.encoder.layers[0])
+        return Transformer(num_encoder_layers=len(m.encoder.layers), num_decoder_layers=len(m.decoder.layers), **arguments)
+    raise _c.ArgumentError(f"from_torch: there is no {kind} here; there are: {', '.join(n for n in __all__ if n[0].isupper())}")
+
+
+def from_torch(module: Any) -> Module:
+    """A module of ours that computes what a module of torch.nn computes in evaluation."""
+    if getattr(module, "training", False) and any(
+            getattr(m, "p", 0.0) or (isinstance(getattr(m, "dropout", 0.0), float) and getattr(m, "dropout", 0.0))
+            for m in module.modules()):
+        raise _c.ArgumentError("from_torch: the module is in training and drops; call eval() on it first")
+    return _made_of(module).load_state_dict(module.state_dict())

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures: what looked at what, and how a loss went. SVG as text, which notebooks show."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Sequence
+
+
+class Svg(str):
+    """A picture as the text of an SVG file."""
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def save(self, path: Any) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self)
+
+
+def _colour(weight: float) -> str:
+    """From white to a dark blue."""
+    w = min(max(weight, 0.0), 1.0)
+    return f"#{int(255 - 225 * w):02x}{int(255 - 175 * w):02x}{int(255 - 95 * w):02x}"
+
+
+def attention(weights: Any, labels: Sequence[str] | tuple[Sequence[str], Sequence[str]] = (), *, cell: int = 18) -> Svg:
+    """Draws attention weights (L, S), or (H, L, S) with the heads beside each other.
+
+    A row is a query, a column a key; the darker, the more it looked there. labels: the tokens, or
+    those of the queries and those of the keys.
+    """
+    import numpy
+
+    w = numpy.asarray(weights, dtype=numpy.float32)
+    w = w.reshape((-1, *w.shape[-2:]))
+    heads, rows, columns = w.shape
+    pair = len(labels) == 2 and not isinstance(labels[0], str)
+    down, across = (labels[0], labels[1]) if pair else (labels, labels)
+    down, across = [str(t) for t in down], [str(t) for t in across]
+    if down and (len(down) != rows or len(across) != columns):
+        raise ValueError(f"labels: {len(down)} and {len(across)} were given for weights of {rows} rows and "
+                         f"{columns} columns")
+    left = 8 + 7 * max((len(t) for t in down), default=0)
+    top = 8 + 7 * max((len(t) for t in across), default=0) + (14 if heads > 1 else 0)
+    step = left + columns * cell + 12
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{heads * step}" height="{top + rows * cell + 8}" '
+           'font-family="monospace" font-size="11">']
+    for h in range(heads):
+        x0 = h * step + left
+        if heads > 1:
+            out.append(f'<text x="{x0}" y="12">head {h}</text>')
+        for i, text in enumerate(down):
+            out.append(f'<text x="{x0 - 4}" y="{top + i * cell + cell - 5}" text-anchor="end">{html.escape(text)}</text>')
+        for j, text in enumerate(across):
+            x, y = x0 + j * cell + cell - 5, top - 4
+            out.append(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})">{html.escape(text)}</text>')
+        for i in range(rows):
+            for j in range(columns):
+                value = float(w[h, i, j])
+                out.append(f'<rect x="{x0 + j * cell}" y="{top + i * cell}" width="{cell}" height="{cell}" '
+                           f'fill="{_colour(value)}" stroke="#ddd"><title>{value:.4f}</title></rect>')
+    out.append("</svg>")
+    return Svg("\n".join(out))
+
+
+def curve(values: Sequence[float], label: str = "loss", *, width: int = 480, height: int = 200) -> Svg:
+    """Draws numbers, such as the losses of steps, as a line."""
+    numbers = [float(v) for v in values]
+    if not numbers:
+        raise ValueError("values: there are none")
+    low, high = min(numbers), max(numbers)
+    span = (high - low) or 1.0
+    step = (width - 80) / max(len(numbers) - 1, 1)
+    points = " ".join(f"{60 + i * step:.1f},{20 + (high - v) / span * (height - 50):.1f}" for i, v in enumerate(numbers))
+    return Svg(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" '
+               f'font-size="11"><rect x="60" y="20" width="{width - 80}" height="{height - 50}" fill="none" stroke="#ccc"/>'
+               f'<text x="4" y="24">{high:.4g}</text><text x="4" y="{height - 28}">{low:.4g}</text>'
+               f'<text x="60" y="{height - 10}">{html.escape(label)}, {len(numbers)} steps</text>'
+               f'<polyline points="{points}" fill="none" stroke="#1e509f" stroke-width="1.5"/></svg>')

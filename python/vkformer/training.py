@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps, called with batches of arrays."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Mapping, Sequence
+
+from . import _vkformer as _c
+from ._types import Arithmetic, Path
+from .eager import default_device
+
+
+def Adam(lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+         *, amsgrad: bool = False) -> _c.AdamW:
+    """torch.optim.Adam: AdamW whose decay is added to the gradient."""
+    return _c.AdamW(lr, betas, eps, weight_decay, decoupled=False, amsgrad=amsgrad)
+
+
+class Trainer:
+    """From a graph that gives a loss to one step at a time: `step = Trainer(g, loss); step(batch)`.
+
+    Weights of the graph become parameters: those whose names fit `train`, in which `*` stands for
+    any characters. `weights` has the first numbers of parameters, and those of the weights that
+    stay: a dict of arrays, a safetensors file or its path. Parameters that it lacks begin as
+    PyTorch's linear layers do, uniform within 1/sqrt(columns) for matrices; vectors with 0 where
+    they are called bias, else with 1. `seed` draws them.
+
+    The graph gets the symbol `step` and outputs `loss` and `grad_norm`. Gradients beyond max_norm are
+    clipped. A loss_scale guards gradients that pass through f16: torch.amp.GradScaler. Optimizers:
+    AdamW, Adam, SGD. The device's lock is taken in turns by threads; Ctrl-C ends a loop between steps.
+    """
+
+    def __init__(self, graph: _c.Graph, loss: _c.Value, optimizer: _c.AdamW | _c.SGD | None = None, *,
+                 weights: Any = None, train: Sequence[str] = ("*",), device: _c.Device | None = None,
+                 schedule: _c.Schedule | None = None, max_norm: float = 0.0,
+                 decay_to: Callable[[str], float] | None = None, loss_scale: float = 0.0, accumulates: bool = False,
+                 arithmetic: Arithmetic = "f32", profile: bool = False, seed: int = 0) -> None:
+        self.device = device or default_device()
+        shapes = dict(graph.inputs)
+        self._inputs = {name: shape for name, (shape, _) in shapes.items()}
+        parameters = _c.trainable(graph, list(train))
+        tensors = _named_tensors(weights)
+        rest = {name: t for name, t in tensors.items() if name in graph.weights}
+        missing = [name for name in graph.weights if name not in rest]
+        if missing:
+            raise _c.ArgumentError(f"weights: {missing[0]} is neither trained nor given")
+        self._core = _c.TrainerCore(
+            self.device, graph, loss, parameters, self.device.load(rest, graph) if rest else _c.Weights(),
+            optimizer=optimizer if optimizer is not None else _c.AdamW(), schedule=schedule, max_norm=max_norm,
+            decay_to=decay_to, loss_scale=loss_scale, accumulates=accumulates, arithmetic=arithmetic, profile=profile)
+        self._symbols = set(graph.symbols) - {"step"}
+        self.state: _c.State = self._core.state()
+        self._begin(parameters, tensors, seed)
+
+    def _begin(self, parameters: Sequence[_c.Value], tensors: Mapping[str, Any], seed: int) -> None:
+        import numpy
+
+        draw = numpy.random.default_rng(seed)
+        for parameter in parameters:
+            name = parameter.name
+            shape = tuple(size for size in parameter.shape if isinstance(size, int))
+            given = tensors.get(name)
+            if given is not None:
+                self.state.write(name, given.numpy() if isinstance(given, _c.HostTensor) else given)
+            elif len(shape) >= 2:
+                bound = shape[-1] ** -0.5
+                self.state.write(name, draw.uniform(-bound, bound, shape).astype(numpy.float32))
+            elif not name.endswith("bias"):
+                self.state.write(name, numpy.ones(shape, numpy.float32))
+
+    def _upload(self, batch: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        for name, value in sizes.items():
+            self._core.set(name, value)
+        arrays: dict[str, Any] = {}
+        for name, array in batch.items():
+            if name not in self._inputs:
+                raise _c.ArgumentError(f"{name}: there is no such input; there are: {', '.join(self._inputs)}")
+            if not hasattr(array, "shape"):
+                import numpy
+
+                array = numpy.asarray(array)
+                array = array.astype(numpy.float32) if array.dtype == numpy.float64 else array
+            arrays[name] = array
+            expected = self._inputs[name]
+            if len(array.shape) != len(expected):
+                raise _c.ArgumentError(f"{name}: has the shape {expected}, and {tuple(array.shape)} was given")
+            for size, number in zip(expected, array.shape):
+                if isinstance(size, _c.Dim):
+                    if repr(size) in self._symbols:
+                        self._core.set(repr(size), int(number))
+                elif size != number:
+                    raise _c.ArgumentError(f"{name}: has the shape {expected}, and {tuple(array.shape)} was given")
+        for name, array in arrays.items():
+            self._core.upload(name, array)
+
+    def __call__(self, batch: Mapping[str, Any] | None = None, *, weight: float = 1.0,
+                 sizes: Mapping[str, int] | None = None, **inputs: Any) -> _c.TrainingStep:
+        """Takes a step on a batch: arrays by the names of inputs, as a dict or as keywords.
+
+        sizes: symbols that no input's shape tells. Behind accumulate() the step is of all
+        micro-batches together, each counting by its weight. Returns loss and grad_norm.
+        """
+        self._upload({**(batch or {}), **inputs}, sizes or {})
+        return self._core.take_step(weight)
+
+    def accumulate(self, batch: Mapping[str, Any] | None = None, *, weight: float = 1.0,
+                   sizes: Mapping[str, int] | None = None, **inputs: Any) -> float:
+        """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss."""
+        self._upload({**(batch or {}), **inputs}, sizes or {})
+        return float(self._core.accumulate(weight))
+
+    @property
+    def step(self) -> int:
+        """The number of the next step, from 0."""
+        return int(self._core.step())
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the parameters."""
+        return list(self._core.parameters())
+
+    @property
+    def program(self) -> _c.Program:
+        """The program of a step, for explain() and times()."""
+        return self._core.program()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parameters as arrays, by name."""
+        return {name: self.state.read(name) for name in self.parameters}
+
+    def save(self, file: Path) -> None:
+        """Writes all that resume() needs: parameters, moments, the number of the step."""
+        self._core.save(file)
+
+    def resume(self, file: Path) -> None:
+        """Goes on where save() was called, bit for bit."""
+        self._core.resume(file)
+
+    def __repr__(self) -> str:
+        return f"<Trainer: {len(self.parameters)} parameters, step {self.step}>"
+
+
+def _named_tensors(weights: Any) -> Mapping[str, Any]:
+    if weights is None:
+        return {}
+    if isinstance(weights, (str, os.PathLike)):
+        weights = _c.Safetensors(weights)
+    if isinstance(weights, _c.Safetensors):
+        return {name: weights[name] for name in weights.keys()}
+    if hasattr(weights, "items"):
+        return dict(weights.items())
+    raise TypeError(f"weights: a {type(weights).__name__} is neither a dict of arrays nor a safetensors file")
