@@ -20,7 +20,9 @@ void prepare(const Operands& operands, Command& command) noexcept {
     const View& weights = operands[kSoftmaxGradientBindingWeights];
     SoftmaxGradientPush push{};
     push.width = weights.dim(0);
-    push.rows = static_cast<uint>(weights.rows());
+    // a sink has a gradient in rows without keys too
+    const bool a_row_each = params.of == kSoftmaxGradientSink;
+    push.rows = static_cast<uint>(a_row_each ? operands[kSoftmaxGradientBindingOut].elements() : weights.rows());
     push.weights_offset = weights.offset;
     push.dy_offset = operands[kSoftmaxGradientBindingDy].offset;
     push.scores_offset = operands[kSoftmaxGradientBindingScores].offset;
