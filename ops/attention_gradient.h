@@ -9,9 +9,9 @@
 
 namespace vkf {
 
-/// Inputs of the node: those of the attention, then y, its log-sum-exp in two parts, and what comes in at y and,
-/// where `weights` or `log_sum_exp` say so, at the others. Outputs: the gradients that are asked
-/// for, in the order of the attention's inputs.
+/// Inputs of the node: those of the attention, then y, its log-sum-exp in two parts, and what comes
+/// in at y and, where `weights` or `log_sum_exp` say so, at the others. Outputs: the gradients that
+/// are asked for, in the order of the attention's inputs.
 struct AttentionGradientParams {
     AttentionParams attention;
     std::size_t inputs = 3;  ///< of the attention

@@ -121,6 +121,7 @@ TEST_CASE("attention gradient of large rows: few queries, whose keys are split")
     TiledProblem p = exact_problem({1, 2, 8, 16}, {1, 2, 1300, 16});
     p.bias = bias_of_rows(8);
     CHECK(mismatch_by_each(p) == "");
+    CHECK(mismatch_by("attention_lanes", "splits of the keys put together", p) == "");
 }
 
 TEST_CASE("attention gradient of large rows: packed sequences") {
