@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/attention_params.h"
+#include "ops/softmax.h"
 #include "runtime/graph/node.h"
 
 namespace vkf {
@@ -11,7 +12,7 @@ namespace vkf {
 namespace {
 
 struct Composed {
-    Value y, weights, log_sum_exp;
+    Value y, weights, log_sum_exp, log_sum_exp_parts;
 };
 
 /// softmax(q k^T) v, and what comes on the way.
@@ -37,6 +38,7 @@ Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const Attent
     }
     Composed out;
     out.log_sum_exp = p.log_sum_exp >= 0 ? log_sum_exp(scores, options) : Value();
+    out.log_sum_exp_parts = p.log_sum_exp_parts >= 0 ? support::log_sum_exp_parts(scores, options) : Value();
     out.weights = softmax(scores, options);
     Value shared = dropout(out.weights, p.dropout, p.dropout_seed);
     if (group > 1) {
@@ -99,6 +101,9 @@ std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, Wante
     }
     if (p.log_sum_exp >= 0) {
         out.push_back(made.log_sum_exp);
+    }
+    if (p.log_sum_exp_parts >= 0) {  // always the last: the gradient adds it
+        out.push_back(made.log_sum_exp_parts);
     }
     return out;
 }

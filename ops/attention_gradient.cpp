@@ -59,7 +59,8 @@ Value laid_out_as(const Value& x, const ValueInfo& output) {
 
 /// The composed attention once more, and the gradients of the ops it is made of.
 std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) {
-    const AttentionGradientParams p = *static_cast<const AttentionGradientParams*>(node.params.get());
+    AttentionGradientParams p = *static_cast<const AttentionGradientParams*>(node.params.get());
+    p.attention.log_sum_exp_parts = -1;
     const std::vector<Value> inputs = leaves(graph, node, p);
     const auto first = static_cast<NodeId>(graph.nodes().size());
     NodeInfo attention = node;
@@ -112,14 +113,14 @@ std::vector<Value> attention_gradient(const GradientSite& site) {
     refuse_if(!p.composable, "alibi_slopes of sequences with lengths of their own");
     refuse_if(p.slopes >= 0 && site.wanted(static_cast<std::size_t>(p.slopes)), "alibi_slopes");
 
-    Value log_sum_exp;
-    if (p.log_sum_exp >= 0) {
-        log_sum_exp = site.output(static_cast<std::size_t>(p.log_sum_exp));
+    Value parts;
+    if (p.log_sum_exp_parts >= 0) {
+        parts = site.output(static_cast<std::size_t>(p.log_sum_exp_parts));
     } else {
-        p.log_sum_exp = static_cast<int>(site.node().outputs.size());
+        p.log_sum_exp_parts = static_cast<int>(site.node().outputs.size());
         p.full = true;
         const Shape& y = site.output().shape();
-        log_sum_exp = site.add_output(params(p), {DType::f32, {y[0], y[1], y[2]}, {}, {}});
+        parts = site.add_output(params(p), {DType::f32, {y[0], y[1], y[2], Dim(2)}, {}, {}});
     }
     AttentionGradientParams g{.attention = p, .inputs = site.inputs()};
     std::vector<Value> inputs;
@@ -127,7 +128,7 @@ std::vector<Value> attention_gradient(const GradientSite& site) {
         inputs.push_back(site.input(i));
     }
     inputs.push_back(site.output());
-    inputs.push_back(log_sum_exp);
+    inputs.push_back(parts);
     inputs.push_back(site.gradient() ? site.gradient() : zeros(site.graph(), site.output().shape()));
     const auto incoming = [&](int at) {
         return at < 0 || static_cast<std::size_t>(at) >= site.incoming() ? Value()

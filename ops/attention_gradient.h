@@ -9,9 +9,9 @@
 
 namespace vkf {
 
-/// Inputs of the node: those of the attention, then y, its log-sum-exp, and what comes in at y and,
-/// where `weights` or `log_sum_exp` say so, at the others. Outputs: the gradients that are asked
-/// for, in the order of the attention's inputs.
+/// Inputs of the node: those of the attention, then y, its log-sum-exp in two parts, and what comes
+/// in at y and, where `weights` or `log_sum_exp` say so, at the others. Outputs: the gradients that
+/// are asked for, in the order of the attention's inputs.
 struct AttentionGradientParams {
     AttentionParams attention;
     std::size_t inputs = 3;  ///< of the attention
@@ -31,7 +31,7 @@ std::string declined_gradient(const Capabilities& device, const AttentionGradien
 /// What both sides of the gradient read, and what is asked for.
 struct GradientOperands {
     ValueId query, key, value, dy;
-    ValueId lse, delta;          ///< of each row of queries
+    ValueId lse, delta;          ///< of each row of queries; the log-sum-exp in two parts
     ValueId mask, bias, slopes;  ///< any value where there is none
     std::optional<ValueId> of_queries, of_keys, of_values;
 };

@@ -175,7 +175,8 @@ void support::lower_gradient(Lowering& l) {
     const ValueId q = with_rows(l, l.input(0)), k = with_rows(l, l.input(1)), v = with_rows(l, l.input(2));
     const ValueId y = l.input(p.inputs), lse = whole(l, l.input(p.inputs + 1)),
                   dy = with_rows(l, l.input(p.inputs + 2));
-    const Shape rows = l.info(lse).shape;
+    Shape rows = l.info(lse).shape;
+    rows.pop_back();
     const ValueId delta = l.scratch(DType::f32, rows);
     lower_delta(l, 0, p.log_sum_exp, y, dy, p.log_sum_exp ? whole(l, l.node().inputs.back()) : y, delta);
 

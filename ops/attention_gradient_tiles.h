@@ -35,7 +35,7 @@ struct GradientMatrixTile {
         const std::uint32_t staged = (rows() + kFar) * (part / 8 + 1) * (whole ? 2 : 1);
         const std::uint32_t strips = rows() * 2 * (kFar / 8 + 1);
         const std::uint32_t mask = std::max(rows(), kFar * std::max(1u, rows() / 32));
-        return 16 * (staged + strips) + 4 * mask + (8 + 4) * kFar;
+        return 16 * (staged + strips) + 4 * mask + (12 + 4) * kFar;
     }
 
     bool fits(const Capabilities& device) const {

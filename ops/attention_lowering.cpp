@@ -194,6 +194,9 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
     return s;
 }
 
+/// 1: the kernels write the log-sum-exp; 2: both parts of it; 0: neither.
+uint lse_constant(const AttentionParams& p) { return p.log_sum_exp_parts >= 0 ? 2 : p.log_sum_exp >= 0 ? 1 : 0; }
+
 void lower(Lowering& l) {
     const auto& params = l.params<AttentionParams>();
     const ValueId q = with_rows(l, l.input(0));
@@ -245,7 +248,7 @@ void lower(Lowering& l) {
             constants.set(kAttentionSpecSinks, params.sinks_present);
             constants.set(kAttentionSpecSequences, sequences);
             constants.set(kAttentionSpecPageSize, page);
-            constants.set(kAttentionSpecLse, params.log_sum_exp >= 0 ? 1u : 0u);
+            constants.set(kAttentionSpecLse, lse_constant(params));
             constants.set(kAttentionSpecBiasFours, bias_fours ? 1u : 0u);
             constants.set(kAttentionSpecSplit, split);
         }
@@ -282,7 +285,8 @@ void lower(Lowering& l) {
     }
     const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
     const ValueId sequences = params.keys < 0 ? q : make_table(l, params, tiling.rows.back());
-    const ValueId lse = params.log_sum_exp >= 0 ? l.output(static_cast<std::size_t>(params.log_sum_exp)) : y;
+    const int lse_output = params.log_sum_exp_parts >= 0 ? params.log_sum_exp_parts : params.log_sum_exp;
+    const ValueId lse = lse_output >= 0 ? l.output(static_cast<std::size_t>(lse_output)) : y;
     const ValueId pages = dense_input(params.pages);
     ValueId partial = y;
     if (splits.may) {
@@ -305,9 +309,16 @@ void lower(Lowering& l) {
         .sizes_of = sizes_of;
     if (splits.may) {
         Dispatch& d = l.dispatch(
-            {{&kMerge, {64, {{kMergeSpecLse, params.log_sum_exp >= 0 ? 1u : 0u}}}, "splits of the keys put together"}},
+            {{&kMerge, {64, {{kMergeSpecLse, lse_constant(params)}}}, "splits of the keys put together"}},
             {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge, {split});
         d.sizes_of = {k, pages, input(params.ring)};
+    }
+    if (params.log_sum_exp_parts >= 0 && params.log_sum_exp >= 0) {
+        Shape shape = l.info(lse).shape, strides = l.info(lse).strides;
+        shape.pop_back();
+        strides.pop_back();
+        lower_copy(l, l.window(lse, shape, strides, l.info(lse).offset),
+                   l.output(static_cast<std::size_t>(params.log_sum_exp)));
     }
 }
 

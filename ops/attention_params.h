@@ -30,6 +30,8 @@ struct AttentionParams {
 
     // Outputs of the node after y; -1: not there.
     int weights = -1, log_sum_exp = -1;
+    /// for the gradient: (B, H, L, 2), the log-sum-exp and what rounding took off it
+    int log_sum_exp_parts = -1;
 
     std::string not_fused = {};  ///< the part that no fused kernel can do; empty: none
     bool composable = true;      ///< it can be decomposed

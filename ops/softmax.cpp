@@ -35,7 +35,10 @@ struct SoftmaxParams {
     float smoothing = 0.0f;
 };
 
-bool one_a_row(uint output) noexcept { return output == kSoftmaxOutputLogSumExp || output == kSoftmaxOutputSmoothed; }
+bool of_rows(uint output) noexcept {
+    return output == kSoftmaxOutputLogSumExp || output == kSoftmaxOutputSmoothed ||
+           output == kSoftmaxOutputLogSumExpParts;
+}
 
 void fill_strides(const View& view, uint (&strides)[5], uint& offset) noexcept {
     for (std::size_t i = 0; i < kMaxRank; ++i) {
@@ -67,7 +70,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.smoothing = params.smoothing;
     command.push(push);
     // which has a value without keys too
-    const bool nothing = push.keys == 0 && !one_a_row(params.output);
+    const bool nothing = push.keys == 0 && !of_rows(params.output);
     command.groups(nothing ? 0 : RowGroup{operands.words[0], operands.words[1]}.groups(push.rows));
     const double elements = static_cast<double>(scores.elements());
     command.cost(elements * 20, elements * (params.mask ? 12 : 8));
@@ -119,6 +122,7 @@ constexpr OpType kSoftmax{.name = kName, .lower = lower, .gradient = gradient_of
 constexpr OpType kBiasedScores{.name = "biased_scores", .lower = lower, .gradient = gradient_of_scores};
 constexpr OpType kLogSumExp{.name = "log_sum_exp", .lower = lower, .gradient = gradient_of_log_sum_exp};
 constexpr OpType kHardMax{.name = "hard_max", .lower = lower, .gradient = no_gradient};
+constexpr OpType kParts{.name = "log_sum_exp_parts", .lower = lower};
 constexpr OpType kSmoothed{.name = "smoothed_log_sum_exp", .lower = lower};
 
 // --- gradients -----------------------------------------------------------------------------------
@@ -276,8 +280,11 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     p.output = output;
     p.smoothing = smoothing;
     Shape shape = scores.shape();
-    if (one_a_row(output)) {
+    if (of_rows(output)) {
         shape.pop_back();
+    }
+    if (output == kSoftmaxOutputLogSumExpParts) {
+        shape.push_back(Dim(2));
     }
     return add_op(op, inputs, p, shape);
 }
@@ -303,6 +310,10 @@ Value log_sum_exp(Value scores, const SoftmaxOptions& options) {
 
 Value support::smoothed_log_sum_exp(Value scores, float smoothing) {
     return add_softmax(kSmoothed, scores, {}, kSoftmaxOutputSmoothed, smoothing);
+}
+
+Value support::log_sum_exp_parts(Value scores, const SoftmaxOptions& options) {
+    return add_softmax(kParts, scores, options, kSoftmaxOutputLogSumExpParts);
 }
 
 Value hard_max(Value scores, const SoftmaxOptions& options) {

@@ -2,11 +2,14 @@
 // Of softmax and its kin, what other ops need.
 #pragma once
 
-#include "runtime/graph/graph.h"
+#include "ops/ops.h"
 
 namespace vkf::support {
 
 /// (...,) of (..., V): log-sum-exp less `smoothing` times the mean of each row.
 Value smoothed_log_sum_exp(Value scores, float smoothing);
+
+/// (..., 2) of (..., V): the log-sum-exp of each row, and what rounding took off it. No gradient.
+Value log_sum_exp_parts(Value scores, const SoftmaxOptions& options);
 
 }  // namespace vkf::support

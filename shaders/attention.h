@@ -27,7 +27,7 @@ VKF_CONSTANT(kAttentionBindingSinks, 7)      // floats: (batch, head), as Slopes
 // kAttentionSequenceWords words a sequence
 VKF_CONSTANT(kAttentionBindingSequences, 8)
 VKF_CONSTANT(kAttentionBindingPages, 9)      // (batch, table width): pages of each sequence
-VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, query)
+VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, query), or of two
 // (batch, kv head, row, split, value width + 2) of what a split gives
 VKF_CONSTANT(kAttentionBindingPartial, 11)
 
@@ -62,7 +62,8 @@ VKF_CONSTANT(kAttentionSpecSinks, 14)      // 0: none; else 16 and bits, as Slop
 VKF_CONSTANT(kAttentionSpecSequences, 15)
 // 0: keys lie behind each other; else they lie in pages of so many
 VKF_CONSTANT(kAttentionSpecPageSize, 16)
-VKF_CONSTANT(kAttentionSpecLse, 17)        // 1: write the log-sum-exp
+// 1: write the log-sum-exp; 2: and beside it what rounding took off it, for the gradient
+VKF_CONSTANT(kAttentionSpecLse, 17)
 VKF_CONSTANT(kAttentionSpecBiasFours, 18)  // 1: the bias can be read by vec4
 // keys may be split among groups, at least so many each: see attention_split_keys(); 0: never
 VKF_CONSTANT(kAttentionSpecSplit, 19)

@@ -225,7 +225,7 @@ void finish_row(uint n, out float factor, out uint to) {
                 partial[to + p.value_dim] = partial_maximum(maxima[n], total);
                 partial[to + p.value_dim + 1u] = total;
             } else if (kLse != 0u) {
-                lse[lse_index(row)] = log_sum_exp(maxima[n], total);
+                write_log_sum_exp(row, maxima[n], total);
             }
         }
 #endif

@@ -15,6 +15,7 @@ layout(set = 0, binding = kAttentionDeltaBindingLse) readonly buffer Lse { float
 layout(set = 0, binding = kAttentionDeltaBindingDelta) writeonly buffer Delta { float delta[]; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/numeric.glsl"
 
 void main() {
@@ -27,7 +28,9 @@ void main() {
     uint query = take_dimension(rest, p.queries);
     uint head = take_dimension(rest, p.heads);
     if (kStage == 1u) {
-        float weight = safe_exp(y[p.y_offset + rest * p.y_batch + head * p.y_head] - dy[p.dy_offset + row]);
+        float sink = y[p.y_offset + rest * p.y_batch + head * p.y_head];
+        uint parts = p.dy_offset + row * 2u;
+        float weight = safe_exp(below_log_sum_exp(vec4(sink), vec4(dy[parts]), vec4(dy[parts + 1u])).x);
         delta[p.delta_offset + row] = -weight * lse[p.lse_offset + row];
         return;
     }

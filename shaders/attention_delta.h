@@ -8,7 +8,7 @@
 // Stage 0: delta = sum y dy - dlse. Stage 1: -exp(sink - lse) delta, which a row adds to the
 // gradient of its sink.
 VKF_CONSTANT(kAttentionDeltaBindingY, 0)      // (batch, head, query, width), strided; sinks (batch, head)
-VKF_CONSTANT(kAttentionDeltaBindingDy, 1)     // the same; the log-sum-exp (batch, head, query)
+VKF_CONSTANT(kAttentionDeltaBindingDy, 1)     // the same; the log-sum-exp and its rest, dense
 VKF_CONSTANT(kAttentionDeltaBindingLse, 2)    // dlse (batch, head, query), dense; delta
 VKF_CONSTANT(kAttentionDeltaBindingDelta, 3)  // (batch, head, query), dense
 

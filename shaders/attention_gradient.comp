@@ -72,6 +72,7 @@ layout(set = 0, binding = kAttentionGradientBindingKept) buffer Kept { FOURS kep
 layout(push_constant) uniform Push { AttentionGradientPush p; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/numeric.glsl"
 #include "common/random.glsl"
 
@@ -263,8 +264,8 @@ bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
 // becomes ds over the scale, `income` the weight that multiplies dy. Returns what passes to the
 // bias. Without branches: some compilers keep every live register in mind at every branch, and
 // there are many registers.
-vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_delta,
-            bvec4 inside, uvec2 range) {
+vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
+            vec4 row_delta, bvec4 inside, uvec2 range) {
     vec4 s = product * kScale;
     vec4 slope = vec4(1.0);
     if (kSoftcap != 0.0) {
@@ -287,7 +288,7 @@ vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
     bvec4 keep = both(may_attend(rows, keys, range), inside);
     s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
     bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
-    vec4 x = s - row_lse;
+    vec4 x = below_log_sum_exp(s, row_lse, row_rest);
     bvec4 lost = greaterThan(floatBitsToUint(x) & kMagnitudeBits, uvec4(kInfinityBits));
     vec4 weight = vec4(exp_of_number(x.x), exp_of_number(x.y), exp_of_number(x.z), exp_of_number(x.w));
     weight = mix(weight, x, lost);
@@ -363,7 +364,7 @@ void main() {
 
     uint near_rows[kLoads];
     uint near_rows_second[kLoads];
-    vec2 near_statistics[kLoads];
+    vec3 near_statistics[kLoads];  // the log-sum-exp, in two parts, and delta
     uvec2 near_ranges[kLoads];
     uvec2 widest = uvec2(0xffffffffu, 0u);
 #define DO(i) \
@@ -374,12 +375,13 @@ void main() {
             near_ranges[i] = range_of(near); \
             widest = uvec2(min(widest.x, near_ranges[i].x), max(widest.y, near_ranges[i].y)); \
         } \
-        near_statistics[i] = vec2(0.0); \
+        near_statistics[i] = vec3(0.0); \
         if (!kOfKept) { \
             near_rows[i] = kOfQueries ? query_row(near) : key_row(near); \
             near_rows_second[i] = kOfQueries ? dy_row(near) : value_row(near); \
             if (kOfQueries) { \
-                near_statistics[i] = vec2(lse[statistics_row(near)], delta[statistics_row(near)]); \
+                uint row = statistics_row(near); \
+                near_statistics[i] = vec3(lse[row * 2u], lse[row * 2u + 1u], delta[row]); \
             } \
         } \
     }
@@ -447,6 +449,7 @@ void main() {
         uvec4 at;
         uvec4 at_second;
         vec4 far_lse = vec4(0.0);
+        vec4 far_rest = vec4(0.0);
         vec4 far_delta = vec4(0.0);
         if (kOfQueries) {
             at = uvec4(key_row(far.x), key_row(far.y), key_row(far.z), key_row(far.w));
@@ -455,8 +458,11 @@ void main() {
             at = uvec4(query_row(far.x), query_row(far.y), query_row(far.z), query_row(far.w));
             at_second = uvec4(dy_row(far.x), dy_row(far.y), dy_row(far.z), dy_row(far.w));
             uvec4 s = uvec4(statistics_row(far.x), statistics_row(far.y), statistics_row(far.z), statistics_row(far.w));
-            far_lse = vec4(lse[s.x], lse[s.y], lse[s.z], lse[s.w]);
             far_delta = vec4(delta[s.x], delta[s.y], delta[s.z], delta[s.w]);
+            s *= 2u;
+            far_lse = vec4(lse[s.x], lse[s.y], lse[s.z], lse[s.w]);
+            s += 1u;
+            far_rest = vec4(lse[s.x], lse[s.y], lse[s.z], lse[s.w]);
         }
         if (kOfKept) {
 #define TAKE(i, ds) \
@@ -525,10 +531,11 @@ void main() {
         uvec4 near_index = uvec4(min(first_near + i, last_near)); \
         uvec2 range = OF_ROW(near_ranges, i); \
         if (kOfQueries) { \
-            vec2 own = OF_ROW(near_statistics, i); \
-            finish(near_index, far, scores[i], incomes[i], vec4(own.x), vec4(own.y), inside, range); \
+            vec3 own = OF_ROW(near_statistics, i); \
+            finish(near_index, far, scores[i], incomes[i], vec4(own.x), vec4(own.y), vec4(own.z), inside, range); \
         } else { \
-            vec4 ds = finish(far, near_index, scores[i], incomes[i], far_lse, far_delta, inside, range); \
+            vec4 ds = \
+                finish(far, near_index, scores[i], incomes[i], far_lse, far_rest, far_delta, inside, range); \
             if (kKeep == kAttentionGradientKeepBoth && slice == 0u) { \
                 kept_fours[kept_at(near_index.x, first + LANE * 4u, 1u)] = four_of(ds); \
             } \

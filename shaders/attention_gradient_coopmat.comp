@@ -70,22 +70,24 @@ void weigh(uint first) {
         bvec4 lost = not_finite(income);
         bvec4 mask = bvec4(true);
         if (kOfQueries) {
-            uint at = statistics_row(near.x);
+            vec3 own = statistics_of(near.x);
             if (kMask != 0u) {
                 mask = notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
             }
-            finish(near, far, product, income, vec4(lse[at]), vec4(delta[at]), mask, inside);
+            finish(near, far, product, income, vec4(own.x), vec4(own.y), vec4(own.z), mask, inside);
         } else {
-            vec2 a = statistics[in_tile.x];
-            vec2 b = statistics[in_tile.y];
-            vec2 c = statistics[in_tile.z];
-            vec2 d = statistics[in_tile.w];
+            vec2 a = log_sum_exps[in_tile.x];
+            vec2 b = log_sum_exps[in_tile.y];
+            vec2 c = log_sum_exps[in_tile.z];
+            vec2 d = log_sum_exps[in_tile.w];
+            vec4 far_delta = vec4(deltas[in_tile.x], deltas[in_tile.y], deltas[in_tile.z], deltas[in_tile.w]);
             if (kMask != 0u) {
                 uvec4 at = in_tile * kRowWords + row / 32u;
                 uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
                 mask = notEqual(words >> (row % 32u) & 1u, uvec4(0));
             }
-            finish(far, near, product, income, vec4(a.x, b.x, c.x, d.x), vec4(a.y, b.y, c.y, d.y), mask, inside);
+            finish(far, near, product, income, vec4(a.x, b.x, c.x, d.x), vec4(a.y, b.y, c.y, d.y), far_delta, mask,
+                   inside);
             // dy is not finite in f16
             income = mix(income, vec4(quiet_nan()), both(lost, notEqual(income, vec4(0.0))));
         }

@@ -24,7 +24,9 @@ const uint kStride = kLanes + 1u;
 
 shared vec4 near_tile[kRows * kStride];  // near rows, then what pairs give to the sums
 shared vec4 far_tile[kTile * kStride];
-shared vec2 statistics[kTile];  // log-sum-exp and delta of far rows, where these are queries
+// statistics_of() far rows, where these are queries
+shared vec2 log_sum_exps[kTile];
+shared float deltas[kTile];
 shared uint mask_words[kMaskWords];
 
 uint lane;
@@ -120,8 +122,9 @@ bool stage_tile(uint first) {
         mask_words[self] = mask_word(self, first);
     }
     if (!kOfQueries && self < kTile) {
-        uint row = statistics_row(min(first + self, work.far_count - 1u));
-        statistics[self] = vec2(lse[row], delta[row]);
+        vec3 statistics = statistics_of(min(first + self, work.far_count - 1u));
+        log_sum_exps[self] = statistics.xy;
+        deltas[self] = statistics.z;
     }
     barrier();
     if (kMask == 0u || kFiniteFill) {
@@ -140,13 +143,13 @@ void main() {
     }
     lane = gl_LocalInvocationID.x % kLanes;
     line = gl_LocalInvocationID.x / kLanes;
-    vec2 own[kRowsEach];
+    vec3 own[kRowsEach];
     [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
         uint row = min(work.first_near + line + n * kLines, work.last_near);
         near_at[n] = near_rows(row);
-        own[n] = vec2(0.0);
+        own[n] = vec3(0.0);
         if (kOfQueries) {
-            own[n] = vec2(lse[statistics_row(row)], delta[statistics_row(row)]);
+            own[n] = statistics_of(row);
         }
         [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
             firsts[n * kBlocks + b] = vec4(0.0);
@@ -174,12 +177,14 @@ void main() {
         bvec4 inside = lessThan(first + in_tile, uvec4(work.far_count));
         uvec4 far = min(first + in_tile, uvec4(work.far_count - 1u));
         vec4 far_lse = vec4(0.0);
+        vec4 far_rest = vec4(0.0);
         vec4 far_delta = vec4(0.0);
         if (!kOfQueries) {
-            far_lse = vec4(statistics[in_tile.x].x, statistics[in_tile.y].x, statistics[in_tile.z].x,
-                           statistics[in_tile.w].x);
-            far_delta = vec4(statistics[in_tile.x].y, statistics[in_tile.y].y, statistics[in_tile.z].y,
-                             statistics[in_tile.w].y);
+            mat4x2 parts = mat4x2(log_sum_exps[in_tile.x], log_sum_exps[in_tile.y], log_sum_exps[in_tile.z],
+                                  log_sum_exps[in_tile.w]);
+            far_lse = vec4(parts[0].x, parts[1].x, parts[2].x, parts[3].x);
+            far_rest = vec4(parts[0].y, parts[1].y, parts[2].y, parts[3].y);
+            far_delta = vec4(deltas[in_tile.x], deltas[in_tile.y], deltas[in_tile.z], deltas[in_tile.w]);
         }
         [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
             uint row = line + n * kLines;
@@ -189,14 +194,14 @@ void main() {
                 if (kMask != 0u) {
                     mask = notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
                 }
-                finish(near, far, scores[n], incomes[n], vec4(own[n].x), vec4(own[n].y), mask, inside);
+                finish(near, far, scores[n], incomes[n], vec4(own[n].x), vec4(own[n].y), vec4(own[n].z), mask, inside);
             } else {
                 if (kMask != 0u) {
                     uvec4 at = in_tile * kRowWords + row / 32u;
                     uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
                     mask = notEqual(words >> (row % 32u) & 1u, uvec4(0));
                 }
-                finish(far, near, scores[n], incomes[n], far_lse, far_delta, mask, inside);
+                finish(far, near, scores[n], incomes[n], far_lse, far_rest, far_delta, mask, inside);
             }
         }
         barrier();

@@ -229,7 +229,7 @@ void write_statistics(uint row, uint to, float largest, float total) {
         partial[to + p.value_dim] = partial_maximum(largest, total);
         partial[to + p.value_dim + 1u] = total;
     } else if (kLse != 0u) {
-        lse[lse_index(row)] = log_sum_exp(largest, total);
+        write_log_sum_exp(row, largest, total);
     }
 }
 

@@ -14,6 +14,7 @@ layout(set = 0, binding = kMergeBindingLse) writeonly buffer Lse { float lse[]; 
 layout(push_constant) uniform Push { AttentionMergePush p; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/numeric.glsl"
 
 void main() {
@@ -51,7 +52,14 @@ void main() {
     if (kLse != 0u && column == 0u) {
         bool none = floatBitsToUint(largest) == (kInfinityBits | kSignBit);
         bool beyond = floatBitsToUint(largest) == kInfinityBits;
-        lse[(rest * p.kv_heads * p.group + head) * p.queries + query] =
-            none || beyond ? largest : (is_nan(total) ? total : largest + log(total));
+        vec2 parts = none || beyond ? vec2(largest, 0.0)
+                                    : (is_nan(total) ? vec2(total, 0.0) : log_sum_exp_parts(largest, log(total)));
+        uint at = (rest * p.kv_heads * p.group + head) * p.queries + query;
+        if (kLse == 2u) {
+            lse[at * 2u] = parts.x;
+            lse[at * 2u + 1u] = parts.y;
+        } else {
+            lse[at] = parts.x;
+        }
     }
 }

@@ -11,7 +11,7 @@ VKF_CONSTANT(kMergeBindingPartial, 0)
 VKF_CONSTANT(kMergeBindingOut, 1)
 VKF_CONSTANT(kMergeBindingLse, 2)      // (batch, head, query); any buffer where it is not asked for
 
-VKF_CONSTANT(kMergeSpecLse, 1)
+VKF_CONSTANT(kMergeSpecLse, 1)         // as kAttentionSpecLse
 
 // clang-format off
 VKF_PUSH_BEGIN(AttentionMergePush)

@@ -202,7 +202,7 @@ void main() {
                 partial[to + p.value_dim] = partial_maximum(maxima[i], total);
                 partial[to + p.value_dim + 1u] = total;
             } else if (kLse != 0u) {
-                lse[lse_index(row)] = log_sum_exp(maxima[i], total);
+                write_log_sum_exp(row, maxima[i], total);
             }
         }
 #endif

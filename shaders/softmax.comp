@@ -33,6 +33,7 @@ layout(set = 0, binding = kSoftmaxBindingOut) buffer Out { float result[]; };
 layout(set = 0, binding = kSoftmaxBindingOut) buffer OutFours { FOURS result_fours[]; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/row.glsl"
 
 struct Row {
@@ -241,7 +242,8 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
     if (kTerm == kSoftmaxTermSinks) {
         sum += safe_exp(sink - largest);
     }
-    float log_sum = is_finite(largest) ? largest + log(sum) : largest;
+    vec2 parts = is_finite(largest) ? log_sum_exp_parts(largest, log(sum)) : vec2(largest, 0.0);
+    float log_sum = parts.x;
     // the mean of what is left below the largest, which loses nothing to a common offset
     if (kOutput == kSoftmaxOutputSmoothed) {
         float below = 0.0;
@@ -251,7 +253,12 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         log_sum -= p.smoothing * (largest - row_sum(below) / float(keys));
     }
     if (row_lane() == 0u && index < p.rows) {
-        result[p.out_offset + index] = log_sum;
+        if (kOutput == kSoftmaxOutputLogSumExpParts) {
+            result[p.out_offset + index * 2u] = parts.x;
+            result[p.out_offset + index * 2u + 1u] = parts.y;
+        } else {
+            result[p.out_offset + index] = log_sum;
+        }
     }
 }
 
@@ -287,7 +294,8 @@ void main() {
         for (uint key = row_lane(); key < keys; key += kLanes) {
             result[row.result + key] = masked_score(row, key);
         }
-    } else if (kOutput == kSoftmaxOutputLogSumExp || kOutput == kSoftmaxOutputSmoothed) {
+    } else if (kOutput == kSoftmaxOutputLogSumExp || kOutput == kSoftmaxOutputSmoothed ||
+               kOutput == kSoftmaxOutputLogSumExpParts) {
         write_log_sum_exp(row, keys, index);
     } else if (kOutput == kSoftmaxOutputHard) {
         write_hard(row, keys);

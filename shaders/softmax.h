@@ -35,6 +35,8 @@ VKF_CONSTANT(kSoftmaxOutputLogSumExp, 2)  // one a row
 VKF_CONSTANT(kSoftmaxOutputHard, 3)
 // log-sum-exp less smoothing times the mean, one a row
 VKF_CONSTANT(kSoftmaxOutputSmoothed, 4)
+// log-sum-exp, and what rounding took off it: two a row
+VKF_CONSTANT(kSoftmaxOutputLogSumExpParts, 5)
 
 VKF_PUSH_BEGIN(SoftmaxPush)
     uint rows;

@@ -35,6 +35,7 @@ Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilit
     o.mask.bias = optional("bias", p.bias);
     o.mask.alibi_slopes = optional("slopes", p.slopes);
     o.sinks = optional("sinks", p.sinks);
+    o.cumulative_queries = o.cumulative_keys = optional("ends", p.ends, DType::i32);
     o.mask.causal = p.causal;
     o.mask.window = p.window;
     o.mask.fill = p.fill;
@@ -49,6 +50,9 @@ Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilit
     }
     if (p.sinks) {
         given.push_back(o.sinks);
+    }
+    if (p.weights) {
+        g.output("weights", contiguous(a.weights));
     }
     const std::vector<Value> grads = gradients(loss, given);
     for (std::size_t i = 0; i < grads.size(); ++i) {
@@ -65,6 +69,7 @@ Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilit
         }
     };
     upload_optional("mask", p.mask, DType::i32);
+    upload_optional("ends", p.ends, DType::i32);
     upload_optional("bias", p.bias);
     upload_optional("slopes", p.slopes);
     upload_optional("sinks", p.sinks);

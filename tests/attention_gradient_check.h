@@ -16,10 +16,12 @@ namespace vkf::test {
 struct TiledProblem {
     Tensor query, key, value, dy;
     std::optional<Tensor> mask = {}, bias = {}, slopes = {}, sinks = {};
+    std::optional<Tensor> ends = {};  ///< of sequences packed in queries and keys
     Causal causal = Causal::none;
     std::int64_t window = 0;
     float softcap = 0, dropout = 0, fill = -static_cast<float>(kInf);
     bool log_sum_exp = false;  ///< it is a part of the loss
+    bool weights = false;      ///< they are an output
 };
 
 /// Random inputs: query (B,H,L,d), key (B,Hk,S,d).

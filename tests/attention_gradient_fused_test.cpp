@@ -170,6 +170,21 @@ TEST_CASE("fused attention: gradient, biases of each broadcast") {
     }
 }
 
+TEST_CASE("fused attention: gradient, of a bias that makes whole rows large") {
+    Tensor bias = random_tensor({1, 3, 150, 133}, 5);
+    for (std::int64_t j = 0; j < 133; ++j) {
+        bias.at({0, 1, 7, j}) = -1e9;
+        bias.at({0, 0, 149, j}) = -3.4028234663852886e38;
+        bias.at({0, 2, 60, j}) = 1e9;
+    }
+    CHECK(wrong_beside_composed({.query = {2, 3, 150, 8}, .key = {2, 3, 133, 8}, .more = {{"bias", bias}}},
+                                "attention_bias_gradient") == "");
+    CHECK(wrong_beside_composed({.query = {2, 3, 150, 8},
+                                 .key = {2, 3, 133, 8},
+                                 .more = {{"bias", bias}, {"lengths", integers({133, 61})}}},
+                                "attention_bias_gradient") == "");
+}
+
 TEST_CASE("fused attention: gradient, a bias beside masks, softcap, dropout and sinks") {
     const Tensor whole = random_tensor({1, 4, 150, 150}, 5), keys = random_tensor({150}, 6),
                  a_head = random_tensor({4, 1, 1}, 7);

@@ -63,6 +63,7 @@ layout(set = 0, binding = kAttentionBindingPartial) writeonly buffer Partial { f
 layout(push_constant) uniform Push { AttentionPush p; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/numeric.glsl"
 #include "common/packed.glsl"
 #include "common/random.glsl"
@@ -321,13 +322,25 @@ float sink_total(float sink) {
     return is_nan(sink) ? quiet_nan() : 1.0;
 }
 
-// Computes the log-sum-exp from the maximum of a row and the sum of the exponentials of what its
-// scores are below it.
-float log_sum_exp(float largest, float total) {
+// Computes the log-sum-exp, in two parts, from the maximum of a row and the sum of the exponentials
+// of what its scores are below it.
+vec2 log_sum_exp(float largest, float total) {
     if (is_nan(total)) {
-        return is_nan(largest) || floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest;
+        return vec2(is_nan(largest) || floatBitsToUint(largest) != kInfinityBits ? quiet_nan() : largest, 0.0);
     }
-    return floatBitsToUint(largest) == kNegativeInfinityBits ? largest : largest + log(total);
+    return floatBitsToUint(largest) == kNegativeInfinityBits ? vec2(largest, 0.0)
+                                                             : log_sum_exp_parts(largest, log(total));
+}
+
+void write_log_sum_exp(uint row, float largest, float total) {
+    vec2 parts = log_sum_exp(largest, total);
+    uint at = lse_index(row);
+    if (kLse == 2u) {
+        lse[at * 2u] = parts.x;
+        lse[at * 2u + 1u] = parts.y;
+    } else {
+        lse[at] = parts.x;
+    }
 }
 #endif
 

@@ -50,6 +50,7 @@ layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer Seco
 layout(push_constant) uniform Push { AttentionGradientTilesPush p; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/numeric.glsl"
 #include "common/random.glsl"
 
@@ -125,6 +126,12 @@ uint value_row(uint row) {
 }
 uint statistics_row(uint row) {
     return (work.batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
+}
+
+// What pairs need to know of a row of queries: its log-sum-exp, in two parts, and delta.
+vec3 statistics_of(uint row) {
+    uint at = statistics_row(row);
+    return vec3(lse[at * 2u], lse[at * 2u + 1u], delta[at]);
 }
 
 // The places of a near row, and of a far one: x for the first product (of queries and keys), y for
@@ -242,8 +249,8 @@ bvec4 seen_causally(uvec4 rows, uvec4 keys) {
 // becomes ds over the scale, `income` the weight that multiplies dy. `mask` says what a mask lets a
 // pair be, `inside` that there is such a pair at all. A pair that is masked gives 0, whatever its
 // rows hold.
-void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_delta, bvec4 mask,
-            bvec4 inside) {
+void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
+            vec4 row_delta, bvec4 mask, bvec4 inside) {
     vec4 s = product * kScale;
     vec4 slope = vec4(1.0);
     if (kSoftcap != 0.0) {
@@ -266,7 +273,7 @@ void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
     bvec4 keep = both(both(mask, seen_causally(rows, keys)), inside);
     s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
     bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
-    vec4 x = s - row_lse;
+    vec4 x = below_log_sum_exp(s, row_lse, row_rest);
     bvec4 lost = greaterThan(floatBitsToUint(x) & kMagnitudeBits, uvec4(kInfinityBits));
     vec4 weight = vec4(exp_of_number(x.x), exp_of_number(x.y), exp_of_number(x.z), exp_of_number(x.w));
     weight = mix(weight, x, lost);

@@ -36,7 +36,9 @@ const uint kFarSecondAt = kFarAt + kWhole * kTile * kPitch;
 const uint kStripsAt = kFarSecondAt + kTile * kPitch;
 
 shared uvec4 stage[kStripsAt + kSubgroups * kStrip];
-shared vec2 statistics[kTile];  // log-sum-exp and delta of far rows, where these are queries
+// statistics_of() far rows, where these are queries
+shared vec2 log_sum_exps[kTile];
+shared float deltas[kTile];
 shared uint mask_words[kMaskWords];
 // 1 + the first row of the last tile in which that row was not finite in f16
 shared uint wild_rows[kTile];
@@ -117,8 +119,9 @@ bool stage_tile(uint first) {
         mask_words[i] = mask_word(i, first);
     }
     for (uint i = gl_LocalInvocationID.x; !kOfQueries && i < kTile; i += kThreads) {
-        uint row = statistics_row(min(first + i, work.far_count - 1u));
-        statistics[i] = vec2(lse[row], delta[row]);
+        vec3 statistics = statistics_of(min(first + i, work.far_count - 1u));
+        log_sum_exps[i] = statistics.xy;
+        deltas[i] = statistics.z;
     }
     barrier();
     if (kMask == 0u || kFiniteFill) {
