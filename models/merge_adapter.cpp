@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "models/adapter.h"
@@ -17,6 +19,8 @@
 namespace vkf {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Adds scale B A to w (out, in), or to its transpose where `turned`, summed in double precision.
 /// a (rank, in), b (out, rank).
