@@ -12,8 +12,8 @@ VKF_CONSTANT(kAttentionGradientBindingQuery, 0)
 VKF_CONSTANT(kAttentionGradientBindingKey, 1)
 VKF_CONSTANT(kAttentionGradientBindingValue, 2)
 VKF_CONSTANT(kAttentionGradientBindingDy, 3)
-VKF_CONSTANT(kAttentionGradientBindingLse, 4)     // dense (batch, head, query, 2): see log_sum_exp.glsl
-VKF_CONSTANT(kAttentionGradientBindingDelta, 5)   // dense (batch, head, query): see attention_delta.h
+VKF_CONSTANT(kAttentionGradientBindingLse, 4)     // (batch, head, query, 2), dense: log_sum_exp.glsl
+VKF_CONSTANT(kAttentionGradientBindingDelta, 5)   // (batch, head, query), dense: attention_delta.h
 // bits, as in attention.h; as for the next two, any buffer where there is none
 VKF_CONSTANT(kAttentionGradientBindingMask, 6)
 VKF_CONSTANT(kAttentionGradientBindingBias, 7)    // dense floats

@@ -30,7 +30,7 @@ struct VulkanDevice {
     VkPhysicalDeviceMemoryProperties memory{};
     DeviceOptions options;
     double submit_budget = 0;        ///< the budget of DeviceOptions, decided for this device
-    bool canary = false;             ///< each submission is asked whether it ran, see Canary in memory.h
+    bool canary = false;             ///< submissions are asked whether they ran: Canary in memory.h
     std::atomic<bool> lost = false;  ///< sticky: every later call throws
     /// sticky, and lost too: what was submitted may still be at work, so nothing is destroyed
     std::atomic<bool> given_up = false;
