@@ -12,7 +12,7 @@ VKF_CONSTANT(kAttentionGradientBindingQuery, 0)
 VKF_CONSTANT(kAttentionGradientBindingKey, 1)
 VKF_CONSTANT(kAttentionGradientBindingValue, 2)
 VKF_CONSTANT(kAttentionGradientBindingDy, 3)
-VKF_CONSTANT(kAttentionGradientBindingLse, 4)     // (batch, head, query, 2), dense: log_sum_exp.glsl
+VKF_CONSTANT(kAttentionGradientBindingLse, 4)     // (batch, head, query, 2): log_sum_exp.glsl
 VKF_CONSTANT(kAttentionGradientBindingDelta, 5)   // (batch, head, query), dense: attention_delta.h
 // bits, as in attention.h; as for the next two, any buffer where there is none
 VKF_CONSTANT(kAttentionGradientBindingMask, 6)
