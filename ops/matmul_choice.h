@@ -24,6 +24,46 @@ struct Choice {
 
 inline constexpr shader::uint kAnyRows = ~0u;
 
+/// A product's tensors; `bias` and `other` are any of them where there is none.
+struct Product {
+    ValueId a, b, bias, other, c;
+};
+
+/// How a product's tensors are read and written: a kMatmulA... and a kMatmulB... of
+/// shaders/matmul.h, and whether C goes by vec4.
+struct ProductForm {
+    shader::uint a_load, b_load;
+    bool c_vec;
+};
+ProductForm form_of(const Lowering& l, const Product& product, const MatmulParams& params);
+
+/// The way in which a product is computed under a program's arithmetic.
+struct ReducedArithmetic {
+    /// the numbers that are multiplied, where they are not fp32
+    bool halves = false, codes = false;
+    bool coopmat = false;    ///< on cooperative matrices
+    std::string why_fp32;    ///< though less was asked for
+    std::string no_coopmat;  ///< why not on them, where it is not fp32
+};
+ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,
+                                     std::int64_t most_rows);
+
+/// The part of a product that a window on b's columns, or on the sums, gives.
+struct ProductPart {
+    Product product;
+    ProductForm form;
+    std::int64_t most_rows;
+    bool large;    ///< b has so many elements that kernels of their own for few rows pay
+    bool one_row;  ///< tiles of one row, for a long sum of masked weights
+};
+/// The kernels for it. `note` is text for explain().
+Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmetic& reduced, const MatmulParams& params,
+              const std::string& note);
+
+/// Rows of a tile for many rows, with 8 lanes. With a third more, a kernel takes a fifth longer to
+/// compile and 6 to 9 % less time to run.
+inline constexpr shader::uint kManyTileRows = 24, kManyTileRowsBackward = 32;
+
 /// The tile of matmul_shared on this device, in numbers; or of matmul_half, whose words of two
 /// numbers take as much room.
 struct SharedTile {
@@ -39,6 +79,11 @@ SharedTile shared_tile(const Capabilities& device, const Constants& form);
 void prepare_product(const Operands& operands, Command& command) noexcept;
 /// Prepares a part of the sums that is added to those before: C is the residual, there is no bias.
 void prepare_further_part(const Operands& operands, Command& command) noexcept;
+/// Products in a part of the sums, where both operands are read down rows that lie far apart.
+inline constexpr shader::uint kSumPart = 256;
+/// Prepares such a part. Its number comes before the words of prepare_product(); all but part 0 are
+/// added to what C holds, and are empty where k ends before them.
+void prepare_sum_part(const Operands& operands, Command& command) noexcept;
 /// Prepares a product where A has up to kMatvecMaxRows rows; else nothing is dispatched.
 void prepare_few_rows(const Operands& operands, Command& command) noexcept;
 /// Prepares a product where it has more, and A and B are rows of codes.

@@ -47,6 +47,14 @@ MatmulPush describe(const Operands& operands, const MatmulParams& params) noexce
 
 MatmulPush describe(const Operands& operands) noexcept { return describe(operands, operands.params<MatmulParams>()); }
 
+/// Describes a product that is added to what C holds.
+MatmulPush describe_further(const Operands& operands) noexcept {
+    MatmulParams params = operands.params<MatmulParams>();
+    params.bias = false;
+    params.other = kMatmulOtherResidual;
+    return describe(operands, params);
+}
+
 /// Turns batches that share b and follow each other in a and c into further rows: (B, T, K) x W is
 /// one product of B*T rows.
 std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
@@ -66,12 +74,15 @@ std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     return sizes[0] * sizes[1] * sizes[2];
 }
 
-/// The whole of a preparation, once `push` describes the product.
-void prepare(MatmulPush push, const Operands& operands, Command& command) noexcept {
+/// The whole of a preparation, once `push` describes the product, or a `part` of its sums. `words`
+/// are Choice's.
+void prepare(MatmulPush push, const Operands& operands, std::span<const uint> words, Command& command,
+             double part = 1) noexcept {
     const View& c = operands[kMatmulBindingC];
     const double outputs = static_cast<double>(c.elements());
-    command.cost(2.0 * outputs * push.k, 4.0 * (outputs + static_cast<double>(operands[kMatmulBindingA].elements()) +
-                                                static_cast<double>(operands[kMatmulBindingB].elements())));
+    const double inputs = static_cast<double>(operands[kMatmulBindingA].elements()) +
+                          static_cast<double>(operands[kMatmulBindingB].elements());
+    command.cost(2.0 * outputs * push.k, 4.0 * (outputs + part * inputs));
     if (c.elements() == 0) {
         command.push(push);
         command.groups(0);
@@ -79,12 +90,12 @@ void prepare(MatmulPush push, const Operands& operands, Command& command) noexce
     }
     const std::uint64_t batches = fold_batches(push, c.size[0]);
     uint at = 0;
-    while (at + 3 < operands.words.size() && push.m > operands.words[at]) {
+    while (at + 3 < words.size() && push.m > words[at]) {
         at += 3;
     }
     command.kernel(at / 3);
     command.push(push);
-    command.groups(batches * divide_up(push.m, operands.words[at + 1]) * divide_up(push.n, operands.words[at + 2]));
+    command.groups(batches * divide_up(push.m, words[at + 1]) * divide_up(push.n, words[at + 2]));
 }
 
 bool few_rows(const View& c) noexcept { return c.rows() <= kMatvecMaxRows; }
@@ -97,14 +108,26 @@ void skip(MatmulPush push, Command& command) noexcept {
 }  // namespace
 
 void prepare_product(const Operands& operands, Command& command) noexcept {
-    prepare(describe(operands), operands, command);
+    prepare(describe(operands), operands, operands.words, command);
 }
 
 void prepare_further_part(const Operands& operands, Command& command) noexcept {
-    MatmulParams params = operands.params<MatmulParams>();
-    params.bias = false;
-    params.other = kMatmulOtherResidual;
-    prepare(describe(operands, params), operands, command);
+    prepare(describe_further(operands), operands, operands.words, command);
+}
+
+void prepare_sum_part(const Operands& operands, Command& command) noexcept {
+    const uint number = operands.words[0];
+    MatmulPush push = number == 0 ? describe(operands) : describe_further(operands);
+    const uint all = push.k;
+    const std::uint64_t first = std::uint64_t{number} * kSumPart;
+    if (number > 0 && first >= all) {
+        skip(push, command);
+        return;
+    }
+    push.k = static_cast<uint>(std::min<std::uint64_t>(all - first, kSumPart));
+    push.a_offset += static_cast<uint>(first) * push.a_k;
+    push.b_offset += static_cast<uint>(first) * push.b_k;
+    prepare(push, operands, operands.words.subspan(1), command, all > 0 ? static_cast<double>(push.k) / all : 1);
 }
 
 void prepare_few_rows(const Operands& operands, Command& command) noexcept {
@@ -114,7 +137,7 @@ void prepare_few_rows(const Operands& operands, Command& command) noexcept {
 void prepare_codes(const Operands& operands, Command& command) noexcept {
     MatmulPush push = describe(operands);
     push.k = (push.k - kPackedInt8ScaleWords) * 4;  // from words of codes and scales to codes
-    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : prepare(push, operands, command);
+    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : prepare(push, operands, operands.words, command);
 }
 
 }  // namespace vkf

@@ -171,6 +171,38 @@ TEST_CASE("matmul backward: through a weight larger than a storage buffer, whate
     CHECK(last_words(std::move(small)) == "");
 }
 
+TEST_CASE("matmul backward: long sums down rows a page apart are taken in parts, as many as a run has") {
+    const bool cpu = device().capabilities().cpu();
+    const std::int64_t out = 1024, in = 8, most = 1100;
+    for (const std::int64_t tokens : {0, 1, 256, 257, 600, 1100}) {
+        CAPTURE(tokens);
+        const Tensor dy = random_tensor({tokens, out}, 1), x = random_tensor({tokens, in}, 2);
+        const Tensor r = random_tensor({out, in}, 3);
+        ProductCheck check;
+        const Dim count = check.graph.symbol("tokens", most);
+        check.set("tokens", tokens);
+        const Value a = transpose(check.input("dy", dy, {count, out}), 0, 1), b = check.input("x", x, {count, in});
+        Tensor turned({out, tokens});
+        for (std::int64_t i = 0; i < out; ++i) {
+            for (std::int64_t t = 0; t < tokens; ++t) {
+                turned.at({i, t}) = dy.at({t, i});
+            }
+        }
+        const Tensor want = twin(turned, x);
+        const auto near = [&](Value y, const Tensor& expected) {
+            CHECK(check.difference(y, expected, tolerance(taken(turned), taken(x), {})) == "");
+        };
+        near(matmul(a, b), want);
+        near(matmul(a, b) + check.input("r", r), reference::add(want, r));
+    }
+    Graph g;
+    const Dim count = g.symbol("tokens", most);
+    g.output("dw", matmul(transpose(g.input("dy", {count, out}), 0, 1), g.input("x", {count, in})));
+    const std::string said = device().compile(g).explain();
+    const bool in_parts = contains(said, "the first of 5 parts of the sums") && contains(said, "part 5 of the sums");
+    CHECK_MESSAGE(in_parts == cpu, said);
+}
+
 TEST_CASE("matmul backward: a parameter larger than a storage buffer is refused by name") {
     const Believed small([&](Capabilities& c) { c.storage_range = 16384; });
     Graph g;

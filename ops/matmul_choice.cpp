@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/matmul_choice.h"
+
+#include "matmul.spv.h"
+#include "matmul_lanes4.spv.h"
+#include "matmul_lanes8.spv.h"
+#include "matmul_lanes8_wide.spv.h"
+#include "matmul_shared.spv.h"
+#include "matvec.spv.h"
+#include "ops/fours.h"
+#include "ops/shared_tile.h"
+#include "ops/tuned.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kPlain{"matmul", spirv::kMatmulSpirv};
+const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanes4Spirv};
+const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
+const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanes8WideSpirv};
+const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
+const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
+
+/// True when the value can be read by vec4 along `dim`: unit stride there, everything else a
+/// multiple of four.
+bool vectorizable(const ValueInfo& v, std::size_t dim) {
+    bool good = v.strides[dim] == Dim(1) && by_four(v.shape[dim]) && by_four(v.offset);
+    for (std::size_t i = 0; i < v.shape.size(); ++i) {
+        good = good && (i == dim || v.shape[i] == Dim(1) || by_four(v.strides[i]));
+    }
+    return good;
+}
+
+/// Up to so many rows a small tile, which compiles sooner, is fast enough.
+constexpr uint kSmallModelRows = 128;
+/// The most rows of a large matrix for which small tiles are faster: two of 8 take less than one
+/// of 24.
+constexpr std::int64_t kSmallTileRows = 16;
+
+/// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
+/// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
+/// takes to compile: the smaller ones serve small models.
+void choose_for_processor(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
+                          bool large, bool one_row, bool backward) {
+    const auto constants = [&](uint local, uint rows) { return with_rows(form, local, rows); };
+    const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
+    const Shader& eight = device.int64 ? kLanes8Wide : kLanes8;
+    if (one_row) {
+        choice.add(kPlain, constants(16, 1), kAnyRows, 1, 64, "a long sum of masked weights: 1x64 tiles");
+        return;
+    }
+    if (large) {  // few rows: each weight is read once, so it is loads that count
+        if (lanes == 8) {
+            choice.add(eight, constants(8, 1), 1, 1, 32, "one row: 1x32 tiles");
+            if (most_rows > 1) {
+                choice.add(eight, constants(8, 4), kMatmulFewRows, 4, 32, "few rows: 4x32 tiles");
+            }
+        } else {
+            choice.add(kPlain, constants(16, 1), 1, 1, 64, "one row: 1x64 tiles");
+        }
+        if (most_rows <= choice.words[choice.words.size() - 3]) {
+            return;
+        }
+    }
+    if (lanes == 8) {
+        const std::int64_t small = large ? kSmallTileRows : kSmallModelRows;
+        choice.add(eight, constants(8, 8), static_cast<uint>(small), 8, 32, "processor, subgroups of 8: 8x32 tiles");
+        if (most_rows > small) {
+            const Tuned rows = tuned(device, "matmul_rows", backward ? kManyTileRowsBackward : kManyTileRows);
+            choice.add(eight, constants(8, rows.value), kAnyRows, rows.value, 32,
+                       "many rows: " + std::to_string(rows.value) + "x32 tiles" + rows.note);
+        }
+        return;
+    }
+    const Tuned rows = tuned(device, "matmul_rows", 8);
+    const std::string tile = std::to_string(rows.value) + "x";
+    if (lanes == 4) {
+        choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
+                   "processor, subgroups of 4: " + tile + "16 tiles" + rows.note);
+    } else {
+        choice.add(kPlain, constants(16, rows.value), kAnyRows, rows.value, 64,
+                   "subgroup size unknown: " + tile + "64 tiles" + rows.note);
+    }
+}
+
+/// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding
+/// step.
+void choose_for_gpu(Choice& choice, const Capabilities& device, const Constants& form, const MatmulParams& params,
+                    std::int64_t most_rows, const ReducedArithmetic& reduced) {
+    Constants matvec = with_rows(form, 64, kMatvecMaxRows);
+    const Tuned sharing = tuned(device, "matvec_split", 32);
+    const uint split = params.transpose_b ? sharing.value : 1;
+    matvec.set(kMatmulSpecSplit, split);
+    choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
+               std::string("up to 4 rows") + (reduced.halves ? ", in fp32" : "") + ": sums split over " +
+                   std::to_string(split) + " invocations" + (params.transpose_b ? sharing.note : ""));
+    if (most_rows <= kMatvecMaxRows) {
+        return;
+    }
+    if (reduced.coopmat) {
+        choose_coopmat(choice, device, form, most_rows);
+    } else if (reduced.halves) {
+        choose_half(choice, device, form);
+    } else {
+        SharedTile tile = shared_tile(device, form);
+        choice.add(kShared, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
+                   "tiles of " + std::to_string(tile.rows) + "x64x" + std::to_string(tile.depth) + " in shared memory" +
+                       tile.note);
+    }
+}
+
+/// Whether a kernel can read a by vec4 along m: it has code for that, and its rows go by four.
+bool reads_along_m(const Kernel& kernel) {
+    const uint rows = kernel.constants.values()[kMatmulSpecRows];
+    const bool in_registers = kernel.shader == &kPlain || kernel.shader == &kLanes4 || kernel.shader == &kLanes8 ||
+                              kernel.shader == &kLanes8Wide;
+    return kernel.shader == &kShared || (in_registers && rows % 4 == 0 && rows > kMatmulFewRows);
+}
+
+std::string describe_a(const Kernel& kernel) {
+    switch (kernel.constants.values()[kMatmulSpecALoad]) {
+        case kMatmulAVecK: return "vec4 a, ";
+        case kMatmulAVecM: return "vec4 a along m, ";
+        default: return "scalar a, ";
+    }
+}
+
+std::string describe_load(const Lowering& l, ValueId b, uint load) {
+    switch (load) {
+        case kMatmulBScalar: return "scalar b";
+        case kMatmulBVecK: return "vec4 b along k";
+        case kMatmulBVecN: return "vec4 b along n";
+        default: return "b kept as " + std::string(name_of(l.weight_type(b)));
+    }
+}
+
+}  // namespace
+
+ProductForm form_of(const Lowering& l, const Product& product, const MatmulParams& params) {
+    const ValueInfo& bi = l.info(product.b);
+    const std::size_t rank = bi.shape.size();
+    const std::size_t k = rank - 1 - params.b_axes().k;
+    const std::size_t n = rank - 1 - params.b_axes().n;
+    ProductForm f;
+    const auto by_columns = [&](ValueId v) { return vectorizable(l.info(v), l.info(v).shape.size() - 1); };
+    const ValueInfo& ai = l.info(product.a);
+    f.a_load = by_columns(product.a)                   ? kMatmulAVecK
+               : vectorizable(ai, ai.shape.size() - 2) ? kMatmulAVecM
+                                                       : kMatmulAScalar;
+    f.b_load = bi.words              ? kMatmulBPacked + static_cast<uint>(l.weight_type(product.b))
+               : vectorizable(bi, k) ? kMatmulBVecK
+               : vectorizable(bi, n) ? kMatmulBVecN
+                                     : kMatmulBScalar;
+    f.c_vec = by_columns(product.c) && (!params.bias || by_columns(product.bias)) &&
+              (!params.has_other() || by_columns(product.other));
+    return f;
+}
+
+ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,
+                                     std::int64_t most_rows) {
+    ReducedArithmetic out;
+    const Capabilities& device = l.device();
+    std::string no_matrices;
+    if (l.arithmetic() == Arithmetic::f16) {
+        no_matrices = no_coopmat(device, params);
+        const std::string no_halves = no_half(device, params);
+        out.halves = no_matrices.empty() || no_halves.empty();
+        if (!out.halves) {
+            out.why_fp32 = no_halves == no_matrices ? no_halves : no_matrices + "; " + no_halves;
+        }
+    } else if (l.arithmetic() == Arithmetic::int8) {
+        no_matrices = no_codes_coopmat(device);
+        const std::string no_dots = no_dot(device);
+        out.why_fp32 = !no_matrices.empty() && !no_dots.empty() ? no_dots + "; " + no_matrices
+                                                                : no_codes(l, product.a, product.b, most_rows);
+        out.codes = out.why_fp32.empty();
+    }
+    if (out.halves || out.codes) {
+        out.coopmat = no_matrices.empty();
+        out.no_coopmat = no_matrices;
+    }
+    return out;
+}
+
+Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmetic& reduced, const MatmulParams& params,
+              const std::string& note) {
+    // small products on processors do without: one kernel fewer to compile is worth more to them
+    const bool c_vec = part.form.c_vec && !(l.device().cpu() && part.most_rows <= kSmallModelRows);
+    const Constants form(0, {{kMatmulSpecALoad, part.form.a_load},
+                             {kMatmulSpecBLoad, part.form.b_load},
+                             {kMatmulSpecCVec, c_vec ? 1u : 0u},
+                             {kMatmulSpecAct, static_cast<uint>(params.activation)},
+                             {kMatmulSpecAMasked, params.masked_weights ? 1u : 0u}});
+    Choice choice;
+    if (reduced.codes && reduced.coopmat) {
+        choose_coopmat(choice, l.device(), form, part.most_rows, true);
+    } else if (reduced.codes) {
+        choose_dot(choice, l.device(), form);
+    } else if (reduced.coopmat && coopmat_is_forced(l.device())) {
+        choose_coopmat(choice, l.device(), form, part.most_rows);
+    } else if (reduced.halves && half_is_forced(l.device())) {
+        choose_half(choice, l.device(), form);
+    } else if (l.device().cpu()) {
+        choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row, params.backward);
+    } else {
+        choose_for_gpu(choice, l.device(), form, params, part.most_rows, reduced);
+    }
+    for (Kernel& kernel : choice.kernels) {
+        if (part.form.a_load == kMatmulAVecM && !reads_along_m(kernel)) {
+            kernel.constants.set(kMatmulSpecALoad, kMatmulAScalar);
+        }
+    }
+    const std::string loads =
+        reduced.codes ? "codes of a and b"
+                      : describe_a(choice.kernels.back()) + describe_load(l, part.product.b, part.form.b_load);
+    choice.kernels.front().why += "; " + loads + note;
+    if (params.has_other()) {
+        const bool times = params.is_gate();
+        for (Kernel& kernel : choice.kernels) {
+            kernel.constants.set(kMatmulSpecOther, params.other);
+            kernel.why += times ? "; times a tensor" : "; plus a tensor";
+        }
+    }
+    const bool few = reduced.halves && choice.kernels.back().shader == &kMatvec;
+    Kernel& last = choice.kernels.back();
+    last.why_fp32 = few ? "products of so few rows are bound by loads" : reduced.why_fp32;
+    last.why += few || reduced.no_coopmat.empty() ? "" : "; " + reduced.no_coopmat;
+    return choice;
+}
+
+Constants with_rows(Constants form, uint local_size, uint rows) {
+    form.set_local_size(local_size);
+    form.set(kMatmulSpecRows, rows);
+    return form;
+}
+
+SharedTile shared_tile(const Capabilities& device, const Constants& form) {
+    const uint by_capability = device.max_invocations >= 256 ? 64 : 32;
+    const Tuned rows = device.cpu() ? Tuned{by_capability, ""} : tuned(device, "matmul_rows", by_capability);
+    const Tuned depth = tuned(device, "matmul_depth", kSharedDepth);
+    SharedTile out{with_rows(form, rows.value * kSharedColumns / 16, rows.value), rows.value, depth.value,
+                   rows.note.empty() ? depth.note : rows.note};
+    out.constants.set(kMatmulSpecTileRows, rows.value);
+    out.constants.set(kMatmulSpecTileColumns, kSharedColumns);
+    out.constants.set(kMatmulSpecTileDepth, depth.value);
+    return out;
+}
+
+}  // namespace vkf
