@@ -27,6 +27,8 @@ struct vkf_state : vkf::State {
     bool lent = false;  // a trainer's own
 };
 
+struct vkf_device_tensor : vkf::DeviceTensor {};
+
 namespace vkf::c {
 
 /// An argument that is null and must not be.

@@ -286,6 +286,11 @@ vkf_result vkf_program_upload_bits(vkf_program* program, const char* input, cons
     return guard(__func__, [&] { alive(program).upload(text(input, "input"), numbers(data, count)); });
 }
 
+vkf_result vkf_program_bind(vkf_program* program, const char* name, const vkf_device_tensor* tensor) {
+    return guard(__func__,
+                 [&] { alive(program).bind(text(name, "name"), tensor ? DeviceTensor(*tensor) : DeviceTensor()); });
+}
+
 vkf_result vkf_program_run(vkf_program* program) {
     return guard(__func__, [&] { alive(program).run(); });
 }

@@ -20,10 +20,10 @@
 //
 // A function writes its outputs when it succeeds; an output may be one of the inputs. When it
 // fails, a handle is null and everything else is as it was. A device may be used by several threads
-// at once, as weights may; a graph belongs to one; state, requirements, shared buffers and programs
-// to one at a time, but for what vkf_program_record() says. Functions that a host gives (locks,
-// memory, choices, progress) do not throw; the functions of a device may be called until the last
-// object that was made from it is gone.
+// at once, as weights may; a graph belongs to one; tensors, state, requirements, shared buffers and
+// programs to one at a time, but for what vkf_program_record() says. Functions that a host gives
+// (locks, memory, choices, progress) do not throw; the functions of a device may be called until
+// the last object that was made from it is gone.
 //
 // Texts are UTF-8, and are read only during the call. Texts that are returned in the caller's
 // memory are cut to fit it and always end in a 0. `needed`, where it is not null, receives the
@@ -73,6 +73,7 @@ typedef struct vkf_device vkf_device;
 typedef struct vkf_weights vkf_weights;
 typedef struct vkf_weight_layout vkf_weight_layout;
 typedef struct vkf_state vkf_state;
+typedef struct vkf_device_tensor vkf_device_tensor;
 typedef struct vkf_program vkf_program;
 typedef struct vkf_ticket vkf_ticket;
 typedef struct vkf_decoder vkf_decoder;
@@ -801,7 +802,7 @@ VKF_API vkf_result vkf_device_uploads_finished(vkf_device* device, uint64_t reco
 /// What was recorded since will not be executed, and waits again. Does not allocate.
 VKF_API vkf_result vkf_device_uploads_dropped(vkf_device* device);
 
-// --- tensors on the device: runtime/device/weights.h, state.h, shared_buffer.h; models/files -----
+// --- tensors on the device: headers of runtime/device/ and models/files/ -------------------------
 
 /// C++: HostTensor.
 typedef struct vkf_tensor {
@@ -919,6 +920,24 @@ VKF_API vkf_result vkf_state_write(vkf_state* state, const vkf_state_part* part,
 VKF_API vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t count,
                                   const vkf_state_part* parts);
 VKF_API vkf_result vkf_state_restore(vkf_state* state, const char* path);
+
+/// Device::make_tensor(): a tensor that passes from program to program on the device. Its elements
+/// are undefined until something writes them.
+VKF_API vkf_result vkf_device_tensor_create(vkf_device* device, vkf_dtype dtype, uint32_t rank, const int64_t* shape,
+                                            vkf_device_tensor** tensor);
+/// The memory lives as long as a handle of it, or a program that it is bound to.
+VKF_API void vkf_device_tensor_destroy(vkf_device_tensor* tensor);
+/// A further handle of the same memory, under another shape of as many elements.
+VKF_API vkf_result vkf_device_tensor_reshape(const vkf_device_tensor* tensor, uint32_t rank, const int64_t* shape,
+                                             vkf_device_tensor** reshaped);
+/// Type, sizes and bytes; each may be null.
+VKF_API vkf_result vkf_device_tensor_get(const vkf_device_tensor* tensor, vkf_dtype* dtype, int64_t* shape,
+                                         uint32_t capacity, uint32_t* rank, uint64_t* bytes);
+/// Reads all bytes, for which `capacity` must have room. `count` may be null.
+VKF_API vkf_result vkf_device_tensor_read(const vkf_device_tensor* tensor, void* to, uint64_t capacity,
+                                          uint64_t* count);
+/// Writes all elements: `count` is vkf_device_tensor_get()'s bytes.
+VKF_API vkf_result vkf_device_tensor_write(vkf_device_tensor* tensor, const void* bytes, uint64_t count);
 
 /// One entry of a file's metadata: a name and its text.
 typedef struct vkf_metadata {
@@ -1045,6 +1064,8 @@ VKF_API vkf_result vkf_program_upload_i32(vkf_program* program, const char* inpu
 /// The bits of elements of f16 or bf16.
 VKF_API vkf_result vkf_program_upload_bits(vkf_program* program, const char* input, const uint16_t* data,
                                            uint64_t count);
+/// Lets runs read an input, or write an output, where the tensor lies; null takes that back.
+VKF_API vkf_result vkf_program_bind(vkf_program* program, const char* name, const vkf_device_tensor* tensor);
 VKF_API vkf_result vkf_program_run(vkf_program* program);
 /// Program::submit(): the run goes on while the host does other things.
 VKF_API vkf_result vkf_program_submit(vkf_program* program, vkf_ticket** ticket);

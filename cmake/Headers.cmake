@@ -47,6 +47,7 @@ set(public_headers
     runtime/device/compile_options.h
     runtime/device/device.h
     runtime/device/device_options.h
+    runtime/device/device_tensor.h
     runtime/device/program.h
     runtime/device/recording.h
     runtime/device/requirements.h

@@ -18,6 +18,9 @@ for stub in (package / "_vkformer").glob("*.pyi"):
     text = re.sub(r"(?<![\w.])list\[", "builtins.list[", text)
     text = re.sub(r"(?<![\w.])dict(?![\[\w(])", "dict[str, object]", text)
     text = text.replace("import os\n", "import builtins\nimport os\n", 1)
+    # Tensor.numpy() hides the module
+    text = re.sub(r"\bnumpy\.ndarray\b", "_numpy.ndarray", text)
+    text = re.sub(r"^import numpy$", "import numpy as _numpy", text, flags=re.MULTILINE)
     if stub.name == "__init__.pyi" and "__version__" not in text:
         text += "\n__version__: str = ...\n"
     stub.write_text(text)

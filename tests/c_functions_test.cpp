@@ -322,6 +322,61 @@ TEST_CASE("c functions: tickets, states in files, safetensors") {
     vkf_graph_destroy(graph);
 }
 
+TEST_CASE("c functions: tensors that stay on the device") {
+    const DeviceOfC on;
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    const vkf_dim shape[] = {vkf_size(2), vkf_size(3)};
+    vkf_value x{}, y{};
+    OK(vkf_graph_input(graph, "x", VKF_F32, 2, shape, &x));
+    OK(vkf_scale(x, 2, &y));
+    OK(vkf_graph_output("y", y));
+    vkf_program* program = nullptr;
+    OK(vkf_compile(on.device, graph, nullptr, nullptr, &program));
+    const std::int64_t flat[] = {6}, sizes[] = {2, 3};
+    vkf_device_tensor *line = nullptr, *from = nullptr, *to = nullptr;
+    OK(vkf_device_tensor_create(on.device, VKF_F32, 1, flat, &line));
+    OK(vkf_device_tensor_reshape(line, 2, sizes, &from));
+    OK(vkf_device_tensor_create(on.device, VKF_F32, 2, sizes, &to));
+    const std::vector<float> numbers{1, 2, 3, 4, 5, 6};
+    OK(vkf_device_tensor_write(line, numbers.data(), numbers.size() * sizeof(float)));
+    vkf_device_tensor_destroy(line);
+    OK(vkf_program_bind(program, "x", from));
+    OK(vkf_program_bind(program, "y", to));
+    OK(vkf_program_run(program));
+    OK(vkf_program_bind(program, "x", to));
+    CHECK(vkf_program_run(program) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "output y: is bound to the same memory as x"));
+    OK(vkf_program_bind(program, "x", nullptr));
+    CHECK(vkf_program_run(program) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "never uploaded"));
+    std::vector<float> back(6);
+    std::uint64_t count = 0;
+    OK(vkf_device_tensor_read(to, back.data(), back.size() * sizeof(float), &count));
+    CHECK(count == 24);
+    CHECK(back == std::vector<float>{2, 4, 6, 8, 10, 12});
+    CHECK(vkf_device_tensor_read(to, back.data(), 4, &count) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "has 24 bytes; there is room for 4"));
+    vkf_dtype dtype = VKF_I32;
+    std::int64_t got[2] = {};
+    std::uint32_t rank = 0;
+    std::uint64_t bytes = 0;
+    OK(vkf_device_tensor_get(to, &dtype, got, 2, &rank, &bytes));
+    CHECK(dtype == VKF_F32);
+    CHECK(rank == 2);
+    CHECK(got[1] == 3);
+    CHECK(bytes == 24);
+    CHECK(vkf_device_tensor_get(to, nullptr, got, 1, nullptr, nullptr) == VKF_ERROR);
+    OK(vkf_device_tensor_get(to, nullptr, nullptr, 0, nullptr, nullptr));
+    CHECK(vkf_device_tensor_create(on.device, VKF_F32, 1, nullptr, &line) == VKF_ERROR);
+    CHECK(line == nullptr);
+    vkf_device_tensor_destroy(from);
+    vkf_device_tensor_destroy(to);
+    vkf_device_tensor_destroy(nullptr);
+    vkf_program_destroy(program);
+    vkf_graph_destroy(graph);
+}
+
 TEST_CASE("c functions: a compiler of the host's") {
     const auto refuses = [](void* user, const char*, const char* name, vkf_module* module) {
         *static_cast<std::string*>(user) = name;

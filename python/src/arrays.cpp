@@ -189,6 +189,13 @@ float widened(std::uint16_t bits, vkf::DType type) {
 
 }  // namespace
 
+nb::object widened_bits(const std::vector<std::uint16_t>& bits, const std::vector<std::int64_t>& shape) {
+    void* data = nullptr;
+    nb::object out = new_array(vkf::DType::f32, shape, &data);
+    for (std::size_t i = 0; i < bits.size(); ++i) static_cast<float*>(data)[i] = widened(bits[i], vkf::DType::bf16);
+    return out;
+}
+
 Array array_as(nb::handle object, vkf::DType dtype, const std::string& what) {
     return array_as(device_array_of(object, what), dtype, what);
 }
@@ -242,12 +249,7 @@ Tensors tensors_of(nb::handle object) {
 
 vkf::LoadProgress progress_of(const nb::object& function) {
     if (!function.is_valid() || function.is_none()) return {};
-    // destroyed wherever the last copy is, with or without the lock
-    const std::shared_ptr<nb::object> shared(new nb::object(function), [](nb::object* o) {
-        const nb::gil_scoped_acquire lock;
-        delete o;
-    });
-    return [shared](std::uint64_t done, std::uint64_t all) {
+    return [shared = held(function)](std::uint64_t done, std::uint64_t all) {
         const nb::gil_scoped_acquire lock;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
         (*shared)(done, all);
@@ -261,11 +263,7 @@ vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matr
     out.pack_on = pack_on;
     out.progress = progress_of(progress);
     if (choose.is_valid() && !choose.is_none()) {
-        const std::shared_ptr<nb::object> shared(new nb::object(choose), [](nb::object* o) {
-            const nb::gil_scoped_acquire lock;
-            delete o;
-        });
-        out.choose = [shared](const vkf::HostTensor& tensor) -> std::optional<vkf::WeightType> {
+        out.choose = [shared = held(choose)](const vkf::HostTensor& tensor) -> std::optional<vkf::WeightType> {
             const nb::gil_scoped_acquire lock;
             const nb::object chosen = (*shared)(tensor.name, nb::tuple(nb::cast(tensor.shape)));
             if (chosen.is_none()) return {};
@@ -310,7 +308,7 @@ void bind_files(nb::module_& m) {
     nb::class_<vkf::Safetensors>(m, "Safetensors",
                                  "A checked safetensors file, mapped. Every claim of the header is compared with the "
                                  "bytes that are there. Behaves as a dict of HostTensor.")
-        .def(nb::init<const std::filesystem::path&>(), "path"_a)
+        .def(nb::init<const std::filesystem::path&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_static(
             "parse",
             [](const nb::bytes& bytes, std::string name) {
@@ -376,7 +374,7 @@ void bind_files(nb::module_& m) {
     nb::class_<vkf::Checkpoint>(m, "Checkpoint",
                                 "A Hugging Face folder: config.json, and the tensors of model.safetensors or of the "
                                 "shards that model.safetensors.index.json names.")
-        .def(nb::init<const std::filesystem::path&>(), "folder"_a)
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "find", [](const vkf::Checkpoint& c, const std::string& name) { return c.find(name); }, "name"_a,
             nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))

@@ -149,6 +149,8 @@ Array array_as(Array array, vkf::DType dtype, const std::string& what);
 nb::object new_array(vkf::DType dtype, const std::vector<std::int64_t>& shape, void** data);
 /// A copy as an array of NumPy's.
 nb::object numpy_array(const void* data, vkf::DType dtype, const std::vector<std::int64_t>& shape);
+/// bfloat16's bits as an array of float32.
+nb::object widened_bits(const std::vector<std::uint16_t>& bits, const std::vector<std::int64_t>& shape);
 template <class T>
 nb::object numpy_array(const std::vector<T>& data, vkf::DType dtype, const std::vector<std::int64_t>& shape) {
     return numpy_array(static_cast<const void*>(data.data()), dtype, shape);
@@ -163,6 +165,16 @@ struct Tensors {
 };
 Tensors tensors_of(nb::handle object);
 
+/// A copy of an array in device memory.
+vkf::DeviceTensor tensor_of(const vkf::Device& device, nb::handle data);
+
+/// An object that C++ may copy and destroy without the interpreter's lock.
+inline std::shared_ptr<nb::object> held(nb::object object) {
+    return {new nb::object(std::move(object)), [](nb::object* o) {
+                const nb::gil_scoped_acquire lock;
+                delete o;
+            }};
+}
 /// Functions of Python's that C++ calls, with or without the interpreter's lock.
 vkf::LoadProgress progress_of(const nb::object& function);
 vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matrices, const nb::object& choose,
@@ -184,11 +196,12 @@ struct Port {
 
 /// A program with what calling it by name needs. One thread at a time runs it.
 struct Program {
-    Program(vkf::Program made, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock);
+    Program(vkf::Program made, const vkf::Device& device, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock);
     /// One that a model owns, which `owner` keeps.
     Program(vkf::Program& other, std::shared_ptr<std::mutex> lock);
 
     std::optional<vkf::Program> own;
+    std::optional<vkf::Device> device;
     vkf::Program* program;
     std::shared_ptr<std::mutex> mutex;
     std::vector<Port> inputs, outputs;
@@ -225,10 +238,13 @@ std::string text_of(const Program& p, const vkf::Shape& shape);
 /// Uploads what belongs to an input, as its type.
 void upload(Program& program, const std::string& name, nb::handle array);
 nb::object download(Program& program, const std::string& name);
-/// Sets symbols from the arrays' shapes and uploads, runs and downloads.
-nb::dict call(Program& program, const nb::kwargs& arguments);
+/// Where a call leaves its outputs: in arrays of the host's, or in tensors on the device.
+enum class Results : std::uint8_t { arrays, tensors };
+/// Sets symbols from the arrays' shapes and uploads, runs and downloads. Tensors are read where
+/// they lie.
+nb::dict call(Program& program, const nb::kwargs& arguments, Results results);
 /// The same with the inputs in their order, and without names.
-std::vector<nb::object> run(Program& program, const nb::list& arrays);
+std::vector<nb::object> run(Program& program, const nb::list& arrays, Results results);
 
 void bind_values(nb::module_& m);
 void bind_graph(nb::module_& m);
@@ -238,6 +254,7 @@ void bind_layers(nb::module_& m);
 void bind_torch(nb::module_& m);
 void bind_capabilities(nb::module_& m);
 void bind_storage(nb::module_& m);
+void bind_tensors(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_program(nb::module_& m);

@@ -8,8 +8,8 @@
 
 namespace py {
 
-Program::Program(vkf::Program made, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock)
-    : own(std::move(made)), program(&*own), mutex(std::move(lock)), symbols(graph.symbols()) {
+Program::Program(vkf::Program made, const vkf::Device& on, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock)
+    : own(std::move(made)), device(on), program(&*own), mutex(std::move(lock)), symbols(graph.symbols()) {
     for (const vkf::StorageInfo& s : graph.storages()) {
         if (s.image != vkf::ImageAccess::none) continue;
         if (s.kind == vkf::StorageKind::input) inputs.push_back({s.name, s.shape, s.dtype, {}});
@@ -106,6 +106,7 @@ const Port* Program::input(std::string_view name) const { return found(inputs, n
 const Port* Program::output(std::string_view name) const { return found(outputs, name); }
 
 void upload(Program& p, const std::string& input, nb::handle object) {
+    if (nb::isinstance<vkf::DeviceTensor>(object)) fail("is a tensor: bind() lets runs read it where it lies", input);
     const Port* port = p.input(input);
     const Array array = port != nullptr ? fitting(*port, object) : device_array_of(object, input);
     unlocked(*p.mutex, [&] { upload(p.get(), input, array); });
@@ -125,36 +126,45 @@ nb::object download(Program& p, const std::string& output) {
 
 namespace {
 
-using Given = std::vector<std::pair<const Port*, Array>>;
+/// An input: an array, or a tensor that lies on the device.
+struct Given {
+    const Port* port = nullptr;
+    Array array = {};
+    vkf::DeviceTensor tensor = {};
+
+    const std::vector<std::int64_t>& shape() const { return tensor ? tensor.shape() : array.shape; }
+};
+
+Given given_for(const Port& port, nb::handle object) {
+    if (nb::isinstance<vkf::DeviceTensor>(object)) return {&port, {}, nb::cast<const vkf::DeviceTensor&>(object)};
+    return {&port, fitting(port, object)};
+}
 
 /// Sets sizes (-1: as they are), uploads, runs and downloads, one thread at a time.
-std::vector<Room> run(Program& p, const Given& given, std::vector<std::int64_t> sizes);
+std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::vector<std::int64_t> sizes,
+                            Results results);
 
 }  // namespace
 
-std::vector<nb::object> run(Program& p, const nb::list& arrays) {
-    Given given;
+std::vector<nb::object> run(Program& p, const nb::list& arrays, Results results) {
+    std::vector<Given> given;
     given.reserve(p.inputs.size());
     for (const nb::handle array : arrays) {
         if (given.size() == p.inputs.size()) break;
-        const Port& port = p.inputs[given.size()];
-        given.emplace_back(&port, fitting(port, array));
+        given.push_back(given_for(p.inputs[given.size()], array));
     }
-    std::vector<nb::object> out;
-    for (Room& room : run(p, given, std::vector<std::int64_t>(p.symbols.size(), -1)))
-        out.push_back(std::move(room.array));
-    return out;
+    return run(p, given, std::vector<std::int64_t>(p.symbols.size(), -1), results);
 }
 
-nb::dict call(Program& p, const nb::kwargs& arguments) {
-    Given given;
+nb::dict call(Program& p, const nb::kwargs& arguments, Results results) {
+    std::vector<Given> given;
     given.reserve(p.inputs.size());
     std::vector<std::int64_t> sizes(p.symbols.size(), -1);
     for (const auto& [key, object] : arguments) {
         const char* text = PyUnicode_AsUTF8AndSize(key.ptr(), nullptr);
         if (text == nullptr) throw nb::python_error();
         if (const Port* port = p.input(text)) {
-            given.emplace_back(port, fitting(*port, object));
+            given.push_back(given_for(*port, object));
             continue;
         }
         const auto at = std::find(p.symbol_names.begin(), p.symbol_names.end(), text);
@@ -166,31 +176,33 @@ nb::dict call(Program& p, const nb::kwargs& arguments) {
         sizes[static_cast<std::size_t>(at - p.symbol_names.begin())] = number;
     }
     nb::dict out;
-    std::vector<Room> rooms = run(p, given, std::move(sizes));
-    for (std::size_t i = 0; i < rooms.size(); ++i) out[p.outputs[i].name.c_str()] = rooms[i].array;
+    std::vector<nb::object> found = run(p, given, std::move(sizes), results);
+    for (std::size_t i = 0; i < found.size(); ++i) out[p.outputs[i].name.c_str()] = std::move(found[i]);
     return out;
 }
 
 namespace {
 
-std::vector<Room> run(Program& p, const Given& given, std::vector<std::int64_t> sizes) {
+/// Takes the shapes of what is given into `sizes`.
+void read_sizes(const Program& p, const std::vector<Given>& given, std::vector<std::int64_t>& sizes) {
     std::vector<const Port*> told(p.symbols.size(), nullptr);
-    for (const auto& [port, array] : given) {
-        if (array.shape.size() != port->shape.size()) {
-            fail("has the shape " + text_of(p, port->shape) + ", and " + text_of(array.shape) + " was given",
-                 port->name);
+    for (const Given& one : given) {
+        const Port* port = one.port;
+        const std::vector<std::int64_t>& shape = one.shape();
+        if (shape.size() != port->shape.size()) {
+            fail("has the shape " + text_of(p, port->shape) + ", and " + text_of(shape) + " was given", port->name);
         }
-        for (std::size_t d = 0; d < array.shape.size(); ++d) {
+        for (std::size_t d = 0; d < shape.size(); ++d) {
             const int symbol = port->symbol[d];
             if (symbol < 0) continue;
             const auto at = static_cast<std::size_t>(symbol);
-            if (sizes[at] >= 0 && sizes[at] != array.shape[d]) {
-                fail(p.symbol_names[at] + " is " + std::to_string(array.shape[d]) + " in " + port->name + " " +
-                         text_of(array.shape) + ", and " + std::to_string(sizes[at]) +
+            if (sizes[at] >= 0 && sizes[at] != shape[d]) {
+                fail(p.symbol_names[at] + " is " + std::to_string(shape[d]) + " in " + port->name + " " +
+                         text_of(shape) + ", and " + std::to_string(sizes[at]) +
                          (told[at] != nullptr ? " in " + told[at]->name : std::string(" as given")),
                      port->name);
             }
-            sizes[at] = array.shape[d];
+            sizes[at] = shape[d];
             told[at] = port;
         }
     }
@@ -200,23 +212,63 @@ std::vector<Room> run(Program& p, const Given& given, std::vector<std::int64_t> 
                  p.symbol_names[s]);
         }
     }
-    std::vector<Room> rooms;
-    rooms.reserve(p.outputs.size());
-    const auto prepare = [&] {
-        for (std::size_t s = 0; s < sizes.size(); ++s) {
-            if (sizes[s] >= 0) p.get().set(p.symbol_names[s], sizes[s]);
-        }
-        for (const auto& [port, array] : given) {
-            const std::vector<std::int64_t> shape = p.get().shape(port->name);
-            if (shape != array.shape) {
-                const nb::gil_scoped_acquire lock;
-                fail("has the shape " + text_of(p, port->shape) + ", now " + text_of(shape) + ", and " +
-                         text_of(array.shape) + " was given",
-                     port->name);
+}
+
+/// Tensors that are bound to a program for the length of one run.
+class Bindings {
+public:
+    explicit Bindings(vkf::Program& program) : program_(program) {}
+    ~Bindings() {
+        for (const std::string* name : names_) {
+            try {
+                program_.bind(*name, {});
+            } catch (const std::exception&) {  // a lost device, which the run has told already
             }
-            upload(p.get(), port->name, array);
         }
-        p.get().run();
+    }
+    Bindings(const Bindings&) = delete;
+    Bindings& operator=(const Bindings&) = delete;
+
+    void bind(const std::string& name, const vkf::DeviceTensor& tensor) {
+        program_.bind(name, tensor);
+        names_.push_back(&name);
+    }
+
+private:
+    vkf::Program& program_;
+    std::vector<const std::string*> names_;
+};
+
+std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::vector<std::int64_t> sizes,
+                            Results results) {
+    read_sizes(p, given, sizes);
+    std::vector<vkf::DeviceTensor> tensors;
+    const auto work = [&] {
+        vkf::Program& program = p.get();
+        for (std::size_t s = 0; s < sizes.size(); ++s) {
+            if (sizes[s] >= 0) program.set(p.symbol_names[s], sizes[s]);
+        }
+        Bindings bindings(program);
+        for (const Given& one : given) {
+            const std::vector<std::int64_t> shape = program.shape(one.port->name);
+            if (shape != one.shape()) {
+                const nb::gil_scoped_acquire lock;
+                fail("has the shape " + text_of(p, one.port->shape) + ", now " + text_of(shape) + ", and " +
+                         text_of(one.shape()) + " was given",
+                     one.port->name);
+            }
+            if (one.tensor) {
+                bindings.bind(one.port->name, one.tensor);
+            } else {
+                upload(program, one.port->name, one.array);
+            }
+        }
+        for (std::size_t i = 0; results == Results::tensors && i < p.outputs.size(); ++i) {
+            const Port& port = p.outputs[i];
+            tensors.push_back(p.device->make_tensor(program.shape(port.name), port.dtype));
+            bindings.bind(port.name, tensors.back());
+        }
+        program.run();
     };
     // One thread at a time from the first size to the last output.
     const auto mutex = p.mutex;
@@ -225,12 +277,21 @@ std::vector<Room> run(Program& p, const Given& given, std::vector<std::int64_t> 
         mutex->lock();
     }
     const std::unique_lock held(*mutex, std::adopt_lock);
-    unlocked(prepare);
+    unlocked(work);
+    std::vector<nb::object> out;
+    out.reserve(p.outputs.size());
+    if (results == Results::tensors) {
+        for (vkf::DeviceTensor& tensor : tensors) out.push_back(nb::cast(std::move(tensor)));
+        return out;
+    }
+    std::vector<Room> rooms;
+    rooms.reserve(p.outputs.size());
     for (const Port& port : p.outputs) rooms.push_back(room_for(p, port));
     unlocked([&] {
         for (std::size_t i = 0; i < rooms.size(); ++i) download(p.get(), p.outputs[i].name, rooms[i]);
     });
-    return rooms;
+    for (Room& room : rooms) out.push_back(std::move(room.array));
+    return out;
 }
 
 }  // namespace

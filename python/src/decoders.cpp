@@ -257,7 +257,7 @@ void bind_decoder(nb::module_& m) {
 
 void bind_adapters(nb::module_& m) {
     nb::class_<vkf::Adapter>(m, "Adapter", "A LoRA adapter as PEFT has it, read and checked.")
-        .def(nb::init<const std::filesystem::path&>(), "folder"_a)
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_prop_ro("options", &vkf::Adapter::options, nb::rv_policy::copy)
         .def_prop_ro("name", [](const vkf::Adapter& a) { return a.name(); })
         .def(

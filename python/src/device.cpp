@@ -27,13 +27,13 @@ H handle_of(std::uint64_t number) {
 }
 
 vkf::DeviceOptions device_options(const std::string& select, bool validation, bool minimum_profile,
-                                  const std::filesystem::path& cache_folder, std::uint64_t staging_bytes,
+                                  const std::optional<std::filesystem::path>& cache_folder, std::uint64_t staging_bytes,
                                   std::optional<double> submit_budget, bool checked, const std::string& tuning,
                                   std::optional<double> wait_seconds, bool canary) {
     return {.select = select,
             .validation = validation,
             .minimum_profile = minimum_profile,
-            .cache_folder = cache_folder,
+            .cache_folder = cache_folder.value_or(std::filesystem::path()),
             .staging_bytes = staging_bytes,
             .submit_budget = submit_budget,
             .wait_seconds = wait_seconds,
@@ -43,7 +43,7 @@ vkf::DeviceOptions device_options(const std::string& select, bool validation, bo
 }
 
 #define DEVICE_OPTIONS                                                                                 \
-    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = std::filesystem::path(),   \
+    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = nb::none(),                \
     "staging_bytes"_a = std::uint64_t{16u << 20}, "submit_budget"_a = nb::none(), "checked"_a = false, \
     "tuning"_a = "", "wait_seconds"_a = nb::none(), "canary"_a = false
 
@@ -140,7 +140,7 @@ std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& gr
         if (has_weights && wanted) made.set_weights(loaded);
         return made;
     });
-    return std::make_shared<Program>(std::move(program), graph,
+    return std::make_shared<Program>(std::move(program), device, graph,
                                      state != nullptr ? state->mutex : std::make_shared<std::mutex>());
 }
 
@@ -158,6 +158,7 @@ void bind_shared_buffer(nb::module_& m) {
 void bind_device(nb::module_& m) {
     bind_capabilities(m);
     bind_storage(m);
+    bind_tensors(m);
     bind_shared_buffer(m);
     using D = vkf::Device;
     nb::class_<D> device(m, "Device",
@@ -165,7 +166,7 @@ void bind_device(nb::module_& m) {
                          "VKFORMER_DEVICE names; Device(\"llvmpipe\") one by a part of its name or its index in "
                          "Device.list(). Several threads may use it; it lives as long as anything made from it.");
     const auto create = [](const std::string& select, bool validation, bool minimum_profile,
-                           const std::filesystem::path& cache_folder, std::uint64_t staging_bytes,
+                           const std::optional<std::filesystem::path>& cache_folder, std::uint64_t staging_bytes,
                            std::optional<double> submit_budget, bool checked, const std::string& tuning,
                            std::optional<double> wait_seconds, bool canary) {
         const vkf::DeviceOptions options =
@@ -218,6 +219,17 @@ void bind_device(nb::module_& m) {
                 return State{d.make_state(std::span<const vkf::Graph* const>(graphs))};
             },
             "graphs"_a, "Zeroed memory for every state that the graphs name; programs compiled with it share it.")
+        .def(
+            "make_tensor",
+            [](const D& d, const std::vector<std::int64_t>& shape, const Type& dtype) {
+                return unlocked([&] { return d.make_tensor(shape, dtype); });
+            },
+            "shape"_a, "dtype"_a = Type{"float32"},
+            "A tensor for Program.bind(), of float32, float16, bfloat16 or int32. Its elements are undefined until "
+            "something writes them.")
+        .def(
+            "tensor", [](const D& d, nb::handle data) { return tensor_of(d, data); }, "data"_a,
+            nb::sig("def tensor(self, data: object) -> Tensor"), "An array's copy in device memory.")
         .def("compile", compile, "graph"_a, "weights"_a = nb::none(), nb::kw_only(), "name"_a = "program",
              "state"_a = nb::none(), "slots"_a = 1, "arithmetic"_a = Choice<vkf::Arithmetic>{"f32"}, "rewrite"_a = true,
              "profile"_a = false, "checked"_a = false,
@@ -294,14 +306,11 @@ void bind_device(nb::module_& m) {
         "use_glsl_compiler",
         [](nb::object compiler) {
             if (compiler.is_none()) return vkf::use_glsl_compiler({});
-            const std::shared_ptr<nb::object> shared(new nb::object(std::move(compiler)), [](nb::object* o) {
-                const nb::gil_scoped_acquire lock;
-                delete o;
-            });
-            vkf::use_glsl_compiler([shared](const std::string& source, const std::string& shader) {
-                const nb::gil_scoped_acquire lock;
-                return nb::cast<std::vector<std::uint32_t>>((*shared)(source, shader));
-            });
+            vkf::use_glsl_compiler(
+                [shared = held(std::move(compiler))](const std::string& source, const std::string& shader) {
+                    const nb::gil_scoped_acquire lock;
+                    return nb::cast<std::vector<std::uint32_t>>((*shared)(source, shader));
+                });
         },
         "compiler"_a.none(),
         nb::sig("def use_glsl_compiler(compiler: typing.Callable[[str, str], list[int]] | None) -> None"),

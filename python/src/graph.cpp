@@ -152,8 +152,10 @@ void bind_graph_class(nb::module_& m) {
             "after_linear",
             [](G& g, nb::object hook) {
                 if (hook.is_none()) return g.after_linear({});
-                const nb::weakref self(nb::find(g));
-                g.after_linear([self, hook](vkf::Value x, vkf::Value y) { return nb::cast<vkf::Value>(hook(x, y)); });
+                g.after_linear([held = held(hook)](vkf::Value x, vkf::Value y) {
+                    const nb::gil_scoped_acquire lock;
+                    return nb::cast<vkf::Value>((*held)(x, y));
+                });
             },
             "hook"_a.none(),
             nb::sig("def after_linear(self, hook: typing.Callable[[Value, Value], Value] | None) -> None"),

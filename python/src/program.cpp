@@ -158,13 +158,32 @@ void bind_program(nb::module_& m) {
                   "A graph compiled for a device. program(x=array)[\"y\"] sets sizes from the arrays' shapes, uploads, "
                   "runs and downloads; each of these can be had by itself. Threads that call it take turns.")
         .def(
-            "__call__", [](P& p, const nb::kwargs& inputs) { return call(p, inputs); },
+            "__call__", [](P& p, const nb::kwargs& inputs) { return call(p, inputs, Results::arrays); },
             nb::sig("def __call__(self, **inputs: object) -> dict[str, numpy.ndarray]"),
             "Runs on arrays by the names of inputs, and sizes by the names of symbols; symbols that are a dimension of "
             "an input are told by its array. Returns the outputs by name.")
         .def(
-            "_run", [](P& p, const nb::list& arrays) { return run(p, arrays); }, "arrays"_a,
+            "tensors",
+            [](P& p, const nb::kwargs& inputs) {
+                if (!p.device) fail("is a model's own program, whose inputs and outputs are not told", "tensors");
+                return call(p, inputs, Results::tensors);
+            },
+            nb::sig("def tensors(self, **inputs: object) -> dict[str, Tensor]"),
+            "The same as a call, but the outputs stay on the device: as tensors, which other programs take as inputs.")
+        .def(
+            "_run", [](P& p, const nb::list& arrays) { return run(p, arrays, Results::arrays); }, "arrays"_a,
             "Calls it with the inputs in their order.")
+        .def(
+            "_run_tensors", [](P& p, const nb::list& arrays) { return run(p, arrays, Results::tensors); }, "arrays"_a,
+            "Calls tensors() with the inputs in their order.")
+        .def(
+            "bind",
+            [](P& p, const std::string& port, const vkf::DeviceTensor* tensor) {
+                unlocked(*p.mutex, [&] { p.get().bind(port, tensor != nullptr ? *tensor : vkf::DeviceTensor()); });
+            },
+            "name"_a, "tensor"_a.none(),
+            "Lets run() read an input, or write an output, where a tensor lies, until the next bind() or upload(); "
+            "None takes that back. Calls with arrays and tensors need no bind().")
         .def_prop_ro(
             "inputs",
             [](const P& p) {

@@ -2,6 +2,8 @@
 // Weights and states in device memory.
 #include "bind.h"
 
+#include <cstring>
+
 namespace py {
 
 namespace {
@@ -22,8 +24,9 @@ nb::object read_state(const State& state, const std::string& tensor, std::size_t
     std::vector<std::int64_t> shape = found->shape;
     if (length >= 0 && dim < shape.size()) shape[dim] = length;
     if (found->dtype == vkf::DType::bf16) {
-        const nb::object bits = numpy_array(bytes.data(), vkf::DType::f16, shape).attr("view")("uint16");
-        return bits.attr("astype")("uint32").attr("__lshift__")(16).attr("view")("float32");
+        std::vector<std::uint16_t> bits(bytes.size() / sizeof(std::uint16_t));
+        std::memcpy(bits.data(), bytes.data(), bytes.size());
+        return widened_bits(bits, shape);
     }
     return numpy_array(bytes.data(), found->dtype, shape);
 }

@@ -24,11 +24,11 @@ void bind_text(nb::module_& m) {
     nb::class_<T>(m, "Tokenizer",
                   "Text to token ids and back, as tokenizer.json or a SentencePiece model says. Immutable; several "
                   "threads may use it.")
-        .def(nb::init<const std::filesystem::path&>(), "path"_a,
+        .def(nb::init<const std::filesystem::path&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>(),
              "A tokenizer.json, a tokenizer.model, or a folder with one.")
         .def_static(
             "parse", [](const std::string& json, const std::string& file) { return T::parse(json, file); }, "json"_a,
-            "name"_a)
+            "name"_a, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "encode",
             [](const T& t, const std::string& text, bool special, bool truncate) {
@@ -39,7 +39,10 @@ void bind_text(nb::module_& m) {
             "The ids of a text; special: with the tokens that the post-processor puts around it.")
         .def(
             "decode",
-            [](const T& t, const Ids& ids, bool skip_special) { return nb::str(t.decode(ids, skip_special).c_str()); },
+            [](const T& t, const Ids& ids, bool skip_special) {
+                const nb::gil_scoped_release release;
+                return t.decode(ids, skip_special);
+            },
             "ids"_a, "skip_special"_a = true,
             nb::sig("def decode(self, ids: typing.Sequence[int], skip_special: bool = True) -> str"))
         .def(
@@ -83,7 +86,11 @@ void bind_text(nb::module_& m) {
     m.def(
         "encode_prompt",
         [](const T& tokenizer, const std::string& text, const Choice<vkf::BeginOfText>& policy,
-           std::optional<std::int32_t> begin) { return vkf::encode_prompt(tokenizer, text, policy, begin); },
+           std::optional<std::int32_t> begin) {
+            const vkf::BeginOfText put = policy;
+            const nb::gil_scoped_release release;
+            return vkf::encode_prompt(tokenizer, text, put, begin);
+        },
         "tokenizer"_a, "text"_a, "policy"_a, "begin"_a.none(),
         "The ids of a prompt, with the token that begins texts as `policy` says.");
 }

@@ -29,11 +29,7 @@ struct FineTuner {
 
 std::function<float(const std::string&)> decay_of(const nb::object& function) {
     if (function.is_none()) return {};
-    const std::shared_ptr<nb::object> shared(new nb::object(function), [](nb::object* o) {
-        const nb::gil_scoped_acquire lock;
-        delete o;
-    });
-    return [shared](const std::string& parameter) {
+    return [shared = held(function)](const std::string& parameter) {
         const nb::gil_scoped_acquire lock;
         return nb::cast<float>((*shared)(parameter));
     };
@@ -169,15 +165,20 @@ void bind_trainer(nb::module_& m) {
                   "updates parameters.")
         .def(nb::new_([](const vkf::Device& device, vkf::Graph& graph, V loss, const Vs& parameters,
                          const vkf::Weights& weights, TRAINER_TYPES) {
-                 auto out =
-                     std::make_unique<T>(T{vkf::Trainer(device, graph, loss, parameters, TRAINER_VALUES, weights)});
-                 return out;
+                 const vkf::TrainerOptions options = TRAINER_VALUES;
+                 return unlocked([&] {
+                     return std::make_unique<T>(T{vkf::Trainer(device, graph, loss, parameters, options, weights)});
+                 });
              }),
              "device"_a, "graph"_a, "loss"_a, "parameters"_a, "weights"_a = vkf::Weights(), nb::kw_only(),
              TRAINER_NAMES)
         .def(
             "upload",
             [](T& t, const std::string& input, nb::handle data) {
+                if (nb::isinstance<vkf::DeviceTensor>(data)) {
+                    const auto tensor = nb::cast<vkf::DeviceTensor>(data);
+                    return unlocked(*t.mutex, [&] { t.trainer.program().bind(input, tensor); });
+                }
                 const Array array = device_array_of(data, input);
                 unlocked(*t.mutex, [&] {
                     switch (array.dtype) {

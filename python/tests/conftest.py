@@ -4,10 +4,20 @@
 import os
 import pathlib
 
+import tempfile
+
 import numpy as np
 import pytest
 
 import vkformer as vkf
+
+try:
+    import hypothesis.configuration
+
+    # not into the folder that the tests are called in
+    hypothesis.configuration.set_hypothesis_home_dir(pathlib.Path(tempfile.gettempdir()) / "vkformer-hypothesis")
+except ImportError:
+    pass
 
 ROOT = pathlib.Path(os.environ.get("VKFORMER_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 

@@ -18,7 +18,8 @@ CLASSES = {
 }
 # C++'s name to Python's; a sentence is a reason.
 TWINS = {
-    "Adapter::Adapter": "Adapter", "Decoder": "DecoderCore", "TextEncoder": "TextEncoderCore", "Trainer": "TrainerCore", "Dim::Dim": "a number", "Dim::symbol": "Graph.symbol",
+    "Adapter::Adapter": "Adapter", "Decoder": "DecoderCore", "TextEncoder": "TextEncoderCore", "Trainer": "TrainerCore", "DeviceTensor": "Tensor",
+    "DeviceTensor::DeviceTensor": "Device.make_tensor", "DeviceTensor::read": "Tensor.numpy", "Dim::Dim": "a number", "Dim::symbol": "Graph.symbol",
     "Dim::is_constant": "a number then", "Dim::constant": "a number then", "Dim::lower_bound": "for whoever writes ops",
     "Dim::str": "Dim.__repr__", "Dim::divided_by": "Dim.__floordiv__", "operator+": "Value.__add__", "operator*": "Value.__mul__",
     "contiguous_strides": "for whoever writes ops", "elements": "a product of sizes", "size_of": "NumPy has itemsize",

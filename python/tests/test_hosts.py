@@ -143,6 +143,50 @@ def test_a_host_records():
     host.close()
 
 
+def test_a_lost_device_is_told():
+    host = Host()
+    get, address = c.CFUNCTYPE(P, P, c.c_char_p), lambda f: c.cast(f, P).value
+    submit = c.CFUNCTYPE(c.c_int32, P, U32, P, U64)
+    of_instance = get(("vkGetInstanceProcAddr", host.vk))
+    of_device = get(("vkGetDeviceProcAddr", host.vk))
+    lost = []
+
+    @submit
+    def submitted(queue, count, infos, fence):
+        if lost:
+            return -4  # VK_ERROR_DEVICE_LOST
+        return submit(of_device(host.device, b"vkQueueSubmit"))(queue, count, infos, fence)
+
+    @get
+    def device_function(device, name):
+        return address(submitted) if name == b"vkQueueSubmit" else of_device(device, name)
+
+    @get
+    def instance_function(instance, name):
+        return address(device_function) if name == b"vkGetDeviceProcAddr" else of_instance(instance, name)
+
+    device = vkf.Device.borrow(instance=host.instance.value, physical=host.physical.value, device=host.device.value, queue_family=0,
+                               queue=host.queue.value, created_with=c.addressof(host.created_with),
+                               get_instance_proc_addr=address(instance_function))
+    double = vkf.function(lambda x: x * 2.0, device=device)
+    x = np.ones((2, 3), np.float32)
+    program, tensor = double.program(x), device.tensor(x)
+    np.testing.assert_array_equal(double(x), 2 * x)
+    lost.append(True)
+    for call in (lambda: double(x), lambda: double(tensor), lambda: program(x=x), lambda: program.run(), lambda: device.tensor(x).numpy(),
+                 lambda: vkf.function(lambda a: a + a, device=device)(x)):
+        with pytest.raises(vkf.DeviceLost) as told:
+            call()
+        assert isinstance(told.value, vkf.Error) and told.value.result in (-4, 0)
+    np.testing.assert_array_equal(vkf.relu(x), x)  # another device goes on
+    import gc
+
+    double.clear()
+    del program, tensor, device, double, told, call
+    gc.collect()
+    host.close()
+
+
 def test_borrowing_nothing_is_refused():
     with pytest.raises(ValueError, match="instance"):
         vkf.Device.borrow(instance=0, physical=0, device=0)

@@ -28,6 +28,21 @@ def test_greedy_tokens(family):
     np.testing.assert_allclose(logits, expected["logits"].numpy(), atol=2e-3, rtol=1e-3)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fine_tuning_loses_what_torch_does(family, device):
+    """tests/make_training_cases.py computed the losses with PyTorch."""
+    folder = ROOT / "tests/decoders" / family
+    expected = vkf.Safetensors(folder / "training.safetensors")
+    texts = [expected[f"text.{i}"].numpy().tolist() for i in range(sum(name.startswith("text.") for name in expected))]
+    checkpoint = vkf.Checkpoint(folder)
+    tuner = vkf.FineTuner(device, checkpoint, vkf.read_decoder(checkpoint), max_batch=2, max_tokens=24, max_norm=1.0,
+                          optimizer=vkf.AdamW(1e-3, weight_decay=0.1), schedule=vkf.Schedule("cosine", warmup=3, steps=20))
+    losses, norms = expected["losses"].numpy(), expected["grad_norms"].numpy()
+    for step in range(20 if family in ("llama", "gpt2") else 4):
+        done = tuner.take_step([texts[2 * step % len(texts)], texts[(2 * step + 1) % len(texts)]])
+        assert abs(done.loss - losses[step]) <= 1e-3 and abs(done.grad_norm - norms[step]) <= 1e-3 * norms[step], step
+
+
 @pytest.fixture(scope="module")
 def model():
     return vkf.load_decoder(GENERATE, max_tokens=64)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vkformer.nn, pictures, what a notebook shows, and the command line."""
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -128,6 +129,11 @@ def test_what_a_notebook_shows(device):
 def test_the_command_line():
     done = subprocess.run([sys.executable, "-m", "vkformer"], capture_output=True, text=True)
     assert done.returncode == 0 and vkf.default_device().name in done.stdout, done.stderr
+    done = subprocess.run([sys.executable, "-m", "vkformer", "doctor"], capture_output=True, text=True)
+    assert done.returncode == 0 and "attention: right" in done.stdout and "all is well" in done.stdout, done.stdout + done.stderr
+    nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
+    done = subprocess.run([sys.executable, "-m", "vkformer", "doctor"], capture_output=True, text=True, env=nowhere)
+    assert done.returncode == 1 and "Vulkan" in done.stdout + done.stderr and "Traceback" not in done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "bench", "--quick"], capture_output=True, text=True)
     assert done.returncode == 0 and "tokens" in done.stdout, done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "generate", "/nowhere", "x"], capture_output=True, text=True)

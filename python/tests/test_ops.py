@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops beside NumPy in double precision, through shapes that hypothesis draws where it is there."""
+"""Functions of arrays beside NumPy in double precision; test_random.py draws shapes."""
 
 import math
 
@@ -111,21 +111,6 @@ def test_attention_of_other_ranks(lead):
         close(vkf.scaled_dot_product_attention(q, k, v), sdpa(q[None], k[None], v[None])[0])
     else:
         close(vkf.scaled_dot_product_attention(q, k, v), sdpa(q, k, v))
-
-
-def test_random_shapes():
-    hypothesis = pytest.importorskip("hypothesis")
-    st = hypothesis.strategies
-
-    @hypothesis.settings(max_examples=25, deadline=None, derandomize=True, database=None)
-    @hypothesis.given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(1, 33), st.integers(1, 40),
-                      st.sampled_from([4, 20, 64]), st.booleans())
-    def check(batch, kv_heads, group, queries, keys, width, causal):
-        q, k, v = (array(batch, kv_heads * group, queries, width), array(batch, kv_heads, keys, width),
-                   array(batch, kv_heads, keys, width))
-        close(vkf.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True), sdpa(q, k, v, causal=causal))
-
-    check()
 
 
 def test_half_precision_comes_back_as_it_went_in():

@@ -45,6 +45,18 @@ def test_search(tmp_path):
     assert out.splitlines()[0].split(maxsplit=1) == ["1.000", "a cat"]
 
 
+def test_notebook_in_a_kernel(tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(SAMPLES / "tour.ipynb", 4)
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [{kind for output in cell.outputs for kind in output.get("data", {})} for cell in notebook.cells if cell.cell_type == "code"]
+    pictures = [i for i, kinds in enumerate(shown) if "image/svg+xml" in kinds]
+    tables = [i for i, kinds in enumerate(shown) if "text/html" in kinds]
+    assert len(pictures) >= 3 and tables, shown
+    assert not [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs if o.output_type == "error"]
+
+
 def test_notebook():
     cells = json.loads((SAMPLES / "tour.ipynb").read_text())["cells"]
     names = {}

@@ -105,6 +105,32 @@ def test_a_step_is_the_one_that_numpy_takes():
     assert abs(done.grad_norm - np.sqrt(((d.T @ a) ** 2).sum() + (d.sum(0) ** 2).sum())) < 1e-4
 
 
+@pytest.mark.parametrize("kind", ["AdamW", "Adam", "SGD"])
+def test_losses_are_those_of_torch(kind):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 3)).double()
+    weights = {f"net.{n}": p.detach().float().numpy() for n, p in net.named_parameters()}
+    options = {"lr": 1e-2, "weight_decay": 0.1} if kind != "SGD" else {"lr": 0.2, "momentum": 0.9}
+    g = vkf.Graph()
+    x, t = g.input("x", [40, 8]), g.input("t", [40], "int32")
+    with vkf.Scope(g, "net"):
+        h = vkf.gelu(vkf.torch.layer_norm_layer(vkf.linear_layer(x, "0", 16), "1"))
+        loss = vkf.cross_entropy(vkf.linear_layer(h, "3", 3), t)
+    step = vkf.Trainer(g, loss, getattr(vkf, kind)(**options), weights=weights, max_norm=0.5)
+    optimizer = getattr(torch.optim, kind)(net.parameters(), **options)
+    for _ in range(10):
+        optimizer.zero_grad()
+        want = torch.nn.functional.cross_entropy(net(torch.from_numpy(X).double()), torch.from_numpy(T))
+        want.backward()
+        norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        done = step(x=X, t=T)
+        assert abs(done.loss - want.item()) < 2e-4 and abs(done.grad_norm - norm.item()) < 1e-3
+    for name, p in net.named_parameters():
+        np.testing.assert_allclose(step.state_dict()[f"net.{name}"], p.detach().numpy(), atol=2e-4)
+
+
 def test_accumulation_and_resuming(tmp_path):
     def make():
         g, loss = classifier()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m vkformer: lists devices; generate FOLDER PROMPT continues a text; bench times attention."""
+"""python -m vkformer: lists devices.
+
+doctor: checks every device. generate FOLDER PROMPT: continues a text. bench: times attention.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,61 @@ def bench(options: argparse.Namespace) -> None:
         print(f"causal attention, 8/2 heads of 64, {tokens} tokens: {best * 1e3:.3f} ms")
 
 
+def _checked(device: vkf.Device) -> float:
+    """The largest error of causal attention on a device, beside NumPy in double precision."""
+    import numpy
+
+    draw = numpy.random.default_rng(0)
+    q = draw.standard_normal((1, 8, 57, 64)).astype(numpy.float32)
+    k, v = (draw.standard_normal((1, 2, 57, 64)).astype(numpy.float32) for _ in range(2))
+    attend = vkf.function(lambda q, k, v: vkf.attention(q, k, v, mask=vkf.Mask(causal="top_left")), device=device)
+    wide_k, wide_v = (numpy.repeat(x.astype(numpy.float64), 4, 1) for x in (k, v))
+    scores = numpy.where(numpy.tri(57, dtype=bool), q.astype(numpy.float64) @ wide_k.swapaxes(2, 3) / 8, -numpy.inf)
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ wide_v
+    return float(numpy.abs(attend(q, k, v) - want).max())
+
+
+def doctor(options: argparse.Namespace) -> int:
+    print(f"vkformer {vkf.__version__}, Python {sys.version.split()[0]}, {sys.platform}")
+    print(f"tokenizers: {'yes' if vkf._vkformer.has_text else 'no, the package was built without'}")
+    print(f"GLSL at run time: {vkf.glsl_compiler() or 'no (libshaderc is not here); score mods need it'}")
+    found = vkf.Device.list()  # an error says what to install
+    chosen = [i for i, listed in enumerate(found) if options.device in ("", str(i), listed.name)]
+    if not chosen:
+        raise vkf.Error(f'there is no device "{options.device}"' if found else
+                        "there is no Vulkan device; install a driver (Debian and Ubuntu: mesa-vulkan-drivers)")
+    wrong = 0
+    for i in chosen:
+        listed = found[i]
+        print(f"{i}  {listed.name}: {listed.type}, {listed.driver}, {listed.device_memory >> 20} MiB")
+        try:
+            start = time.perf_counter()
+            device = vkf.Device(str(i))
+            error = _checked(device)
+            seconds = time.perf_counter() - start
+        except vkf.Error as told:
+            print(f"   does not work: {told}")
+            wrong += 1
+            continue
+        right = error < 1e-5
+        wrong += not right
+        print(f"   attention: {'right' if right else 'WRONG'}, off by {error:.1e} at most, in {seconds:.2f} s from nothing")
+        print(f"   pipelines are kept for the next time: {'yes' if device.save_pipeline_cache() else 'no'}")
+        for message in device.messages():
+            print(f"   validation: {message}")
+            wrong += 1
+    print("all is well" if not wrong else f"{wrong} things are wrong")
+    return 1 if wrong else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vkformer", description=__doc__)
     parser.set_defaults(run=devices)
     commands = parser.add_subparsers()
+    d = commands.add_parser("doctor", help="checks every device: whether it is there, and whether its numbers are right")
+    d.add_argument("--device", default="", help="this one alone, by its index or name")
+    d.set_defaults(run=doctor)
     g = commands.add_parser("generate", help="continues a text with a Hugging Face folder")
     g.add_argument("folder")
     g.add_argument("prompt")
@@ -69,11 +123,13 @@ def main() -> int:
     b.set_defaults(run=bench)
     options = parser.parse_args()
     try:
-        options.run(options)
-    except (vkf.Error, KeyboardInterrupt) as error:
-        print(f"vkformer: {error or 'interrupted'}", file=sys.stderr)
+        return options.run(options) or 0
+    except vkf.Error as error:
+        print(f"vkformer: {error}", file=sys.stderr)
         return 1
-    return 0
+    except KeyboardInterrupt:
+        print("vkformer: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

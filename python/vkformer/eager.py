@@ -12,8 +12,8 @@ from typing import Any, Callable, Sequence
 
 from . import _vkformer as _c
 
-# A program, which arguments are its inputs, what makes results of the arrays, their order.
-_Entry = tuple[_c.Program, tuple[int, ...], Any, "list[int] | None"]
+# What runs it, which arguments are inputs, what makes results of the arrays, their order.
+_Entry = tuple[Callable[[Any], Any], tuple[int, ...], Any, "list[int] | None", _c.Program]
 
 _lock = threading.RLock()
 _device: _c.Device | None = None
@@ -65,7 +65,7 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
                 t = t.astype(numpy.float32) if t.dtype == numpy.float64 else t
             else:
                 raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
-        elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch"):
+        elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch", "vkformer"):
             import numpy
 
             if not isinstance(t, numpy.ndarray):
@@ -74,10 +74,13 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def _dtype(array: Any) -> str:
+def _dtype(array: Any, what: str) -> str:
     """The type of the graph's input for an array."""
     name = str(array.dtype).rpartition(".")[2]
-    return name if name in ("float32", "float16", "bfloat16") else "float32" if name == "float64" else "int32"
+    if name == "float64":
+        raise _c.ArgumentError(f"{what}: is of float64; graphs compute in float32: convert it with "
+                               "astype(numpy.float32) or .float()")
+    return name if name in ("float32", "float16", "bfloat16") else "int32"
 
 
 def _bucket(size: int) -> int:
@@ -107,15 +110,15 @@ class Function:
 
     def program(self, *arrays: Any, **options: Any) -> _c.Program:
         """The program that these arrays run on, for explain(), times and the like."""
-        return self._found(as_arrays(self.__name__, *arrays), options)[0]
+        return self._found(as_arrays(self.__name__, *arrays), options)[4]
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         try:
-            program, given, finish, order = self._found(arrays, options)
+            run, given, finish, order, _ = self._found(arrays, options)
         except AttributeError:  # no arrays, but lists of numbers or what has __dlpack__ alone
             arrays = as_arrays(self.__name__, *arrays)
-            program, given, finish, order = self._found(arrays, options)
-        outputs = program._run([arrays[i] for i in given])  # type: ignore[attr-defined]
+            run, given, finish, order, _ = self._found(arrays, options)
+        outputs = run([arrays[i] for i in given])
         if order is not None:
             outputs = [outputs[i] for i in order]
         if finish is None:
@@ -176,7 +179,9 @@ class Function:
             given = tuple(i for i, a in enumerate(arrays) if a is not None)
             names = list(program.outputs)
             order = [names.index(f"y{i}") for i in range(len(names))]
-            entry = self._exact[key] = (program, given, _finish(arrays[0]), order if len(order) > 1 else None)
+            on_device = isinstance(arrays[0], _c.Tensor)
+            run = program._run_tensors if on_device else program._run  # type: ignore[attr-defined]
+            entry = self._exact[key] = (run, given, _finish(arrays[0]), order if len(order) > 1 else None, program)
             return entry
 
     def _compile(self, device: _c.Device, arrays: Sequence[Any], sizes: Sequence[tuple[str, ...]],
@@ -189,11 +194,12 @@ class Function:
             if a is None:
                 values.append(None)
                 continue
-            dtype = _dtype(a)
+            name = self._names[i] if i < len(self._names) else f"x{i}"
+            dtype = _dtype(a, f"{self.__name__}: {name}")
             if dtype != "int32" and first is None:
                 first = dtype
             shape = [symbols[n] if n else int(s) for n, s in zip(names, a.shape)]
-            x = graph.input(self._names[i] if i < len(self._names) else f"x{i}", shape, dtype)
+            x = graph.input(name, shape, dtype)
             values.append(_c.to(x, "float32") if dtype in ("float16", "bfloat16") else x)
         outputs = self._f(*values, **options)
         if not isinstance(outputs, (tuple, list)):
@@ -207,6 +213,8 @@ class Function:
 
 def _finish(like: Any) -> Callable[[Any], Any] | None:
     """From NumPy's array to the kind that the first argument has."""
+    if isinstance(like, _c.Tensor):
+        return None
     bfloat16 = str(like.dtype).endswith("bfloat16")
     if is_torch(like):
         import torch  # type: ignore[import-not-found,unused-ignore]
@@ -228,7 +236,7 @@ def function(f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device 
     from the innermost back: lower case for a size that may vary, upper case for one that is fixed.
     Arguments that have a letter in common have that size in common; "bls~" lets sizes of 1
     broadcast. Without dims, each shape is a family. Results are arrays of the first argument's
-    kind: NumPy, or PyTorch.
+    kind: NumPy, PyTorch, or a Tensor that stays on the device.
 
         swish = vkf.function(lambda x, beta: x * vkf.activate(x * beta, "sigmoid"), ["rn", "N"])
         swish(array, beta)

@@ -53,7 +53,8 @@ class Module:
         if any(isinstance(a, _c.Value) for a in (*args, *options.values())):
             return self.describe(*args, **options)
         program, given, names = self._found(args, options)
-        outputs = program(**dict(zip(names, given)))
+        run = program.tensors if isinstance(args[0], _c.Tensor) else program
+        outputs: Any = run(**dict(zip(names, given)))
         finish = _finish(args[0]) or (lambda x: x)
         made = tuple(finish(outputs[f"y{i}"]) for i in range(len(outputs)))
         return made[0] if len(made) == 1 else made
@@ -78,7 +79,7 @@ class Module:
         values: dict[str, Any] = {}
         first = None
         for name, a in arrays.items():
-            dtype = _dtype(a)
+            dtype = _dtype(a, f"{type(self).__name__}: {name}")
             first = first or (dtype if dtype != "int32" else None)
             x = graph.input(name, [int(s) for s in a.shape], dtype)
             values[name] = _c.to(x, "float32") if dtype in ("float16", "bfloat16") else x

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/cache_folder.h"
+#include "runtime/base/text.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/enumerate.h"
@@ -17,6 +18,7 @@
 #include "runtime/device/query_capabilities.h"
 #include "runtime/device/tensor_store.h"
 #include "runtime/device/tuning_store.h"
+#include "runtime/graph/sixteen.h"
 
 namespace vkf {
 
@@ -265,6 +267,22 @@ std::vector<std::string> Device::messages() const {
 }
 
 bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
+
+DeviceTensor Device::make_tensor(std::vector<std::int64_t> shape, DType dtype) const {
+    core_->check_alive();
+    if (core_->deferred) {
+        throw Error("the host submits for this device (BorrowedDevice::host_submits): its own buffers are bound",
+                    "Device::make_tensor");
+    }
+    if (!is_floating(dtype) && dtype != DType::i32) {
+        throw Error("is " + std::string(name_of(dtype)) + "; there are F32, F16, BF16 and I32", "a tensor");
+    }
+    const std::uint64_t bytes = tensor_bytes(shape, dtype);
+    WeightLayout layout({{.name = "tensor", .dtype = dtype, .shape = shape, .bytes = bytes}},
+                        core_->capabilities.storage_alignment, core_->capabilities.max_allocation, "tensor");
+    return {std::make_shared<TensorStore>(core_, std::move(layout), "a tensor of " + shape_text(shape)), dtype,
+            std::move(shape), bytes};
+}
 
 State Device::make_state(std::initializer_list<const Graph*> graphs) const {
     return make_state(std::span(graphs.begin(), graphs.size()));

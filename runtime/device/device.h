@@ -15,6 +15,7 @@
 #include "../graph/host_tensor.h"
 #include "borrowed_device.h"
 #include "device_options.h"
+#include "device_tensor.h"
 #include "requirements.h"
 #include "state.h"
 #include "status.h"
@@ -66,6 +67,10 @@ public:
     /// Makes zeroed memory for every state the graphs name; programs compiled with it share it.
     State make_state(std::span<const Graph* const> graphs) const;
     State make_state(std::initializer_list<const Graph*> graphs) const;
+    /// Makes a tensor for Program::bind(), of F32, F16, BF16 or I32. Its elements are undefined
+    /// until something writes them. Throws Error for other types and negative sizes, where memory
+    /// does not suffice, and on a device for which the host submits.
+    DeviceTensor make_tensor(std::vector<std::int64_t> shape, DType dtype = DType::f32) const;
 
     /// Lowers, schedules, plans memory and builds pipelines. Throws vkf::Error naming the weight
     /// that is missing or has another shape. No tensor memory is allocated until

@@ -146,6 +146,7 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
             core->inputs.push_back({.storage = s});
         }
     }
+    core->bound.resize(core->plan.storages.size());
     core->times.resize(core->plan.dispatches.size());
     for (std::size_t d = 0; d < core->times.size(); ++d) {
         const Dispatch& dispatch = core->plan.dispatches[d].dispatch;
@@ -206,13 +207,9 @@ void Program::set(std::string_view symbol, std::int64_t value) {
 }
 
 std::vector<std::int64_t> Program::shape(std::string_view name) const {
-    for (const StorageInfo& s : core_->plan.storages) {
-        if ((s.kind == StorageKind::input || s.kind == StorageKind::output) && s.name == name) {
-            std::vector<std::int64_t> out;
-            for (const Dim& d : s.shape) {
-                out.push_back(d.eval(core_->sizes));
-            }
-            return out;
+    for (const StorageId id : core_->externals) {
+        if (core_->plan.storages[id].name == name) {
+            return core_->shape_of(id);
         }
     }
     core_->plan.named(StorageKind::output, name);  // throws, naming the known ones
@@ -232,11 +229,7 @@ void ProgramCore::upload(std::string_view name, HostType type, std::span<const s
     refuse_image(info);
     const std::uint64_t count = elements_of(id, sizes);
     if (!goes_as(info.dtype, type) || data.size() != count * size_of_host(type)) {
-        std::vector<std::int64_t> shape;
-        for (const Dim& d : info.shape) {
-            shape.push_back(d.eval(sizes));
-        }
-        throw Error("is " + shape_text(shape) + " " + std::string(name_of(info.dtype)) + ", " +
+        throw Error("is " + shape_text(shape_of(id)) + " " + std::string(name_of(info.dtype)) + ", " +
                         std::to_string(data.size() / size_of_host(type)) + " elements of " + name_of_host(type) +
                         " were given",
                     options.name + ": input " + info.name);
@@ -259,6 +252,7 @@ void ProgramCore::upload(std::string_view name, HostType type, std::span<const s
     } else {
         std::copy(data.begin(), data.end(), mapped + io_offset[id]);
     }
+    bound[id] = {};
     input->uploaded = true;
     input->dirty = true;
     input->uploaded_elements = count;
@@ -286,6 +280,9 @@ OutputBytes ProgramCore::output(std::string_view name, HostType type) {
     if (!goes_as(info.dtype, type)) {
         throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + name_of_host(type),
                     options.name + ": output " + info.name);
+    }
+    if (bound[id]) {
+        throw Error("is bound to a tensor: DeviceTensor::read() has it", options.name + ": output " + info.name);
     }
     finish_run();
     if (!ran) {

@@ -13,6 +13,7 @@
 #include "../compile/arithmetic_use.h"
 #include "../compile/memory_sizes.h"
 #include "compile_options.h"
+#include "device_tensor.h"
 #include "recording.h"
 #include "status.h"
 #include "ticket.h"
@@ -51,6 +52,16 @@ public:
     void upload(std::string_view input, std::span<const std::int32_t> data);
     /// The bits of an f16 or bf16 input's elements.
     void upload(std::string_view input, std::span<const std::uint16_t> data);
+    /// Lets runs read an input, or write an output, where a tensor lies, instead of in memory of
+    /// its own: nothing is copied, and what one program wrote the next one reads. The tensor has
+    /// the type of the input or output, and at each run its shape at the sizes set; run()
+    /// throws where it has not, or where the memory of an output is bound twice. An output that is
+    /// bound is not downloaded: read the tensor. The tensor stays bound, and lives, until another
+    /// bind() or an upload(); an empty one takes the binding back, and an input then counts as
+    /// never uploaded. Waits for a run under way; once an output was bound anew, download() needs
+    /// another run. record() binds what the host gives. Throws naming an input or output that is
+    /// not there, is an image or has numbers that upload() checks, another type, another device.
+    void bind(std::string_view name, const DeviceTensor& tensor);
     /// Submits a run and does not wait for it. One run of a program is under way at a time:
     /// whatever needs the last one to have finished waits for it, that is submit(), run(),
     /// upload(), download() and times(). Meanwhile the State is in use, and slot 0 of record().

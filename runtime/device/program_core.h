@@ -11,6 +11,7 @@
 #include "runtime/compile/plan.h"
 #include "runtime/device/compile_options.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/device_tensor.h"
 #include "runtime/device/memory.h"
 #include "runtime/device/recording.h"
 #include "runtime/device/state.h"
@@ -30,6 +31,8 @@ struct Place {
     VkImageView view = VK_NULL_HANDLE;
     VkImageLayout layout = VK_IMAGE_LAYOUT_UNDEFINED;
     std::uint32_t acquire_from = kSameQueueFamily, release_to = kSameQueueFamily;
+    /// the bytes of the buffer, where they may be fewer than the largest sizes need; else 0
+    std::uint64_t limit = 0;
 };
 
 /// The command buffer in which recording goes on: run() changes the command buffer when a
@@ -123,6 +126,7 @@ struct ProgramCore {
 
     // running
     std::vector<InputState> inputs;
+    std::vector<DeviceTensor> bound;  ///< [storage]; what inputs and outputs are bound to
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
     std::shared_ptr<SubmittedRuns> runs;    ///< made by the first run
@@ -181,9 +185,17 @@ struct ProgramCore {
     void run();
     void upload(std::string_view name, HostType type, std::span<const std::byte> data);
     void download(std::string_view name, HostType type, std::span<std::byte> to);
+    void bind(std::string_view name, const DeviceTensor& tensor);
+    /// Throws unless every bound tensor has the shape that its input or output has now, and outputs
+    /// share their memory with nothing.
+    void check_bound() const;
+    /// The place where a run finds an input or output.
+    Place place_of(StorageId external) const;
     /// Waits for the last run. Throws where a caller cannot have it as `type`.
     OutputBytes output(std::string_view name, HostType type);
     std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
+    /// The sizes of an input or output at the symbols' values now.
+    std::vector<std::int64_t> shape_of(StorageId external) const;
     /// The input was uploaded since the last run.
     bool is_dirty(StorageId input) const noexcept;
 

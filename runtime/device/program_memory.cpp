@@ -144,6 +144,10 @@ void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch
         const Window& w = dispatch.windows[i];
         const Place& at = is_external(plan.storages[w.storage].kind) ? external_places[w.storage] : places[w.storage];
         buffers[i] = {at.buffer, at.offset + w.base, w.bytes};
+        if (at.limit != 0) {  // what lies behind is not touched at the sizes of this run
+            const std::uint64_t base = w.base < at.limit ? w.base : 0;
+            buffers[i] = {at.buffer, base, std::min(w.bytes, at.limit - base)};
+        }
         images[i] = {VK_NULL_HANDLE, at.view, at.layout};
         writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                      nullptr,

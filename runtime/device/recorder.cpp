@@ -112,10 +112,10 @@ public:
     }
 
     void copy(const PlannedCopy& planned) noexcept {
-        if (!sink_.mirrors) {
+        const StorageId id = planned.storage;
+        if (!sink_.mirrors || core_.bound[id]) {
             return;
         }
-        const StorageId id = planned.storage;
         const std::uint64_t at = core_.io_offset[id];
         VkBufferCopy region{at, at, core_.elements_of(id, values_) * size_of(core_.plan.storages[id].dtype)};
         VkBuffer from = core_.upload_mirror.buffer();

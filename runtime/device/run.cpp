@@ -93,7 +93,11 @@ Ticket ProgramCore::submit(bool ticket) {
                                             : "run() takes slot 0, whose recording was not told to have finished",
                     options.name);
     }
+    check_bound();
     for (const InputState& input : inputs) {
+        if (bound[input.storage]) {
+            continue;
+        }
         const StorageInfo& info = plan.storages[input.storage];
         const auto where = [&] { return options.name + ": input " + info.name; };
         if (!input.uploaded) {
@@ -135,8 +139,8 @@ Ticket ProgramCore::submit(bool ticket) {
         device->check_result(vk.vkCreateQueryPool(device->handle, &info, nullptr, &queries), "vkCreateQueryPool");
     }
     RecordScratch& scratch = record_scratch[0];
-    for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        scratch.places[s] = {io.buffer(), io_offset[s]};
+    for (const StorageId s : externals) {
+        scratch.places[s] = place_of(s);
     }
     bind(0, scratch.places);
 

@@ -2,7 +2,9 @@
 #include "runtime/device/tensor_store.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "runtime/base/text.h"
 #include "runtime/compile/stored.h"
 
 namespace vkf {
@@ -20,6 +22,19 @@ void TensorStore::zero() {
         uploader.zero(b, 0, b.bytes());
     }
     uploader.finish();
+}
+
+std::uint64_t tensor_bytes(std::span<const std::int64_t> shape, DType dtype) {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    std::uint64_t bytes = size_of(dtype);
+    for (const std::int64_t size : shape) {
+        const auto number = static_cast<std::uint64_t>(size);
+        if (size < 0 || (number != 0 && bytes > kMost / number)) {
+            throw Error("cannot have the shape " + shape_text(shape), "a tensor");
+        }
+        bytes *= number;
+    }
+    return bytes;
 }
 
 std::shared_ptr<TensorStore> make_state_store(const std::shared_ptr<DeviceCore>& core,

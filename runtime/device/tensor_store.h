@@ -31,6 +31,10 @@ struct TensorStore {
     std::atomic<std::uint64_t> uploads_before = 0;
 };
 
+/// The bytes of a dense tensor. Throws Error where a size is negative, or they are more than can be
+/// counted.
+std::uint64_t tensor_bytes(std::span<const std::int64_t> shape, DType dtype);
+
 /// Makes zeroed memory for the states among these storages. Throws Error naming a state that two
 /// graphs want with different shapes or types.
 std::shared_ptr<TensorStore> make_state_store(const std::shared_ptr<DeviceCore>& core,

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long calls let other threads of Python go on."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import vkformer as vkf
+
+GENERATE = ROOT / "samples/generate"
+needs_text = pytest.mark.skipif(not vkf._vkformer.has_text, reason="built without tokenizers")
+
+
+class Clock:
+    """Notes the time in a thread of its own, whenever it may run."""
+
+    def __enter__(self):
+        self.times, self.stopped = [time.perf_counter()], False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+        return self
+
+    def run(self):
+        while not self.stopped:
+            self.times.append(time.perf_counter())
+            time.sleep(0.001)
+
+    def __exit__(self, *_):
+        self.stopped = True
+        self.thread.join()
+
+
+def goes_on(call):
+    """Calls again and again: no single call may keep the other thread waiting for most of its time."""
+    with Clock() as clock:
+        start = time.perf_counter()
+        longest = 0.0
+        while time.perf_counter() - start < 0.3:
+            began = time.perf_counter()
+            call()
+            longest = max(longest, time.perf_counter() - began)
+        end = time.perf_counter()
+    inside = [t for t in clock.times if start <= t <= end]
+    gap = max(b - a for a, b in zip([start, *inside], [*inside, end]))
+    assert len(inside) > 10, f"{len(inside)} ticks in {end - start:.3f} s"
+    assert gap < max(0.05, 0.6 * longest), f"the other thread waited {gap:.3f} s of {longest:.3f} s"
+
+
+def test_what_keeps_the_lock_is_seen():
+    text = b"ab" * 100_000_000
+    with pytest.raises(AssertionError, match="the other thread waited|ticks"):
+        goes_on(lambda: text.count(b"ba"))
+
+
+def test_runs_and_tensors(device):
+    g = vkf.Graph()
+    x = g.input("x", [768, 768])
+    for _ in range(6):
+        x = vkf.matmul(x, x)
+    g.output("y", x)
+    program = device.compile(g)
+    a = np.eye(768, dtype=np.float32)
+    goes_on(lambda: program(x=a))
+    t = device.tensor(a)
+    goes_on(lambda: program.tensors(x=t)["y"].numpy())
+    program.upload("x", a)
+    goes_on(lambda: program.submit().wait())
+
+
+def described(count=3):
+    g = vkf.Graph()
+    x = g.input("x", [1, g.symbol("tokens", 64), 64])
+    for i in range(count):
+        with vkf.Scope(g, f"layers.{i}"):
+            x = x + vkf.grouped_query_attention(x, name="attn", heads=8, kv_heads=2, rope=vkf.Rope(layout="half"))
+    return g, x
+
+
+def test_compiling(tmp_path):
+    def compile():
+        # no pipelines to take from
+        device = vkf.Device(cache_folder=tmp_path / str(time.perf_counter_ns()))
+        g, x = described()
+        g.output("y", x)
+        device.compile(g, {n: np.zeros(s, np.float32) for n, (s, _) in g.weights.items()})
+
+    goes_on(compile)
+
+
+def test_making_a_trainer(tmp_path):
+    def make():
+        device = vkf.Device(cache_folder=tmp_path / str(time.perf_counter_ns()))
+        g, x = described(1)
+        vkf.Trainer(g, vkf.sum(x), device=device)
+
+    goes_on(make)
+
+
+def test_steps():
+    g, x = described()
+    step = vkf.Trainer(g, vkf.sum(x * x))
+    batch = np.random.default_rng(1).standard_normal((1, 64, 64)).astype(np.float32) * 0.1
+    goes_on(lambda: step(x=batch))
+
+
+def test_loading(device):
+    w = {"w": np.ones((2048, 4096), np.float32)}
+    goes_on(lambda: device.load(w, matrices="int8", pack_on="host"))
+
+
+def test_models(device):
+    goes_on(lambda: vkf.load_decoder(GENERATE, max_tokens=64))
+    model = vkf.load_decoder(GENERATE, max_tokens=64)
+    goes_on(lambda: model.generate([1, 25, 272]))
+    goes_on(lambda: model.prompt([[1] * 60]))
+
+
+@needs_text
+def test_encoding():
+    encoder = vkf.load_text_encoder(ROOT / "tests/text/bert")
+    goes_on(lambda: encoder.encode(["a b c"] * 64))
+    tokenizer = vkf.Tokenizer(GENERATE)
+    long = "7 is seven. " * 20000
+    goes_on(lambda: tokenizer.encode(long))
+
+
+def test_several_devices_at_once():
+    x = np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64)
+    devices = [vkf.Device() for _ in range(3)]
+    functions = [vkf.function(lambda a, n=n: vkf.softmax(a * float(n + 1)), device=d) for n, d in enumerate(devices)]
+    want = [f(x) for f in functions]
+    wrong = []
+
+    def work(n):
+        for _ in range(20):
+            if not np.array_equal(functions[n](x), want[n]):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and not any(d.messages() for d in devices)
