@@ -12,6 +12,7 @@ def d(x):
 
 def softmax(s, sinks=None):
     """Rows of -inf give 0. sinks: one more logit a head, (..., H, L, S)."""
+    s = d(s)
     top = np.max(s, -1, keepdims=True, initial=-1e300)
     if sinks is not None:
         top = np.maximum(top, sinks[:, None, None])

@@ -65,10 +65,15 @@ def test_streams(model):
     assert model.generate("42 is", temperature=0.01, top_k=2) == " forty-two."
     drawn = [model.generate("7 is", temperature=5.0, seed=s) for s in range(4)]
     assert len(set(drawn)) > 1 and drawn[1] == model.generate("7 is", temperature=5.0, seed=1)
+    told = vkf.load_decoder(GENERATE, max_tokens=64, candidates=50)
+    assert drawn[1] == told.generate("7 is", temperature=5.0, seed=1)
+    with pytest.raises(ValueError, match="candidates"):
+        model.candidates(0)
 
 
 @needs_text
-def test_the_rest_of_a_decoder(model, tmp_path):
+def test_the_rest_of_a_decoder(tmp_path):
+    model = vkf.load_decoder(GENERATE, max_tokens=64, candidates=8)
     model.prompt([model.encode("42 is")])
     tokens, logits = model.candidates(0)
     assert tokens[0] == model.next()[0] and sorted(logits, reverse=True) == logits
@@ -164,6 +169,9 @@ def test_adapters(tmp_path, device):
     assert losses[-1] < losses[0] and tuner.step() == 4
     tuner.save(tmp_path / "adapter")
     model = vkf.load_decoder(GENERATE, max_tokens=32, adapter=tmp_path / "adapter")
-    assert isinstance(model.generate("7 is"), str)
+    tuned, likely = model.generate("7 is"), dict(temperature=0.01, top_k=2)
+    assert isinstance(tuned, str) and model.generate("7 is", **likely) == tuned
     model.clear_adapter()
-    assert model.generate("7 is") == " seven."
+    assert model.generate("7 is") == model.generate("7 is", **likely) == " seven."
+    model.set_adapter(vkf.Adapter(tmp_path / "adapter"))
+    assert model.generate("7 is", **likely) == tuned

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, cast
 
 from . import _vkformer as _c
 from ._types import Arithmetic, Kept, Path
@@ -46,8 +47,13 @@ class Decoder(_c.DecoderCore):
     facts: _c.DecoderFacts
     tokenizer: Any
 
-    def _open(self, folder: Path, facts: _c.DecoderFacts) -> None:
-        self.folder, self.facts = os.fspath(folder), facts
+    def _open(self, folder: Path, facts: _c.DecoderFacts, device: _c.Device, candidates: int,
+              options: dict[str, Any]) -> None:
+        self.folder, self.facts, self._device = os.fspath(folder), facts, device
+        self._candidates, self._options = candidates, options
+        self._sampling: _c.DecoderCore | None = None
+        self._adapter: _c.Adapter | None = None
+        self._lock = threading.Lock()
         self.tokenizer = _tokenizer(folder)
         self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
 
@@ -63,27 +69,56 @@ class Decoder(_c.DecoderCore):
         """The question as the model was trained to see one: a prompt for generate()."""
         return str(_c.ChatTemplate(self.folder).prompt(question, system))
 
+    def set_adapter(self, adapter: _c.Adapter) -> None:
+        """Puts a LoRA adapter in; load_decoder(adapter=...) makes room for its kind."""
+        super().set_adapter(adapter)
+        self._adapter = adapter
+        if self._sampling is not None:
+            self._sampling.set_adapter(adapter)
+
+    def clear_adapter(self) -> None:
+        """Takes it out again."""
+        super().clear_adapter()
+        self._adapter = None
+        if self._sampling is not None:
+            self._sampling.clear_adapter()
+
+    def _for_sampling(self, top_k: int) -> _c.DecoderCore:
+        """The programs that also find the likeliest tokens, which greedy decoding does without."""
+        if self._candidates > 0 and self._sampling is None:
+            return self
+        wanted = min(max(top_k, 50), 128, self.facts.vocab_size)
+        with self._lock:
+            if self._sampling is None or self._candidates < wanted:
+                self._sampling = _c.DecoderCore(self._device, self.weights(), self.model(), candidates=wanted, **self._options)
+                self._candidates = wanted
+                if self._adapter is not None:
+                    self._sampling.set_adapter(self._adapter)
+            return self._sampling
+
     def stream_ids(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
                    top_k: int = 50, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Iterator[int]:
         """Ids of tokens as they come, that which ends the text included."""
         ids = self.encode(prompt)
-        sampler = None
+        sampler, core = None, cast(_c.DecoderCore, self)
         if temperature > 0:
             sampler = _c.Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-        self.prompt([ids])
+            core = self._for_sampling(top_k)
+        core.prompt([ids])
         for count in range(1, max_tokens + 1):
-            token = sampler.choose(self) if sampler is not None else self.next()[0]
+            token = sampler.choose(core) if sampler is not None else core.next()[0]
             yield token
-            if (token in self.facts.end and not ignore_end) or count == max_tokens or self.room() == 0:
+            if (token in self.facts.end and not ignore_end) or count == max_tokens or core.room() == 0:
                 return
-            self.step([token])
+            core.step([token])
 
     def stream(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
                top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Iterator[Any]:
         """Pieces of text as they come, or ids where the prompt is ids.
 
-        Greedy unless temperature is above 0; sampling chooses among at most as many candidates as
-        the model was loaded with. Ends at a token that ends texts, at one of the stops, after
+        Greedy unless temperature is above 0. Sampling needs the likeliest tokens, as many as
+        load_decoder(candidates=...) says; without it the first sampled text compiles programs, and
+        makes a cache, of its own. Ends at a token that ends texts, at one of the stops, after
         max_tokens, or where the cache is full.
         """
         ids = self.stream_ids(self.encode(prompt), max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -125,9 +160,9 @@ def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device
 
     weights: what matrices are kept as, f32, f16, bf16, int8 or int4; None: as the files have them.
     max_tokens: most tokens of a text, prompt included; 0: as many as the model was trained for.
-    candidates: likeliest tokens for sampling; generate() with a temperature needs its top_k of
-    them, so they are as many as 50 where this is 0 and the vocabulary has them. kv: what keys and
-    values are kept as. adapter: a folder of PEFT's (LoRA). progress: True shows a bar on a terminal;
+    candidates: likeliest tokens that each step finds, for candidates() and sampling; generate() with
+    a temperature makes programs for as many as its top_k when they are first needed, where this is
+    0. kv: what keys and values are kept as. adapter: a folder of PEFT's (LoRA). progress: True shows a bar on a terminal;
     or a function (bytes done, bytes in all).
     """
     device = device or default_device()
@@ -136,11 +171,13 @@ def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device
     lora = _c.Adapter(adapter) if adapter is not None else None
     show = progress_bar("weights") if progress is True else progress or None
     plan = _c.DecoderPlan(device, checkpoint, model, max_batch=max_batch, max_tokens=max_tokens, chunk=chunk,
-                          candidates=candidates or min(50, model.facts.vocab_size), kv=kv, arithmetic=arithmetic,
+                          candidates=candidates, kv=kv, arithmetic=arithmetic,
                           lora=lora.options if lora is not None else None, score=score, profile=profile,
                           matrices=weights, load_progress=show)
     out = Decoder(device, checkpoint, plan)
-    out._open(folder, model.facts)
+    out._open(folder, model.facts, device, candidates,
+              dict(max_tokens=plan.max_tokens, chunk=chunk, kv=kv, arithmetic=arithmetic,
+                   lora=lora.options if lora is not None else None))
     if lora is not None:
         out.set_adapter(lora)
     return out
