@@ -3,12 +3,14 @@
 
 import gc
 import os
+import pathlib
 import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import vkformer as vkf
 
@@ -234,6 +236,49 @@ def test_without_vulkan():
     nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=nowhere)
     assert done.returncode == 0 and "Vulkan" in done.stdout, done.stdout + done.stderr
+
+
+def test_nothing_is_written_where_one_stands(tmp_path):
+    code = "import numpy as np, vkformer as vkf; vkf.relu(np.ones((2, 3), np.float32)); vkf.default_device().save_pipeline_cache()"
+    bare = {n: v for n, v in os.environ.items() if n not in ("XDG_CACHE_HOME", "HOME", "VKFORMER_CACHE_DIR")}
+    for where in ({}, {"HOME": str(tmp_path / "home")}, {"XDG_CACHE_HOME": str(tmp_path / "cache")}):
+        stand = tmp_path / "here"
+        stand.mkdir(exist_ok=True)
+        done = subprocess.run([sys.executable, "-c", code], cwd=stand, env={**bare, **where}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert not list(stand.iterdir())
+        for folder in where.values():
+            assert list(pathlib.Path(folder).rglob("*.pipelines")), folder
+
+
+INTERRUPTED = {
+    "generate": "m = vkf.load_decoder(sys.argv[1], max_tokens=64)\nwhile True: m.generate([1, 25, 272])",
+    "stream": "m = vkf.load_decoder(sys.argv[1], max_tokens=64)\nwhile True: list(m.stream_ids([1], 60, ignore_end=True))",
+    "training": "g = vkf.Graph(); x = g.input('x', [4, 4])\nstep = vkf.Trainer(g, vkf.sum(vkf.linear_layer(x, 'w', 4)))\n"
+                "while True: step(x=np.ones((4, 4), np.float32))",
+    "fit": "g = vkf.Graph(); x = g.input('x', [4, 4])\nstep = vkf.Trainer(g, vkf.sum(vkf.linear_layer(x, 'w', 4)))\n"
+           "step.fit({'x': np.ones((4, 4), np.float32)} for _ in range(10**9))",
+    "functions": "while True: vkf.relu(np.ones((2, 3), np.float32))",
+}
+
+
+@pytest.mark.parametrize("what", INTERRUPTED)
+def test_control_c(what):
+    code = ("import os, signal, sys, threading, time, numpy as np, vkformer as vkf\n"
+            "def later():\n    time.sleep(0.7)\n    os.kill(os.getpid(), signal.SIGINT)\n"
+            "vkf.relu(np.ones(3, np.float32))\nthreading.Thread(target=later, daemon=True).start()\n"
+            "try:\n" + "".join(f"    {line}\n" for line in INTERRUPTED[what].splitlines()) +
+            "except KeyboardInterrupt:\n    vkf.relu(np.ones(3, np.float32)); print('stopped')")
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "samples/generate")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout == "stopped\n", done.stdout + done.stderr
+
+
+def test_double_precision_is_refused():
+    x = np.ones((2, 3))
+    for call in (lambda: vkf.softmax(x), lambda: vkf.linear(x, x), lambda: vkf.function(lambda a: a + 1.0)(x),
+                 lambda: vkf.nn.LayerNorm(3, elementwise_affine=False)(x), lambda: vkf.scaled_dot_product_attention(x, x, x)):
+        is_told(ValueError, ["float64", "astype(numpy.float32)"], call)
+    np.testing.assert_array_equal(vkf.relu([[1.0, -2.0]]), [[1, 0]])  # lists are nobody's choice of a type
 
 
 def test_forks_are_refused():

@@ -131,6 +131,27 @@ def test_losses_are_those_of_torch(kind):
         np.testing.assert_allclose(step.state_dict()[f"net.{name}"], p.detach().numpy(), atol=2e-4)
 
 
+def test_fitting_shows_a_bar_where_it_is_told_to(monkeypatch):
+    import io
+    import sys
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def losses(**options):
+        g, loss = classifier()
+        return vkf.Trainer(g, loss, vkf.AdamW(lr=1e-2), seed=1).fit([{"x": X, "t": T}] * 5, **options)
+
+    for screen, options, shown in ((Terminal(), {}, False), (Terminal(), {"progress": True}, True), (io.StringIO(), {"progress": True}, False)):
+        monkeypatch.setattr(sys, "stderr", screen)
+        found = losses(**options)
+        assert len(found) == 5 and found[-1] < found[0] and ("training [" in screen.getvalue()) == shown
+    g, loss = classifier()
+    step = vkf.Trainer(g, loss, vkf.AdamW(lr=1e-2), seed=1)
+    assert [step(x=X, t=T).loss for _ in range(5)] == found
+
+
 def test_accumulation_and_resuming(tmp_path):
     def make():
         g, loss = classifier()

@@ -4,30 +4,16 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, cast
 
 from . import _vkformer as _c
+from ._progress import progress_bar
 from ._types import Arithmetic, Kept, Path
 from .eager import default_device
 
 if TYPE_CHECKING:
     import numpy
-
-
-def progress_bar(label: str) -> Callable[[int, int], None] | None:
-    """A bar on the standard error, where that is a terminal; None elsewhere."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int) -> None:
-        full = 40 * done // max(total, 1)
-        end = "\r\x1b[K" if done == total else ""
-        sys.stderr.write(f"\r{label} [{'#' * full:<40}] {100 * done // max(total, 1):3} %{end}")
-        sys.stderr.flush()
-
-    return show
 
 
 def _tokenizer(folder: Path) -> Any:

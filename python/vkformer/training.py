@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence, Sized
 
 from . import _vkformer as _c
+from ._progress import progress_bar
 from ._types import Arithmetic, Path
 from .eager import default_device
 
@@ -109,6 +110,17 @@ class Trainer:
         """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss."""
         self._upload({**(batch or {}), **inputs}, sizes or {})
         return float(self._core.accumulate(weight))
+
+    def fit(self, batches: Iterable[Mapping[str, Any]], *, progress: bool = False) -> list[float]:
+        """Takes a step on each batch and gives the losses. progress: True shows a bar on a terminal."""
+        show = progress_bar("training") if progress else None
+        total = len(batches) if isinstance(batches, Sized) else 0
+        losses: list[float] = []
+        for batch in batches:
+            losses.append(self(batch).loss)
+            if show is not None:
+                show(len(losses), total)
+        return losses
 
     @property
     def step(self) -> int:
