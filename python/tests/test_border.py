@@ -185,22 +185,25 @@ def test_values_keep_their_graph():
     assert list(g.outputs) == ["y"]
 
 
-def test_counts_of_references_stay(program):
+def test_counts_of_references_stay(program, device):
     x = np.ones((1, 2, 8), np.float32)
+    tensor = device.tensor(x)
 
     def many(n):
         for _ in range(n):
             program(x=x)
             vkf.relu(x)
+            program.tensors(x=tensor)
+            vkf.relu(tensor).reshape(-1)
             with pytest.raises(ValueError):
                 program(x=x[0])
 
     many(200)
     gc.collect()
-    before = [sys.getrefcount(o) for o in (x, program, vkf.Error, None.__class__)], len(gc.get_objects())
+    before = [sys.getrefcount(o) for o in (x, program, tensor, vkf.Error, None.__class__)], len(gc.get_objects())
     many(int(os.environ.get("VKFORMER_MANY", "10000")))
     gc.collect()
-    after = [sys.getrefcount(o) for o in (x, program, vkf.Error, None.__class__)], len(gc.get_objects())
+    after = [sys.getrefcount(o) for o in (x, program, tensor, vkf.Error, None.__class__)], len(gc.get_objects())
     assert after[0] == before[0] and after[1] <= before[1] + 50
 
 

@@ -45,6 +45,13 @@ def test_search(tmp_path):
     assert out.splitlines()[0].split(maxsplit=1) == ["1.000", "a cat"]
 
 
+def test_types(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    files = [str(path) for path in sorted(SAMPLES.glob("*.py"))]
+    out, errors, status = api.run(["--strict", "--cache-dir", str(tmp_path), *files])
+    assert status == 0, out + errors
+
+
 def test_notebook_in_a_kernel(tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
