@@ -238,7 +238,7 @@ def test_without_vulkan():
             "except vkf.Error as e:\n    assert not isinstance(e, ValueError); print(e)")
     nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=nowhere)
-    assert done.returncode == 0 and "Vulkan" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "install" in done.stdout, done.stdout + done.stderr
 
 
 def test_nothing_is_written_where_one_stands(tmp_path):

@@ -2,6 +2,7 @@
 # The tests of the Python package on each device, with NumPy and pytest.
 get_property(VKFORMER_PYTHON GLOBAL PROPERTY VKFORMER_PYTHON)
 get_property(VKFORMER_PYTHON_PACKAGE GLOBAL PROPERTY VKFORMER_PYTHON_PACKAGE)
+get_property(VKFORMER_PYTHON_ENVIRONMENT GLOBAL PROPERTY VKFORMER_PYTHON_ENVIRONMENT)
 execute_process(COMMAND "${VKFORMER_PYTHON}" -c "import numpy, pytest" RESULT_VARIABLE lacks OUTPUT_QUIET ERROR_QUIET)
 if(lacks)
     message(STATUS "vkformer: no tests of the Python package, for NumPy or pytest is not here (pip install numpy pytest; "
@@ -12,7 +13,7 @@ else()
             "${PROJECT_SOURCE_DIR}/python/tests")
         vkformer_set_environment(python-${name} "${manifest}")
         set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT "PYTHONPATH=${VKFORMER_PYTHON_PACKAGE}"
-            "VKFORMER_SOURCE=${PROJECT_SOURCE_DIR}" PYTHONDONTWRITEBYTECODE=1)
+            "VKFORMER_SOURCE=${PROJECT_SOURCE_DIR}" PYTHONDONTWRITEBYTECODE=1 ${VKFORMER_PYTHON_ENVIRONMENT})
         if(name STREQUAL swiftshader)  # which compiles each kernel anew in each process
             set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT VKFORMER_GOLDEN_STEP=10)
         endif()

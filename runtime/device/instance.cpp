@@ -55,7 +55,9 @@ PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
     };
     void* symbol = loader ? loader.symbol("vkGetInstanceProcAddr") : nullptr;
     if (!symbol) {
-        throw Error("no Vulkan on this machine: the loader (libvulkan) could not be opened");
+        throw Error(
+            "no Vulkan on this machine: the loader (libvulkan) could not be opened; it comes with the GPU's driver, "
+            "and in Debian's and Ubuntu's package libvulkan1");
     }
     return reinterpret_cast<PFN_vkGetInstanceProcAddr>(symbol);
 }
@@ -148,7 +150,10 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
                                     wanted.data()};
     const VkResult result = create(&info, nullptr, &instance->handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
-        throw Error("no Vulkan driver on this machine (the loader found none)", {}, result);
+        throw Error(
+            "no Vulkan driver on this machine (the loader found none): install the GPU's, or Debian's and Ubuntu's "
+            "package mesa-vulkan-drivers, which has one for processors too",
+            {}, result);
     }
     check(result, "vkCreateInstance");
     try {
