@@ -97,6 +97,24 @@ Program compiled(const Device& device, Attempts& attempt, const Graph& g, const 
     return std::move(*program);
 }
 
+/// The program once more, on tensors of the device.
+void live_bound(const Device& device, Program& program, Attempts& attempt) {
+    DeviceTensor x, y;
+    attempt("make_tensor", [&] {
+        x = device.make_tensor({300});
+        y = device.make_tensor({300});
+    });
+    attempt("DeviceTensor::write", [&] { x.write(std::as_bytes(std::span(ones()))); });
+    attempt("bind", [&] {
+        program.bind("x", x);
+        program.bind("y", y);
+    });
+    attempt("run", [&] { program.run(); });
+    std::vector<float> found(300);
+    attempt("DeviceTensor::read", [&] { y.read(std::as_writable_bytes(std::span(found))); });
+    require(found == ones(), "a tensor");
+}
+
 /// Staging, mirrors and times.
 void live_alone(const fake::Vulkan& vulkan, Attempts& attempt) {
     const Device device = own_device(vulkan, attempt, {.minimum_profile = true, .staging_bytes = 1000});
@@ -113,6 +131,7 @@ void live_alone(const fake::Vulkan& vulkan, Attempts& attempt) {
         attempt("download", [&] { y = program.download("y"); });
         require(y == ones(), "a run");
     }
+    live_bound(device, program, attempt);
 }
 
 /// One submission for each piece of work, asked whether it ran; a ticket and its semaphore.

@@ -19,7 +19,7 @@ try:
 except ImportError:
     pass
 
-ROOT = pathlib.Path(os.environ.get("VKFORMER_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+ROOT = pathlib.Path(os.environ.get("VKFORMER_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
 
 
 @pytest.fixture(scope="session")
