@@ -64,7 +64,7 @@ void bind_text(nb::module_& m) {
     nb::class_<vkf::ChatTemplate>(
         m, "ChatTemplate",
         "Puts a question as a chat model was trained to see it: ChatML, Llama 2 and 3, Mistral, Gemma.")
-        .def(nb::init<const std::filesystem::path&>(), "folder"_a)
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_static(
             "parse",
             [](const std::string& jinja, const std::string& bos, const std::string& file) {
@@ -81,7 +81,7 @@ void bind_text(nb::module_& m) {
     m.def(
         "begin_of_text",
         [](const std::filesystem::path& folder, bool trained) { return name(vkf::begin_of_text(folder, trained)); },
-        "folder"_a, "trained"_a,
+        "folder"_a, "trained"_a, nb::call_guard<nb::gil_scoped_release>(),
         "Says whether the token that begins a text stands before a prompt: put, leave_out or as_tokenizer.");
     m.def(
         "encode_prompt",
