@@ -281,7 +281,8 @@ def test_double_precision_is_refused():
     for call in (lambda: vkf.softmax(x), lambda: vkf.linear(x, x), lambda: vkf.function(lambda a: a + 1.0)(x),
                  lambda: vkf.nn.LayerNorm(3, elementwise_affine=False)(x), lambda: vkf.scaled_dot_product_attention(x, x, x)):
         is_told(ValueError, ["float64", "astype(numpy.float32)"], call)
-    np.testing.assert_array_equal(vkf.relu([[1.0, -2.0]]), [[1, 0]])  # lists are nobody's choice of a type
+    # of numbers in lists nobody chose the type
+    np.testing.assert_array_equal(vkf.relu([[1.0, -2.0]]), [[1, 0]])
 
 
 def test_forks_are_refused():
