@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 import pytest
-from random_cases import CASES
+from random_layers import CASES
 from random_states import STATES
 from conftest import ROOT
 
