@@ -8,6 +8,7 @@ import xml.etree.ElementTree
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import vkformer as vkf
 
@@ -136,5 +137,9 @@ def test_the_command_line():
     assert done.returncode == 1 and "Vulkan" in done.stdout + done.stderr and "Traceback" not in done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "bench", "--quick"], capture_output=True, text=True)
     assert done.returncode == 0 and "tokens" in done.stdout, done.stderr
+    if vkf._vkformer.has_text:
+        done = subprocess.run([sys.executable, "-m", "vkformer", "generate", str(ROOT / "samples/generate"), "7 is", "--cache", "32",
+                               "--weights", "int8"], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.strip() == "7 is seven." and "a second" in done.stderr, done.stdout + done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "generate", "/nowhere", "x"], capture_output=True, text=True)
     assert done.returncode == 1 and "/nowhere" in done.stderr and "Traceback" not in done.stderr
