@@ -3,7 +3,8 @@
 
 import os
 import pathlib
-
+import shutil
+import subprocess
 import tempfile
 
 import numpy as np
@@ -20,6 +21,21 @@ except ImportError:
     pass
 
 ROOT = pathlib.Path(os.environ.get("VKFORMER_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
+
+
+def validator(source, name):
+    """A compiler of GLSL for machines without libshaderc."""
+    with tempfile.TemporaryDirectory() as folder:
+        shader, words = pathlib.Path(folder, "mod.comp"), pathlib.Path(folder, "mod.spv")
+        shader.write_text(source)
+        done = subprocess.run(["glslangValidator", "-V", "--target-env", "vulkan1.1", "-o", words, shader], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ValueError(f"{name}: {done.stdout}")
+        return np.fromfile(words, np.uint32).tolist()
+
+
+if not vkf.glsl_compiler() and shutil.which("glslangValidator"):
+    vkf.use_glsl_compiler(validator)
 
 
 @pytest.fixture(scope="session")
