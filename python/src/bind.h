@@ -168,12 +168,17 @@ Tensors tensors_of(nb::handle object);
 /// A copy of an array in device memory.
 vkf::DeviceTensor tensor_of(const vkf::Device& device, nb::handle data);
 
+/// Deletes what holds objects of Python's, with or without the interpreter's lock. It stays where
+/// the interpreter is gone already, as when C++'s own globals go last.
+template <class T>
+void delete_locked(T* holder) {
+    if (Py_IsInitialized() == 0) return;
+    const nb::gil_scoped_acquire lock;
+    delete holder;
+}
 /// An object that C++ may copy and destroy without the interpreter's lock.
 inline std::shared_ptr<nb::object> held(nb::object object) {
-    return {new nb::object(std::move(object)), [](nb::object* o) {
-                const nb::gil_scoped_acquire lock;
-                delete o;
-            }};
+    return {new nb::object(std::move(object)), delete_locked<nb::object>};
 }
 /// Functions of Python's that C++ calls, with or without the interpreter's lock.
 vkf::LoadProgress progress_of(const nb::object& function);

@@ -53,6 +53,7 @@ struct QueueLock {
 };
 
 void call_hook(const nb::object& function) {
+    if (Py_IsInitialized() == 0) return;
     const nb::gil_scoped_acquire gil;
     try {
         function();
@@ -79,10 +80,8 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
     host.pipeline_cache = handle_of<VkPipelineCache>(pipeline_cache);
     if (lock.is_none() != unlock.is_none()) fail("the queue's lock and unlock go together", "Device.borrow");
     if (!lock.is_none()) {
-        const std::shared_ptr<QueueLock> hooks(new QueueLock{std::move(lock), std::move(unlock)}, [](QueueLock* h) {
-            const nb::gil_scoped_acquire gil;
-            delete h;
-        });
+        const std::shared_ptr<QueueLock> hooks(new QueueLock{std::move(lock), std::move(unlock)},
+                                               delete_locked<QueueLock>);
         host.lock = [](void* user) { call_hook(static_cast<QueueLock*>(user)->lock); };
         host.unlock = [](void* user) { call_hook(static_cast<QueueLock*>(user)->unlock); };
         host.user = hooks.get();

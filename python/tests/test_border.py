@@ -285,6 +285,15 @@ def test_double_precision_is_refused():
     np.testing.assert_array_equal(vkf.relu([[1.0, -2.0]]), [[1, 0]])
 
 
+def test_what_c_plus_plus_holds_may_outlive_the_interpreter():
+    code = ("import vkformer as vkf\n"
+            "vkf.use_glsl_compiler(lambda source, name: [])\n"
+            "g = vkf.Graph(); g.after_linear(lambda x, y: y)\n"
+            "import sys; sys.modules['kept'] = g; print('done')")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "done\n", f"{done.returncode} {done.stderr}"
+
+
 def test_forks_are_refused():
     code = ("import os, numpy as np, vkformer as vkf\n"
             "x = np.ones((2, 3), np.float32)\n"
