@@ -9,6 +9,7 @@
 #include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
 #include "tests/device.h"
+#include "tests/fixtures.h"
 #include "tests/reference.h"
 #include "tests/tensor.h"
 
@@ -130,6 +131,7 @@ TEST_SUITE("mirrors") {
     }
 
     TEST_CASE("mirrors: an output is waited for, whatever launches nothing behind its last write") {
+        const Environment unchecked("VKFORMER_CHECKED", {});  // a canary waits for transfers, too
         Host host;
         fake::Vulkan vulkan;
         {
