@@ -797,7 +797,8 @@ VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer 
                                             const vkf_staging_range* staging);
 VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
 VKF_API vkf_result vkf_device_recorded_uploads(const vkf_device* device, uint64_t* bytes);
-/// Everything recorded before vkf_device_recorded_uploads() gave `recorded` has been executed.
+/// Everything recorded before vkf_device_recorded_uploads() gave `recorded` has been executed. A
+/// number of before the last vkf_device_uploads_dropped() says nothing.
 VKF_API vkf_result vkf_device_uploads_finished(vkf_device* device, uint64_t recorded);
 /// What was recorded since will not be executed, and waits again. Does not allocate.
 VKF_API vkf_result vkf_device_uploads_dropped(vkf_device* device);

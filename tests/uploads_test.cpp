@@ -186,12 +186,17 @@ TEST_SUITE("uploads") {
             CHECK(device.recorded_uploads() == all);
             CHECK(text(device.uploads_dropped()) == "");
             CHECK(device.pending_uploads() == all);
-            CHECK(device.recorded_uploads() == 0);
+            CHECK(device.recorded_uploads() == all);  // a position that never goes back
             CHECK(contains(text(program.record(host.begin(), ranges, {})), "wait for Device::record_upload()"));
+            // What is told late of a frame that was dropped says nothing of those after it.
+            record(500);
+            device.uploads_finished(all);
+            CHECK(text(device.uploads_dropped()) == "");
+            CHECK(device.pending_uploads() == all);
             host.submit(record(500));
             host.wait_idle();
             const std::uint64_t executed = device.recorded_uploads();
-            CHECK(executed == 500);
+            CHECK(executed == all + 1000);
             {
                 const HostTensor gone{"gone", DType::f32, {300}, std::as_bytes(std::span(ones))};
                 const Weights dropped = device.load({&gone, 1});
@@ -201,7 +206,7 @@ TEST_SUITE("uploads") {
             device.uploads_finished(executed);
             CHECK(text(device.uploads_dropped()) == "");
             CHECK(device.pending_uploads() == all - 500);
-            CHECK(device.recorded_uploads() == executed);
+            CHECK(device.recorded_uploads() > executed);
             host.submit(record(4096));
             host.wait_idle();
             CHECK(works(3.0f));

@@ -251,7 +251,7 @@ void bind_device(nb::module_& m) {
             "commands"_a, "buffer"_a, "offset"_a, "bytes"_a, "mapped"_a,
             "Records what waits for upload into a host's command buffer, from its mapped staging buffer.")
         .def("recorded_uploads", &D::recorded_uploads,
-             "Bytes that record_upload() has recorded in all, less those that were dropped.")
+             "Bytes that record_upload() has recorded in all, also those that were dropped.")
         .def("uploads_finished", &D::uploads_finished, "recorded"_a,
              "Tells that everything recorded before recorded_uploads() was `recorded` has been executed.")
         .def(

@@ -59,8 +59,8 @@ void Deferred::forget(VkBuffer target) noexcept {
 
 void Deferred::finished(std::uint64_t position) noexcept {
     const std::scoped_lock lock(mutex_);
-    std::uint64_t left = std::min(position, recorded_.load());
-    left -= std::min(left, finished_);
+    const std::uint64_t until = std::min(position, recorded_.load());
+    std::uint64_t left = until - std::min(until, finished_);  // 0 for positions of what was dropped
     finished_ += left;
     while (keep_ && left != 0) {
         Entry& e = entries_.front();
@@ -84,7 +84,7 @@ Status Deferred::dropped() noexcept {
         bytes_ += e.copied - e.executed;
         e.copied = e.executed;
     }
-    recorded_ = finished_;
+    finished_ = recorded_;
     next_ = 0;
     settle();
     return {};

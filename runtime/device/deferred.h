@@ -30,13 +30,15 @@ public:
     /// Records what fits into the staging range.
     Status record(const DeviceTable& vk, VkCommandBuffer commands, const StagingRange& staging) noexcept;
 
-    /// Everything recorded before recorded() was `position` has been executed.
+    /// Everything recorded before recorded() was `position` has been executed. A position of before
+    /// the last dropped() says nothing.
     void finished(std::uint64_t position) noexcept;
     /// What was recorded since finished() waits again. Fails where it was not kept.
     Status dropped() noexcept;
 
     std::uint64_t bytes() const noexcept { return bytes_; }
-    /// Bytes recorded in all, less those that were dropped.
+    /// Bytes recorded in all, also those that were dropped: a position that no later one goes back
+    /// behind.
     std::uint64_t recorded() const noexcept { return recorded_; }
     /// The number of the last entry there was.
     std::uint64_t noted() const noexcept { return noted_; }
@@ -61,7 +63,7 @@ private:
     std::mutex mutex_;
     std::deque<Entry> entries_;
     std::size_t next_ = 0;  ///< first entry that is not recorded whole; those before it are kept
-    std::uint64_t finished_ = 0;
+    std::uint64_t finished_ = 0;  ///< bytes recorded that were executed, or dropped
     std::atomic<std::uint64_t> bytes_ = 0, noted_ = 0, done_ = 0, recorded_ = 0;
 };
 

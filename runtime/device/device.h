@@ -93,13 +93,17 @@ public:
     Status record_upload(VkCommandBuffer commands, const StagingRange& staging) const noexcept;
     /// Bytes that wait for record_upload().
     std::uint64_t pending_uploads() const noexcept;
-    /// Bytes that record_upload() has recorded in all, less those that were dropped.
+    /// Bytes that record_upload() has recorded in all, also those that were dropped: a position for
+    /// uploads_finished().
     std::uint64_t recorded_uploads() const noexcept;
     /// Tells that everything recorded before recorded_uploads() was `recorded` has been executed,
-    /// and need not be kept any longer (BorrowedDevice::keep_uploads).
+    /// and need not be kept any longer (BorrowedDevice::keep_uploads). Positions of before the last
+    /// uploads_dropped() say nothing any more, so frames that come to their end late do no harm.
     void uploads_finished(std::uint64_t recorded) const noexcept;
-    /// Tells that what was recorded since is not and will not be executed, as when its command
-    /// buffer was dropped: it waits again, and record() refuses programs that need it. Fails where
+    /// Tells that what was recorded since the last position that uploads_finished() was told is not
+    /// and will not be executed, as when its command buffer was dropped: it waits again, and
+    /// record() refuses programs that need it. Frames that were submitted and have not come to
+    /// their end must be waited for and told first, or they are copied once more. Fails where
     /// BorrowedDevice::keep_uploads was not set: nothing is kept then.
     Status uploads_dropped() const noexcept;
 
