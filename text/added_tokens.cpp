@@ -11,7 +11,7 @@ namespace {
 
 AddedToken read(const Json& entry) {
     AddedToken t;
-    t.id = entry.at("id").get<TokenId>();
+    t.id = token_id(entry.at("id"));
     t.content = entry.at("content").get<std::string>();
     t.single_word = member_or(entry, "single_word", false);
     t.lstrip = member_or(entry, "lstrip", false);

@@ -195,7 +195,7 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
         throw Error(std::string("it has no chat template") + (written.is_array() ? " but several with names" : ""),
                     utf8_name(config));
     }
-    const std::string text = own_file ? file_text(jinja) : written.get<std::string>();
+    const std::string text = own_file ? file_text(jinja, std::uint64_t{1} << 20) : written.get<std::string>();
     if (malformed_at(text) != std::string::npos) {
         throw Error("it is not UTF-8", utf8_name(jinja));
     }

@@ -2,10 +2,14 @@
 // What the readers of tokenizer.json's parts share.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -42,7 +46,8 @@ inline Json parse_json(std::string_view text) {
 /// The object that a file holds. Throws, naming the file, where it holds something else.
 inline Json read_object(const std::filesystem::path& file) {
     try {
-        Json read = parse_json(file_text(file));
+        constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+        Json read = parse_json(file_text(file, kMostBytes));
         if (!read.is_object()) {
             throw Error("it is not a JSON object");
         }
@@ -63,11 +68,41 @@ inline std::string type_of(const Json& part) {
     throw Error(kind + " " + name + " is not supported", "tokenizer");
 }
 
+/// A whole number that T holds. Throws for another, which JSON's reader would cut in silence.
+template <class T>
+T whole_number(const Json& value) {
+    const bool fits = value.is_number_unsigned()
+                          ? std::in_range<T>(value.get<std::uint64_t>())
+                          : value.is_number_integer() && std::in_range<T>(value.get<std::int64_t>());
+    if (!fits) {
+        throw Error("a whole number was expected" + (value.is_number()
+                                                         ? ", of another size than " + value.dump()
+                                                         : ", and there is " + std::string(value.type_name())));
+    }
+    return value.get<T>();
+}
+
+/// A token's id: one more can be counted.
+inline std::int32_t token_id(const Json& value) {
+    const auto id = whole_number<std::int32_t>(value);
+    if (id < 0 || id == std::numeric_limits<std::int32_t>::max()) {
+        throw Error("a token has the id " + std::to_string(id));
+    }
+    return id;
+}
+
 /// A member, or what holds where it is missing or null.
 template <class T>
 T member_or(const Json& object, const char* name, T otherwise) {
     const auto found = object.find(name);
-    return found == object.end() || found->is_null() ? otherwise : found->get<T>();
+    if (found == object.end() || found->is_null()) {
+        return otherwise;
+    }
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+        return whole_number<T>(*found);
+    } else {
+        return found->template get<T>();
+    }
 }
 
 /// Counts sequences inside sequences: a file cannot exhaust the stack.

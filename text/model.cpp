@@ -11,7 +11,7 @@ namespace vkf::text {
 Vocabulary::Vocabulary(const Json& vocab) {
     ids_.reserve(vocab.size());
     for (const auto& [token, id] : vocab.items()) {
-        add(token, id.get<std::int64_t>());
+        add(token, whole_number<std::int64_t>(id));
     }
 }
 

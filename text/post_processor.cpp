@@ -19,7 +19,7 @@ Affixes template_of(const Json& part) {
         const std::string name = item.at("SpecialToken").at("id").get<std::string>();
         std::vector<TokenId>& side = seen ? affixes.after : affixes.before;
         for (const Json& id : part.at("special_tokens").at(name).at("ids")) {
-            side.push_back(id.get<TokenId>());
+            side.push_back(token_id(id));
         }
     }
     if (!seen) {
@@ -29,7 +29,7 @@ Affixes template_of(const Json& part) {
 }
 
 /// ["[SEP]", 102]
-TokenId second(const Json& pair) { return pair.at(1).get<TokenId>(); }
+TokenId second(const Json& pair) { return token_id(pair.at(1)); }
 
 Affixes sequence(const Json& part) {
     const Nested nested;

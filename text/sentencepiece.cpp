@@ -263,7 +263,7 @@ public:
     void add(Json token) {
         const std::string content = token.at("content").get<std::string>();
         if (!ids_.contains(content)) {
-            ids_[content] = token.at("id").get<TokenId>();
+            ids_[content] = token_id(token.at("id"));
             list_.push_back(std::move(token));
         }
     }

@@ -79,8 +79,11 @@ Tokens fused(const Tokens& tokens) {
 
 TokenDecoder strip(const Json& part) {
     const std::string content = part.at("content").get<std::string>();
-    const auto start = part.at("start").get<std::size_t>();
-    const auto stop = part.at("stop").get<std::size_t>();
+    const auto start = whole_number<std::size_t>(part.at("start"));
+    const auto stop = whole_number<std::size_t>(part.at("stop"));
+    if (content.empty()) {
+        refuse("a decoder Strip", "of nothing");
+    }
     return each([=](std::string token, std::size_t, std::size_t) {
         for (std::size_t i = 0; i < start && !token.empty() && token.starts_with(content); ++i) {
             token.erase(0, content.size());

@@ -27,7 +27,8 @@ Truncation read_truncation(const Json& part) {
     if (part.is_null()) {
         return {};
     }
-    return {part.at("max_length").get<std::size_t>(), member_or(part, "direction", std::string("Right")) == "Left"};
+    return {whole_number<std::size_t>(part.at("max_length")),
+            member_or(part, "direction", std::string("Right")) == "Left"};
 }
 
 const Json& part_of(const Json& root, const char* name) {
@@ -69,7 +70,12 @@ struct Tokenizer::Parts {
           truncation(read_truncation(part_of(root, "truncation"))),
           size(model->vocabulary().end()) {
         for (const Json& token : part_of(root, "added_tokens")) {
-            size = std::max(size, token.at("id").get<std::int32_t>() + 1);
+            size = std::max(size, token_id(token.at("id")) + 1);
+        }
+        for (const auto* ids : {&affixes.before, &affixes.after}) {
+            for (const TokenId id : *ids) {
+                size = std::max(size, id + 1);
+            }
         }
     }
 

@@ -264,6 +264,33 @@ TEST_CASE("tokenizer: text that comes token by token is the text") {
     }
 }
 
+TEST_CASE("tokenizer: numbers that are no ids or lengths are refused, and no step is taken of nothing") {
+    const auto with = [](const char* part, const json& value) {
+        json file = small_bpe();
+        file[part] = value;
+        return refusal(file.dump());
+    };
+    const auto added = [&](const json& id) { return with("added_tokens", {{{"id", id}, {"content", "<s>"}}}); };
+    CHECK(added(7) == "accepted");
+    CHECK(added(3.5e64).find("a whole number was expected, of another size than 3.5e+64") != std::string::npos);
+    CHECK(added(std::int64_t{1} << 32).find("of another size than 4294967296") != std::string::npos);
+    CHECK(added(2147483647).find("the id 2147483647") != std::string::npos);
+    CHECK(added(-1).find("the id -1") != std::string::npos);
+    CHECK(added("7").find("there is string") != std::string::npos);
+    CHECK(with("truncation", {{"max_length", 1e300}}).find("a whole number was expected") != std::string::npos);
+    const auto strip = [&](const char* content, const json& start) {
+        return with("decoder", {{"type", "Strip"}, {"content", content}, {"start", start}, {"stop", 0}});
+    };
+    CHECK(strip(" ", 1) == "accepted");
+    CHECK(strip("", std::uint64_t{1} << 63).find("Strip of nothing is not supported") != std::string::npos);
+    // What the post-processor puts around a text counts as a token, too.
+    json file = small_bpe();
+    file["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", {{{"SpecialToken", {{"id", "S"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                              {"special_tokens", {{"S", {{"ids", {900}}}}}}};
+    CHECK(vkf::Tokenizer::parse(file.dump(), "x").size() == 901);
+}
+
 TEST_CASE("tokenizer: what is not known or contradicts itself is refused by name") {
     const auto with = [](const char* part, const json& value) {
         json file = small_bpe();
