@@ -19,7 +19,9 @@ std::map<std::string, std::string> read_index(const fs::path& index) {
     const std::string file = utf8_name(index);
     std::map<std::string, std::string> map;
     try {
-        map = parse_config(read_text(index), file).at("weight_map").get<std::map<std::string, std::string>>();
+        map = parse_config(file_text(index, kMostConfigBytes), file)
+                  .at("weight_map")
+                  .get<std::map<std::string, std::string>>();
     } catch (const json::exception& error) {
         throw Error(error.what(), file);
     }
@@ -39,7 +41,7 @@ Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), config_file_(u
     if (!is_folder(folder)) {
         throw Error("is not a folder", utf8_name(folder));
     }
-    config_ = read_text(folder / "config.json");
+    config_ = file_text(folder / "config.json", kMostConfigBytes);
     const fs::path whole = folder / "model.safetensors";
     const fs::path index = folder / "model.safetensors.index.json";
     if (is_there(whole) || !is_there(index)) {

@@ -13,6 +13,10 @@
 
 namespace vkf {
 
+/// The largest config.json, and the like, that is read: such files have a few kilobytes, and an
+/// index of shards some megabytes.
+inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{64} << 20;
+
 class ConfigReader {
 public:
     ConfigReader(const nlohmann::json& root, std::string file, std::string below = {})

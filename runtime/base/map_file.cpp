@@ -60,6 +60,7 @@ std::span<const std::byte> map(const std::filesystem::path& path) {
     const Handle file(CreateFileW(path.c_str(), GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, nullptr,
                                   OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr));
     if (file.value == INVALID_HANDLE_VALUE) fail_with_last_error(path, "cannot open file");
+    if (GetFileType(file.value) != FILE_TYPE_DISK) fail(path, "is not a regular file");
     LARGE_INTEGER size;
     if (!GetFileSizeEx(file.value, &size)) fail_with_last_error(path, "cannot read file size");
     const auto length = static_cast<std::uint64_t>(size.QuadPart);
@@ -261,8 +262,12 @@ void in_parts(std::span<const std::byte> bytes, std::size_t multiple,
 
 #endif
 
-std::string file_text(const std::filesystem::path& path) {
+std::string file_text(const std::filesystem::path& path, std::uint64_t most) {
     const MappedFile file(path);
+    if (file.bytes().size() > most) {
+        fail(path, "has " + std::to_string(file.bytes().size()) + " bytes, of which at most " + std::to_string(most) +
+                       " are read");
+    }
     std::string text(file.bytes().size(), '\0');
     copy_bytes(file.bytes(), reinterpret_cast<std::byte*>(text.data()));
     return text;

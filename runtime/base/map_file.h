@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -39,8 +40,9 @@ private:
     std::span<const std::byte> bytes_;
 };
 
-/// A regular file's bytes. Throws Error, naming the file, as MappedFile does.
-VKF_API std::string file_text(const std::filesystem::path& path);
+/// A regular file's bytes. Throws Error, naming the file, as MappedFile does, and where it has more
+/// than `most` bytes, before any is read.
+VKF_API std::string file_text(const std::filesystem::path& path, std::uint64_t most = std::uint64_t{512} << 20);
 
 /// The path as UTF-8, for messages.
 VKF_API std::string utf8_name(const std::filesystem::path& path);

@@ -10,8 +10,9 @@
 
 namespace vkf {
 
-/// Reads a regular file of at most `most` bytes. Gives nothing where it is missing, cannot be read,
-/// is larger, or is something else, such as a named pipe, which is not waited for.
+/// Reads a regular file of at most `most` bytes, as MappedFile opens it. Gives nothing where it is
+/// missing, cannot be read, is larger, is cut short meanwhile, or is something else, such as a
+/// named pipe, which is not waited for.
 std::optional<std::vector<std::byte>> read_regular_file(const std::filesystem::path& path, std::uint64_t most);
 
 }  // namespace vkf

@@ -45,6 +45,16 @@ std::string error_of_cut(const std::function<void()>& f) {
 
 }  // namespace
 
+TEST_CASE("cut file: a text of more bytes than are read is refused before any is") {
+    const CutFolder folder;
+    std::ofstream(folder.path / "x", std::ios::binary) << "0123456789";
+    CHECK(vkf::file_text(folder.path / "x", 10) == "0123456789");
+    CHECK(contains(error_of_cut([&] { vkf::file_text(folder.path / "x", 9); }),
+                   "has 10 bytes, of which at most 9 are read"));
+    fs::resize_file(folder.path / "x", std::uint64_t{1} << 40);  // of holes
+    CHECK(contains(error_of_cut([&] { vkf::file_text(folder.path / "x"); }), "has 1099511627776 bytes"));
+}
+
 TEST_CASE("cut file: its bytes come from the file, whole or in parts") {
     const CutFolder folder;
     std::string text(1'000'003, 'a');
