@@ -80,7 +80,7 @@ function(vkformer_add_device_tests prefix)
                 # Once is enough for what plans for devices that are not there, and for calls that
                 # we make fail ourselves, whose lives compile many kernels.
                 set(again --test-suite-exclude=tiling
-                    "--test-case-exclude=faults: every function*,faults: memory that*")
+                    "--test-case-exclude=faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
             elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|embed|learn|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")

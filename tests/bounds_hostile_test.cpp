@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever a host's integers say, ops keep to their tensors: ids, positions, labels, lengths,
+// cumulative lengths, page tables, masks and packed words of any value, through every op that takes
+// them and through its gradient, recorded and run. See tests/fenced.h, and rule 14 of
+// docs/numerics.md.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "layers/sequences.h"
+#include "ops/gradients.h"
+#include "ops/ops.h"
+#include "runtime/graph/packed.h"
+#include "tests/fenced.h"
+#include "tests/op_check.h"
+
+namespace vkf::test {
+
+namespace {
+
+using Change = Fenced::Change;
+using Words = Fenced::Words;
+using Values = std::vector<Value>;
+
+constexpr std::uint32_t kNanWord = 0x7fc00000u;
+
+bool is_nan_word(std::uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
+
+/// What may stand where numbers below `size` are meant.
+std::vector<std::int32_t> hostile(std::int64_t size) {
+    constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(),
+                           kMost = std::numeric_limits<std::int32_t>::max();
+    const auto n = static_cast<std::int32_t>(size);
+    return {-1, n, 0, 1 << 30, kMost, kLeast, n - 1, n + 1, -n, kLeast + 1};
+}
+
+/// So many sets of data: every place of the input `name` gets every hostile number in one of them.
+std::vector<Change> hostile_changes(const std::string& name, std::int64_t size) {
+    std::vector<Change> out;
+    const std::vector<std::int32_t> numbers = hostile(size);
+    for (std::size_t turn = 0; turn < numbers.size(); ++turn) {
+        out.push_back([=](const std::string& of, DType, Words& words) {
+            for (std::size_t i = 0; of == name && i < words.size(); ++i) {
+                words[i] = static_cast<std::uint32_t>(numbers[(i + turn) % numbers.size()]);
+            }
+        });
+    }
+    return out;
+}
+
+/// Both at once.
+std::vector<Change> together(const std::vector<Change>& a, const std::vector<Change>& b) {
+    std::vector<Change> out;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        out.push_back(
+            [one = a[i], other = b[(i * 3 + 1) % b.size()]](const std::string& name, DType type, Words& words) {
+                one(name, type, words);
+                other(name, type, words);
+            });
+    }
+    return out;
+}
+
+/// True where the i-th number of an input is outside 0..size-1.
+bool outside(const Words& words, std::size_t i, std::int64_t size) {
+    return static_cast<std::int64_t>(static_cast<std::int32_t>(words[i])) < 0 ||
+           static_cast<std::int64_t>(static_cast<std::int32_t>(words[i])) >= size;
+}
+
+/// The value itself, and its gradients at these values.
+Values with_gradients(Value y, const Values& at) {
+    Values out = gradients(sum(y * y), at);
+    out.push_back(y);
+    return out;
+}
+
+/// The ways to compute attention.
+const char* const kWays[] = {"", "attention_shared", "attention_composed"};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("bounds");
+
+TEST_CASE("bounds: ids of any value, in tables of every type") {
+    Fenced fenced(true);
+    constexpr std::int64_t kRows = 7, kIds = 30;
+    for (const std::int64_t width : {5, 64}) {
+        for (const WeightType type :
+             {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+            CAPTURE(width);
+            CAPTURE(name_of(type));
+            const auto judge = [&](const std::map<std::string, Words>& all) -> std::string {
+                for (std::size_t i = 0; i < kIds; ++i) {
+                    const bool nan = is_nan_word(all.at("y0")[i * static_cast<std::size_t>(width)]);
+                    if (nan != outside(all.at("ids"), i, kRows)) {
+                        return "id " + std::to_string(i) + (nan ? " gives NaN; " : " does not give NaN; ");
+                    }
+                }
+                return {};
+            };
+            CHECK(
+                fenced.trespass(
+                    [&](Graph& g) {
+                        return Values{embedding(g.input("ids", {kIds}, DType::i32), g.weight("table", {kRows, width}))};
+                    },
+                    {.changes = hostile_changes("ids", kRows), .weights = type, .judge = judge}) == "");
+        }
+        CHECK(fenced.trespass(
+                  [&](Graph& g) {
+                      const Value table = g.input("table", {kRows, width});
+                      return with_gradients(embedding(g.input("ids", {kIds}, DType::i32), table), {table});
+                  },
+                  {.changes = hostile_changes("ids", kRows)}) == "");
+    }
+}
+
+TEST_CASE("bounds: positions of any value") {
+    Fenced fenced(true);
+    constexpr std::int64_t kTable = 9, kTokens = 12;
+    for (const std::int64_t width : {6, 16, 64}) {
+        for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
+            CAPTURE(width);
+            const auto judge = [&](const std::map<std::string, Words>& all) -> std::string {
+                const Words& y = all.at("y1");
+                for (std::size_t i = 0; i < kTokens; ++i) {
+                    if (is_nan_word(y[i * static_cast<std::size_t>(width)]) != outside(all.at("at"), i, kTable)) {
+                        return "position " + std::to_string(i) + " is wrong; ";
+                    }
+                }
+                return {};
+            };
+            CHECK(fenced.trespass(
+                      [&](Graph& g) {
+                          const Value x = g.input("x", {2, kTokens, width});
+                          return with_gradients(rope_at(x, g.input("at", {kTokens}, DType::i32),
+                                                        {.layout = layout, .max_positions = kTable}),
+                                                {x});
+                      },
+                      {.changes = hostile_changes("at", kTable), .judge = judge}) == "");
+        }
+    }
+}
+
+TEST_CASE("bounds: labels of any value") {
+    Fenced fenced(true);
+    for (const std::int64_t classes : {1, 6, 130}) {
+        for (const float smoothing : {0.0f, 0.25f}) {
+            CAPTURE(classes);
+            CAPTURE(smoothing);
+            CHECK(fenced.trespass(
+                      [&](Graph& g) {
+                          const Value x = g.input("x", {11, classes});
+                          return with_gradients(cross_entropy(x, g.input("labels", {11}, DType::i32),
+                                                              {.ignore_index = -1, .label_smoothing = smoothing}),
+                                                {x});
+                      },
+                      {.changes = hostile_changes("labels", classes)}) == "");
+        }
+    }
+}
+
+TEST_CASE("bounds: page tables and lengths of any value, read and appended to") {
+    Fenced fenced(true);
+    constexpr std::int64_t kPages = 5, kPage = 4, kWidth = 3, kBatch = 3;
+    const auto guard = [](Graph& g, const char* name) { return g.state(name, {1024}); };
+    for (const std::int64_t tokens : {1, 6}) {
+        CAPTURE(tokens);
+        // Pages that two sequences share are written by both, in any order: none does here.
+        std::vector<Change> tables;
+        for (std::int32_t turn = 0; turn < 10; ++turn) {
+            tables.push_back([turn](const std::string& name, DType, Words& words) {
+                const std::vector<std::int32_t> numbers = hostile(kPages);
+                for (std::size_t i = 0; name == "table" && i < words.size(); ++i) {
+                    std::int32_t page = numbers[(i + static_cast<std::size_t>(turn)) % numbers.size()];
+                    page = page >= 0 && page < kPages ? -1 : page;
+                    const auto good = static_cast<std::int32_t>(i) - turn;
+                    words[i] = static_cast<std::uint32_t>(good >= 0 && good < kPages ? good : page);
+                }
+            });
+        }
+        const auto changes = together(tables, hostile_changes("lengths", kPage * kWidth + 1));
+        CHECK(fenced.trespass(
+                  [&](Graph& g) {
+                      guard(g, "guard.0");
+                      const Value pool = g.state("pool", {kPages, kPage, 2, 8});
+                      guard(g, "guard.1");
+                      const Value table = g.input("table", {kBatch, kWidth}, DType::i32);
+                      const Value written = scatter_pages(pool, g.input("x", {kBatch, tokens, 2, 8}), table,
+                                                          g.input("lengths", {kBatch}, DType::i32));
+                      return Values{gather_pages(written, table)};
+                  },
+                  {.changes = changes}) == "");
+    }
+}
+
+TEST_CASE("bounds: appending leaves the states beside the pool alone") {
+    Fenced fenced;
+    constexpr std::int64_t kPages = 4, kPage = 4;
+    const std::vector<Change> changes = hostile_changes("lengths", kPage * 2 + 1);
+    std::map<std::string, Words> before;
+    const auto noting = [&](const Change& change) -> Change {
+        return [&before, change](const std::string& name, DType type, Words& words) {
+            change(name, type, words);
+            before[name] = words;
+        };
+    };
+    std::vector<Change> noted;
+    for (const Change& change : together(changes, hostile_changes("table", kPages))) {
+        noted.push_back(noting(change));
+    }
+    CHECK(fenced.trespass(
+              [&](Graph& g) {
+                  const Value low = g.state("a.low", {1024});
+                  const Value pool = g.state("b.pool", {kPages, kPage, 1, 4});
+                  const Value high = g.state("c.high", {1024});
+                  // One sequence: two might write one page.
+                  const Value table = g.input("table", {1, 2}, DType::i32);
+                  const Value written =
+                      scatter_pages(pool, g.input("x", {1, 2, 1, 4}), table, g.input("lengths", {1}, DType::i32));
+                  return Values{contiguous(written), contiguous(low), contiguous(high)};
+              },
+              {.changes = noted, .judge = [&](const std::map<std::string, Words>& all) -> std::string {
+                   return all.at("a.low") == before.at("a.low") && all.at("c.high") == before.at("c.high")
+                              ? ""
+                              : "a state beside the pool was changed; ";
+               }}) == "");
+}
+
+TEST_CASE("bounds: lengths of any value in masks of sequences") {
+    Fenced fenced(true);
+    for (const Causal causal : {Causal::none, Causal::bottom_right}) {
+        CHECK(fenced.trespass(
+                  [&](Graph& g) {
+                      return Values{sequence_mask(g.input("q", {3, 1, 5, 4}), g.input("k", {3, 1, 9, 4}), {},
+                                                  g.input("keys", {3}, DType::i32), causal)};
+                  },
+                  {.changes = hostile_changes("keys", 10)}) == "");
+        CHECK(fenced.trespass(
+                  [&](Graph& g) {
+                      return Values{sequence_mask(g.input("q", {1, 1, 11, 4}), g.input("k", {1, 1, 13, 4}),
+                                                  g.input("ends", {5}, DType::i32), g.input("keys", {5}, DType::i32),
+                                                  causal)};
+                  },
+                  {.changes = together(hostile_changes("ends", 12), hostile_changes("keys", 14))}) == "");
+    }
+}
+
+TEST_CASE("bounds: masks of any integers, and indices of anything") {
+    Fenced fenced(true);
+    CHECK(fenced.trespass(
+              [](Graph& g) {
+                  const Value mask = g.input("mask", {2, 1, 5, 37}, DType::i32);
+                  const Value both =
+                      combine_masks(mask, Polarity::attend, g.input("more", {37}, DType::i32), Polarity::ignore);
+                  return Values{softmax(g.input("x", {2, 3, 5, 37}), {.mask = {.keys = both}}), both};
+              },
+              {.changes = together(hostile_changes("mask", 2), hostile_changes("more", 2))}) == "");
+    // Rows of NaN, of infinities and of equals: what top_k() and argmax() find is an id of a table.
+    std::vector<Change> rows;
+    for (const std::uint32_t word : {kNanWord, 0xffffffffu, 0x7f800000u, 0xff800000u, 0x80000000u, 0u}) {
+        rows.push_back([word](const std::string& name, DType, Words& words) {
+            for (std::size_t i = 0; name == "x" && i < words.size(); ++i) {
+                words[i] = i % 5 == 0 || i > words.size() / 2 ? word : words[i];
+            }
+        });
+    }
+    for (const std::int64_t width : {1, 9, 400}) {
+        CAPTURE(width);
+        CHECK(fenced.trespass(
+                  [&](Graph& g) {
+                      const Value x = g.input("x", {5, width});
+                      const Value table = g.input("table", {width, 3});
+                      const TopK top = top_k(x, std::min<std::int64_t>(width, 128));
+                      return Values{embedding(top.indices, table), embedding(argmax(x), table), top.values};
+                  },
+                  {.changes = rows, .judge = [](const std::map<std::string, Words>& all) -> std::string {
+                       for (const char* y : {"y0", "y1"}) {
+                           if (std::any_of(all.at(y).begin(), all.at(y).end(), is_nan_word)) {
+                               return std::string(y) + " has an index outside the row; ";
+                           }
+                       }
+                       return {};
+                   }}) == "");
+    }
+}
+
+TEST_CASE("bounds: attention over sequences of any lengths") {
+    Fenced fenced(true);
+    for (const std::string way : kWays) {
+        CAPTURE(way);
+        for (const Causal causal : {Causal::none, Causal::bottom_right}) {
+            for (const std::int64_t keys : {9, 70}) {
+                CAPTURE(keys);
+                CHECK(
+                    fenced.trespass(
+                        [&](Graph& g) {
+                            AttentionOptions o{.log_sum_exp = true};
+                            o.mask.causal = causal;
+                            o.mask.window = causal == Causal::none ? 0 : 5;
+                            o.key_lengths = g.input("lengths", {3}, DType::i32);
+                            const AttentionResult a =
+                                scaled_dot_product_attention(g.input("q", {3, 4, 5, 8}), g.input("k", {3, 2, keys, 8}),
+                                                             g.input("v", {3, 2, keys, 8}), o);
+                            return Values{a.y, a.log_sum_exp};
+                        },
+                        {.changes = hostile_changes("lengths", keys + 1), .small_gpu = way.empty(), .variants = way}) ==
+                    "");
+                CHECK(fenced.trespass(
+                          [&](Graph& g) {
+                              AttentionOptions o{.log_sum_exp = true};
+                              o.mask.causal = causal;
+                              o.cumulative_queries = g.input("ends", {4}, DType::i32);
+                              o.cumulative_keys = g.input("key_ends", {4}, DType::i32);
+                              const AttentionResult a = scaled_dot_product_attention(g.input("q", {1, 4, 21, 8}),
+                                                                                     g.input("k", {1, 2, keys, 8}),
+                                                                                     g.input("v", {1, 2, keys, 8}), o);
+                              return Values{a.y, a.log_sum_exp};
+                          },
+                          {.changes = together(hostile_changes("ends", 22), hostile_changes("key_ends", keys + 1)),
+                           .small_gpu = way.empty(),
+                           .variants = way}) == "");
+            }
+        }
+    }
+}
+
+TEST_CASE("bounds: attention over pages of any number") {
+    Fenced fenced(true);
+    constexpr std::int64_t kPages = 6, kPage = 4, kWidth = 5;
+    for (const std::string way : kWays) {
+        CAPTURE(way);
+        for (const bool packed : {false, true}) {
+            if (packed && way == "attention_composed") {
+                continue;  // is fused only
+            }
+            CAPTURE(packed);
+            CHECK(fenced.trespass(
+                      [&](Graph& g) {
+                          AttentionOptions o;
+                          o.mask.causal = Causal::bottom_right;
+                          o.key_lengths = g.input("lengths", {3}, DType::i32);
+                          o.pages = g.input("table", {3, kWidth}, DType::i32);
+                          o.cumulative_queries = packed ? g.input("ends", {4}, DType::i32) : Value();
+                          return Values{scaled_dot_product_attention(
+                              packed ? g.input("q", {1, 4, 15, 8}) : g.input("q", {3, 4, 5, 8}),
+                              g.input("k", {kPages, 2, kPage, 8}), g.input("v", {kPages, 2, kPage, 8}), o)};
+                      },
+                      {.changes = together(
+                           together(hostile_changes("table", kPages), hostile_changes("lengths", kPage * kWidth + 1)),
+                           hostile_changes("ends", 16)),
+                       .small_gpu = way.empty() && !packed,
+                       .variants = way}) == "");
+        }
+    }
+}
+
+TEST_CASE("bounds: gradients of attention over sequences of any lengths") {
+    Fenced fenced(true);
+    for (const std::string way : kWays) {
+        CAPTURE(way);
+        const auto gradients_of = [&](auto fill_in, Sizes query, Sizes key, std::vector<Change> changes) {
+            return fenced.trespass(
+                [&](Graph& g) {
+                    AttentionOptions o;
+                    fill_in(g, o);
+                    const Value q = g.input("q", Shape(query.begin(), query.end())),
+                                k = g.input("k", Shape(key.begin(), key.end())),
+                                v = g.input("v", Shape(key.begin(), key.end()));
+                    return with_gradients(scaled_dot_product_attention(q, k, v, o), {q, k, v});
+                },
+                {.changes = std::move(changes), .small_gpu = way.empty(), .variants = way});
+        };
+        CHECK(gradients_of([](Graph& g, AttentionOptions& o) { o.key_lengths = g.input("lengths", {2}, DType::i32); },
+                           {2, 4, 6, 8}, {2, 2, 40, 8}, hostile_changes("lengths", 41)) == "");
+        CHECK(gradients_of(
+                  [](Graph& g, AttentionOptions& o) {
+                      o.mask.causal = Causal::bottom_right;
+                      o.cumulative_queries = g.input("ends", {4}, DType::i32);
+                      o.cumulative_keys = g.input("key_ends", {4}, DType::i32);
+                  },
+                  {1, 4, 21, 8}, {1, 2, 19, 8},
+                  together(hostile_changes("ends", 22), hostile_changes("key_ends", 20))) == "");
+        CHECK(gradients_of(
+                  [](Graph& g, AttentionOptions& o) {
+                      o.mask.keys = g.input("mask", {1, 1, 6, 40}, DType::i32);
+                  },
+                  {2, 4, 6, 8}, {2, 2, 40, 8}, hostile_changes("mask", 2)) == "");
+    }
+}
+
+TEST_CASE("bounds: caches and weights in fewer bits, of any words") {
+    Fenced fenced(true);
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8}) {
+        CAPTURE(name_of(type));
+        constexpr std::int64_t kWidth = 12;
+        const auto words = static_cast<std::int64_t>(packed_row_words(type, kWidth));
+        const auto wild = together(hostile_changes("k", 1), hostile_changes("v", 1));
+        CHECK(fenced.trespass(
+                  [&](Graph& g) {
+                      return Values{unpack_rows(g.input("k", {2, 3, words}, DType::i32), type, kWidth)};
+                  },
+                  {.changes = hostile_changes("k", 1)}) == "");
+        for (const std::string way : kWays) {
+            CAPTURE(way);
+            CHECK(fenced.trespass(
+                      [&](Graph& g) {
+                          AttentionOptions o{.kv_type = type};
+                          o.mask.causal = Causal::bottom_right;
+                          return Values{scaled_dot_product_attention(g.input("q", {2, 4, 5, kWidth}),
+                                                                     g.input("k", {2, 2, 33, words}, DType::i32),
+                                                                     g.input("v", {2, 2, 33, words}, DType::i32), o)};
+                      },
+                      {.changes = wild, .small_gpu = way.empty(), .variants = way}) == "");
+        }
+        CHECK(fenced.trespass([&](Graph& g) {
+            g.state("a", {1024});
+            const Value cache = g.state("b", {2, 9, 2, words}, DType::i32);
+            g.state("c", {1024});
+            const Dim start = g.symbol("start", 5);
+            return Values{contiguous(pack_into(slice(cache, 1, start, 4), g.input("x", {2, 4, 2, kWidth}), type))};
+        }) == "");
+    }
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+        CAPTURE(name_of(type));
+        for (const std::int64_t rows : {1, 3, 70}) {
+            CAPTURE(rows);
+            CHECK(fenced.trespass(
+                      [&](Graph& g) {
+                          const Value x = g.input("x", {rows, 40});
+                          return Values{linear(x, g.weight("w", {33, 40}), g.input("bias", {33}))};
+                      },
+                      {.weights = type}) == "");
+        }
+    }
+}
+
+TEST_CASE("bounds: gradients at every width") {
+    Fenced fenced(true);
+    for (const std::int64_t width : {1, 5, 64, 300}) {
+        CAPTURE(width);
+        const auto with = [&](auto op) {
+            return fenced.trespass([&](Graph& g) {
+                const Value x = g.input("x", {7, width}), w = g.input("w", {width}), b = g.input("b", {width});
+                return with_gradients(op(x, w, b), {x, w, b});
+            });
+        };
+        CHECK(with([](Value x, Value w, Value b) { return layer_norm(x, w, b); }) == "");
+        CHECK(with([](Value x, Value w, Value b) { return rms_norm(x, w) + b; }) == "");
+        CHECK(with([](Value x, Value w, Value b) { return softmax(x * w + b); }) == "");
+        CHECK(with([](Value x, Value w, Value b) { return gated(x * w, gelu(x) + b, Activation::silu); }) == "");
+        CHECK(with([](Value x, Value w, Value b) { return dropout(x * w, 0.5f, 3) + b; }) == "");
+        CHECK(fenced.trespass([&](Graph& g) {
+            const Value x = g.input("x", {7, width}), w = g.input("w", {9, width}), b = g.input("b", {9});
+            return with_gradients(linear(x, w, b, Activation::gelu), {x, w, b});
+        }) == "");
+    }
+}
+
+TEST_SUITE_END();
+
+}  // namespace vkf::test
