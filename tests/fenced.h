@@ -53,7 +53,9 @@ public:
     Fenced(const Fenced&) = delete;
     Fenced& operator=(const Fenced&) = delete;
 
-    /// Says what is wrong with recordings and runs of this graph; empty: nothing.
+    /// Says what is wrong with recordings and runs of this graph; empty: nothing. States lie behind
+    /// each other, in the order in which the graph names them: one whose name begins with "guard"
+    /// is a fence, too.
     std::string trespass(const Build& build, const Options& options);
     std::string trespass(const Build& build, const SymbolSizes& sizes = {}) {
         return trespass(build, Options{.sizes = sizes});
