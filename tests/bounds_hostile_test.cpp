@@ -6,80 +6,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 
-#include "layers/sequences.h"
-#include "ops/gradients.h"
-#include "ops/ops.h"
 #include "runtime/graph/packed.h"
-#include "tests/fenced.h"
-#include "tests/op_check.h"
+#include "tests/hostile.h"
 
 namespace vkf::test {
 
-namespace {
-
-using Change = Fenced::Change;
-using Words = Fenced::Words;
-using Values = std::vector<Value>;
-
-constexpr std::uint32_t kNanWord = 0x7fc00000u;
-
-bool is_nan_word(std::uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
-
-/// What may stand where numbers below `size` are meant.
-std::vector<std::int32_t> hostile(std::int64_t size) {
-    constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(),
-                           kMost = std::numeric_limits<std::int32_t>::max();
-    const auto n = static_cast<std::int32_t>(size);
-    return {-1, n, 0, 1 << 30, kMost, kLeast, n - 1, n + 1, -n, kLeast + 1};
-}
-
-/// So many sets of data: every place of the input `name` gets every hostile number in one of them.
-std::vector<Change> hostile_changes(const std::string& name, std::int64_t size) {
-    std::vector<Change> out;
-    const std::vector<std::int32_t> numbers = hostile(size);
-    for (std::size_t turn = 0; turn < numbers.size(); ++turn) {
-        out.push_back([=](const std::string& of, DType, Words& words) {
-            for (std::size_t i = 0; of == name && i < words.size(); ++i) {
-                words[i] = static_cast<std::uint32_t>(numbers[(i + turn) % numbers.size()]);
-            }
-        });
-    }
-    return out;
-}
-
-/// Both at once.
-std::vector<Change> together(const std::vector<Change>& a, const std::vector<Change>& b) {
-    std::vector<Change> out;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        out.push_back(
-            [one = a[i], other = b[(i * 3 + 1) % b.size()]](const std::string& name, DType type, Words& words) {
-                one(name, type, words);
-                other(name, type, words);
-            });
-    }
-    return out;
-}
-
-/// True where the i-th number of an input is outside 0..size-1.
-bool outside(const Words& words, std::size_t i, std::int64_t size) {
-    return static_cast<std::int64_t>(static_cast<std::int32_t>(words[i])) < 0 ||
-           static_cast<std::int64_t>(static_cast<std::int32_t>(words[i])) >= size;
-}
-
-/// The value itself, and its gradients at these values.
-Values with_gradients(Value y, const Values& at) {
-    Values out = gradients(sum(y * y), at);
-    out.push_back(y);
-    return out;
-}
-
-/// The ways to compute attention.
-const char* const kWays[] = {"", "attention_shared", "attention_composed"};
-
-}  // namespace
+using namespace bounds;
 
 TEST_SUITE_BEGIN("bounds");
 
@@ -288,110 +221,6 @@ TEST_CASE("bounds: masks of any integers, and indices of anything") {
                        }
                        return {};
                    }}) == "");
-    }
-}
-
-TEST_CASE("bounds: attention over sequences of any lengths") {
-    Fenced fenced(true);
-    for (const std::string way : kWays) {
-        CAPTURE(way);
-        for (const Causal causal : {Causal::none, Causal::bottom_right}) {
-            for (const std::int64_t keys : {9, 70}) {
-                CAPTURE(keys);
-                CHECK(
-                    fenced.trespass(
-                        [&](Graph& g) {
-                            AttentionOptions o{.log_sum_exp = true};
-                            o.mask.causal = causal;
-                            o.mask.window = causal == Causal::none ? 0 : 5;
-                            o.key_lengths = g.input("lengths", {3}, DType::i32);
-                            const AttentionResult a =
-                                scaled_dot_product_attention(g.input("q", {3, 4, 5, 8}), g.input("k", {3, 2, keys, 8}),
-                                                             g.input("v", {3, 2, keys, 8}), o);
-                            return Values{a.y, a.log_sum_exp};
-                        },
-                        {.changes = hostile_changes("lengths", keys + 1), .small_gpu = way.empty(), .variants = way}) ==
-                    "");
-                CHECK(fenced.trespass(
-                          [&](Graph& g) {
-                              AttentionOptions o{.log_sum_exp = true};
-                              o.mask.causal = causal;
-                              o.cumulative_queries = g.input("ends", {4}, DType::i32);
-                              o.cumulative_keys = g.input("key_ends", {4}, DType::i32);
-                              const AttentionResult a = scaled_dot_product_attention(g.input("q", {1, 4, 21, 8}),
-                                                                                     g.input("k", {1, 2, keys, 8}),
-                                                                                     g.input("v", {1, 2, keys, 8}), o);
-                              return Values{a.y, a.log_sum_exp};
-                          },
-                          {.changes = together(hostile_changes("ends", 22), hostile_changes("key_ends", keys + 1)),
-                           .small_gpu = way.empty(),
-                           .variants = way}) == "");
-            }
-        }
-    }
-}
-
-TEST_CASE("bounds: attention over pages of any number") {
-    Fenced fenced(true);
-    constexpr std::int64_t kPages = 6, kPage = 4, kWidth = 5;
-    for (const std::string way : kWays) {
-        CAPTURE(way);
-        for (const bool packed : {false, true}) {
-            if (packed && way == "attention_composed") {
-                continue;  // is fused only
-            }
-            CAPTURE(packed);
-            CHECK(fenced.trespass(
-                      [&](Graph& g) {
-                          AttentionOptions o;
-                          o.mask.causal = Causal::bottom_right;
-                          o.key_lengths = g.input("lengths", {3}, DType::i32);
-                          o.pages = g.input("table", {3, kWidth}, DType::i32);
-                          o.cumulative_queries = packed ? g.input("ends", {4}, DType::i32) : Value();
-                          return Values{scaled_dot_product_attention(
-                              packed ? g.input("q", {1, 4, 15, 8}) : g.input("q", {3, 4, 5, 8}),
-                              g.input("k", {kPages, 2, kPage, 8}), g.input("v", {kPages, 2, kPage, 8}), o)};
-                      },
-                      {.changes = together(
-                           together(hostile_changes("table", kPages), hostile_changes("lengths", kPage * kWidth + 1)),
-                           hostile_changes("ends", 16)),
-                       .small_gpu = way.empty() && !packed,
-                       .variants = way}) == "");
-        }
-    }
-}
-
-TEST_CASE("bounds: gradients of attention over sequences of any lengths") {
-    Fenced fenced(true);
-    for (const std::string way : kWays) {
-        CAPTURE(way);
-        const auto gradients_of = [&](auto fill_in, Sizes query, Sizes key, std::vector<Change> changes) {
-            return fenced.trespass(
-                [&](Graph& g) {
-                    AttentionOptions o;
-                    fill_in(g, o);
-                    const Value q = g.input("q", Shape(query.begin(), query.end())),
-                                k = g.input("k", Shape(key.begin(), key.end())),
-                                v = g.input("v", Shape(key.begin(), key.end()));
-                    return with_gradients(scaled_dot_product_attention(q, k, v, o), {q, k, v});
-                },
-                {.changes = std::move(changes), .small_gpu = way.empty(), .variants = way});
-        };
-        CHECK(gradients_of([](Graph& g, AttentionOptions& o) { o.key_lengths = g.input("lengths", {2}, DType::i32); },
-                           {2, 4, 6, 8}, {2, 2, 40, 8}, hostile_changes("lengths", 41)) == "");
-        CHECK(gradients_of(
-                  [](Graph& g, AttentionOptions& o) {
-                      o.mask.causal = Causal::bottom_right;
-                      o.cumulative_queries = g.input("ends", {4}, DType::i32);
-                      o.cumulative_keys = g.input("key_ends", {4}, DType::i32);
-                  },
-                  {1, 4, 21, 8}, {1, 2, 19, 8},
-                  together(hostile_changes("ends", 22), hostile_changes("key_ends", 20))) == "");
-        CHECK(gradients_of(
-                  [](Graph& g, AttentionOptions& o) {
-                      o.mask.keys = g.input("mask", {1, 1, 6, 40}, DType::i32);
-                  },
-                  {2, 4, 6, 8}, {2, 2, 40, 8}, hostile_changes("mask", 2)) == "");
     }
 }
 

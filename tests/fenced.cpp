@@ -19,7 +19,6 @@ namespace vkf::test {
 
 namespace {
 
-constexpr std::uint64_t kFence = 4096;              // bytes; a multiple of every alignment there is
 constexpr std::uint32_t kFences[] = {0x7fa0feedu,   // a NaN
                                      0x4b3c614eu};  // a large number, and a large index
 
@@ -51,10 +50,10 @@ std::int64_t first_other(const std::byte* at, std::uint64_t bytes, std::uint32_t
 /// Gives every tensor that lies in the arena, beside other inputs, or beside other outputs a fence
 /// behind it, and memory that it shares with no other.
 void spread(Plan& plan, std::uint64_t alignment) {
-    std::uint64_t end = kFence;
+    std::uint64_t end = Fenced::kFence;
     plan.memory.inputs = plan.memory.outputs = 0;
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        const std::uint64_t room = align_up(plan.storage_bytes[s], alignment) + kFence;
+        const std::uint64_t room = align_up(plan.storage_bytes[s], alignment) + Fenced::kFence;
         switch (plan.storages[s].kind) {
             case StorageKind::intermediate:
                 if (plan.arena_offset[s] != Plan::kNotInArena) {
@@ -121,66 +120,6 @@ Fenced::Fenced(bool whole) {
 }
 
 Fenced::~Fenced() = default;
-
-void Fenced::put_fences() {
-    vulkan_.vkCreateBuffer.instead = [this](VkDevice device, const VkBufferCreateInfo* info,
-                                            const VkAllocationCallbacks* callbacks, VkBuffer* buffer) {
-        VkBufferCreateInfo larger = *info;
-        larger.size += 2 * kFence;
-        const VkResult result = vulkan_.vkCreateBuffer.real(device, &larger, callbacks, buffer);
-        owned_[*buffer] = {.bytes = info->size};
-        return result;
-    };
-    vulkan_.vkDestroyBuffer.instead = [this](VkDevice device, VkBuffer buffer, const VkAllocationCallbacks* callbacks) {
-        owned_.erase(buffer);
-        vulkan_.vkDestroyBuffer.real(device, buffer, callbacks);
-    };
-    vulkan_.vkBindBufferMemory.instead = [this](VkDevice device, VkBuffer buffer, VkDeviceMemory memory,
-                                                VkDeviceSize offset) {
-        owned_[buffer].memory = memory;
-        return vulkan_.vkBindBufferMemory.real(device, buffer, memory, offset);
-    };
-    vulkan_.vkMapMemory.instead = [this](VkDevice device, VkDeviceMemory memory, VkDeviceSize offset, VkDeviceSize size,
-                                         VkMemoryMapFlags flags, void** data) {
-        const VkResult result = vulkan_.vkMapMemory.real(device, memory, offset, size, flags, data);
-        for (auto& [buffer, owned] : owned_) {
-            if (owned.memory == memory) {
-                owned.base = static_cast<std::byte*>(*data);
-                *data = owned.base + kFence;
-            }
-        }
-        return result;
-    };
-    vulkan_.vkCmdCopyBuffer.instead = [this](VkCommandBuffer commands, VkBuffer from, VkBuffer to, std::uint32_t count,
-                                             const VkBufferCopy* regions) {
-        std::vector<VkBufferCopy> moved(regions, regions + count);
-        for (VkBufferCopy& region : moved) {
-            region.srcOffset += owned_.contains(from) ? kFence : 0;
-            region.dstOffset += owned_.contains(to) ? kFence : 0;
-        }
-        vulkan_.vkCmdCopyBuffer.real(commands, from, to, count, moved.data());
-    };
-    vulkan_.vkCmdFillBuffer.instead = [this](VkCommandBuffer commands, VkBuffer buffer, VkDeviceSize offset,
-                                             VkDeviceSize bytes, std::uint32_t word) {
-        vulkan_.vkCmdFillBuffer.real(commands, buffer, offset + (owned_.contains(buffer) ? kFence : 0), bytes, word);
-    };
-    vulkan_.vkUpdateDescriptorSets.instead = [this](VkDevice device, std::uint32_t count,
-                                                    const VkWriteDescriptorSet* writes, std::uint32_t copies,
-                                                    const VkCopyDescriptorSet* copied) {
-        std::vector<VkWriteDescriptorSet> wide(writes, writes + count);
-        std::vector<VkDescriptorBufferInfo> buffers(count);
-        for (std::uint32_t i = 0; i < count; ++i) {
-            buffers[i] = *writes[i].pBufferInfo;
-            const bool bound = bound_.contains(buffers[i].buffer);
-            if (bound || owned_.contains(buffers[i].buffer)) {
-                buffers[i].offset += bound ? shift : kFence;
-                buffers[i].range = VK_WHOLE_SIZE;
-            }
-            wide[i].pBufferInfo = &buffers[i];
-        }
-        vulkan_.vkUpdateDescriptorSets.real(device, count, wide.data(), copies, copied);
-    };
-}
 
 std::string Fenced::trespass(const Build& build, const Options& options) {
     std::string found;

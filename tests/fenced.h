@@ -26,6 +26,9 @@ namespace vkf::test {
 
 class Fenced {
 public:
+    /// Bytes of a fence: a multiple of every alignment there is.
+    static constexpr std::uint64_t kFence = 4096;
+
     using Words = std::vector<std::uint32_t>;
     /// Describes a graph; returns its outputs.
     using Build = std::function<std::vector<Value>(Graph&)>;
