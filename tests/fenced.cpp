@@ -34,15 +34,22 @@ Fenced::Words some_data(std::uint64_t count, DType dtype, std::uint32_t seed) {
     return out;
 }
 
+/// memcpy, which takes no null pointer even for no bytes.
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+    if (bytes != 0) {
+        std::memcpy(to, from, bytes);
+    }
+}
+
 void fill(std::byte* at, std::uint64_t bytes, std::uint32_t word) {
     const Fenced::Words words(bytes / 4, word);
-    std::memcpy(at, words.data(), words.size() * 4);
+    copy_bytes(at, words.data(), words.size() * 4);
 }
 
 /// The first word that is not the fence's; -1: there is none.
 std::int64_t first_other(const std::byte* at, std::uint64_t bytes, std::uint32_t fence) {
     Fenced::Words words(bytes / 4);
-    std::memcpy(words.data(), at, words.size() * 4);
+    copy_bytes(words.data(), at, words.size() * 4);
     const auto other = std::find_if(words.begin(), words.end(), [&](std::uint32_t w) { return w != fence; });
     return other == words.end() ? -1 : other - words.begin();
 }
@@ -313,7 +320,7 @@ std::string Fenced::record(Case& c, const Options& options, std::uint32_t fence)
         if (!t.output) {
             std::copy(t.data.begin(), t.data.end(), all.begin() + kFence / 4);
         }
-        std::memcpy(t.buffer.mapped, all.data(), all.size() * 4);
+        copy_bytes(t.buffer.mapped, all.data(), all.size() * 4);
         ranges.push_back({t.name, t.buffer.buffer, kFence, t.most_bytes});
     }
     for (const auto& [name, words] : c.states) {
@@ -342,7 +349,7 @@ std::string Fenced::record(Case& c, const Options& options, std::uint32_t fence)
     }
     for (Tensor& t : c.tensors) {
         Words all((2 * kFence + t.most_bytes) / 4);
-        std::memcpy(all.data(), t.buffer.mapped, all.size() * 4);
+        copy_bytes(all.data(), t.buffer.mapped, all.size() * 4);
         const std::size_t from = kFence / 4;
         const std::size_t to = from + t.data.size();
         for (std::size_t i = 0; i < all.size(); ++i) {
@@ -364,7 +371,7 @@ std::string Fenced::record(Case& c, const Options& options, std::uint32_t fence)
     }
     for (auto& [name, words] : c.states) {
         const std::vector<std::byte> bytes = c.state.read(name);
-        std::memcpy(words.data(), bytes.data(), bytes.size());
+        copy_bytes(words.data(), bytes.data(), bytes.size());
     }
     return found;
 }
@@ -387,7 +394,7 @@ std::string Fenced::run(Case& c, std::uint32_t fence) {
     // Copied where upload() would, which refuses some numbers that a host's buffers may hold.
     for (const Tensor& t : c.tensors) {
         if (!t.output) {
-            std::memcpy(place_of(t), t.data.data(), t.data.size() * 4);
+            copy_bytes(place_of(t), t.data.data(), t.data.size() * 4);
         }
     }
     for (InputState& input : core.inputs) {
@@ -407,7 +414,7 @@ std::string Fenced::run(Case& c, std::uint32_t fence) {
     }
     for (Tensor& t : c.tensors) {
         Words now(t.data.size());
-        std::memcpy(now.data(), place_of(t), now.size() * 4);
+        copy_bytes(now.data(), place_of(t), now.size() * 4);
         if (!t.output && now != t.data) {
             found += t.name + ": an input was changed; ";
         }
@@ -419,7 +426,7 @@ std::string Fenced::run(Case& c, std::uint32_t fence) {
     }
     for (auto& [name, words] : c.states) {
         const std::vector<std::byte> bytes = c.state.read(name);
-        std::memcpy(words.data(), bytes.data(), bytes.size());
+        copy_bytes(words.data(), bytes.data(), bytes.size());
     }
     return found;
 }
