@@ -54,8 +54,7 @@ void download(const std::shared_ptr<DeviceCore>& core, const Block& from, std::s
         round.settle();
         std::byte* next = to.data();
         for (const ByteRange& range : ranges) {
-            std::memcpy(next, from.mapped() + range.offset, range.bytes);
-            next += range.bytes;
+            next = std::copy_n(from.mapped() + range.offset, range.bytes, next);
         }
         return;
     }
