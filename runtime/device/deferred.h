@@ -62,7 +62,8 @@ private:
     const bool keep_;
     std::mutex mutex_;
     std::deque<Entry> entries_;
-    std::size_t next_ = 0;        ///< first entry that is not recorded whole; those before it are kept
+    /// the first entry that is not recorded whole; those before it are kept
+    std::size_t next_ = 0;
     std::uint64_t finished_ = 0;  ///< bytes recorded that were executed, or dropped
     std::atomic<std::uint64_t> bytes_ = 0, noted_ = 0, done_ = 0, recorded_ = 0;
 };
