@@ -27,6 +27,12 @@ shared vec4 scores_tile[kTile * kStride];  // scores, then weights
 shared uint mask_words[kTile];
 shared uint wild;
 
+uint lane;
+uint pair;  // the first of this invocation's two rows within the group
+// Per row of this invocation, four columns of each block of O. All indices are constants, else
+// drivers keep the sums in memory.
+vec4 sums[2u * kBlocks];
+
 float largest_of(uint row) {
     vec4 found = scores_tile[row * kStride];
     for (uint i = 1u; i < kLane; ++i) {
@@ -35,24 +41,64 @@ float largest_of(uint row) {
     return max(max(found.x, found.y), max(found.z, found.w));
 }
 
+// What the numbers of v that are not finite add to the sums; nothing where the key is masked.
+vec4 wild_part(float weight, vec4 v) {
+    bvec4 tame = notEqual(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
+    return floatBitsToUint(weight) == kSignBit ? vec4(0.0) : mix(weight * v, vec4(0.0), tame);
+}
+
+// Adds block b of the values of the tile from key `first` on, times the weights in scores_tile.
+void add_block(uint first, uint b) {
+    uint self = gl_LocalInvocationID.x;
+    uint column = (work.slice * kBlocks + b) * kTile;
+    if (column >= p.value_dim) {
+        return;
+    }
+    barrier();
+    if (self == 0u) {
+        wild = 0u;
+    }
+    barrier();
+    for (uint i = self; i < kTile * kLane; i += gl_WorkGroupSize.x) {
+        vec4 v = load_value(key_offsets(first + i / kLane).y, column + i % kLane * 4u);
+        // Numbers that are not finite become 0: 0 * inf must not enter where a key is masked.
+        bvec4 untamed = equal(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
+        if (any(untamed)) {
+            wild = 1u;
+        }
+        keys_tile[i / kLane * kStride + i % kLane] = mix(v, vec4(0.0), untamed);
+    }
+    barrier();
+    for (uint i = 0u; i < kLane; ++i) {
+        mat4 v = mat4(keys_tile[(i * 4u) * kStride + lane], keys_tile[(i * 4u + 1u) * kStride + lane],
+                      keys_tile[(i * 4u + 2u) * kStride + lane], keys_tile[(i * 4u + 3u) * kStride + lane]);
+        sums[b] += v * scores_tile[pair * kStride + i];
+        sums[kBlocks + b] += v * scores_tile[(pair + 1u) * kStride + i];
+    }
+    if (wild != 0u) {  // and come back where the key is not masked
+        [[dont_unroll]] for (uint i = 0u; i < kTile; ++i) {
+            vec4 v = load_value(key_offsets(first + i).y, column + lane * 4u);
+            sums[b] += wild_part(scores_tile[pair * kStride + i / 4u][i % 4u], v);
+            sums[kBlocks + b] += wild_part(scores_tile[(pair + 1u) * kStride + i / 4u][i % 4u], v);
+        }
+    }
+}
+
 void main() {
     if (!find_work(kTile)) {
         return;
     }
     uint self = gl_LocalInvocationID.x;
-    uint lane = self % kLane;
-    uint pair = pair_row(self, kLane);  // the first of this invocation's two rows within the group
-    uint column0 = work.slice * kBlocks * kTile;
-
-    vec4 sums[2 * kAttentionMaxBlocks];
-    for (uint i = 0u; i < 2u * kAttentionMaxBlocks; ++i) {
+    lane = self % kLane;
+    pair = pair_row(self, kLane);
+    [[unroll]] for (uint i = 0u; i < 2u * kBlocks; ++i) {
         sums[i] = vec4(0.0);
     }
     float maxima[2] = {negative_infinity(), negative_infinity()};
     float totals[2] = {0.0, 0.0};
 #ifdef FULL
     if (kSinks != 0u && work.split == 0u) {
-        for (uint i = 0u; i < 2u; ++i) {
+        [[unroll]] for (uint i = 0u; i < 2u; ++i) {
             maxima[i] = sinks[broadcast_row(kSinks, min(work.first_row + pair + i, work.last_row), 1u)];
             totals[i] = lane == 0u ? sink_total(maxima[i]) : 0.0;
         }
@@ -103,7 +149,7 @@ void main() {
         }
 
         uint lane_first = first + lane * 4u;
-        for (uint i = 0u; i < 2u; ++i) {
+        [[unroll]] for (uint i = 0u; i < 2u; ++i) {
             vec4 raw = products[i];
             raw += poison(key_offsets(lane_first).z, key_offsets(lane_first + 1u).z, key_offsets(lane_first + 2u).z,
                           key_offsets(lane_first + 3u).z);
@@ -117,7 +163,7 @@ void main() {
         }
         barrier();
         vec4 weights[2];
-        for (uint i = 0u; i < 2u; ++i) {
+        [[unroll]] for (uint i = 0u; i < 2u; ++i) {
             float before = maxima[i];
             maxima[i] = max(before, largest_of(pair + i));
             vec4 s = products[i];
@@ -137,47 +183,21 @@ void main() {
             }
             weights[i] = drop(min(work.first_row + pair + i, work.last_row), lane_first,
                               mix(e, vec4(uintBitsToFloat(kSignBit)), masked));
-            for (uint b = 0u; b < kBlocks; ++b) {
-                sums[i * kAttentionMaxBlocks + b] *= rescale;
+            [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
+                sums[i * kBlocks + b] *= rescale;
             }
         }
         barrier();
         scores_tile[pair * kStride + lane] = weights[0];
         scores_tile[(pair + 1u) * kStride + lane] = weights[1];
 
-        for (uint b = 0u; b < kBlocks; ++b) {
-            barrier();
-            if (self == 0u) {
-                wild = 0u;
-            }
-            barrier();
-            for (uint i = self; i < kTile * kLane; i += gl_WorkGroupSize.x) {
-                vec4 v = load_value(key_offsets(first + i / kLane).y, column0 + b * kTile + i % kLane * 4u);
-                // Numbers that are not finite become 0: 0 * inf must not enter where a key is
-                // masked.
-                bvec4 untamed = equal(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
-                if (any(untamed)) {
-                    wild = 1u;
-                }
-                keys_tile[i / kLane * kStride + i % kLane] = mix(v, vec4(0.0), untamed);
-            }
-            barrier();
-            for (uint i = 0u; i < kLane; ++i) {
-                mat4 v = mat4(keys_tile[(i * 4u) * kStride + lane], keys_tile[(i * 4u + 1u) * kStride + lane],
-                              keys_tile[(i * 4u + 2u) * kStride + lane], keys_tile[(i * 4u + 3u) * kStride + lane]);
-                sums[b] += v * scores_tile[pair * kStride + i];
-                sums[kAttentionMaxBlocks + b] += v * scores_tile[(pair + 1u) * kStride + i];
-            }
-            if (wild != 0u) {  // and comes back where the key is not masked
-                for (uint i = 0u; i < 2u * kTile; ++i) {
-                    uint index = i / 2u;
-                    vec4 v = load_value(key_offsets(first + index).y, column0 + b * kTile + lane * 4u);
-                    bvec4 tame = notEqual(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
-                    float weight = scores_tile[(pair + i % 2u) * kStride + index / 4u][index % 4u];
-                    sums[i % 2u * kAttentionMaxBlocks + b] +=
-                        floatBitsToUint(weight) == kSignBit ? vec4(0.0) : mix(weight * v, vec4(0.0), tame);
-                }
-            }
+        add_block(first, 0u);
+        if (kBlocks > 1u) {
+            add_block(first, 1u);
+        }
+        if (kBlocks > 2u) {
+            add_block(first, 2u);
+            add_block(first, 3u);
         }
     }
 
@@ -185,7 +205,7 @@ void main() {
     barrier();
     scores_tile[pair * kStride + lane] = vec4(totals[0], totals[1], 0.0, 0.0);
     barrier();
-    for (uint i = 0u; i < 2u; ++i) {
+    [[unroll]] for (uint i = 0u; i < 2u; ++i) {
         float total = 0.0;
         for (uint j = 0u; j < kLane; ++j) {
             total += scores_tile[pair * kStride + j][i];
@@ -206,8 +226,8 @@ void main() {
             }
         }
 #endif
-        for (uint b = 0u; b < kBlocks; ++b) {
-            store(to, value_column(work.slice, kBlocks, b, kTile, lane), sums[i * kAttentionMaxBlocks + b] * factor);
+        [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
+            store(to, value_column(work.slice, kBlocks, b, kTile, lane), sums[i * kBlocks + b] * factor);
         }
     }
 }
