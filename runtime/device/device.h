@@ -48,6 +48,11 @@ public:
     static DeviceRequirements requirements(VkInstance instance, VkPhysicalDevice physical,
                                            GetInstanceProcAddr get = nullptr);
 
+    /// Gives up every device that this process has made so far: each is lost, and nothing of it is
+    /// waited for or destroyed. For the child of a fork(), which does not have the threads of the
+    /// drivers. Devices made later are not concerned.
+    static void give_up_all() noexcept;
+
     const Capabilities& capabilities() const noexcept;
 
     /// Uploads tensors under their names. Throws when memory does not suffice, saying what was

@@ -13,6 +13,7 @@
 
 namespace vkf {
 
+class Device;
 struct TensorStore;
 
 /// Elements in device memory, dense and row-major: Device::make_tensor() makes them, and
@@ -28,6 +29,8 @@ public:
     DType dtype() const noexcept { return dtype_; }
     const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
     std::uint64_t bytes() const noexcept { return bytes_; }
+    /// The device that it lies on. Throws Error where there is no tensor.
+    Device device() const;
     /// The same memory under another shape. Throws Error where that has another number of elements.
     DeviceTensor reshape(std::vector<std::int64_t> shape) const;
 

@@ -121,6 +121,9 @@ PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_fil
 }
 
 PipelineStore::~PipelineStore() {
+    if (core_.given_up.of_an_earlier_era()) {  // whoever forked saves it
+        return;
+    }
     try {
         save();
     } catch (...) {  // out of memory, say: the next process compiles again

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +16,26 @@
 #include "runtime/device/vulkan.h"
 
 namespace vkf {
+
+/// A condition that stays once it is there, and that Device::give_up_all() brings about for every
+/// device made before: without locks, for a fork may come while another thread holds one.
+class Sticky {
+public:
+    Sticky& operator=(bool set) noexcept {
+        set_ = set_ || set;
+        return *this;
+    }
+    operator bool() const noexcept { return set_ || made_in_ != era; }
+
+    /// True where Device::give_up_all() brought it about.
+    bool of_an_earlier_era() const noexcept { return made_in_ != era; }
+
+    static inline std::atomic<std::uint32_t> era = 0;
+
+private:
+    std::atomic<bool> set_ = false;
+    std::uint32_t made_in_ = era;
+};
 
 struct VulkanDevice {
     std::shared_ptr<InstanceCore> instance;
@@ -29,11 +50,11 @@ struct VulkanDevice {
     Capabilities capabilities;
     VkPhysicalDeviceMemoryProperties memory{};
     DeviceOptions options;
-    double submit_budget = 0;        ///< the budget of DeviceOptions, decided for this device
-    bool canary = false;             ///< submissions are asked whether they ran: Canary in memory.h
-    std::atomic<bool> lost = false;  ///< sticky: every later call throws
-    /// sticky, and lost too: what was submitted may still be at work, so nothing is destroyed
-    std::atomic<bool> given_up = false;
+    double submit_budget = 0;  ///< the budget of DeviceOptions, decided for this device
+    bool canary = false;       ///< submissions are asked whether they ran: Canary in memory.h
+    Sticky lost;               ///< every later call throws
+    /// lost too: what was submitted may still be at work, so nothing is destroyed
+    Sticky given_up;
     std::uint64_t wait_limit = ~std::uint64_t{0};  ///< in nanoseconds
 
     VulkanDevice() = default;

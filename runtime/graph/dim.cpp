@@ -17,6 +17,16 @@ Dim Dim::symbol(std::uint16_t id) {
     return d;
 }
 
+std::size_t Dim::symbols() const noexcept {
+    std::size_t count = 0;
+    for (const Term& t : terms_) {
+        for (std::uint8_t i = 0; i < t.degree; ++i) {
+            count = std::max(count, std::size_t{t.symbols[i]} + 1);
+        }
+    }
+    return count;
+}
+
 std::int64_t Dim::eval(const Term& t, std::span<const std::int64_t> values) noexcept {
     std::int64_t product = t.coefficient;
     for (std::uint8_t i = 0; i < t.degree; ++i) {

@@ -30,6 +30,15 @@ const char* kind_name(StorageKind kind) {
     return "?";
 }
 
+/// Throws where the size has a symbol that the graph has not.
+void require_own(const Dim& dim, std::span<const SymbolInfo> symbols) {
+    if (dim.symbols() > symbols.size()) {
+        throw Error("a size is made of symbol " + std::to_string(dim.symbols() - 1) + ", and the graph has " +
+                        std::to_string(symbols.size()) + ": it is of another graph",
+                    "Graph");
+    }
+}
+
 /// Checks the type of what the caller gives, and of what outlives a run.
 void check_type(const std::string& what, DType dtype) {
     if (!is_floating(dtype) && dtype != DType::i32) {
@@ -97,6 +106,7 @@ std::int64_t max_of(const Dim& dim, std::span<const SymbolInfo> symbols) {
     for (const SymbolInfo& s : symbols) {
         maxima.push_back(s.max);
     }
+    require_own(dim, symbols);
     return dim.upper_bound(maxima);
 }
 
@@ -337,6 +347,7 @@ NodeId Graph::repeat(NodeId id, std::vector<ValueId> inputs, std::uint32_t again
 
 Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset) {
     check_shape("view of " + base.str(), shape);
+    require_own(offset, symbols_);
     ValueInfo view;
     view.storage = values_[base.id()].storage;
     view.shape = std::move(shape);
@@ -347,6 +358,8 @@ Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset)
 }
 
 void Graph::constrain(Dim value, Dim limit, std::string what) {
+    require_own(value, symbols_);
+    require_own(limit, symbols_);
     constraints_.push_back({std::move(value), std::move(limit), std::move(what)});
 }
 

@@ -42,6 +42,8 @@ const Reasons kClassesNotInC{
 const Reasons kNotInC{
     {"Adapter::name", "for messages"},
     {"Adapter::options", "vkf_lora_options::adapter stands for them"},
+    {"Device::give_up_all", "for languages that are told of a fork, as Python is"},
+    {"DeviceTensor::device", "whoever made it knows the device"},
     {"DeviceRequirements::DeviceRequirements", "Device::requirements() makes it"},
     {"DeviceRequirements::str", "a text of what vkf_requirements_get() tells"},
     {"Decoder::weights", "the decoder's own; vkf_weights_load_decoder() loads some to be shared"},

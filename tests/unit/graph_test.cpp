@@ -134,6 +134,26 @@ TEST_CASE("graph: wrong names, shapes and sizes are refused by name") {
     CHECK(contains(error_of([&] { g.input("y", {2, 3}).size(2); }), "dimension 2 of y (2, 3) F32"));
 }
 
+TEST_CASE("graph: sizes made of another graph's symbols are refused") {
+    Graph g, other;
+    const Dim n = g.symbol("n", 8);
+    other.symbol("a", 4);
+    const Dim b = other.symbol("b", 4);
+    CHECK(n.symbols() == 1);
+    CHECK(b.symbols() == 2);
+    CHECK((3 * b * n - 1).symbols() == 2);
+    CHECK(Dim(7).symbols() == 0);
+    CHECK(contains(error_of([&] { g.max_of(b); }), "of another graph"));
+    CHECK(contains(error_of([&] { g.input("x", {n, b}); }), "of another graph"));
+    CHECK(contains(error_of([&] { g.state("s", {b * n}); }), "of another graph"));
+    const Value x = g.input("x", {8, 4});
+    CHECK(contains(error_of([&] { slice(x, 0, b, 2); }), "of another graph"));
+    CHECK(contains(error_of([&] { slice(x, 0, 0, b); }), "of another graph"));
+    CHECK(contains(error_of([&] { reshape(x, {b, 8}); }), "cannot take shape"));
+    CHECK(g.max_of(n + 3) == 11);
+    CHECK(other.max_of(b) == 4);
+}
+
 TEST_CASE("graph: nodes take values of their own graph and write into states only") {
     Graph g;
     Graph other;
