@@ -70,6 +70,9 @@ Array plain(DenseArray array, vkf::DType type) {
 
 Array array_of(nb::handle given, const std::string& what) {
     nb::object object = nb::borrow(given);
+    if (nb::hasattr(object, "requires_grad") && PyObject_IsTrue(nb::object(object.attr("requires_grad")).ptr()) == 1) {
+        fail("requires_grad, and gradients of PyTorch do not flow through vkformer; pass it with .detach()", what);
+    }
     DenseArray array;
     const bool sequence =
         PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0 || PyNumber_Check(object.ptr()) != 0;
@@ -85,8 +88,6 @@ Array array_of(nb::handle given, const std::string& what) {
         // numbers written out in Python: their type is not one that somebody chose
         if (nb::cast<std::string>(object.attr("dtype").attr("name")) == "float64")
             object = object.attr("astype")("float32");
-    } else if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"))) {
-        object = object.attr("detach")();
     }
     if (is_bfloat16(object) && !nb::hasattr(object, "__dlpack_device__")) {
         fail("is " + kind_of(object), what);
@@ -215,7 +216,7 @@ Array array_as(Array in, vkf::DType dtype, const std::string& what) {
     return out;
 }
 
-Tensors tensors_of(nb::handle object) {
+Tensors tensors_of(nb::handle object, bool as_they_are) {
     Tensors out;
     if (nb::isinstance<vkf::Safetensors>(object)) {
         const auto& file = nb::cast<vkf::Safetensors&>(object);
@@ -225,14 +226,15 @@ Tensors tensors_of(nb::handle object) {
     }
     if (nb::hasattr(object, "items")) {
         for (const nb::handle item : nb::list(object.attr("items")())) {
-            const auto name = nb::cast<std::string>(item[0]);
+            const auto name = cast_as<std::string>(item[0], "weights", "a name");
             if (nb::isinstance<vkf::HostTensor>(item[1])) {
                 out.list.push_back(nb::cast<vkf::HostTensor&>(item[1]));
                 out.list.back().name = name;
                 out.keep.push_back(item[1]);
                 continue;
             }
-            const Array& array = out.arrays.emplace_back(device_array_of(item[1], name));
+            const Array& array =
+                out.arrays.emplace_back(as_they_are ? array_of(item[1], name) : device_array_of(item[1], name));
             out.list.push_back({name, array.dtype, array.shape, array.bytes, vkf::WeightType::f32});
         }
         return out;
@@ -267,7 +269,8 @@ vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matr
             const nb::gil_scoped_acquire lock;
             const nb::object chosen = (*shared)(tensor.name, nb::tuple(nb::cast(tensor.shape)));
             if (chosen.is_none()) return {};
-            return nb::cast<Choice<vkf::WeightType>>(chosen);
+            return cast_as<Choice<vkf::WeightType>>(chosen, "choose: what its function gave",
+                                                    "the name of a type, or None,");
         };
     }
     return out;
@@ -361,14 +364,15 @@ void bind_files(nb::module_& m) {
     m.def(
         "save_safetensors",
         [](const std::filesystem::path& path, nb::handle tensors, const std::map<std::string, std::string>& metadata) {
-            const Tensors given = tensors_of(tensors);
+            const Tensors given = tensors_of(tensors, true);
             const nb::gil_scoped_release release;
             vkf::save_safetensors(path, given.list, metadata);
         },
         "path"_a, "tensors"_a, "metadata"_a = std::map<std::string, std::string>(),
         nb::sig(
             "def save_safetensors(path: str | os.PathLike, tensors: object, metadata: dict[str, str] = {}) -> None"),
-        "Writes a safetensors file, which appears whole or not at all. tensors: a dict of arrays.");
+        "Writes a safetensors file, which appears whole or not at all. tensors: a dict of arrays, whose types are "
+        "kept, float64 and 64-bit integers too.");
     m.def("read_text", &vkf::read_text, "path"_a, "Reads a whole text file.");
 
     nb::class_<vkf::Checkpoint>(m, "Checkpoint",

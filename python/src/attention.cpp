@@ -53,7 +53,7 @@ void bind_attention(nb::module_& m) {
             [](vkf::RingRows* self, const vkf::Dim& first, const vkf::Dim& before_end, const vkf::Dim& count) {
                 new (self) vkf::RingRows{first, before_end, count};
             },
-            "first"_a, "before_end"_a, "count"_a);
+            "first"_a, "before_end"_a, "count"_a, kOneGraph);
     m.def(
         "attention",
         [](V query, V key, V value, OPTION_TYPES, const Kept& kv_type, std::int64_t value_dim,
@@ -66,7 +66,7 @@ void bind_attention(nb::module_& m) {
         },
         "query"_a, "key"_a, "value"_a, OPTION_NAMES, "kv_type"_a = Kept{"f32"}, "value_dim"_a = 0,
         "ring"_a = nb::none(), "cumulative_queries"_a = nb::none(), "cumulative_keys"_a = nb::none(),
-        "key_lengths"_a = nb::none(), "pages"_a = nb::none(),
+        "key_lengths"_a = nb::none(), "pages"_a = nb::none(), kOneGraph,
         "C++'s scaled_dot_product_attention(), with all of its options: softmax(q k^T scale + mask) v. query (B, H, L, "
         "d), "
         "key (B, Hk, S, d), value (B, Hk, S, dv), H a multiple of Hk -> y (B, H, L, dv), weights (B, H, L, S), "
@@ -79,7 +79,7 @@ void bind_attention(nb::module_& m) {
                 attention_options(mask, scale, softcap, sinks, dropout, dropout_seed, log_sum_exp, score_mod, repeat_kv,
                                   Kept{"f32"}, 0, {}, {}, {}, {}, {}));
         },
-        "query"_a, "key"_a, "value"_a, "cumulative_queries"_a, "cumulative_keys"_a, OPTION_NAMES,
+        "query"_a, "key"_a, "value"_a, "cumulative_queries"_a, "cumulative_keys"_a, OPTION_NAMES, kOneGraph,
         "Attention over sequences behind each other, none padded: query (T, H, d), key (S, Hk, d), value (S, Hk, dv), "
         "cumulative lengths (N+1) int32 -> y (T, H, dv), log_sum_exp (1, H, T). flash_attn_varlen_func.");
     nb::class_<vkf::PagedKvCache>(m, "PagedKvCache", "Keys and values in a pool of pages (Kwon et al. 2023).")
@@ -104,7 +104,7 @@ void bind_attention(nb::module_& m) {
                 attention_options(mask, scale, softcap, sinks, dropout, dropout_seed, log_sum_exp, score_mod, repeat_kv,
                                   Kept{"f32"}, 0, {}, {}, {}, {}, {}));
         },
-        "query"_a, "cache"_a, OPTION_NAMES,
+        "query"_a, "cache"_a, OPTION_NAMES, kOneGraph,
         "Attention of query (B, H, L, d), the last L tokens of each sequence, over all tokens of the sequence -> (B, "
         "H, L, dv).");
 }

@@ -14,10 +14,13 @@
 #include <nanobind/stl/vector.h>
 #include <vkformer/vkformer.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,6 +55,8 @@ nb::tuple wrap(const vkf::Shape& shape, const nb::object& graph);
 /// A symbol's size when it is one by itself.
 std::optional<std::size_t> only_symbol(const vkf::Dim& dim, std::size_t symbols);
 
+/// What translate() makes an Error of no kind of: no VkResults.
+constexpr int kForked = 1'000'000'001, kBusy = 1'000'000'002;
 /// Throws the error that Python has for it: see translate().
 [[noreturn]] void fail(const std::string& what, const std::string& where = {});
 
@@ -118,6 +123,31 @@ struct Type {
 /// NumPy's name.
 const char* name(vkf::DType type);
 
+/// Python's name of the object's type.
+std::string name_of_type(nb::handle object);
+/// cast() that names the argument: TypeError says what is wanted, and what was given.
+template <class T>
+T cast_as(nb::handle object, const std::string& what, const char* wanted) {
+    try {
+        return nb::cast<T>(object);
+    } catch (const std::bad_cast&) {
+        PyErr_Clear();
+        throw nb::type_error((what + ": is a " + name_of_type(object) + "; " + wanted + " is wanted").c_str());
+    }
+}
+
+/// A call policy: throws where a size with symbols is of another graph than the values and graphs
+/// beside it. C++'s sizes do not know.
+struct OneGraph {
+    static void precall(PyObject** arguments, std::size_t count, nb::detail::cleanup_list*) { check(arguments, count); }
+    template <class Result>
+    static void postcall(PyObject**, std::size_t, Result&&) {}
+    static void check(PyObject** arguments, std::size_t count);
+};
+constexpr nb::call_policy<OneGraph> kOneGraph{};
+/// Throws where a size is of another graph.
+void require_graph(const Dim& dim, nb::handle graph);
+
 // --- arrays ----------------------------------------------------------------------------------
 
 using DenseArray = nb::ndarray<nb::ro, nb::device::cpu, nb::c_contig>;
@@ -163,7 +193,8 @@ struct Tensors {
     std::vector<Array> arrays;
     std::shared_ptr<vkf::Safetensors> file;
 };
-Tensors tensors_of(nb::handle object);
+/// Types as devices have them, or as they are.
+Tensors tensors_of(nb::handle object, bool as_they_are = false);
 
 /// A copy of an array in device memory.
 vkf::DeviceTensor tensor_of(const vkf::Device& device, nb::handle data);
@@ -185,10 +216,36 @@ vkf::LoadProgress progress_of(const nb::object& function);
 vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matrices, const nb::object& choose,
                               const Choice<vkf::PackOn>& pack_on, const nb::object& progress);
 
+/// What threads take in turn. A thread that has it already is told so instead of waiting for itself:
+/// a callback, or the handler of a signal, called what called it.
+class Mutex {
+public:
+    void lock() {
+        if (owner_ == std::this_thread::get_id()) {
+            throw vkf::Error(
+                "is at work already in this thread, and waits for the function that calls it now: a callback, or the "
+                "handler of a signal, cannot use what called it",
+                "vkformer", kBusy);
+        }
+        mutex_.lock();
+        owner_ = std::this_thread::get_id();
+    }
+    void unlock() {
+        owner_ = std::thread::id();
+        mutex_.unlock();
+    }
+
+private:
+    std::mutex mutex_;
+    std::atomic<std::thread::id> owner_;
+};
+/// What the making of plans takes: a compiler of GLSL may be a function of Python's.
+Mutex& glsl_mutex();
+
 /// Work on a State is done by one thread at a time; programs that share one share the mutex too.
 struct State {
     vkf::State state;
-    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 
 /// An input or output as its program knows it.
@@ -201,17 +258,18 @@ struct Port {
 
 /// A program with what calling it by name needs. One thread at a time runs it.
 struct Program {
-    Program(vkf::Program made, const vkf::Device& device, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock);
+    Program(vkf::Program made, const vkf::Device& device, const vkf::Graph& graph, std::shared_ptr<Mutex> lock);
     /// One that a model owns, which `owner` keeps.
-    Program(vkf::Program& other, std::shared_ptr<std::mutex> lock);
+    Program(vkf::Program& other, std::shared_ptr<Mutex> lock);
 
     std::optional<vkf::Program> own;
     std::optional<vkf::Device> device;
     vkf::Program* program;
-    std::shared_ptr<std::mutex> mutex;
+    std::shared_ptr<Mutex> mutex;
     std::vector<Port> inputs, outputs;
     std::vector<vkf::SymbolInfo> symbols;
     std::vector<std::string> symbol_names;
+    std::set<std::string, std::less<>> bound;  ///< inputs that bind() gave, and nobody took back
 
     vkf::Program& get() const { return *program; }
     const Port* input(std::string_view name) const;
@@ -219,13 +277,18 @@ struct Program {
 };
 
 /// Throws in a child of a process that had made a device: what is made of it has threads and memory
-/// that a fork does not bring along.
+/// that a fork does not bring along. Throws within the lock functions of a host's queue, too.
 void require_no_fork();
+/// Tells that a device is made now.
+void making_device();
+/// Called in the child of a fork.
 void forked();
+/// True while this thread is in the lock functions of a host's queue.
+bool& in_queue_hook();
 
 /// Runs `work` without the interpreter's lock, behind the mutex.
 template <class F>
-auto unlocked(std::mutex& mutex, F work) {
+auto unlocked(Mutex& mutex, F work) {
     require_no_fork();
     const nb::gil_scoped_release release;
     const std::lock_guard lock(mutex);

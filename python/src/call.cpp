@@ -8,7 +8,7 @@
 
 namespace py {
 
-Program::Program(vkf::Program made, const vkf::Device& on, const vkf::Graph& graph, std::shared_ptr<std::mutex> lock)
+Program::Program(vkf::Program made, const vkf::Device& on, const vkf::Graph& graph, std::shared_ptr<Mutex> lock)
     : own(std::move(made)), device(on), program(&*own), mutex(std::move(lock)), symbols(graph.symbols()) {
     for (const vkf::StorageInfo& s : graph.storages()) {
         if (s.image != vkf::ImageAccess::none) continue;
@@ -24,7 +24,7 @@ Program::Program(vkf::Program made, const vkf::Device& on, const vkf::Graph& gra
     }
 }
 
-Program::Program(vkf::Program& other, std::shared_ptr<std::mutex> lock) : program(&other), mutex(std::move(lock)) {}
+Program::Program(vkf::Program& other, std::shared_ptr<Mutex> lock) : program(&other), mutex(std::move(lock)) {}
 
 namespace {
 
@@ -110,6 +110,7 @@ void upload(Program& p, const std::string& input, nb::handle object) {
     const Port* port = p.input(input);
     const Array array = port != nullptr ? fitting(*port, object) : device_array_of(object, input);
     unlocked(*p.mutex, [&] { upload(p.get(), input, array); });
+    p.bound.erase(input);
 }
 
 nb::object download(Program& p, const std::string& output) {
@@ -147,10 +148,14 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
 }  // namespace
 
 std::vector<nb::object> run(Program& p, const nb::list& arrays, Results results) {
+    if (arrays.size() != p.inputs.size()) {
+        fail("has " + std::to_string(p.inputs.size()) + " inputs, and " + std::to_string(arrays.size()) +
+                 " were given: " + names_of(p.inputs),
+             "a program");
+    }
     std::vector<Given> given;
     given.reserve(p.inputs.size());
     for (const nb::handle array : arrays) {
-        if (given.size() == p.inputs.size()) break;
         given.push_back(given_for(p.inputs[given.size()], array));
     }
     return run(p, given, std::vector<std::int64_t>(p.symbols.size(), -1), results);
@@ -169,11 +174,20 @@ nb::dict call(Program& p, const nb::kwargs& arguments, Results results) {
         }
         const auto at = std::find(p.symbol_names.begin(), p.symbol_names.end(), text);
         if (at == p.symbol_names.end()) {
-            fail("there is no such input or size; inputs: " + names_of(p.inputs), text);
+            std::string sizes;
+            for (const std::string& name : p.symbol_names) sizes += (sizes.empty() ? "; sizes: " : ", ") + name;
+            fail("there is no such input or size; inputs: " + names_of(p.inputs) + sizes, text);
         }
         std::int64_t number = 0;
         if (!nb::try_cast(object, number)) fail("is a size, given as a whole number", text);
+        if (number < 0) fail("is " + std::to_string(number) + "; sizes are not negative", text);
         sizes[static_cast<std::size_t>(at - p.symbol_names.begin())] = number;
+    }
+    for (const Port& port : p.inputs) {
+        const bool has = std::any_of(given.begin(), given.end(), [&](const Given& one) { return one.port == &port; });
+        if (!has && p.bound.count(port.name) == 0) {
+            fail("is an input, and was not given; inputs: " + names_of(p.inputs), port.name);
+        }
     }
     nb::dict out;
     std::vector<nb::object> found = run(p, given, std::move(sizes), results);

@@ -17,7 +17,7 @@ using Texts = std::vector<Ids>;
 /// A decoder and the mutex that its threads take in turn.
 struct Decoder {
     vkf::Decoder decoder;
-    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk,
                                     std::int64_t candidates, const Kept& kv, const Arith& arithmetic,
@@ -183,21 +183,26 @@ void bind_decoder(nb::module_& m) {
         .def(
             "next",
             [](const D& d) {
-                const auto next = d.decoder.next();
-                return Ids(next.begin(), next.end());
+                return unlocked(*d.mutex, [&] {
+                    const auto next = d.decoder.next();
+                    return Ids(next.begin(), next.end());
+                });
             },
             "The likeliest next token of each sequence.")
         .def(
             "candidates",
             [](const D& d, std::size_t sequence) {
-                const vkf::Candidates c = d.decoder.candidates(sequence);
-                return nb::make_tuple(Ids(c.tokens.begin(), c.tokens.end()),
-                                      std::vector<float>(c.logits.begin(), c.logits.end()));
+                return unlocked(*d.mutex, [&] {
+                    const vkf::Candidates c = d.decoder.candidates(sequence);
+                    return std::pair(Ids(c.tokens.begin(), c.tokens.end()),
+                                     std::vector<float>(c.logits.begin(), c.logits.end()));
+                });
             },
             "sequence"_a, nb::sig("def candidates(self, sequence: int) -> tuple[list[int], list[float]]"),
             "The likeliest tokens of a sequence, best first, and their logits.")
         .def(
-            "room", [](const D& d) { return d.decoder.room(); }, "Tokens that may follow before the cache is full.")
+            "room", [](const D& d) { return unlocked(*d.mutex, [&] { return d.decoder.room(); }); },
+            "Tokens that may follow before the cache is full.")
         .def(
             "set_adapter",
             [](D& d, const vkf::Adapter& adapter) { unlocked(*d.mutex, [&] { d.decoder.set_adapter(adapter); }); },
@@ -250,7 +255,7 @@ void bind_decoder(nb::module_& m) {
         .def(
             "choose",
             [](vkf::Sampler& s, const D& decoder, std::size_t sequence) {
-                return s.choose(decoder.decoder.candidates(sequence));
+                return unlocked(*decoder.mutex, [&] { return s.choose(decoder.decoder.candidates(sequence)); });
             },
             "decoder"_a, "sequence"_a = 0, "Chooses among a decoder's candidates of a sequence.");
 }

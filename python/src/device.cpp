@@ -55,11 +55,13 @@ struct QueueLock {
 void call_hook(const nb::object& function) {
     if (Py_IsInitialized() == 0) return;
     const nb::gil_scoped_acquire gil;
+    in_queue_hook() = true;
     try {
         function();
     } catch (nb::python_error& e) {
         e.discard_as_unraisable("the queue's lock");
     }
+    in_queue_hook() = false;
 }
 
 vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t device, std::uint32_t queue_family,
@@ -93,6 +95,7 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
                                      .checked = checked,
                                      .tuning = tuning};
     host.keep_uploads = keep_uploads;
+    making_device();
     return unlocked([&] { return vkf::Device::borrow(host, options); });
 }
 
@@ -105,6 +108,36 @@ vkf::Weights load(const vkf::Device& device, nb::handle tensors, const vkf::Grap
         return layout ? device.load(given.list, *layout, options.progress, options.pack_on)
                       : device.load(given.list, options);
     });
+}
+
+/// The turn of a thread that keeps the interpreter's lock, and waits without it.
+struct GlslTurn {
+    GlslTurn() {
+        const nb::gil_scoped_release release;
+        glsl_mutex().lock();
+    }
+    ~GlslTurn() { glsl_mutex().unlock(); }
+    GlslTurn(const GlslTurn&) = delete;
+    GlslTurn& operator=(const GlslTurn&) = delete;
+};
+
+/// Weights that are written out by name are all meant: files may have more than a graph wants.
+void require_known(const vkf::Graph& graph, nb::handle weights) {
+    if (!nb::hasattr(weights, "items") || nb::isinstance<vkf::Safetensors>(weights)) return;
+    for (const nb::handle key : nb::list(weights.attr("keys")())) {
+        const auto given = cast_as<std::string>(key, "weights", "a name");
+        std::string names;
+        std::size_t count = 0;
+        bool found = false;
+        for (const vkf::StorageInfo& s : graph.storages()) {
+            if (s.kind != vkf::StorageKind::weight) continue;
+            found = found || s.name == given;
+            if (++count <= 8) names += (count == 1 ? "" : ", ") + s.name;
+        }
+        if (!found) {
+            fail("the graph has no such weight; it has: " + names + (count > 8 ? ", ..." : ""), given);
+        }
+    }
 }
 
 std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& graph, nb::handle weights,
@@ -124,12 +157,16 @@ std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& gr
     } else if (nb::isinstance<vkf::WeightLayout>(weights)) {
         layout = nb::cast<vkf::WeightLayout*>(weights);
     } else if (!weights.is_none()) {
+        require_known(graph, weights);
         loaded = load(device, weights, &graph, {});
     }
     const bool has_weights = !loaded.layout().tensors().empty();
     if (has_weights) layout = &loaded.layout();
     // The plan is made of the graph with the interpreter's lock; pipelines need the plan alone.
-    vkf::Plan plan = vkf::make_plan(graph, device.capabilities(), *layout, {options.arithmetic, options.rewrite});
+    vkf::Plan plan = [&] {
+        const GlslTurn turn;
+        return vkf::make_plan(graph, device.capabilities(), *layout, {options.arithmetic, options.rewrite});
+    }();
     if (!plan.weights.empty() && layout->tensors().empty()) {
         device.compile(graph, vkf::Weights(), options);  // throws, naming the weight
     }
@@ -140,7 +177,7 @@ std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& gr
         return made;
     });
     return std::make_shared<Program>(std::move(program), device, graph,
-                                     state != nullptr ? state->mutex : std::make_shared<std::mutex>());
+                                     state != nullptr ? state->mutex : std::make_shared<Mutex>());
 }
 
 void bind_shared_buffer(nb::module_& m) {
@@ -171,6 +208,7 @@ void bind_device(nb::module_& m) {
         const vkf::DeviceOptions options =
             device_options(select, validation, minimum_profile, cache_folder, staging_bytes, submit_budget, checked,
                            tuning, wait_seconds, canary);
+        making_device();
         return unlocked([&] { return D::create(options); });
     };
     device.def(nb::new_(create), "select"_a = "", nb::kw_only(), DEVICE_OPTIONS)
@@ -195,6 +233,14 @@ void bind_device(nb::module_& m) {
             "What a host that will lend this device should enable at vkCreateDevice.")
         .def_prop_ro("capabilities", &D::capabilities, nb::rv_policy::copy)
         .def_prop_ro("name", [](const D& d) { return d.capabilities().name; })
+        .def(
+            "__eq__",
+            [](const D& d, nb::handle other) {
+                // copies share what they stand on
+                return nb::isinstance<D>(other) && &d.capabilities() == &nb::cast<D&>(other).capabilities();
+            },
+            "other"_a.none(), "True for the same device, which Tensor.device gives anew each time.")
+        .def("__hash__", [](const D& d) { return reinterpret_cast<std::uintptr_t>(&d.capabilities()) >> 4; })
         .def(
             "load",
             [](const D& d, nb::handle tensors, const vkf::Graph* graph,
@@ -298,18 +344,27 @@ void bind_device(nb::module_& m) {
             return out;
         },
         "Numbers that are worth measuring on a device.");
-    m.def("glsl_compiler", &vkf::glsl_compiler, "The compiler of GLSL that is used; empty: there is none.");
-    m.def("compile_glsl", &vkf::compile_glsl, "source"_a, "name"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "Compiles a compute shader's text to SPIR-V words. ValueError has the compiler's text.");
+    m.def(
+        "glsl_compiler", [] { return unlocked(glsl_mutex(), [] { return vkf::glsl_compiler(); }); },
+        "The compiler of GLSL that is used; empty: there is none.");
+    m.def(
+        "compile_glsl",
+        [](const std::string& source, const std::string& shader) {
+            return unlocked(glsl_mutex(), [&] { return vkf::compile_glsl(source, shader); });
+        },
+        "source"_a, "name"_a, "Compiles a compute shader's text to SPIR-V words. ValueError has the compiler's text.");
     m.def(
         "use_glsl_compiler",
         [](nb::object compiler) {
-            if (compiler.is_none()) return vkf::use_glsl_compiler({});
-            vkf::use_glsl_compiler(
-                [shared = held(std::move(compiler))](const std::string& source, const std::string& shader) {
+            vkf::GlslCompiler made;
+            if (!compiler.is_none()) {
+                made = [shared = held(std::move(compiler))](const std::string& source, const std::string& shader) {
                     const nb::gil_scoped_acquire lock;
-                    return nb::cast<std::vector<std::uint32_t>>((*shared)(source, shader));
-                });
+                    return cast_as<std::vector<std::uint32_t>>(
+                        (*shared)(source, shader), "use_glsl_compiler: what its function gave", "a list of words");
+                };
+            }
+            unlocked(glsl_mutex(), [&] { vkf::use_glsl_compiler(std::move(made)); });
         },
         "compiler"_a.none(),
         nb::sig("def use_glsl_compiler(compiler: typing.Callable[[str, str], list[int]] | None) -> None"),

@@ -15,11 +15,11 @@ using Texts = std::vector<Ids>;
 
 struct TextEncoder {
     vkf::TextEncoder encoder;
-    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 struct EncoderDecoder {
     vkf::EncoderDecoder model;
-    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 
 void bind_text_encoder(nb::module_& m) {
@@ -112,7 +112,7 @@ void bind_encoder_decoder(nb::module_& m) {
         .def_ro("max_source", &C::max_source)
         .def_ro("max_target", &C::max_target);
     m.def("embed_tokens", &vkf::embed_tokens, "tokens"_a, "table"_a, "vocabulary"_a, "config"_a, "max_positions"_a,
-          "start"_a = vkf::Dim(0),
+          "start"_a = vkf::Dim(0), kOneGraph,
           nb::sig("def embed_tokens(tokens: Value, table: str, vocabulary: int, config: EncoderDecoderConfig, "
                   "max_positions: int, start: int | Dim = 0) -> Value"),
           "Embedding row * embedding_scale + sinusoidal position: tokens (B, L) int32 -> (B, L, d_model).");

@@ -125,7 +125,7 @@ void bind_graph_class(nb::module_& m) {
             [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
                 return g.input(name, shape, dtype);
             },
-            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"}, kOneGraph,
             "A tensor that the caller gives before each run: float32, float16, bfloat16 or int32. A graph computes in "
             "float32: to(x, \"float32\") reads the 16-bit types.")
         .def(
@@ -141,7 +141,7 @@ void bind_graph_class(nb::module_& m) {
             [](G& g, const std::string& name, const vkf::Shape& shape, const Type& dtype) {
                 return g.state(name, shape, dtype);
             },
-            "name"_a, "shape"_a, "dtype"_a = Type{"float32"},
+            "name"_a, "shape"_a, "dtype"_a = Type{"float32"}, kOneGraph,
             "A tensor that outlives a run (a KV cache); zero at first. The same name gives the same value.")
         .def("constant", constant, "name"_a, "data"_a, nb::sig("def constant(self, name: str, data: object) -> Value"),
              "A tensor whose numbers are known now; they are kept with the program. data: an array.")
@@ -154,7 +154,7 @@ void bind_graph_class(nb::module_& m) {
                 if (hook.is_none()) return g.after_linear({});
                 g.after_linear([held = held(hook)](vkf::Value x, vkf::Value y) {
                     const nb::gil_scoped_acquire lock;
-                    return nb::cast<vkf::Value>((*held)(x, y));
+                    return cast_as<vkf::Value>((*held)(x, y), "after_linear: what its function gave", "a Value");
                 });
             },
             "hook"_a.none(),
@@ -198,24 +198,24 @@ void bind_graph_class(nb::module_& m) {
         .def_prop_ro(
             "states", [](nb::object g) { return described(nb::cast<G&>(g), g, vkf::StorageKind::state); },
             nb::sig("def states(self) -> dict[str, tuple[tuple[int | Dim, ...], str]]"), "Shapes and types, by name.")
-        .def("max_of", &G::max_of, "dim"_a, "The largest a size can be.")
+        .def("max_of", &G::max_of, "dim"_a, kOneGraph, "The largest a size can be.")
         .def(
-            "text", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a,
+            "text", [](const G& g, const vkf::Dim& dim) { return g.str(dim); }, "dim"_a, kOneGraph,
             "A size as text, with the names of its symbols.")
         .def("__repr__", [](const G& g) { return text_of(g); });
 }
 
 void bind_views(nb::module_& m) {
-    m.def("reshape", &vkf::reshape, "x"_a, "shape"_a,
+    m.def("reshape", &vkf::reshape, "x"_a, "shape"_a, kOneGraph,
           "The same elements in the same order under another shape; one size may be -1. ValueError where the strides "
           "of x cannot express it: contiguous(x) first. torch.Tensor.view.");
     m.def("transpose", &vkf::transpose, "x"_a, "dim0"_a, "dim1"_a,
           "Swaps two dimensions; negative counts from the innermost. torch.transpose.");
     m.def("permute", &vkf::permute, "x"_a, "order"_a,
           "Dimension i of the result is dimension order[i] of x. torch.permute.");
-    m.def("slice", &vkf::slice, "x"_a, "dim"_a, "start"_a, "length"_a,
+    m.def("slice", &vkf::slice, "x"_a, "dim"_a, "start"_a, "length"_a, kOneGraph,
           "Elements start .. start+length-1 of a dimension. torch.narrow.");
-    m.def("broadcast_to", &vkf::broadcast_to, "x"_a, "shape"_a,
+    m.def("broadcast_to", &vkf::broadcast_to, "x"_a, "shape"_a, kOneGraph,
           "x under the shape as NumPy broadcasts. torch.broadcast_to.");
     m.def("split_heads", &vkf::split_heads, "x"_a, "heads"_a, "(..., L, H*d) -> (..., H, L, d).");
     m.def("merge_heads", &vkf::merge_heads, "x"_a, "(..., H, L, d) -> (..., L, H*d), the inverse of split_heads.");

@@ -21,7 +21,7 @@ void bind_kv_cache(nb::module_& m) {
                 new (self) vkf::KvCache{key, value, start, type, written, seen};
             },
             "key"_a, "value"_a, "start"_a = 0, "type"_a = Kept{"f32"}, "written"_a = nb::none(), "seen"_a = nb::none(),
-            nb::keep_alive<1, 2>(),
+            nb::keep_alive<1, 2>(), kOneGraph,
             "key, value: states (B, capacity, Hk, d), of which the first `start` tokens are there already. written and "
             "seen: the rows of a ring, where no query sees further back than a window.")
         .def_prop_ro("key", [](const vkf::KvCache& c) { return c.key; })
@@ -36,7 +36,7 @@ void bind_kv_cache(nb::module_& m) {
            std::int64_t kv_heads, std::int64_t head_dim, const vkf::Dim& start,
            const Kept& type) { return vkf::kv_cache(graph, cache, batch, capacity, kv_heads, head_dim, start, type); },
         "graph"_a, "name"_a, "batch"_a, "capacity"_a, "kv_heads"_a, "head_dim"_a, "start"_a, "type"_a = Kept{"f32"},
-        nb::keep_alive<0, 1>(),
+        nb::keep_alive<0, 1>(), kOneGraph,
         "The states `name`.key and `name`.value of a cache for sequences of up to `capacity` tokens.");
     nb::class_<vkf::CachedKv>(m, "CachedKv", "Keys and values of one layer, heads first: (B, Hk, S, d).")
         .def(

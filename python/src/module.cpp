@@ -2,6 +2,12 @@
 // The extension module, and errors.
 #include "bind.h"
 
+#include <cstdio>
+#include <cstdlib>
+#if defined(__GLIBC__)
+#include <unistd.h>
+#endif
+
 namespace py {
 
 namespace {
@@ -9,13 +15,12 @@ namespace {
 // Set once, when the module is made; they live as long as the interpreter.
 PyObject *g_error, *g_lost, *g_argument, *g_missing, *g_memory;
 
-constexpr int kForked = -1000;  // no VkResult
-
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 PyObject* class_of(const vkf::Error& e) {
     constexpr int kOutOfHostMemory = -1, kOutOfDeviceMemory = -2, kDeviceLost = -4;
     const std::string what = e.what();
+    if (e.result() == kForked || e.result() == kBusy) return g_error;
     if (has(what, "the device is given up")) return g_lost;
     switch (e.result()) {
         case 0: break;
@@ -37,9 +42,11 @@ PyObject* class_of(const vkf::Error& e) {
 }
 
 void raise(PyObject* type, const std::string& what, const std::string& where, int result) {
-    const nb::object made = nb::borrow(type)(what);
+    const bool ours = result == kForked || result == kBusy;
+    // of what is no VkResult, what() tells nothing
+    const nb::object made = nb::borrow(type)(ours ? what.substr(0, what.rfind(" (VkResult")) : what);
     made.attr("where") = where;
-    made.attr("result") = result == kForked ? 0 : result;
+    made.attr("result") = ours ? 0 : result;
     PyErr_SetObject(type, made.ptr());
 }
 
@@ -48,6 +55,8 @@ void translate(const std::exception_ptr& p, void*) {
         std::rethrow_exception(p);
     } catch (const vkf::Error& e) {
         raise(class_of(e), e.what(), e.where(), e.result());
+    } catch (const std::bad_cast&) {
+        PyErr_SetString(PyExc_TypeError, "an argument, or what a function of the caller's gave, has a wrong type");
     }
 }
 
@@ -66,10 +75,84 @@ void require_no_fork() {
             "processes with the method \"spawn\"",
             "vkformer", kForked);
     }
+    if (in_queue_hook()) {
+        throw vkf::Error("the lock functions of a queue cannot use its device", "Device.borrow", kBusy);
+    }
+}
+
+void making_device() {
+    require_no_fork();
     g_device_made = true;
 }
 
-void forked() { g_forked = g_device_made; }
+void forked() {
+    vkf::Device::give_up_all();
+    if (g_forked || !g_device_made) return;
+    g_forked = true;
+#if defined(__GLIBC__)
+    // drivers wait in their own handlers of exit() for threads that this process does not have; this
+    // one is called before theirs
+    on_exit(
+        [](int status, void*) {
+            std::fflush(nullptr);
+            _exit(status);
+        },
+        nullptr);
+#endif
+}
+
+bool& in_queue_hook() {
+    thread_local bool inside = false;
+    return inside;
+}
+
+Mutex& glsl_mutex() {
+    static auto* mutex = new Mutex;  // threads may outlive what is static
+    return *mutex;
+}
+
+std::string name_of_type(nb::handle object) {
+    return nb::cast<std::string>(nb::str(nb::object(object.type().attr("__name__"))));
+}
+
+void require_graph(const Dim& dim, nb::handle graph) {
+    if (dim.graph.is_valid() && graph.is_valid() && !graph.is_none() && !dim.graph.is(graph)) {
+        fail(nb::cast<std::string>(nb::repr(nb::cast(dim))) + " is a size of another graph", "Dim");
+    }
+}
+
+namespace {
+
+/// Finds the graph that an argument belongs to, and the sizes in it.
+void look_at(nb::handle argument, nb::object& graph, std::vector<Dim>& sizes, int depth) {
+    if (!argument.is_valid() || argument.is_none()) return;
+    const auto belongs = [&](const nb::object& to) {
+        if (!graph.is_valid() && to.is_valid() && !to.is_none()) graph = to;
+    };
+    if (PyLong_Check(argument.ptr()) != 0 || PyUnicode_Check(argument.ptr()) != 0) return;
+    if (nb::isinstance<Value>(argument)) {
+        belongs(nb::cast<Value&>(argument).graph);
+    } else if (nb::isinstance<Dim>(argument)) {
+        sizes.push_back(nb::cast<Dim&>(argument));
+    } else if (nb::isinstance<vkf::Graph>(argument)) {
+        belongs(nb::borrow(argument));
+    } else if (depth < 3 && (PyTuple_Check(argument.ptr()) != 0 || PyList_Check(argument.ptr()) != 0)) {
+        for (const nb::handle part : argument) look_at(part, graph, sizes, depth + 1);
+    } else if (PySlice_Check(argument.ptr()) != 0) {
+        for (const char* end : {"start", "stop"}) look_at(nb::object(argument.attr(end)), graph, sizes, depth + 1);
+    }
+}
+
+}  // namespace
+
+void OneGraph::check(PyObject** arguments, std::size_t count) {
+    nb::object graph;
+    std::vector<Dim> sizes;
+    for (std::size_t i = 0; i < count; ++i) look_at(arguments[i], graph, sizes, 0);
+    if (sizes.empty()) return;
+    if (!graph.is_valid()) graph = sizes.front().graph;
+    for (const Dim& size : sizes) require_graph(size, graph);
+}
 
 void fail(const std::string& what, const std::string& where) { throw vkf::Error(what, where); }
 

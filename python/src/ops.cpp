@@ -179,10 +179,10 @@ void bind_elementwise(nb::module_& m) {
     m.def(
         "gated", [](V gate, V up, const Act& activation) { return vkf::gated(gate, up, activation); }, "gate"_a, "up"_a,
         "activation"_a, "activation(gate) * up: SwiGLU's product with silu.");
-    m.def("dropout", &vkf::dropout, "x"_a, "p"_a, "seed"_a,
+    m.def("dropout", &vkf::dropout, "x"_a, "p"_a, "seed"_a, kOneGraph,
           "Each element 0 with probability p and x / (1 - p) otherwise; a counter-based generator, the same on every "
           "device. seed: a number, or made of symbols that are set before each run. torch.nn.functional.dropout.");
-    m.def("sum_to", &vkf::sum_to, "x"_a, "shape"_a,
+    m.def("sum_to", &vkf::sum_to, "x"_a, "shape"_a, kOneGraph,
           "Sums over the dimensions that broadcasting to x would repeat. torch.Tensor.sum_to_size.");
     m.def("sum", &vkf::sum, "x"_a, "The sum of all elements, (1). torch.sum.");
 }
@@ -246,7 +246,7 @@ void bind_positions(nb::module_& m) {
     m.def(
         "rope_scaling_kind", [](const std::string& text) { return name(vkf::rope_scaling_kind(text)); }, "name"_a,
         "The kind that a model's configuration calls \"default\", \"linear\", \"ntk\", \"llama3\" or \"yarn\".");
-    m.def("rope", &vkf::rope, "x"_a, "options"_a, "start"_a = vkf::Dim(0),
+    m.def("rope", &vkf::rope, "x"_a, "options"_a, "start"_a = vkf::Dim(0), kOneGraph,
           nb::sig("def rope(x: Value, options: Rope, start: int | Dim = 0) -> Value"),
           "Rotary position embedding (Su et al. 2021). x (..., L, d): row l has position start + l.");
     m.def("rope_at", &vkf::rope_at, "x"_a, "positions"_a, "options"_a,
@@ -265,7 +265,7 @@ void bind_positions(nb::module_& m) {
         [](V x, V table, const Choice<vkf::RopeLayout>& layout, const vkf::Dim& start) {
             return vkf::rope_by_table(x, table, layout, start);
         },
-        "x"_a, "table"_a, "layout"_a, "start"_a = vkf::Dim(0),
+        "x"_a, "table"_a, "layout"_a, "start"_a = vkf::Dim(0), kOneGraph,
         nb::sig("def rope_by_table(x: Value, table: Value, layout: typing.Literal['interleaved', 'half'], start: int | "
                 "Dim = 0) -> Value"),
         "rope() with a caller's own table (positions, r/2, 2).");
@@ -313,7 +313,7 @@ void bind_copies(nb::module_& m) {
             return vkf::image_input(graph, input, height, width, channels, {.access = access, .format = format});
         },
         "graph"_a, "name"_a, "height"_a, "width"_a, "channels"_a, "access"_a = Choice<vkf::ImageAccess>{"sampled"},
-        "format"_a = Choice<vkf::ImageFormat>{"any"},
+        "format"_a = Choice<vkf::ImageFormat>{"any"}, kOneGraph,
         "A two-dimensional image, which a host binds when it records, as (height, width, channels).");
     m.def(
         "image_output",

@@ -5,7 +5,9 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 namespace py {
@@ -34,14 +36,15 @@ std::unique_ptr<Bound> bound(const nb::dict& buffers, const nb::dict& images,
                              const std::map<std::string, std::int64_t>& sizes, std::uint32_t slot) {
     auto out = std::make_unique<Bound>();
     const auto named = [&](nb::handle key) -> std::string_view {
-        return out->texts.emplace_back(nb::cast<std::string>(key));
+        return out->texts.emplace_back(cast_as<std::string>(key, "a recording", "the name of an input or output"));
     };
     for (const auto& [key, value] : buffers) {
         vkf::BufferRange range;
         if (nb::isinstance<vkf::BufferRange>(value)) {
             range = nb::cast<vkf::BufferRange>(value);
         } else {
-            const auto parts = nb::cast<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>(value);
+            const auto parts = cast_as<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>(
+                value, "buffers", "a BufferRange, or (buffer, offset, bytes),");
             range.buffer = handle_of<VkBuffer>(std::get<0>(parts));
             range.offset = std::get<1>(parts);
             range.bytes = std::get<2>(parts);
@@ -50,7 +53,7 @@ std::unique_ptr<Bound> bound(const nb::dict& buffers, const nb::dict& images,
         out->buffers.push_back(range);
     }
     for (const auto& [key, value] : images) {
-        vkf::ImageView image = nb::cast<vkf::ImageView>(value);
+        vkf::ImageView image = cast_as<vkf::ImageView>(value, "images", "an ImageView");
         image.name = named(key);
         out->images.push_back(image);
     }
@@ -133,12 +136,14 @@ void bind_recording(nb::module_& m) {
         .def(
             "wait",
             [](const vkf::Ticket& t, std::optional<double> seconds) {
+                constexpr double kLongest = 9e9;  // whose nanoseconds 64 bits count
+                if (seconds && std::isnan(*seconds)) fail("is not a number", "timeout");
                 return unlocked([&] {
-                    if (!seconds) {
+                    if (!seconds || *seconds >= kLongest) {
                         t.wait();
                         return true;
                     }
-                    return t.wait(std::chrono::nanoseconds(static_cast<std::int64_t>(*seconds * 1e9)));
+                    return t.wait(std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(*seconds, 0.0) * 1e9)));
                 });
             },
             "timeout"_a = nb::none(),
@@ -180,6 +185,7 @@ void bind_program(nb::module_& m) {
             "bind",
             [](P& p, const std::string& port, const vkf::DeviceTensor* tensor) {
                 unlocked(*p.mutex, [&] { p.get().bind(port, tensor != nullptr ? *tensor : vkf::DeviceTensor()); });
+                tensor != nullptr ? void(p.bound.insert(port)) : void(p.bound.erase(port));
             },
             "name"_a, "tensor"_a.none(),
             "Lets run() read an input, or write an output, where a tensor lies, until the next bind() or upload(); "

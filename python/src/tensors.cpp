@@ -36,7 +36,8 @@ void write(T& t, nb::handle data) {
 /// the others.
 std::vector<std::int64_t> shape_of(const T& t, const nb::args& sizes) {
     const bool numbers = sizes.size() != 1 || PyIndex_Check(nb::handle(sizes[0]).ptr()) != 0;
-    auto shape = nb::cast<std::vector<std::int64_t>>(numbers ? nb::object(sizes) : nb::object(sizes[0]));
+    auto shape = cast_as<std::vector<std::int64_t>>(numbers ? nb::object(sizes) : nb::object(sizes[0]), "reshape",
+                                                    "sizes, which are whole numbers,");
     std::int64_t known = 1;
     std::int64_t* open = nullptr;
     for (std::int64_t& size : shape) {
@@ -71,6 +72,7 @@ void bind_tensors(nb::module_& m) {
             "shape", [](const T& t) { return nb::tuple(nb::cast(t.shape())); },
             nb::sig("def shape(self) -> tuple[int, ...]"))
         .def_prop_ro("dtype", [](const T& t) { return name(t.dtype()); })
+        .def_prop_ro("device", &T::device, "The device that it lies on.")
         .def_prop_ro("ndim", [](const T& t) { return t.shape().size(); })
         .def_prop_ro("bytes", &T::bytes)
         .def(
@@ -82,7 +84,10 @@ void bind_tensors(nb::module_& m) {
             "A copy on the host; bfloat16 is widened to float32. Waits for the device.")
         .def(
             "__array__",
-            [](const T& t, const nb::object& dtype, const nb::object&) {
+            [](const T& t, const nb::object& dtype, const nb::object& copy) {
+                if (copy.is(nb::bool_(false))) {
+                    throw nb::value_error("a tensor lies on the device: an array of it is always a copy");
+                }
                 nb::object out = numpy_of(t);
                 return dtype.is_none() ? out : nb::object(out.attr("astype")(dtype));
             },

@@ -78,7 +78,7 @@ void bind_torch(nb::module_& parent) {
         "bias"_a = true, "add_bias_kv"_a = false, "add_zero_attn"_a = false, "batch_first"_a = true,
         "average_attn_weights"_a = false, "attn_mask"_a = nb::none(), "key_padding_mask"_a = nb::none(),
         "is_causal"_a = false, "dropout"_a = 0.0f, "dropout_seed"_a = 0, "cache"_a = nb::none(),
-        "memory"_a = nb::none(),
+        "memory"_a = nb::none(), kOneGraph,
         "torch.nn.MultiheadAttention: query (B, L, E), key (B, S, kdim), value (B, S, vdim) -> y (B, L, E), weights "
         "(B, H, L, S').");
     m.def("project_memory", &t::project_memory, "memory"_a, "name"_a, "num_heads"_a, "bias"_a = true,
@@ -93,7 +93,7 @@ void bind_torch(nb::module_& parent) {
                                                 src_mask, src_key_padding_mask);
         },
         "src"_a, "src_mask"_a = nb::none(), "src_key_padding_mask"_a = nb::none(), nb::kw_only(), "name"_a = "",
-        LAYER_NAMES, "torch.nn.TransformerEncoderLayer: src (B, L, E).");
+        LAYER_NAMES, kOneGraph, "torch.nn.TransformerEncoderLayer: src (B, L, E).");
     nb::class_<t::DecoderInputs>(m, "DecoderInputs", "What a decoder layer attends to.")
         .def(
             "__init__",
@@ -117,7 +117,7 @@ void bind_torch(nb::module_& parent) {
                                                            layer_norm_eps, bias, dropout, dropout_seed),
                                              inputs));
         },
-        "tgt"_a, "inputs"_a, nb::kw_only(), "name"_a = "", LAYER_NAMES,
+        "tgt"_a, "inputs"_a, nb::kw_only(), "name"_a = "", LAYER_NAMES, kOneGraph,
         "torch.nn.TransformerDecoderLayer: tgt (B, L, E).");
     m.def(
         "transformer_encoder",
@@ -129,7 +129,8 @@ void bind_torch(nb::module_& parent) {
                                           num_layers, encoder, src_mask, src_key_padding_mask);
         },
         "src"_a, "src_mask"_a = nb::none(), "src_key_padding_mask"_a = nb::none(), nb::kw_only(), "name"_a = "",
-        "num_layers"_a, LAYER_NAMES, "torch.nn.TransformerEncoder: layers.* and a final norm. src (B, S, E).");
+        "num_layers"_a, LAYER_NAMES, kOneGraph,
+        "torch.nn.TransformerEncoder: layers.* and a final norm. src (B, S, E).");
     m.def(
         "transformer_decoder",
         [](V tgt, const std::vector<t::DecoderInputs>& inputs, const std::string& decoder, LAYER_TYPES) {
@@ -138,7 +139,7 @@ void bind_torch(nb::module_& parent) {
                                                                 layer_norm_eps, bias, dropout, dropout_seed),
                                                   inputs, decoder));
         },
-        "tgt"_a, "inputs"_a, nb::kw_only(), "name"_a = "", LAYER_NAMES,
+        "tgt"_a, "inputs"_a, nb::kw_only(), "name"_a = "", LAYER_NAMES, kOneGraph,
         "torch.nn.TransformerDecoder; inputs[i] is what layer i attends to. tgt (B, T, E).");
     m.def(
         "transformer",
@@ -155,7 +156,7 @@ void bind_torch(nb::module_& parent) {
                                    memory_key_padding_mask, tgt_is_causal});
         },
         "src"_a, "tgt"_a, nb::kw_only(), "name"_a = "", "num_encoder_layers"_a = 6, "num_decoder_layers"_a = 6,
-        LAYER_NAMES, "src_mask"_a = nb::none(), "tgt_mask"_a = nb::none(), "memory_mask"_a = nb::none(),
+        LAYER_NAMES, kOneGraph, "src_mask"_a = nb::none(), "tgt_mask"_a = nb::none(), "memory_mask"_a = nb::none(),
         "src_key_padding_mask"_a = nb::none(), "tgt_key_padding_mask"_a = nb::none(),
         "memory_key_padding_mask"_a = nb::none(), "tgt_is_causal"_a = false,
         "torch.nn.Transformer, batch first: src (B, S, E), tgt (B, T, E) -> (B, T, E). Parameters encoder.* and "

@@ -19,19 +19,19 @@ using Ids = std::vector<std::int32_t>;
 /// One thread at a time takes a step; programs of its own share the mutex.
 struct Trainer {
     vkf::Trainer trainer;
-    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
     std::shared_ptr<Program> program = {};
 };
 struct FineTuner {
     vkf::FineTuner tuner;
-    std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 
 std::function<float(const std::string&)> decay_of(const nb::object& function) {
     if (function.is_none()) return {};
     return [shared = held(function)](const std::string& parameter) {
         const nb::gil_scoped_acquire lock;
-        return nb::cast<float>((*shared)(parameter));
+        return cast_as<float>((*shared)(parameter), "decay_to: what its function gave", "a number");
     };
 }
 
@@ -129,12 +129,12 @@ void bind_optimizers(nb::module_& m) {
             std::visit([&](const auto& one) { vkf::update(parameters, gradients, one, options); }, optimizer);
         },
         "parameters"_a, "gradients"_a, "optimizer"_a, nb::kw_only(), "step"_a = 0, "schedule"_a = nb::none(),
-        "learning_rate"_a = nb::none(), "gradient_scale"_a = nb::none(), "decay_to"_a = 0.0f,
+        "learning_rate"_a = nb::none(), "gradient_scale"_a = nb::none(), "decay_to"_a = 0.0f, kOneGraph,
         "Updates parameters, which are states, from their gradients. step: a symbol, the number of the step from 0.");
     m.def(
         "accumulate",
         [](const Vs& sums, const Vs& gradients, const vkf::Dim& index) { vkf::accumulate(sums, gradients, index); },
-        "sums"_a, "gradients"_a, "index"_a,
+        "sums"_a, "gradients"_a, "index"_a, kOneGraph,
         "Adds gradients up over several runs: to states, which take them as they are where `index` is 0.");
     m.def(
         "clip_grad_norm",
@@ -166,7 +166,7 @@ void bind_trainer(nb::module_& m) {
         .def(nb::new_([](const vkf::Device& device, vkf::Graph& graph, V loss, const Vs& parameters,
                          const vkf::Weights& weights, TRAINER_TYPES) {
                  const vkf::TrainerOptions options = TRAINER_VALUES;
-                 return unlocked([&] {
+                 return unlocked(glsl_mutex(), [&] {
                      return std::make_unique<T>(T{vkf::Trainer(device, graph, loss, parameters, options, weights)});
                  });
              }),
@@ -240,8 +240,9 @@ void bind_trainer(nb::module_& m) {
                                               .load = load_options(matrices, choose, pack_on, load_progress),
                                               .seed = seed,
                                               .trainer = TRAINER_VALUES};
-                 return unlocked(
-                     [&] { return std::make_unique<F>(F{vkf::FineTuner(device, checkpoint, model, options)}); });
+                 return unlocked(glsl_mutex(), [&] {
+                     return std::make_unique<F>(F{vkf::FineTuner(device, checkpoint, model, options)});
+                 });
              }),
              "device"_a, "checkpoint"_a, "model"_a, nb::kw_only(), "max_batch"_a = 1, "micro_batch"_a = 0,
              "max_tokens"_a = 0, "lora"_a = nb::none(), "seed"_a = 0, TRAINER_NAMES, "matrices"_a = nb::none(),

@@ -41,7 +41,8 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
         const vkf::Dim size = x.shape()[dim];
         const auto end = [&](nb::handle bound, const vkf::Dim& otherwise) {
             if (bound.is_none()) return otherwise;
-            const auto found = nb::cast<vkf::Dim>(bound);
+            if (nb::isinstance<Dim>(bound)) require_graph(nb::cast<Dim&>(bound), graph_object(x));
+            const auto found = cast_as<vkf::Dim>(bound, "index", "a number, a size or a slice");
             return found.is_constant() && found.constant() < 0 ? size + found : found;
         };
         if (PySlice_Check(part.ptr()) != 0) {
@@ -62,6 +63,15 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
     return vkf::reshape(x, shape);
 }
 
+/// The number of rows, where it is one.
+std::size_t length(const vkf::Value& x) {
+    if (x.rank() == 0) throw nb::type_error((x.str() + " has no dimension, and so no length").c_str());
+    if (!x.shape()[0].is_constant()) {
+        throw nb::type_error((x.str() + ": its length is told by the arrays of each run; take size(0)").c_str());
+    }
+    return static_cast<std::size_t>(x.shape()[0].constant());
+}
+
 void bind_dim(nb::module_& m) {
     nb::class_<Dim>(m, "Dim",
                     "A size that depends on named symbols: a polynomial with integer coefficients, such as 8*tokens + "
@@ -70,27 +80,27 @@ void bind_dim(nb::module_& m) {
         .def(
             "__add__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x + y; }); },
-            nb::is_operator())
+            nb::is_operator(), kOneGraph)
         .def(
             "__radd__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y + x; }); },
-            nb::is_operator())
+            nb::is_operator(), kOneGraph)
         .def(
             "__sub__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x - y; }); },
-            nb::is_operator())
+            nb::is_operator(), kOneGraph)
         .def(
             "__rsub__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y - x; }); },
-            nb::is_operator())
+            nb::is_operator(), kOneGraph)
         .def(
             "__mul__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x * y; }); },
-            nb::is_operator())
+            nb::is_operator(), kOneGraph)
         .def(
             "__rmul__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return y * x; }); },
-            nb::is_operator())
+            nb::is_operator(), kOneGraph)
         .def(
             "__floordiv__",
             [](const Dim& a, const vkf::Dim& b) {
@@ -99,10 +109,12 @@ void bind_dim(nb::module_& m) {
                     fail(text_of(a) + " is not divisible by that for every choice of its symbols");
                 return wrap(out, a.graph);
             },
-            nb::is_operator(), "The exact quotient. ValueError where there is none for every choice of the symbols.")
+            nb::is_operator(), kOneGraph,
+            "The exact quotient. ValueError where there is none for every choice of the symbols.")
         .def(
             "__eq__",
             [](const Dim& a, nb::handle b) {
+                if (nb::isinstance<Dim>(b)) require_graph(nb::cast<Dim&>(b), a.graph);
                 vkf::Dim other;
                 return nb::try_cast<vkf::Dim>(b, other) && a.dim == other;
             },
@@ -112,13 +124,20 @@ void bind_dim(nb::module_& m) {
             "eval",
             [](const Dim& d, const std::map<std::string, std::int64_t>& values) {
                 std::vector<std::int64_t> numbers;
-                for (const std::string& symbol : nb::cast<vkf::Graph&>(d.graph).symbol_names()) {
+                const std::vector<std::string> names = nb::cast<vkf::Graph&>(d.graph).symbol_names();
+                for (const auto& [symbol, number] : values) {
+                    if (std::find(names.begin(), names.end(), symbol) == names.end()) {
+                        fail("there is no such symbol", symbol);
+                    }
+                    if (number < 0) fail("is " + std::to_string(number) + "; sizes are not negative", symbol);
+                }
+                for (const std::string& symbol : names) {
                     const auto at = values.find(symbol);
                     numbers.push_back(at == values.end() ? 0 : at->second);
                 }
                 return d.dim.eval(numbers);
             },
-            "values"_a, "The size with these numbers for the symbols, by name.")
+            "values"_a, "The size with these numbers for the symbols, by name; 0 for those that are not named.")
         .def_prop_ro(
             "upper_bound", [](const Dim& d) { return nb::cast<vkf::Graph&>(d.graph).max_of(d.dim); },
             "The largest it can be, each symbol between 0 and its maximum.")
@@ -129,7 +148,10 @@ void bind_dim(nb::module_& m) {
 
 void bind_value(nb::module_& m) {
     using V = const Value&;
-    nb::class_<Value>(m, "Value", "A tensor in a graph: cheap to copy; it keeps its graph.")
+    nb::class_<Value> value(m, "Value", "A tensor in a graph: cheap to copy; it keeps its graph.");
+    // NumPy's operators leave theirs to ours, which refuse what they do not know
+    value.attr("__array_ufunc__") = nb::none();
+    value
         .def_prop_ro(
             "graph", [](V v) { return v.graph; }, nb::sig("def graph(self) -> Graph"))
         .def_prop_ro("id", [](V v) { return v.value.id(); })
@@ -162,7 +184,7 @@ void bind_value(nb::module_& m) {
             "is_contiguous", [](V v) { return vkf::is_contiguous(v.value); },
             "True when the elements lie densely in row-major order.")
         .def(
-            "reshape", [](V v, const vkf::Shape& shape) { return vkf::reshape(v.value, shape); }, "shape"_a)
+            "reshape", [](V v, const vkf::Shape& shape) { return vkf::reshape(v.value, shape); }, "shape"_a, kOneGraph)
         .def(
             "transpose", [](V v, int a, int b) { return vkf::transpose(v.value, a, b); }, "dim0"_a, "dim1"_a)
         .def(
@@ -198,6 +220,25 @@ void bind_value(nb::module_& m) {
         .def("__neg__", [](V a) { return vkf::scale(a.value, -1); })
         .def(
             "__matmul__", [](V a, const vkf::Value& b) { return vkf::matmul(a.value, b); }, nb::is_operator())
+        .def(
+            "__array__",
+            [](V v, const nb::object&, const nb::object&) -> nb::object {
+                throw nb::type_error((v.value.str() + " is a value of a graph, and has no numbers").c_str());
+            },
+            "dtype"_a = nb::none(), "copy"_a = nb::none(),
+            nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> typing.NoReturn"))
+        .def("__len__", [](V v) { return length(v.value); })
+        .def(
+            "__iter__",
+            [](V v) {
+                const std::size_t count = length(v.value);
+                nb::list parts;
+                for (std::size_t i = 0; i < count; ++i) parts.append(wrap(indexed(v.value, nb::int_(i))));
+                return nb::iter(parts);
+            },
+            nb::sig("def __iter__(self) -> typing.Iterator[Value]"))
+        .def(
+            "__bool__", [](V) { return true; }, "True: a value is there, whatever its length.")
         .def("__repr__", [](V v) { return "<Value " + v.value.str() + ">"; });
 
     nb::class_<AttentionResult, Value>(m, "AttentionResult",

@@ -20,7 +20,7 @@ CLASSES = {
 TWINS = {
     "Adapter::Adapter": "Adapter", "Decoder": "DecoderCore", "TextEncoder": "TextEncoderCore", "Trainer": "TrainerCore", "DeviceTensor": "Tensor",
     "DeviceTensor::DeviceTensor": "Device.make_tensor", "DeviceTensor::read": "Tensor.numpy", "Dim::Dim": "a number", "Dim::symbol": "Graph.symbol",
-    "Dim::is_constant": "a number then", "Dim::constant": "a number then", "Dim::lower_bound": "for whoever writes ops",
+    "Dim::is_constant": "a number then", "Dim::constant": "a number then", "Dim::lower_bound": "for whoever writes ops", "Dim::symbols": "for whoever writes ops",
     "Dim::str": "Dim.__repr__", "Dim::divided_by": "Dim.__floordiv__", "operator+": "Value.__add__", "operator*": "Value.__mul__",
     "contiguous_strides": "for whoever writes ops", "elements": "a product of sizes", "size_of": "NumPy has itemsize",
     "name_of": "names are strings", "byte_size": "NumPy has nbytes", "utf8_name": "paths are Python's", "file_text": "Python has files of its own",
@@ -29,7 +29,7 @@ TWINS = {
     "Graph::check_content": "for whoever writes ops", "Graph::linear_hook": "for whoever writes layers in C++",
     "Graph::str": "Graph.text", "Graph::storages": "Graph.inputs", "Graph::values": "for compilation", "Graph::constraints": "for compilation",
     "Graph::content_checks": "for compilation", "Graph::recomputed": "for differentiation",
-    "Device::import_hardware_buffer": "Android's, where Python seldom is",
+    "Device::give_up_all": "done in the child of a fork", "Device::import_hardware_buffer": "Android's, where Python seldom is",
     "Program::download_i32": "Program.download", "Program::download_bits": "Program.download",
     "SharedBuffer::SharedBuffer": "Device makes them", "DeviceRequirements::DeviceRequirements": "Device.requirements",
     "DeviceRequirements::str": "DeviceRequirements.__str__", "State::State": "Device.make_state", "State::layout": "State.layout",

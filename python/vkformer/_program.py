@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 
 from ._vkformer import Program
+from ._xml import xml_text
 
 _NODE = re.compile(r'^\s*"?([\w.]+)"?\s*\[(.*)\]\s*;?\s*$')
 _EDGE = re.compile(r'^\s*"?([\w.]+)"?\s*->\s*"?([\w.]+)"?')
@@ -74,7 +74,7 @@ def svg_of_dot(dot: str) -> str:
         out.append(f'<rect x="{nx:.1f}" y="{ny:.1f}" width="{width[n]:.1f}" height="{height[n]:.1f}" rx="4" '
                    'fill="#f4f6fa" stroke="#456"/>')
         for i, text in enumerate(t for t in lines if t):
-            out.append(f'<text x="{nx + 7:.1f}" y="{ny + 14 + 13 * i:.1f}">{html.escape(text)}</text>')
+            out.append(f'<text x="{nx + 7:.1f}" y="{ny + 14 + 13 * i:.1f}">{xml_text(text)}</text>')
     out.append("</svg>")
     return "\n".join(out)
 
@@ -90,7 +90,7 @@ def _html(self: Program) -> str:
     times = self.times()
     if times:
         cells = "".join(
-            f"<tr><td>{html.escape(t.label)}</td><td>{html.escape(t.kernel)}</td><td>{t.ms:.3f}</td>"
+            f"<tr><td>{xml_text(t.label)}</td><td>{xml_text(t.kernel)}</td><td>{t.ms:.3f}</td>"
             f"<td>{t.flops / max(t.ms, 1e-9) * 1e-6:.2f}</td><td>{t.bytes / max(t.ms, 1e-9) * 1e-6:.2f}</td></tr>"
             for t in times)
         out += ("<table><tr><th>dispatch</th><th>kernel</th><th>ms</th><th>GFLOP/s</th><th>GB/s</th></tr>"

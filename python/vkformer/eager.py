@@ -47,6 +47,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_c._forked)  # type: ignore[attr-defined]
 
 
+def tensors_device(*arrays: Any) -> _c.Device | None:
+    """The device of the first Tensor among them."""
+    for a in arrays:
+        if isinstance(a, _c.Tensor):
+            return a.device
+    return None
+
+
 def is_torch(x: object) -> bool:
     return type(x).__module__.partition(".")[0] == "torch"
 
@@ -55,6 +63,8 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     """Arguments with shapes: lists of numbers become arrays of NumPy's."""
     out = []
     for t in tensors:
+        if isinstance(t, _c.Value):
+            raise TypeError(f"{what}: takes arrays, or values of one graph, and not both at once")
         if t is not None and not (hasattr(t, "shape") and hasattr(t, "dtype")):
             import numpy
 
@@ -128,20 +138,23 @@ class Function:
 
     def _found(self, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
         key: Any = [None if a is None else (a.shape, a.dtype) for a in arrays]
+        device = tensors_device(*arrays)
+        if device is not None:
+            key.append(device)
         if options:
             key.append(tuple(options.items()))
         # types, because NumPy's float32 and PyTorch's have results of their own kind
         key = (type(arrays[0]), *key)
         found = self._exact.get(key)
-        return found if found is not None else self._prepare(key, arrays, options)
+        return found if found is not None else self._prepare(key, arrays, options, device)
 
-    def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
+    def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any], tensors: _c.Device | None) -> _Entry:
         for a in arrays:
             if a is not None and getattr(a, "requires_grad", False):
-                raise _c.ArgumentError(
-                    f"{self.__name__}: gradients of PyTorch do not flow through vkformer; pass x.detach()")
+                raise _c.ArgumentError(f"{self.__name__}: an argument requires_grad, and gradients of PyTorch do not "
+                                       "flow through vkformer; pass it with .detach()")
         with _lock:
-            device = self._device or default_device()
+            device = self._device or tensors or default_device()
             sizes: list[tuple[str, ...]] = []
             family: list[Any] = []
             letters: dict[str, int] = {}
@@ -165,7 +178,7 @@ class Function:
                 sizes.append(tuple(names))
                 family.append((tuple(n or int(s) for n, s in zip(names, a.shape)), str(a.dtype)))
             maxima = {letter: _bucket(size) for letter, size in letters.items()}
-            program_key = (id(device), tuple(family), tuple(maxima.items()), tuple(options.items()))
+            program_key = (device, tuple(family), tuple(maxima.items()), tuple(options.items()))
             program = self._programs.get(program_key)
             if program is None:
                 program = self._compile(device, arrays, sizes, maxima, options)
@@ -236,7 +249,8 @@ def function(f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device 
     from the innermost back: lower case for a size that may vary, upper case for one that is fixed.
     Arguments that have a letter in common have that size in common; "bls~" lets sizes of 1
     broadcast. Without dims, each shape is a family. Results are arrays of the first argument's
-    kind: NumPy, PyTorch, or a Tensor that stays on the device.
+    kind: NumPy, PyTorch, or a Tensor that stays on the device. It runs on `device`; without one, on that
+    of the first Tensor among its arguments, or else on default_device().
 
         swish = vkf.function(lambda x, beta: x * vkf.activate(x * beta, "sigmoid"), ["rn", "N"])
         swish(array, beta)

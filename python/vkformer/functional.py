@@ -8,12 +8,47 @@ from typing import Any
 
 from . import _vkformer as _c
 from ._types import Activation, Causal
-from .eager import Function, as_arrays as _arrays, function
+from .eager import Function, as_arrays as _arrays, function, is_torch
 
 __all__ = [
     "argmax", "cross_entropy", "dropout", "embedding", "function", "gelu", "layer_norm", "linear", "matmul", "relu",
     "rms_norm", "scaled_dot_product_attention", "silu", "softmax", "sum", "top_k",
 ]
+
+
+def _mask_for(mask: Any, lead: tuple[int, ...], heads: int, query: Any, key: Any, rank: int) -> Any:
+    """The mask as the 4 dimensions of the attention take it: leading ones are one batch."""
+    kind = str(mask.dtype).rpartition(".")[2]
+    # tensors of the device have no bool
+    if not kind.startswith(("bool", "float", "bfloat")) and not (isinstance(mask, _c.Tensor) and kind == "int32"):
+        raise _c.ArgumentError(f"scaled_dot_product_attention: attn_mask is of {kind}; a mask is of bool (True may "
+                               "attend), or of floating point, which is added to the scores")
+    rows = (query.shape[-2], key.shape[-2])
+    full = tuple(int(s) for s in (*lead, heads, *rows)) if rank > 2 else rows
+    shape = tuple(int(s) for s in mask.shape)
+    padded = (1,) * (len(full) - len(shape)) + shape
+    if len(shape) > len(full) or any(m not in (1, w) for m, w in zip(padded, full)):
+        raise _c.ArgumentError(f"scaled_dot_product_attention: attn_mask {shape} does not broadcast to {full}, the shape "
+                               "of the scores")
+    first = padded[:max(len(full) - 3, 0)]
+    rest = (1,) * max(3 - len(padded), 0) + padded[-3:]
+    if len(shape) == len(full) == 4:
+        return mask
+    if len(full) == 4 or all(s == 1 for s in first):
+        return mask.reshape((*(first if len(full) == 4 else (1,)), *rest))
+    mask = mask.reshape(padded)
+    if first != full[:-3]:  # it repeats along some of the dimensions that become one
+        whole = (*full[:-3], *rest)
+        if is_torch(mask):
+            mask = mask.expand(whole)
+        elif isinstance(mask, _c.Tensor):
+            raise _c.ArgumentError(f"scaled_dot_product_attention: attn_mask {shape} is a Tensor, which repeats along all "
+                                   "dimensions before the heads, or along none")
+        else:
+            import numpy
+
+            mask = numpy.broadcast_to(mask, whole)
+    return mask.reshape((-1, *rest))
 
 
 def _in_graph(*tensors: Any) -> bool:
@@ -52,7 +87,7 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     query (..., H, L, d), key (..., Hk, S, d), value (..., Hk, S, dv) -> (..., H, L, dv). With
     enable_gqa, H is a multiple of Hk, and query head h uses kv head h / (H/Hk).
 
-    attn_mask: what broadcasts to (..., H, L, S); boolean (in a graph int32): True = may attend;
+    attn_mask: what broadcasts to (..., H, L, S); boolean (in a graph int32, 0 or 1): True = may attend;
     float: added to the scores. A row with no key left gives 0. is_causal: row r sees keys 0..r.
 
     Beyond PyTorch: causal="bottom_right", where row r sees keys 0..r+S-L; window: keys that a
@@ -68,7 +103,9 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     causal = causal or ("top_left" if is_causal else "none")
     options: dict[str, Any] = dict(causal=causal, window=window, scale=scale, softcap=softcap, dropout=dropout_p, seed=dropout_seed,
                    repeat_kv=repeat_kv, score_mod=score_mod, weights=need_weights)
-    if _in_graph(query, key, value):
+    if _in_graph(query, key, value, attn_mask, sinks, alibi_slopes):
+        if not all(x is None or isinstance(x, _c.Value) for x in (query, key, value, attn_mask, sinks, alibi_slopes)):
+            raise TypeError("scaled_dot_product_attention: takes arrays, or values of one graph, and not both at once")
         if not enable_gqa and query.rank == 4 and query.shape[1] != key.shape[1]:
             raise _c.ArgumentError(f"scaled_dot_product_attention: {query.shape[1]} heads of queries and "
                                    f"{key.shape[1]} of keys need enable_gqa=True")
@@ -78,16 +115,19 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
             "scaled_dot_product_attention", query, key, value, attn_mask, sinks, alibi_slopes)
     shape = query.shape
     rank = len(shape)
+    if attn_mask is not None and rank >= 2 and len(key.shape) == rank:
+        attn_mask = _mask_for(attn_mask, tuple(shape[:-3]), shape[-3] if rank > 2 else 1, query, key, rank)
     if rank != 4:
         if rank < 2 or len(key.shape) != rank or len(value.shape) != rank:
             raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
                                    f"value {tuple(value.shape)} have as many dimensions, 2 or more")
         # Dimensions before the heads are one batch.
         lead = tuple(shape[:-3])
+        if tuple(key.shape[:-3]) != lead or tuple(value.shape[:-3]) != lead:
+            raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
+                                   f"value {tuple(value.shape)} differ before the heads")
         query, key, value = (x.reshape((-1, *x.shape[-3:]) if rank > 3 else (1,) * (4 - rank) + tuple(x.shape))
                              for x in (query, key, value))
-        if attn_mask is not None and len(attn_mask.shape) > 4:
-            attn_mask = attn_mask.reshape(-1, *attn_mask.shape[-3:])
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise _c.ArgumentError(f"scaled_dot_product_attention: {query.shape[1]} heads of queries and {key.shape[1]} of "
                                "keys need enable_gqa=True")
@@ -102,7 +142,8 @@ _softmax = Function(lambda input: _c.softmax(input), ["rN"])
 _layer_norm = Function(lambda input, weight, bias, *, eps: _c.layer_norm(input, weight, bias, eps), ["rN", "N", "N"])
 _rms_norm = Function(lambda input, weight, *, eps: _c.rms_norm(input, weight, eps), ["rN", "N"])
 _linear = Function(lambda input, weight, bias, *, activation: _c.linear(input, weight, bias, activation), ["rK", "NK", "N"])
-_matmul = Function(lambda a, b, *, transpose_b: _c.matmul(a, b, transpose_b=transpose_b))
+_matmul = Function(lambda a, b, bias, *, activation, scale, transpose_b: _c.matmul(
+    a, b, bias=bias, activation=activation, scale=scale, transpose_b=transpose_b))
 _activate = Function(lambda input, *, activation: _c.activate(input, activation), ["rN"])
 _embedding = Function(lambda input, weight, *, scale: _c.embedding(input, weight, scale), ["r", "VE"])
 _cross_entropy = Function(lambda input, target, *, ignore, smoothing: _c.cross_entropy(
@@ -149,9 +190,14 @@ def layer_norm(input: Any, normalized_shape: Any = None, weight: Any = None, bia
     As in C++, the weight may stand right behind the input: layer_norm(x, weight, bias, eps).
     """
     if _is_tensor(normalized_shape):
+        # (x, weight, bias, eps), or either of the last two by its keyword
         if isinstance(bias, numbers.Real):
-            eps = float(bias)
-        normalized_shape, weight, bias = None, normalized_shape, weight
+            eps, bias = float(bias), None
+        elif isinstance(weight, numbers.Real):
+            raise TypeError("layer_norm: a bias stands behind the weight; give eps by its keyword")
+        if weight is not None and bias is not None:
+            raise TypeError("layer_norm: has a weight and a bias, and three arrays were given behind the input")
+        normalized_shape, weight, bias = None, normalized_shape, bias if weight is None else weight
     if not _in_graph(input, weight, bias):
         input, weight, bias = _arrays("layer_norm", input, weight, bias)
     if normalized_shape is not None:
@@ -170,6 +216,8 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
     if _is_tensor(normalized_shape):
         if isinstance(weight, numbers.Real):
             eps = float(weight)
+        elif weight is not None:
+            raise TypeError("rms_norm: has one weight, and two were given")
         normalized_shape, weight = None, normalized_shape
     if not _in_graph(input, weight):
         input, weight = _arrays("rms_norm", input, weight)
@@ -194,20 +242,22 @@ def linear(input: Any, weight: Any, bias: Any = None, activation: Activation = "
     return y.reshape(tuple(input.shape[:-1]) + (weight.shape[0],))
 
 
-def matmul(a: Any, b: Any, *, bias: _c.Value | None = None, activation: Activation = "none", scale: float = 1.0,
+def matmul(a: Any, b: Any, *, bias: Any = None, activation: Activation = "none", scale: float = 1.0,
            transpose_b: bool = False, masked_weights: bool = False, masked_gradient: bool = False,
            heads_last: bool = False) -> Any:
     """(..., M, K) x (..., K, N) -> (..., M, N); leading dimensions broadcast: torch.matmul.
 
-    In a graph activation(scale * a b + bias); transpose_b: b is (..., N, K); masked_weights: a holds
-    attention weights, and where one is masked b's row is skipped, whatever it holds; heads_last: the
-    result (B, H..., L, N) is stored as (B, L, H..., N).
+    activation(scale * a b + bias), bias (N); transpose_b: b is (..., N, K). In a graph also masked_weights:
+    a holds attention weights, and where one is masked b's row is skipped, whatever it holds; heads_last:
+    the result (B, H..., L, N) is stored as (B, L, H..., N).
     """
-    if _in_graph(a, b):
+    if _in_graph(a, b, bias):
         return _c.matmul(a, b, bias=bias, activation=activation, scale=scale, transpose_b=transpose_b,
                          masked_weights=masked_weights, masked_gradient=masked_gradient, heads_last=heads_last)
-    a, b = _arrays("matmul", a, b)
-    return _matmul(a, b, transpose_b=transpose_b)
+    if masked_weights or masked_gradient or heads_last:
+        raise _c.ArgumentError("matmul: masked_weights, masked_gradient and heads_last need values of a graph")
+    a, b, bias = _arrays("matmul", a, b, bias)
+    return _matmul(a, b, bias, activation=activation, scale=scale, transpose_b=transpose_b)
 
 
 def _activated(name: str, x: Any, activation: Activation) -> Any:
@@ -257,6 +307,9 @@ def cross_entropy(input: Any, target: Any, *, ignore_index: int = -100, reductio
     if _in_graph(input, target):
         return _c.cross_entropy(input, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
     input, target = _arrays("cross_entropy", input, target)
+    if tuple(target.shape) != tuple(input.shape[:-1]):
+        raise _c.ArgumentError(f"cross_entropy: target {tuple(target.shape)} is not input {tuple(input.shape)} without "
+                               "its last dimension, the classes")
     loss = _cross_entropy(_rows(input), target.reshape(-1), ignore=ignore_index, smoothing=label_smoothing)
     return loss.reshape(())
 

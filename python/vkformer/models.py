@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, cast
+from typing import TYPE_CHECKING, Any, Callable, Generator, Iterator, Sequence, cast
 
 from . import _vkformer as _c
 from ._progress import progress_bar
+from ._turns import Turn
 from ._types import Arithmetic, Kept, Path
 from .eager import default_device
 
@@ -22,11 +23,17 @@ def _tokenizer(folder: Path) -> Any:
     return _c.Tokenizer(folder)
 
 
+_BUSY = ("this decoder is at work on a text that this thread has not read to its end: close() that stream, or read "
+         "it to its end, before another text begins")
+
+
 class Decoder(_c.DecoderCore):
     """A language model, compiled for a device, with its tokenizer: load_decoder() makes one.
 
     generate() and stream() take text or token ids; what they give is of the same kind. The methods
-    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too. Threads take turns.
+    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too. Threads take turns, for
+    a whole text each. A decoder has room for one text: beginning another one in the thread that reads
+    a stream() is an Error, until that stream has ended or was closed.
     """
 
     folder: str
@@ -40,11 +47,14 @@ class Decoder(_c.DecoderCore):
         self._sampling: _c.DecoderCore | None = None
         self._adapter: _c.Adapter | None = None
         self._lock = threading.Lock()
+        self._turn, self._sampling_turn = Turn(_BUSY), Turn(_BUSY)
         self.tokenizer = _tokenizer(folder)
         self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The ids of a prompt, with the token that begins texts where the model wants it."""
+        if isinstance(prompt, (bytes, bytearray, memoryview)):
+            raise TypeError(f"prompt: is {type(prompt).__name__}; a str, or a sequence of token ids, is wanted")
         if not isinstance(prompt, str):
             return [int(i) for i in prompt]
         if self.tokenizer is None:
@@ -54,6 +64,26 @@ class Decoder(_c.DecoderCore):
     def chat(self, question: str, system: str = "") -> str:
         """The question as the model was trained to see one: a prompt for generate()."""
         return str(_c.ChatTemplate(self.folder).prompt(question, system))
+
+    def prompt(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Forgets what the cache holds and reads prompts, token ids each, of lengths of their own."""
+        with self._turn:
+            super().prompt(prompts)
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Reads more tokens of each sequence, (batch, count) behind each other."""
+        with self._turn:
+            super().append(tokens)
+
+    def step(self, tokens: Sequence[int]) -> None:
+        """One more token of each sequence."""
+        with self._turn:
+            super().step(tokens)
+
+    def restore_cache(self, file: Path) -> None:
+        """Goes on where save_cache() was called."""
+        with self._turn:
+            super().restore_cache(file)
 
     def set_adapter(self, adapter: _c.Adapter) -> None:
         """Puts a LoRA adapter in; load_decoder(adapter=...) makes room for its kind."""
@@ -83,23 +113,25 @@ class Decoder(_c.DecoderCore):
             return self._sampling
 
     def stream_ids(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
-                   top_k: int = 50, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Iterator[int]:
+                   top_k: int = 50, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Generator[int, None, None]:
         """Ids of tokens as they come, that which ends the text included."""
         ids = self.encode(prompt)
         sampler, core = None, cast(_c.DecoderCore, self)
         if temperature > 0:
             sampler = _c.Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
             core = self._for_sampling(top_k)
-        core.prompt([ids])
-        for count in range(1, max_tokens + 1):
-            token = sampler.choose(core) if sampler is not None else core.next()[0]
-            yield token
-            if (token in self.facts.end and not ignore_end) or count == max_tokens or core.room() == 0:
-                return
-            core.step([token])
+        prompt_of, step_of = _c.DecoderCore.prompt, _c.DecoderCore.step  # which do not take the turn
+        with self._turn if core is self else self._sampling_turn:
+            prompt_of(core, [ids])
+            for count in range(1, max_tokens + 1):
+                token = sampler.choose(core) if sampler is not None else core.next()[0]
+                yield token
+                if (token in self.facts.end and not ignore_end) or count == max_tokens or core.room() == 0:
+                    return
+                step_of(core, [token])
 
     def stream(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
-               top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Iterator[Any]:
+               top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Generator[Any, None, None]:
         """Pieces of text as they come, or ids where the prompt is ids.
 
         Greedy unless temperature is above 0. Sampling needs the likeliest tokens, as many as
@@ -111,6 +143,12 @@ class Decoder(_c.DecoderCore):
         if not isinstance(prompt, str):
             yield from ids
             return
+        try:
+            yield from self._pieces(ids, stop)
+        finally:
+            ids.close()
+
+    def _pieces(self, ids: Iterator[int], stop: str | Sequence[str]) -> Iterator[str]:
         words = _c.TokenStream(self.tokenizer)
         stops = _c.StopTexts([stop] if isinstance(stop, str) else list(stop))
         for token in ids:

@@ -8,11 +8,12 @@ Training is left to graphs: see Trainer.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Callable, Mapping
 
 from . import _vkformer as _c
-from .eager import _dtype, _finish, default_device
+from .eager import _dtype, _finish, default_device, tensors_device
 
 __all__ = ["Embedding", "LayerNorm", "Linear", "Module", "MultiheadAttention", "RMSNorm", "Transformer",
            "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
@@ -24,7 +25,7 @@ class Module:
 
     def __init__(self) -> None:
         self._tensors: dict[str, Any] = {}
-        self._weights: dict[int, _c.Weights] = {}
+        self._weights: dict[_c.Device, _c.Weights] = {}  # which keep their devices, so that none is another's
         self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
         self._lock = threading.RLock()
 
@@ -32,9 +33,13 @@ class Module:
     describe: Callable[..., Any]
 
     def load_state_dict(self, tensors: Any) -> Module:
-        """Takes a state_dict, a dict of arrays, or a safetensors file."""
+        """Takes a state_dict, a dict of arrays, or a safetensors file, open or by its path."""
+        if isinstance(tensors, (str, os.PathLike)):
+            tensors = _c.Safetensors(tensors)
         if isinstance(tensors, _c.Safetensors):
             tensors = {key: tensors[key].numpy() for key in tensors.keys()}
+        if not hasattr(tensors, "items"):
+            raise TypeError(f"load_state_dict: a {type(tensors).__name__} is neither a dict of arrays nor a safetensors file")
         with self._lock:
             self._tensors = dict(tensors.items())
             self._weights.clear()
@@ -53,22 +58,28 @@ class Module:
         if any(isinstance(a, _c.Value) for a in (*args, *options.values())):
             return self.describe(*args, **options)
         program, given, names = self._found(args, options)
-        run = program.tensors if isinstance(args[0], _c.Tensor) else program
+        like = given[0]
+        run = program.tensors if isinstance(like, _c.Tensor) else program
         outputs: Any = run(**dict(zip(names, given)))
-        finish = _finish(args[0]) or (lambda x: x)
+        finish = _finish(like) or (lambda x: x)
         made = tuple(finish(outputs[f"y{i}"]) for i in range(len(outputs)))
         return made[0] if len(made) == 1 else made
 
     def _found(self, args: Any, options: dict[str, Any]) -> tuple[_c.Program, list[Any], list[str]]:
+        for name in options:
+            if name[:1] == "x" and name[1:].isdigit():  # which are our names of arguments by their place
+                raise TypeError(f"{type(self).__name__}: got an unexpected keyword argument {name!r}")
         arrays = {f"x{i}": a for i, a in enumerate(args) if a is not None}
         arrays.update({k: v for k, v in options.items() if hasattr(v, "shape")})
         plain = {k: v for k, v in options.items() if not hasattr(v, "shape")}
+        if not arrays:
+            raise TypeError(f"{type(self).__name__}: takes arrays, or values of a graph")
         shapes = tuple((n, tuple(int(s) for s in a.shape), str(a.dtype)) for n, a in arrays.items())
         key = (shapes, len(args), tuple(sorted(plain.items())))
         with self._lock:
-            device = default_device()
+            device = tensors_device(*arrays.values()) or default_device()
             found = self._programs.get(key)
-            if found is None or found[1] is not device:
+            if found is None or found[1] != device:
                 if len(self._programs) >= 64:
                     self._programs.clear()
                 found = self._programs[key] = (self._compile(device, len(args), arrays, plain), device)
@@ -90,20 +101,36 @@ class Module:
             if first in ("float16", "bfloat16") and y.dtype == "float32":
                 y = _c.to(y, first)
             graph.output(f"y{i}", _c._ready(y))  # type: ignore[attr-defined]
-        weights = self._weights.get(id(device))
+        weights = self._weights.get(device)
         if weights is None:
             if not self._tensors and graph.weights:
                 raise _c.ArgumentError(f"{type(self).__name__}: load_state_dict() gives its parameters")
-            weights = self._weights[id(device)] = device.load(self._tensors, graph)
+            for known in self._tensors:
+                if known not in graph.weights:
+                    raise _c.ArgumentError(f"{type(self).__name__}: {known} is in the state_dict, and is no parameter of it; "
+                                           f"its parameters: {', '.join(graph.weights)}")
+            weights = self._weights[device] = device.load(self._tensors, graph)
         return device.compile(graph, weights, name=type(self).__name__)
 
 
 def _activation(activation: Any) -> str:
     name = activation if isinstance(activation, str) else getattr(activation, "__name__", type(activation).__name__)
     name = name.lower()
+    if name == "gelu" and getattr(activation, "approximate", "none") == "tanh":  # torch.nn.GELU("tanh")
+        return "gelu_tanh"
     if name not in ("relu", "gelu"):
         raise _c.ArgumentError(f"activation is {name}; torch.nn's layers have relu and gelu")
     return name
+
+
+def _causal_mask(x: Any, dim: int) -> Any:
+    """torch's mask for a square of x's rows: 1 where a row may not see a later one."""
+    import numpy
+
+    rows = x.shape[dim]
+    if not isinstance(rows, int):
+        raise _c.ArgumentError("is_causal: without a mask the number of rows has to be known; give a mask")
+    return x.graph.constant(f"causal_{rows}", numpy.triu(numpy.ones((rows, rows), numpy.int32), 1))
 
 
 class Linear(Module):
@@ -113,7 +140,7 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
-    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+    def describe(self, input: Any, *, name: str = "") -> Any:
         g = input.graph
         prefix = f"{name}." if name else ""
         weight = g.weight(prefix + "weight", [self.out_features, self.in_features])
@@ -127,7 +154,7 @@ class Embedding(Module):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
 
-    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+    def describe(self, input: Any, *, name: str = "") -> Any:
         prefix = f"{name}." if name else ""
         return _c.embedding(input, input.graph.weight(prefix + "weight", [self.num_embeddings, self.embedding_dim]))
 
@@ -143,7 +170,7 @@ class LayerNorm(Module):
             raise _c.ArgumentError(f"LayerNorm: normalized_shape is {sizes}; it is taken over the last dimension")
         self.size, self.eps, self.affine, self.bias = sizes[0], eps, elementwise_affine, bias
 
-    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+    def describe(self, input: Any, *, name: str = "") -> Any:
         prefix = f"{name}." if name else ""
         g = input.graph
         return _c.layer_norm(input, g.weight(prefix + "weight", [self.size]) if self.affine else None,
@@ -161,7 +188,7 @@ class RMSNorm(Module):
             raise _c.ArgumentError(f"RMSNorm: normalized_shape is {sizes}; it is taken over the last dimension")
         self.size, self.eps, self.affine = sizes[0], 2.0**-23 if eps is None else eps, elementwise_affine
 
-    def describe(self, input: Any, *, name: str = "", **options: Any) -> Any:
+    def describe(self, input: Any, *, name: str = "") -> Any:
         prefix = f"{name}." if name else ""
         return _c.rms_norm(input, input.graph.weight(prefix + "weight", [self.size]) if self.affine else None, self.eps)
 
@@ -189,7 +216,15 @@ class MultiheadAttention(Module):
 
     def __call__(self, query: Any, key: Any = None, value: Any = None, *args: Any, **options: Any) -> Any:
         names = ("key_padding_mask", "need_weights", "attn_mask", "average_attn_weights", "is_causal")
-        options.update(zip(names, args))
+        if len(args) > len(names):
+            raise TypeError(f"MultiheadAttention: takes at most {3 + len(names)} arguments by their places")
+        for known, value_of in zip(names, args):
+            if known in options:
+                raise TypeError(f"MultiheadAttention: got multiple values for argument {known!r}")
+            options[known] = value_of
+        for given in options:
+            if given not in (*names, "name"):
+                raise TypeError(f"MultiheadAttention: got an unexpected keyword argument {given!r}")
         out = super().__call__(query, key, value, **{k: v for k, v in options.items() if v is not None})
         return out if isinstance(out, tuple) else (out, None)
 
@@ -210,8 +245,10 @@ class _Layers(Module):
 class TransformerEncoderLayer(_Layers):
     """torch.nn.TransformerEncoderLayer, in evaluation (dropout draws nothing), batch first."""
 
-    def describe(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, *, name: str = "",
-                 **options: Any) -> Any:
+    def describe(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False,
+                 *, name: str = "") -> Any:
+        # as in PyTorch, is_causal only hints at what a mask is
+        src_mask = _causal_mask(src, 1) if is_causal and src_mask is None else src_mask
         return _c.torch.transformer_encoder_layer(src, src_mask, src_key_padding_mask, name=name, **self.options)
 
 
@@ -234,9 +271,10 @@ class TransformerEncoder(Module):
         super().__init__()
         self.layer, self.num_layers, self.norm = encoder_layer, num_layers, norm
 
-    def describe(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, *, name: str = "",
-                 **options: Any) -> Any:
+    def describe(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None,
+                 *, name: str = "") -> Any:
         prefix = f"{name}." if name else ""
+        mask = _causal_mask(src, 1) if is_causal and mask is None else mask
         for i in range(self.num_layers):
             src = self.layer.describe(src, mask, src_key_padding_mask, name=f"{prefix}layers.{i}")
         if self.norm:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-import html
+import math
 from typing import Any, Sequence
+
+from ._xml import xml_text
 
 
 class Svg(str):
@@ -19,7 +21,9 @@ class Svg(str):
 
 
 def _colour(weight: float) -> str:
-    """From white to a dark blue."""
+    """From white to a dark blue; red for what is no number."""
+    if math.isnan(weight):
+        return "#cc3333"
     w = min(max(weight, 0.0), 1.0)
     return f"#{int(255 - 225 * w):02x}{int(255 - 175 * w):02x}{int(255 - 95 * w):02x}"
 
@@ -51,10 +55,10 @@ def attention(weights: Any, labels: Sequence[str] | tuple[Sequence[str], Sequenc
         if heads > 1:
             out.append(f'<text x="{x0}" y="12">head {h}</text>')
         for i, text in enumerate(down):
-            out.append(f'<text x="{x0 - 4}" y="{top + i * cell + cell - 5}" text-anchor="end">{html.escape(text)}</text>')
+            out.append(f'<text x="{x0 - 4}" y="{top + i * cell + cell - 5}" text-anchor="end">{xml_text(text)}</text>')
         for j, text in enumerate(across):
             x, y = x0 + j * cell + cell - 5, top - 4
-            out.append(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})">{html.escape(text)}</text>')
+            out.append(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})">{xml_text(text)}</text>')
         for i in range(rows):
             for j in range(columns):
                 value = float(w[h, i, j])
@@ -65,16 +69,28 @@ def attention(weights: Any, labels: Sequence[str] | tuple[Sequence[str], Sequenc
 
 
 def curve(values: Sequence[float], label: str = "loss", *, width: int = 480, height: int = 200) -> Svg:
-    """Draws numbers, such as the losses of steps, as a line."""
+    """Draws numbers, such as the losses of steps, as a line, with gaps where they are not finite."""
     numbers = [float(v) for v in values]
     if not numbers:
         raise ValueError("values: there are none")
-    low, high = min(numbers), max(numbers)
-    span = (high - low) or 1.0
+    finite = [v for v in numbers if math.isfinite(v)] or [0.0]
+    low, high = min(finite), max(finite)
+    span = high - low
+    if not 0.0 < span < math.inf:
+        span = 1.0 if span == 0.0 else math.inf
     step = (width - 80) / max(len(numbers) - 1, 1)
-    points = " ".join(f"{60 + i * step:.1f},{20 + (high - v) / span * (height - 50):.1f}" for i, v in enumerate(numbers))
+    lines: list[list[str]] = [[]]
+    for i, v in enumerate(numbers):
+        if math.isfinite(v):
+            # halves, where the whole span would overflow
+            down = (high - v) / span if span < math.inf else (high / 2 - v / 2) / (high / 2 - low / 2)
+            lines[-1].append(f"{60 + i * step:.1f},{20 + down * (height - 50):.1f}")
+        elif lines[-1]:
+            lines.append([])
+    drawn = "".join(f'<polyline points="{" ".join(points)}" fill="none" stroke="#1e509f" stroke-width="1.5"/>'
+                    for points in lines if points)
     return Svg(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" '
                f'font-size="11"><rect x="60" y="20" width="{width - 80}" height="{height - 50}" fill="none" stroke="#ccc"/>'
                f'<text x="4" y="24">{high:.4g}</text><text x="4" y="{height - 28}">{low:.4g}</text>'
-               f'<text x="60" y="{height - 10}">{html.escape(label)}, {len(numbers)} steps</text>'
-               f'<polyline points="{points}" fill="none" stroke="#1e509f" stroke-width="1.5"/></svg>')
+               f'<text x="60" y="{height - 10}">{xml_text(label)}, {len(numbers)} steps</text>'
+               f'{drawn}</svg>')

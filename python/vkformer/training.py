@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence, Sized
 
 from . import _vkformer as _c
 from ._progress import progress_bar
+from ._turns import Turn
 from ._types import Arithmetic, Path
 from .eager import default_device
 
@@ -38,10 +39,17 @@ class Trainer:
                  decay_to: Callable[[str], float] | None = None, loss_scale: float = 0.0, accumulates: bool = False,
                  arithmetic: Arithmetic = "f32", profile: bool = False, seed: int = 0) -> None:
         self.device = device or default_device()
+        self._turn = Turn("this trainer is at work on a step in this thread: a callback, or the handler of a signal, "
+                          "cannot take another one")
         shapes = dict(graph.inputs)
         self._inputs = {name: shape for name, (shape, _) in shapes.items()}
         parameters = _c.trainable(graph, list(train))
         tensors = _named_tensors(weights)
+        known = [*graph.weights, *(p.name for p in parameters)]
+        if hasattr(weights, "items"):  # a file may have more than the graph wants
+            for name in tensors:
+                if name not in known:
+                    raise _c.ArgumentError(f"{name}: the graph has no such weight; it has: {', '.join(known)}")
         rest = {name: t for name, t in tensors.items() if name in graph.weights}
         missing = [name for name in graph.weights if name not in rest]
         if missing:
@@ -72,6 +80,10 @@ class Trainer:
 
     def _upload(self, batch: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         for name, value in sizes.items():
+            if name not in self._symbols:
+                raise _c.ArgumentError(f"{name}: there is no such size; there are: {', '.join(sorted(self._symbols))}")
+            if value < 0:
+                raise _c.ArgumentError(f"{name}: is {value}; sizes are not negative")
             self._core.set(name, value)
         arrays: dict[str, Any] = {}
         for name, array in batch.items():
@@ -92,6 +104,9 @@ class Trainer:
                         self._core.set(repr(size), int(number))
                 elif size != number:
                     raise _c.ArgumentError(f"{name}: has the shape {expected}, and {tuple(array.shape)} was given")
+        forgotten = [name for name in self._inputs if name not in batch]
+        if forgotten:
+            raise _c.ArgumentError(f"{forgotten[0]}: is an input, and was not given; inputs: {', '.join(self._inputs)}")
         for name, array in arrays.items():
             self._core.upload(name, array)
 
@@ -102,14 +117,16 @@ class Trainer:
         sizes: symbols that no input's shape tells. Behind accumulate() the step is of all
         micro-batches together, each counting by its weight. Returns loss and grad_norm.
         """
-        self._upload({**(batch or {}), **inputs}, sizes or {})
-        return self._core.take_step(weight)
+        with self._turn:  # from the first input to the step
+            self._upload({**(batch or {}), **inputs}, sizes or {})
+            return self._core.take_step(weight)
 
     def accumulate(self, batch: Mapping[str, Any] | None = None, *, weight: float = 1.0,
                    sizes: Mapping[str, int] | None = None, **inputs: Any) -> float:
         """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss."""
-        self._upload({**(batch or {}), **inputs}, sizes or {})
-        return float(self._core.accumulate(weight))
+        with self._turn:
+            self._upload({**(batch or {}), **inputs}, sizes or {})
+            return float(self._core.accumulate(weight))
 
     def fit(self, batches: Iterable[Mapping[str, Any]], *, progress: bool = False) -> list[float]:
         """Takes a step on each batch and gives the losses. progress: True shows a bar on a terminal."""
