@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts and steps do not mix: threads take turns, and a thread never waits for itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import vkformer as vkf
+
+GENERATE = ROOT / "samples/generate"
+ONE, OTHER = [1, 25, 272], [1, 18, 272]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vkf.load_decoder(GENERATE, max_tokens=64)
+
+
+def in_threads(calls):
+    out, threads = [None] * len(calls), []
+
+    def work(i):
+        try:
+            out[i] = calls[i]()
+        except Exception as e:  # told where it is asked for
+            out[i] = e
+
+    for i in range(len(calls)):
+        threads.append(threading.Thread(target=work, args=(i,), daemon=True))
+        threads[-1].start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive(), "waits for ever"
+    for got in out:
+        if isinstance(got, Exception):
+            raise got
+    return out
+
+
+def texts(model, prompt, **options):
+    return [list(model.stream_ids(prompt, 24, ignore_end=True, **options)) for _ in range(6)]
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.01, "top_k": 2}])
+def test_texts_of_threads_do_not_mix(model, options):
+    prompts = [ONE, OTHER, [1, 2, 3, 4]]
+    want = [texts(model, p, **options) for p in prompts]
+    got = in_threads([lambda p=p: texts(model, p, **options) for p in prompts])
+    assert got == want
+
+
+def test_a_text_within_a_text_is_refused(model):
+    want = model.generate(ONE)
+    open_stream = model.stream(ONE, 8)
+    first = next(open_stream)
+    for call in (lambda: model.generate(OTHER), lambda: list(model.stream(OTHER)), lambda: model.prompt([OTHER]),
+                 lambda: model.step([1]), lambda: model.append([1]), lambda: model.restore_cache("nothing")):
+        with pytest.raises(vkf.Error, match=r"close\(\)") as told:
+            call()
+        assert not isinstance(told.value, ValueError)
+    assert [first, *open_stream] == want  # as if nothing had been asked
+    for end in (lambda s: s.close(), lambda s: None):
+        stream = model.stream(ONE, 8)
+        next(stream)
+        end(stream)
+        del stream
+        assert model.generate(ONE) == want
+    for token in model.stream(ONE):  # whoever leaves a loop leaves the text
+        break
+    assert model.generate(ONE) == want
+
+
+def test_another_thread_waits_for_an_open_text(model):
+    want = model.generate(OTHER)
+    stream = model.stream(ONE, 8)
+    next(stream)
+    got = []
+    thread = threading.Thread(target=lambda: got.append(model.generate(OTHER)), daemon=True)
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive() and not got
+    stream.close()
+    thread.join(60)
+    assert got == [want]
+
+
+def test_steps_of_threads_do_not_mix():
+    def made():
+        g = vkf.Graph()
+        x, t = g.input("x", [g.symbol("n", 64), 4]), g.input("t", [4, 4])
+        loss = vkf.sum(vkf.matmul(vkf.linear_layer(x, "w", 4, bias=False), t))
+        return vkf.Trainer(g, loss, weights={"w.weight": np.eye(4, dtype=np.float32)}, optimizer=vkf.SGD(0.0))
+
+    step = made()
+
+    def losses(n):
+        return [step(x=np.full((n, 4), n, np.float32), t=np.full((4, 4), n, np.float32)).loss for _ in range(30)]
+
+    for n, got in zip(range(1, 5), in_threads([lambda n=n: losses(n) for n in range(1, 5)])):
+        assert got == [16.0 * n**3] * 30
+
+
+BUSY = "at work"
+
+
+def test_a_signal_may_not_call_what_it_interrupts(model):
+    decoder = vkf.load_decoder(GENERATE, max_tokens=64, chunk=1)
+    before = signal.signal(signal.SIGALRM, lambda *_: decoder.prompt([[1, 2]]))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        with pytest.raises(vkf.Error, match=BUSY):
+            while True:
+                decoder.prompt([[1] * 60])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert decoder.generate(ONE) == model.generate(ONE)
+
+
+def test_a_progress_may_not_call_what_it_tells_of(device):
+    checkpoint = vkf.Checkpoint(GENERATE)
+
+    def progress(done, total):
+        if cores:
+            cores[0].prompt([[1, 2]])
+
+    cores = []
+    facts = vkf.read_decoder(checkpoint)
+    plan = vkf.DecoderPlan(device, checkpoint, facts, max_tokens=32, chunk=1, progress=progress)
+    core = vkf.DecoderCore(device, checkpoint, plan)
+    cores.append(core)
+    with pytest.raises(vkf.Error, match=BUSY) as told:
+        core.prompt([[1] * 8])
+    assert told.value.result == 0 and "VkResult" not in str(told.value) and not isinstance(told.value, ValueError)
+    cores.clear()
+    core.prompt([ONE])
+    assert core.next() == [296]
+    # of loading nothing is at work that a function could want
+    seen = []
+    device.load({"w": np.ones((64, 64), np.float32)}, progress=lambda *_: seen.append(vkf.relu(np.ones(3, np.float32)).tolist()))
+    assert seen and seen[0] == [1, 1, 1]
+
+
+COMPILER = """
+import threading, time, numpy as np, vkformer as vkf
+from conftest import validator
+x = np.ones((1, 1, 4, 8), np.float32)
+what = lambda: None
+def compiler(source, name):
+    what()
+    time.sleep(0.05)  # other threads go on meanwhile
+    return validator(source, name)
+vkf.use_glsl_compiler(compiler)
+def attend(n):
+    mod = vkf.ScoreMod("float score_mod(float s, uint b, uint h, uint q, uint k) { return s * %d.0; }" % n)
+    g = vkf.Graph()
+    v = g.input("x", [1, 1, 4, 8])
+    g.output("y", vkf.attention(v, v, v, score_mod=mod).y)
+    return vkf.default_device().compile(g)(x=x)["y"]
+attend(1)
+threads = [threading.Thread(target=attend, args=(n,)) for n in range(2, 6)]
+for t in threads: t.start()
+for t in threads: t.join()
+for n, again in enumerate((lambda: attend(7), vkf.glsl_compiler, lambda: vkf.compile_glsl("", "x"), lambda: vkf.use_glsl_compiler(None))):
+    what = again
+    try:
+        attend(100 + n); print("ran")
+    except vkf.Error as e:
+        assert "at work" in str(e), e
+what = lambda: None
+attend(200)
+print("done")
+"""
+
+
+def test_compilers_of_score_mods():
+    import shutil
+
+    if not shutil.which("glslangValidator"):
+        pytest.skip("no compiler of GLSL")
+    done = subprocess.run([sys.executable, "-c", COMPILER], capture_output=True, text=True, timeout=120, cwd=ROOT / "python/tests",
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT / "python/tests")])})
+    assert done.returncode == 0 and done.stdout == "done\n", done.stdout + done.stderr
