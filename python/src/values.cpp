@@ -230,11 +230,10 @@ void bind_value(nb::module_& m) {
         .def("__len__", [](V v) { return length(v.value); })
         .def(
             "__iter__",
-            [](V v) {
-                const std::size_t count = length(v.value);
-                nb::list parts;
-                for (std::size_t i = 0; i < count; ++i) parts.append(wrap(indexed(v.value, nb::int_(i))));
-                return nb::iter(parts);
+            [](nb::object self) {  // a row when it is asked for: each is a view in the graph
+                const nb::module_ builtins = nb::module_::import_("builtins");
+                const nb::object rows = builtins.attr("range")(length(nb::cast<V>(self).value));
+                return nb::object(builtins.attr("map")(self.attr("__getitem__"), rows));
             },
             nb::sig("def __iter__(self) -> typing.Iterator[Value]"))
         .def(

@@ -100,6 +100,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     """
     if is_causal and attn_mask is not None:
         raise _c.ArgumentError("scaled_dot_product_attention: is_causal and attn_mask exclude each other")
+    if is_causal and causal not in (None, "top_left"):
+        raise _c.ArgumentError(f"scaled_dot_product_attention: is_causal is top_left, and causal is {causal!r}")
     causal = causal or ("top_left" if is_causal else "none")
     options: dict[str, Any] = dict(causal=causal, window=window, scale=scale, softcap=softcap, dropout=dropout_p, seed=dropout_seed,
                    repeat_kv=repeat_kv, score_mod=score_mod, weights=need_weights)

@@ -264,12 +264,30 @@ class TransformerDecoderLayer(_Layers):
         return _c.torch.transformer_decoder_layer(tgt, inputs, name=name, **self.options).y
 
 
-class TransformerEncoder(Module):
-    """torch.nn.TransformerEncoder; with norm=False without the final norm."""
+class _Stack(Module):
+    layer: _Layers
 
-    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: bool = False) -> None:
+    def _end(self, norm: bool | LayerNorm | None) -> None:
+        """What the final norm is: none, one like the layers', or a LayerNorm of one's own."""
+        if not isinstance(norm, (bool, LayerNorm, type(None))):
+            raise _c.ArgumentError(f"{type(self).__name__}: norm is a {type(norm).__name__}; it is a LayerNorm or a bool")
+        if norm is True:
+            options = self.layer.options
+            norm = LayerNorm(self.layer.d_model, options["layer_norm_eps"], bias=options["bias"])
+        self.norm = norm or None
+
+    def _normed(self, x: Any, prefix: str) -> Any:
+        return x if self.norm is None else self.norm.describe(x, name=prefix + "norm")
+
+
+class TransformerEncoder(_Stack):
+    """torch.nn.TransformerEncoder. norm: a LayerNorm; True: one like the layers'."""
+
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int,
+                 norm: bool | LayerNorm | None = None) -> None:
         super().__init__()
-        self.layer, self.num_layers, self.norm = encoder_layer, num_layers, norm
+        self.layer, self.num_layers = encoder_layer, num_layers
+        self._end(norm)
 
     def describe(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None,
                  *, name: str = "") -> Any:
@@ -277,27 +295,23 @@ class TransformerEncoder(Module):
         mask = _causal_mask(src, 1) if is_causal and mask is None else mask
         for i in range(self.num_layers):
             src = self.layer.describe(src, mask, src_key_padding_mask, name=f"{prefix}layers.{i}")
-        if self.norm:
-            src = _c.torch.layer_norm_layer(src, prefix + "norm", self.layer.options["layer_norm_eps"],
-                                            self.layer.options["bias"])
-        return src
+        return self._normed(src, prefix)
 
 
-class TransformerDecoder(Module):
-    """torch.nn.TransformerDecoder; with norm=False without the final norm."""
+class TransformerDecoder(_Stack):
+    """torch.nn.TransformerDecoder. norm: a LayerNorm; True: one like the layers'."""
 
-    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: bool = False) -> None:
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int,
+                 norm: bool | LayerNorm | None = None) -> None:
         super().__init__()
-        self.layer, self.num_layers, self.norm = decoder_layer, num_layers, norm
+        self.layer, self.num_layers = decoder_layer, num_layers
+        self._end(norm)
 
     def describe(self, tgt: Any, memory: Any, *args: Any, name: str = "", **options: Any) -> Any:
         prefix = f"{name}." if name else ""
         for i in range(self.num_layers):
             tgt = self.layer.describe(tgt, memory, *args, name=f"{prefix}layers.{i}", **options)
-        if self.norm:
-            tgt = _c.torch.layer_norm_layer(tgt, prefix + "norm", self.layer.options["layer_norm_eps"],
-                                            self.layer.options["bias"])
-        return tgt
+        return self._normed(tgt, prefix)
 
 
 class Transformer(_Layers):
@@ -346,7 +360,7 @@ def _made_of(m: Any) -> Module:
     if kind in ("TransformerEncoder", "TransformerDecoder"):
         layer = _made_of(m.layers[0])
         made: Any = TransformerEncoder if kind == "TransformerEncoder" else TransformerDecoder
-        return made(layer, len(m.layers), m.norm is not None)  # type: ignore[no-any-return]
+        return made(layer, len(m.layers), None if m.norm is None else _made_of(m.norm))  # type: ignore[no-any-return]
     if kind == "Transformer":
         if m.encoder.norm is None or m.decoder.norm is None:
             raise _c.ArgumentError("Transformer: an encoder or decoder of one's own is not supported")
