@@ -216,8 +216,8 @@ vkf::LoadProgress progress_of(const nb::object& function);
 vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matrices, const nb::object& choose,
                               const Choice<vkf::PackOn>& pack_on, const nb::object& progress);
 
-/// What threads take in turn. A thread that has it already is told so instead of waiting for itself:
-/// a callback, or the handler of a signal, called what called it.
+/// What threads take in turn. A thread that has it already is told so instead of waiting for
+/// itself: a callback, or the handler of a signal, called what called it.
 class Mutex {
 public:
     void lock() {

@@ -90,8 +90,8 @@ void forked() {
     if (g_forked || !g_device_made) return;
     g_forked = true;
 #if defined(__GLIBC__)
-    // drivers wait in their own handlers of exit() for threads that this process does not have; this
-    // one is called before theirs
+    // drivers wait in their own handlers of exit() for threads that this process does not have;
+    // this one is called before theirs
     on_exit(
         [](int status, void*) {
             std::fflush(nullptr);

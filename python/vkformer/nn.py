@@ -25,7 +25,8 @@ class Module:
 
     def __init__(self) -> None:
         self._tensors: dict[str, Any] = {}
-        self._weights: dict[_c.Device, _c.Weights] = {}  # which keep their devices, so that none is another's
+        # whose keys keep the devices, so that none is taken for another
+        self._weights: dict[_c.Device, _c.Weights] = {}
         self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
         self._lock = threading.RLock()
 
@@ -360,7 +361,8 @@ def _made_of(m: Any) -> Module:
     if kind in ("TransformerEncoder", "TransformerDecoder"):
         layer = _made_of(m.layers[0])
         made: Any = TransformerEncoder if kind == "TransformerEncoder" else TransformerDecoder
-        return made(layer, len(m.layers), None if m.norm is None else _made_of(m.norm))  # type: ignore[no-any-return]
+        stack: Module = made(layer, len(m.layers), None if m.norm is None else _made_of(m.norm))
+        return stack
     if kind == "Transformer":
         if m.encoder.norm is None or m.decoder.norm is None:
             raise _c.ArgumentError("Transformer: an encoder or decoder of one's own is not supported")

@@ -258,6 +258,9 @@ Status Device::uploads_dropped() const noexcept { return core_->deferred ? core_
 
 std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred ? core_->deferred->bytes() : 0; }
 
+// here, because this file knows both
+Device DeviceTensor::device() const { return Insides::make<Device>(store().core); }
+
 void Device::give_up_all() noexcept { ++Sticky::era; }
 
 const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }

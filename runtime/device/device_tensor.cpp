@@ -2,9 +2,7 @@
 #include "runtime/device/device_tensor.h"
 
 #include "runtime/base/text.h"
-#include "runtime/device/device.h"
 #include "runtime/device/downloader.h"
-#include "runtime/device/insides.h"
 #include "runtime/device/tensor_store.h"
 
 namespace vkf {
@@ -15,8 +13,6 @@ TensorStore& DeviceTensor::store() const {
     }
     return *store_;
 }
-
-Device DeviceTensor::device() const { return Insides::make<Device>(store().core); }
 
 DeviceTensor DeviceTensor::reshape(std::vector<std::int64_t> shape) const {
     store();

@@ -26,8 +26,8 @@ public:
     bool is_constant() const noexcept { return terms_.empty(); }
     /// The constant part; the whole value when is_constant().
     std::int64_t constant() const noexcept { return constant_; }
-    /// One more than the greatest id of its symbols; 0 where it has none. Sizes mean something in the
-    /// graph alone whose symbols these are.
+    /// One more than the greatest id of its symbols; 0 where it has none. A size means something in
+    /// the graph alone whose symbols these are.
     std::size_t symbols() const noexcept;
     /// The value with symbol i standing for values[i]. Never allocates.
     std::int64_t eval(std::span<const std::int64_t> values) const noexcept;
