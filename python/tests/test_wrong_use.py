@@ -230,6 +230,11 @@ def test_requires_grad_is_refused_always(device):
     np.testing.assert_array_equal(program(a=Required(one, False), b=one)["y"], 2 * one)
 
 
+def test_functions_tell_their_names():
+    with pytest.raises(ValueError, match="linear: .*requires_grad"):
+        vkf.linear(np.ones((2, 4), np.float32), Required(np.ones((3, 4), np.float32)))
+
+
 def test_wrong_types_are_told_with_the_argument(device):
     program = sums(device)
     g = vkf.Graph()

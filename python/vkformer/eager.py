@@ -59,12 +59,19 @@ def is_torch(x: object) -> bool:
     return type(x).__module__.partition(".")[0] == "torch"
 
 
+def _require_no_gradient(what: str, x: Any) -> None:
+    if getattr(x, "requires_grad", False):
+        raise _c.ArgumentError(f"{what}: an argument requires_grad, and gradients of PyTorch do not flow through "
+                               "vkformer; pass it with .detach()")
+
+
 def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     """Arguments with shapes: lists of numbers become arrays of NumPy's."""
     out = []
     for t in tensors:
         if isinstance(t, _c.Value):
             raise TypeError(f"{what}: takes arrays, or values of one graph, and not both at once")
+        _require_no_gradient(what, t)
         if t is not None and not (hasattr(t, "shape") and hasattr(t, "dtype")):
             import numpy
 
@@ -150,9 +157,7 @@ class Function:
 
     def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any], tensors: _c.Device | None) -> _Entry:
         for a in arrays:
-            if a is not None and getattr(a, "requires_grad", False):
-                raise _c.ArgumentError(f"{self.__name__}: an argument requires_grad, and gradients of PyTorch do not "
-                                       "flow through vkformer; pass it with .detach()")
+            _require_no_gradient(self.__name__, a)
         with _lock:
             device = self._device or tensors or default_device()
             sizes: list[tuple[str, ...]] = []

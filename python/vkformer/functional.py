@@ -154,6 +154,9 @@ _argmax = Function(lambda input: _c.argmax(input), ["rN"])
 _top_k = Function(lambda input, *, k: _c.top_k(input, k), ["rN"])
 _dropout = Function(lambda input, *, p, seed: _c.dropout(input, p, seed), ["rN"])
 _sum = Function(lambda input: _c.sum(input), ["rN"])
+for _name in ("softmax", "layer_norm", "rms_norm", "linear", "matmul", "activate", "embedding", "cross_entropy", "argmax",
+              "top_k", "dropout", "sum"):
+    globals()["_" + _name].__name__ = _name  # in messages
 
 
 def softmax(input: Any, dim: int = -1, *, mask: _c.Mask | None = None, scale: float = 1.0, softcap: float = 0.0,
