@@ -10,6 +10,7 @@ set(public_headers
     layers/kv_cache.h
     layers/linear.h
     layers/lora.h
+    layers/parallel.h
     layers/sequences.h
     layers/torch.h
     models/adapter.h
@@ -26,6 +27,7 @@ set(public_headers
     models/sampler.h
     models/state_file.h
     models/text_encoder.h
+    ops/collectives.h
     ops/gradients.h
     ops/mask.h
     ops/ops.h
@@ -34,6 +36,8 @@ set(public_headers
     ops/scaled_dot_product.h
     ops/score_mod.h
     ops/tuning.h
+    parallel/communicator.h
+    parallel/transport.h
     runtime/base/error.h
     runtime/base/export.h
     runtime/base/map_file.h
@@ -62,6 +66,7 @@ set(public_headers
     runtime/graph/dtype.h
     runtime/graph/graph.h
     runtime/graph/host_tensor.h
+    runtime/graph/shard.h
     runtime/graph/value.h
     runtime/graph/views.h
     train/fine_tuner.h

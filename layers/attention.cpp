@@ -96,7 +96,7 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
                                      .kv_type = options.cache ? options.cache->type : WeightType::f32,
                                      .ring = options.cache ? options.cache->seen : std::nullopt};
     const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
-    return {linear_layer(merge_heads(a.y), names[3], width, options.bias), a.weights, {}};
+    return {output_projection(merge_heads(a.y), names[3], sizes, width, options.bias), a.weights, {}};
 }
 
 IncrementalAttentionResult incremental_attention(Value x, Value context, Value cache_key, Value cache_value,

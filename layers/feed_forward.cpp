@@ -2,23 +2,22 @@
 #include "layers/feed_forward.h"
 
 #include "layers/checks.h"
-#include "layers/linear.h"
+#include "layers/inner_layers.h"
 
 namespace vkf {
 
 Value feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
     const std::int64_t width = fixed_last("feed_forward", x);
     const Scope scope(x.graph(), name);
-    const Value inner = linear_layer(x, "linear1", hidden, bias, activation);
-    return linear_layer(inner, "linear2", width, bias);
+    return inner_layer(x, {"linear1", "linear2"}, hidden, width, bias, activation);
 }
 
 Value gated_feed_forward(Value x, std::int64_t hidden, Activation activation, const std::string& name, bool bias) {
     const std::int64_t width = fixed_last("gated_feed_forward", x);
     const Scope scope(x.graph(), name);
-    const Value up = linear_layer(x, "up_proj", hidden, bias);
-    const Value gate = linear_layer(x, "gate_proj", hidden, bias, activation);
-    return linear_layer(gate * up, "down_proj", width, bias);
+    const Value up = to_inner(x, "up_proj", hidden, bias);
+    const Value gate = to_inner(x, "gate_proj", hidden, bias, activation);
+    return from_inner(gate * up, "down_proj", hidden, width, bias);
 }
 
 }  // namespace vkf

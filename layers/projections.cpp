@@ -3,17 +3,78 @@
 
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/sharing.h"
 
 namespace vkf {
 
+namespace {
+
+/// The columns of these heads.
+Part columns_of(const Part& heads, const HeadSizes& sizes) {
+    return {heads.first * sizes.head_dim, heads.count * sizes.head_dim};
+}
+
+HeadSizes own_sizes(const QueryKeyValue& projected, const HeadSizes& whole) {
+    const Graph& g = projected.query.graph();
+    return is_whole(g) ? whole : share_of_heads(whole, g.rank()).sizes;
+}
+
+}  // namespace
+
 QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias, const ProjectionNames& names) {
     const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
-    return {linear_layer(x, names[0], q, bias), linear_layer(x, names[1], kv, bias),
-            linear_layer(x, names[2], kv, bias)};
+    if (is_whole(x.graph())) {
+        return {linear_layer(x, names[0], q, bias), linear_layer(x, names[1], kv, bias),
+                linear_layer(x, names[2], kv, bias)};
+    }
+    const HeadShare own = share_of_heads(sizes, x.graph().rank());
+    const Shard kv_rows = rows_of_heads(own.kv, sizes.head_dim, 0, kv);
+    return {linear_rows(x, names[0], {0, q, {columns_of(own.query, sizes)}}, bias),
+            linear_rows(x, names[1], kv_rows, bias), linear_rows(x, names[2], kv_rows, bias)};
 }
 
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias) {
-    return split_columns(linear_layer(x, name, (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, bias), sizes);
+    const std::int64_t all = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim;
+    if (is_whole(x.graph())) {
+        return split_columns(linear_layer(x, name, all, bias), sizes);
+    }
+    const HeadShare own = share_of_heads(sizes, x.graph().rank());
+    Shard rows{0, all, {columns_of(own.query, sizes)}};
+    for (const std::int64_t first : {sizes.heads, sizes.heads + sizes.kv_heads}) {
+        const Shard more = rows_of_heads(own.kv, sizes.head_dim, first * sizes.head_dim, all);
+        rows.parts.insert(rows.parts.end(), more.parts.begin(), more.parts.end());
+    }
+    return split_columns(linear_rows(x, name, rows, bias), own.sizes);
+}
+
+QueryKeyValue project_and_norm(Value x, const HeadSizes& sizes, bool bias, float eps) {
+    const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
+    if (is_whole(x.graph())) {
+        QueryKeyValue all = project(x, sizes, bias);
+        all.query = rms_norm(all.query, "q_norm", eps);
+        all.key = rms_norm(all.key, "k_norm", eps);
+        return all;
+    }
+    // A norm over all heads needs all of them, so every rank computes them, and takes its own.
+    const Value query = rms_norm(linear_layer(x, "q_proj", q, bias), "q_norm", eps);
+    const Value key = rms_norm(linear_layer(x, "k_proj", kv, bias), "k_norm", eps);
+    const HeadShare own = share_of_heads(sizes, x.graph().rank());
+    const Shard kv_rows = rows_of_heads(own.kv, sizes.head_dim, 0, kv);
+    std::vector<Value> keys;
+    for (const Part& p : kv_rows.parts) {
+        keys.push_back(slice(key, -1, p.first, p.count));
+    }
+    const Part mine = columns_of(own.query, sizes);
+    return {slice(query, -1, mine.first, mine.count), keys.size() == 1 ? keys.front() : concat(keys, -1),
+            linear_rows(x, "v_proj", kv_rows, bias)};
+}
+
+Value output_projection(Value seen, const std::string& name, const HeadSizes& sizes, std::int64_t out, bool bias) {
+    if (is_whole(seen.graph())) {
+        return linear_layer(seen, name, out, bias);
+    }
+    const HeadShare own = share_of_heads(sizes, seen.graph().rank());
+    return linear_columns(seen, name, {1, sizes.heads * sizes.head_dim, {columns_of(own.query, sizes)}}, out, bias);
 }
 
 QueryKeyValue split_columns(Value projected, const HeadSizes& sizes) {
@@ -21,12 +82,14 @@ QueryKeyValue split_columns(Value projected, const HeadSizes& sizes) {
     return {slice(projected, -1, 0, q), slice(projected, -1, q, kv), slice(projected, -1, q + kv, kv)};
 }
 
-QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes) {
+QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& whole) {
+    const HeadSizes sizes = own_sizes(projected, whole);
     return {split_heads(projected.query, sizes.heads), split_heads(projected.key, sizes.kv_heads),
             split_heads(projected.value, sizes.kv_heads)};
 }
 
-QueryKeyValue split_and_norm_heads(const QueryKeyValue& projected, const HeadSizes& sizes, float eps) {
+QueryKeyValue split_and_norm_heads(const QueryKeyValue& projected, const HeadSizes& whole, float eps) {
+    const HeadSizes sizes = own_sizes(projected, whole);
     const auto normed = [&](Value x, std::int64_t heads, const char* name) {
         const Value split = reshape(x, {x.size(0), x.size(1), heads, sizes.head_dim});
         return transpose(rms_norm(split, name, eps), 1, 2);

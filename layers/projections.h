@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queries, keys and values, from a layer's input to what attends. B batch, L tokens, E width, d
-// head size.
+// head size. `sizes` are those of the whole layer; where the graph is of several ranks
+// (Graph::set_rank), what is projected are the heads of this one.
 #pragma once
 
 #include <array>
@@ -30,6 +31,13 @@ QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias = false,
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias = false);
 /// Cuts (B, L, (heads + 2 kv_heads) * d) into its columns q | k | v.
 QueryKeyValue split_columns(Value projected, const HeadSizes& sizes);
+
+/// Projects as project() does, with an RMSNorm of the whole query and of the whole key, q_norm and
+/// k_norm, each over all heads together.
+QueryKeyValue project_and_norm(Value x, const HeadSizes& sizes, bool bias, float eps);
+/// The projection behind attention: `seen` (B, L, heads * d), of this rank's heads, to (B, L, out).
+Value output_projection(Value seen, const std::string& name, const HeadSizes& sizes, std::int64_t out,
+                        bool bias = false);
 
 QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes);
 /// Splits heads, with an RMSNorm of each head's query and key, q_norm and k_norm, whose weights

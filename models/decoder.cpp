@@ -8,6 +8,7 @@
 #include "models/cache_file.h"
 #include "models/decoder_batch.h"
 #include "models/load_beside.h"
+#include "models/merge_answers.h"
 #include "runtime/compile/plan.h"
 #include "runtime/device/insides.h"
 
@@ -50,6 +51,7 @@ struct Decoder::Parts {
     State caches;  ///< and the adapter, where there is room for one
     DecoderBatch batch;
     DecoderAnswers answers;
+    FoundByRanks found;
 
     /// Throws before anything is allocated where the device has not the memory.
     Parts(const Device& device, const DecoderPlan& of)
@@ -64,6 +66,7 @@ struct Decoder::Parts {
     void compile(const Device& device) {
         CompileOptions compile;
         compile.profile = options.profile;
+        compile.communicator = options.communicator;
         compile.state = caches = device.make_state({&plan.graph(DecoderTask::prompt)});
         for (const DecoderTask task : plan.tasks()) {
             compile.name = std::string("decoder ") + name_of(task);
@@ -135,6 +138,17 @@ struct Decoder::Parts {
     }
 
     void read_answers(DecoderTask task) {
+        if (options.communicator && options.communicator->ranks() > 1) {
+            const int ranks = options.communicator->ranks();
+            const auto each = static_cast<std::size_t>(std::max<std::int64_t>(1, options.candidates) * ranks);
+            found.tokens.resize(batch.size() * each);
+            found.logits.resize(batch.size() * each);
+            program(task).download("candidate_tokens", std::span(found.tokens));
+            program(task).download("candidate_logits", std::span(found.logits));
+            merge_answers(found, ranks, plan.model().facts().vocab_size, static_cast<std::size_t>(options.candidates),
+                          answers);
+            return;
+        }
         const auto candidates = batch.size() * static_cast<std::size_t>(options.candidates);
         answers.next.resize(batch.size());
         answers.candidate_tokens.resize(candidates);

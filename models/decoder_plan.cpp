@@ -4,17 +4,46 @@
 #include <algorithm>
 #include <array>
 
+#include "layers/sharing.h"
 #include "models/blocks/cached_run.h"
 #include "models/decoder_name.h"
 #include "models/decoder_parameters.h"
 #include "models/families/family.h"
 #include "models/load_parameters.h"
+#include "ops/collectives.h"
 #include "runtime/compile/plan.h"
 #include "shaders/top_k.h"
 
 namespace vkf {
 
 namespace {
+
+/// Throws Error where several ranks cannot have such a decoder, or another rank has another.
+void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
+    const std::int64_t rows = facts.vocab_size / o.communicator->ranks();
+    if (o.candidates > rows) {
+        throw Error("candidates = " + std::to_string(o.candidates) + " is more than the " + std::to_string(rows) +
+                        " words that a rank of " + std::to_string(o.communicator->ranks()) + " has",
+                    kDecoder);
+    }
+    if (o.lora) {
+        throw Error("an adapter cannot be shared out over ranks", kDecoder);
+    }
+    std::string model = facts.model_type + ", vocabulary " + std::to_string(facts.vocab_size) + ", positions " +
+                        std::to_string(facts.max_positions);
+    for (const LayerCache& layer : facts.layers) {
+        model += "; " + std::to_string(layer.kv_heads) + " x " + std::to_string(layer.head_dim) + ", window " +
+                 std::to_string(layer.window);
+    }
+    o.communicator->agree("version of vkformer", VKFORMER_PROJECT_VERSION);
+    o.communicator->agree("model", model);
+    std::string options;
+    for (const std::int64_t n : {o.max_batch, o.max_tokens, o.chunk, o.candidates, std::int64_t{o.score},
+                                 static_cast<std::int64_t>(o.kv), static_cast<std::int64_t>(o.arithmetic)}) {
+        options += std::to_string(n) + " ";
+    }
+    o.communicator->agree("set of options", options);
+}
 
 /// Fills in the options that were left open, and checks them against the model.
 DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
@@ -34,6 +63,9 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
     }
     within("chunk", o.chunk, 1, std::int64_t{1} << 20);
     o.chunk = std::min(o.chunk, o.max_tokens);
+    if (o.communicator && o.communicator->ranks() > 1) {
+        check_ranks(o, facts);
+    }
     if (o.lora) {
         o.lora->alpha = static_cast<float>(o.lora->rank);
     }
@@ -41,6 +73,9 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
 }
 
 void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, DecoderTask task) {
+    if (o.communicator) {
+        g.set_rank({o.communicator->rank(), o.communicator->ranks()});
+    }
     const CachedRunSizes sizes{o.max_batch, o.max_tokens, o.chunk, o.kv};
     CachedRun run(g, task, sizes, model.facts().layers);
     const std::optional<Lora> lora = o.lora ? std::optional<Lora>(std::in_place, g, *o.lora) : std::nullopt;
@@ -48,11 +83,21 @@ void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, Deco
     if (lora) {
         lora->parameters();  // throws where a target fits no layer
     }
+    const int ranks = g.rank().ranks;
     if (task == DecoderTask::score) {
-        g.output("logits", logits);
+        const auto all = [&] { return all_gather(logits, shares_of_vocabulary(model.facts().vocab_size, ranks)); };
+        g.output("logits", ranks == 1 ? logits : concat(all(), -1));
         return;
     }
     const Value row = reshape(logits, {logits.size(0), logits.size(-1)});
+    if (ranks > 1) {
+        const std::int64_t k = std::max<std::int64_t>(1, o.candidates);
+        const TopK best = top_k(row, k);
+        const std::vector<std::int64_t> columns(static_cast<std::size_t>(ranks), k);
+        g.output("candidate_logits", concat(all_gather(best.values, columns), -1));
+        g.output("candidate_tokens", concat(all_gather(best.indices, columns), -1));
+        return;
+    }
     g.output("next", argmax(row));
     if (o.candidates > 0) {
         const TopK best = top_k(row, o.candidates);

@@ -8,7 +8,7 @@ namespace vkf {
 void ModelMemory::add(const MemorySizes& program) noexcept {
     weights = program.weights;
     cache = program.state;
-    scratch += program.scratch;
+    scratch += program.scratch + program.exchanged;
     constants += program.constants;
     transfers += program.inputs + program.outputs + program.mirrors;
 }

@@ -5,6 +5,7 @@
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
+#include "ops/embedding_part.h"
 #include "ops/gradient.h"
 #include "ops/packed_rows.h"
 #include "runtime/base/numbers.h"
@@ -25,6 +26,8 @@ constexpr uint kLocalSize = 64;
 
 struct EmbeddingParams {
     float scale;
+    /// the first row that the table has, and the rows of the whole; 0: this is the whole
+    std::int64_t first = 0, whole = 0;
 };
 
 /// What does not depend on ids.
@@ -37,6 +40,8 @@ EmbeddingPush describe(const Operands& operands) noexcept {
     push.first_row = operands.words[0];
     push.rows = table.dim(1);
     push.all_rows = operands.words[1];
+    push.part_first = operands.words[2];
+    push.part_end = operands.words[3];
     push.table_offset = table.offset;
     push.table_row = table.step(1);
     push.table_column = table.step(0);
@@ -67,12 +72,15 @@ void prepare(const Operands& operands, Command& command) noexcept {
 void prepare_whole(const Operands& operands, Command& command) noexcept { emit(describe(operands), command); }
 
 /// Dispatches rows of a table, by `ids` or, where these are the table itself, all in turn.
-void lower_rows(Lowering& l, ValueId ids, ValueId weight, ValueId out, Prepare how) {
+void lower_rows(Lowering& l, ValueId ids, ValueId weight, ValueId out, Prepare how,
+                const EmbeddingParams& of = {1.0f}) {
     const WeightType type = l.weight_type(weight);
     const ValueId table = type == WeightType::f32 ? weight : l.words(weight);
     const bool whole = ids == weight;
-    const auto all_rows = static_cast<uint>(l.max_of(l.info(table).shape[0]));
-    uint first = 0;
+    const auto rows = static_cast<uint>(l.max_of(l.info(table).shape[0]));
+    const auto part_first = static_cast<uint>(of.first);
+    const uint all_rows = of.whole == 0 ? rows : static_cast<uint>(of.whole);
+    uint first = part_first;
     const std::vector<ValueId> windows = l.chunks(table, 0);
     for (const ValueId window : windows) {
         std::string why = type == WeightType::f32 ? "" : "table kept as " + std::string(name_of(type));
@@ -85,12 +93,12 @@ void lower_rows(Lowering& l, ValueId ids, ValueId weight, ValueId out, Prepare h
               {kLocalSize, {{kEmbeddingSpecPacked, static_cast<uint>(type)}, {kEmbeddingSpecWhole, whole ? 1u : 0u}}},
               std::move(why)}},
             {{whole ? window : ids, Access::read}, {window, Access::read}, {out, Access::write}}, how,
-            {first, all_rows});
+            {first, all_rows, part_first, part_first + rows});
         first += static_cast<uint>(l.info(window).shape[0].constant());
     }
 }
 
-void lower(Lowering& l) { lower_rows(l, l.input(0), l.input(1), l.output(0), prepare); }
+void lower(Lowering& l) { lower_rows(l, l.input(0), l.input(1), l.output(0), prepare, l.params<EmbeddingParams>()); }
 
 // --- the gradient --------------------------------------------------------------------------------
 
@@ -140,6 +148,19 @@ std::vector<Value> gradient(const GradientSite& site) {
 }
 
 constexpr OpType kEmbedding{.name = kName, .lower = lower, .can_read = can_read_any, .gradient = gradient};
+constexpr OpType kEmbeddingPart{.name = "embedding_part", .lower = lower, .can_read = can_read_any};
+
+Value look_up(const OpType& op, Value ids, Value table, const EmbeddingParams& params) {
+    require_dtype(kName, ids, DType::i32);
+    require_dtype(kName, table, DType::f32);
+    require(table.rank() == 2 && table.size(0).is_constant(), kName,
+            table.str() + " must be (vocabulary, width) of fixed size");
+    require_finite(kName, "scale", params.scale);
+    Shape shape = ids.shape();
+    require(shape.size() < kMaxRank, kName, ids.str() + " has too many dimensions");
+    shape.push_back(table.size(1));
+    return add_op(op, {ids, table}, params, shape);
+}
 
 }  // namespace
 
@@ -157,16 +178,10 @@ ValueId support::numbers_of(Lowering& l, ValueId weight) {
     });
 }
 
-Value embedding(Value ids, Value table, float scale) {
-    require_dtype(kName, ids, DType::i32);
-    require_dtype(kName, table, DType::f32);
-    require(table.rank() == 2 && table.size(0).is_constant(), kName,
-            table.str() + " must be (vocabulary, width) of fixed size");
-    require_finite(kName, "scale", scale);
-    Shape shape = ids.shape();
-    require(shape.size() < kMaxRank, kName, ids.str() + " has too many dimensions");
-    shape.push_back(table.size(1));
-    return add_op(kEmbedding, {ids, table}, EmbeddingParams{scale}, shape);
+Value embedding(Value ids, Value table, float scale) { return look_up(kEmbedding, ids, table, EmbeddingParams{scale}); }
+
+Value embedding_part(Value ids, Value table, float scale, std::int64_t first, std::int64_t whole) {
+    return look_up(kEmbeddingPart, ids, table, EmbeddingParams{scale, first, whole});
 }
 
 }  // namespace vkf

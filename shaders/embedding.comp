@@ -1,7 +1,8 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// An id outside the table reads nothing and gives NaN, which shows; the first window writes it. An
-// id of another window is left to that window's dispatch.
+// An id outside the table reads nothing and gives NaN, which shows. The table may be a part of a
+// whole one: an id of another part gives 0. The first window writes either. An id of another window
+// is left to that window's dispatch.
 #extension GL_GOOGLE_include_directive : require
 #include "embedding.h"
 
@@ -52,7 +53,7 @@ void main() {
     uint id = kWhole != 0u ? which : ids[p.ids_offset + strided_offset(which, p.ids_size, p.ids_stride)];
     if (id >= p.first_row && id - p.first_row < p.rows) {
         result[p.out_offset + index] = p.scale * number_at(p.table_offset + (id - p.first_row) * p.table_row, column);
-    } else if (id >= p.all_rows && p.first_row == 0u) {
-        result[p.out_offset + index] = quiet_nan();
+    } else if (p.first_row == p.part_first && (id < p.part_first || id >= p.part_end)) {
+        result[p.out_offset + index] = id < p.all_rows ? 0.0 : quiet_nan();
     }
 }

@@ -22,6 +22,8 @@ VKF_PUSH_BEGIN(EmbeddingPush)
     uint first_row;     // first row of this window
     uint rows;          // rows in this window
     uint all_rows;      // rows in the whole table
+    uint part_first;    // the rows that all windows together have
+    uint part_end;
     uint ids_size[5];
     uint ids_stride[5];
     uint ids_offset;

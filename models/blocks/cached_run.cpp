@@ -32,8 +32,8 @@ Value CachedRun::learned_positions(Value table) {
 Value CachedRun::attend(std::int64_t index, const QueryKeyValue& heads, const AttentionScores& scores) {
     const LayerCache& kept = layer(index);
     const std::int64_t rows = cache_rows(kept, sizes_.max_tokens, sizes_.chunk);
-    KvCache cache =
-        kv_cache(graph(), "cache", sizes_.max_batch, rows, kept.kv_heads, kept.head_dim, start(), sizes_.kv);
+    KvCache cache = kv_cache(graph(), "cache", sizes_.max_batch, rows, heads.key.size(1).constant(), kept.head_dim,
+                             start(), sizes_.kv);
     AttentionOptions o = attention(kept, scores);
     o.kv_type = sizes_.kv;
     if (rows < sizes_.max_tokens) {

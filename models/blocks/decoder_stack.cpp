@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "layers/linear.h"
 #include "models/blocks/norm.h"
 
 namespace vkf {
@@ -30,16 +29,6 @@ Value pre_and_post_norm_layers(Value h, std::int64_t layers, float eps,
         h = h + rms_norm(fed, "post_feedforward_layernorm", eps);
     }
     return h;
-}
-
-Value output_head(Value h, Value words, bool tied) {
-    if (!tied) {
-        return linear_layer(h, "lm_head", words.size(0).constant(), false);
-    }
-    Graph& g = h.graph();
-    const Scope scope(g, "lm_head");  // by which an adapter is asked for
-    const Value y = linear(h, words);
-    return g.linear_hook() ? g.linear_hook()(h, y) : y;
 }
 
 }  // namespace vkf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around attention and feed-forward in a decoder: its layers, and the head behind them.
+// What stands around attention and feed-forward in a decoder: its layers.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,5 @@ Value pre_norm_layers(Value h, std::int64_t layers, float eps,
 Value pre_and_post_norm_layers(Value h, std::int64_t layers, float eps,
                                const std::function<Value(std::int64_t layer, Value x)>& attention,
                                const std::function<Value(Value x)>& feed_forward);
-
-/// Logits of h (..., width) by lm_head.weight or, where they are tied, the table `words`
-/// (vocabulary, width) of embeddings.
-Value output_head(Value h, Value words, bool tied);
 
 }  // namespace vkf

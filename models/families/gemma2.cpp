@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "layers/feed_forward.h"
-#include "layers/linear.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
+#include "models/blocks/word_table.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -42,15 +42,15 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
+        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
         const double width = static_cast<double>(sizes_.hidden_size);
-        Value h = embedding(run.tokens(), words, static_cast<float>(std::sqrt(width)));
+        Value h = words.embed(run.tokens(), static_cast<float>(std::sqrt(width)));
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         h = pre_and_post_norm_layers(
             h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
             [&](Value x) { return feed_forward(x); });
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        return softcap(output_head(h, words, tied_), logit_softcap_);
+        return softcap(words.logits(h, tied_), logit_softcap_);
     }
 
     ParameterRules parameters() const override {
@@ -64,7 +64,7 @@ private:
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias_), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles), scores_);
-        return linear_layer(seen, "o_proj", sizes_.hidden_size, bias_);
+        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size, bias_);
     }
 
     Value feed_forward(Value x) const {

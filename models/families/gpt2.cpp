@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half of a layer, one matrix
 // for queries, keys and values, biases everywhere.
-#include "layers/linear.h"
+#include "layers/inner_layers.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
+#include "models/blocks/word_table.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -36,8 +37,8 @@ public:
 
     Value describe(DecoderRun& run) const override {
         Graph& g = run.graph();
-        const Value words = g.weight("transformer.wte.weight", {vocab_size_, width_});
-        Value h = embedding(run.tokens(), words);
+        const WordTable words(g, "transformer.wte.weight", vocab_size_, width_);
+        Value h = words.embed(run.tokens());
         h = h + run.learned_positions(g.weight("transformer.wpe.weight", {positions_, width_}));
         for (std::int64_t i = 0; i < layers_; ++i) {
             const Scope layer(g, "transformer.h." + std::to_string(i));
@@ -45,7 +46,7 @@ public:
             h = h + feed_forward(layer_norm(h, "ln_2", eps_));
         }
         h = layer_norm(run.answered(h), "transformer.ln_f", eps_);
-        return output_head(h, words, tied_);
+        return words.logits(h, tied_);
     }
 
     ParameterRules parameters() const override {
@@ -64,12 +65,12 @@ private:
         const Scope scope(run.graph(), "attn");
         const HeadSizes sizes{heads_, heads_, width_ / heads_};
         const QueryKeyValue heads = split_heads(project_fused(x, "c_attn", sizes, true), sizes);
-        return linear_layer(run.attend(layer, heads, scores_), "c_proj", width_, true);
+        return output_projection(run.attend(layer, heads, scores_), "c_proj", sizes, width_, true);
     }
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        return linear_layer(linear_layer(x, "c_fc", inner_, true, activation_), "c_proj", width_, true);
+        return inner_layer(x, {"c_fc", "c_proj"}, inner_, width_, true, activation_);
     }
 
     std::int64_t vocab_size_, width_, layers_, heads_, inner_, positions_;

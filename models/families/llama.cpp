@@ -2,10 +2,10 @@
 // Llama (Touvron et al. 2023; Llama 3, 2024): RMSNorm before each half of a layer, rotary
 // positions, grouped queries, SwiGLU.
 #include "layers/feed_forward.h"
-#include "layers/linear.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
+#include "models/blocks/word_table.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -34,13 +34,13 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
-        Value h = embedding(run.tokens(), words);
+        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
+        Value h = words.embed(run.tokens());
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         h = pre_norm_layers(
             h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
             [&](Value x) { return feed_forward(x); });
-        return output_head(rms_norm(run.answered(h), "model.norm", eps_), words, tied_);
+        return words.logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
@@ -50,7 +50,7 @@ private:
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, attention_bias_), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return linear_layer(seen, "o_proj", sizes_.hidden_size, attention_bias_);
+        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size, attention_bias_);
     }
 
     Value feed_forward(Value x) const {

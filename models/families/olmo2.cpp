@@ -2,10 +2,10 @@
 // OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an RMSNorm of whole
 // queries and keys before their heads are split, SwiGLU.
 #include "layers/feed_forward.h"
-#include "layers/linear.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
+#include "models/blocks/word_table.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -28,8 +28,8 @@ public:
 
     Value describe(DecoderRun& run) const override {
         Graph& g = run.graph();
-        const Value words = g.weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
-        Value h = embedding(run.tokens(), words);
+        const WordTable words(g, "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
+        Value h = words.embed(run.tokens());
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         for (std::int64_t i = 0; i < sizes_.layers; ++i) {
             const Scope layer(g, "model.layers." + std::to_string(i));
@@ -37,7 +37,7 @@ public:
             h = h + rms_norm(feed_forward(h), "post_feedforward_layernorm", eps_);
         }
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        return output_head(h, words, tied_);
+        return words.logits(h, tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
@@ -45,11 +45,9 @@ public:
 private:
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
-        QueryKeyValue whole = project(x, sizes_.heads, bias_);
-        whole.query = rms_norm(whole.query, "q_norm", eps_);
-        whole.key = rms_norm(whole.key, "k_norm", eps_);
-        const Value seen = run.attend(layer, run.rotated(split_heads(whole, sizes_.heads), angles));
-        return linear_layer(seen, "o_proj", sizes_.hidden_size, bias_);
+        const QueryKeyValue heads = split_heads(project_and_norm(x, sizes_.heads, bias_, eps_), sizes_.heads);
+        const Value seen = run.attend(layer, run.rotated(heads, angles));
+        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size, bias_);
     }
 
     Value feed_forward(Value x) const {

@@ -2,10 +2,11 @@
 // Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layer with one matrix for queries, keys and
 // values and one for both halves of the gate; RoPE may turn a part of each head, and a query may
 // see a window of keys.
-#include "layers/linear.h"
+#include "layers/inner_layers.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
+#include "models/blocks/word_table.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -34,13 +35,13 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
-        Value h = embedding(run.tokens(), words);
+        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
+        Value h = words.embed(run.tokens());
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         h = pre_norm_layers(
             h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
             [&](Value x) { return feed_forward(x); });
-        return output_head(rms_norm(run.answered(h), "model.norm", eps_), words, tied_);
+        return words.logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
@@ -67,15 +68,13 @@ private:
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project_fused(x, "qkv_proj", sizes_.heads), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return linear_layer(seen, "o_proj", sizes_.hidden_size, false);
+        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size);
     }
 
     Value feed_forward(Value x) const {
         const Scope scope(x.graph(), "mlp");
-        const std::int64_t inner = sizes_.intermediate_size;
-        const Value both = linear_layer(x, "gate_up_proj", 2 * inner, false);
-        const Value product = gated(slice(both, -1, 0, inner), slice(both, -1, inner, inner), activation_);
-        return linear_layer(product, "down_proj", sizes_.hidden_size, false);
+        return gated_inner_layer(x, {"gate_up_proj", "down_proj"}, sizes_.intermediate_size, sizes_.hidden_size,
+                                 activation_);
     }
 
     DecoderSizes sizes_;

@@ -2,10 +2,10 @@
 // Qwen 2 and 2.5 (Yang et al. 2024): Llama's layer with biases of queries, keys and values, and
 // windows from a layer on.
 #include "layers/feed_forward.h"
-#include "layers/linear.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
+#include "models/blocks/word_table.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -31,13 +31,13 @@ public:
     }
 
     Value describe(DecoderRun& run) const override {
-        const Value words = run.graph().weight("model.embed_tokens.weight", {sizes_.vocab_size, sizes_.hidden_size});
-        Value h = embedding(run.tokens(), words);
+        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
+        Value h = words.embed(run.tokens());
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
         h = pre_norm_layers(
             h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
             [&](Value x) { return feed_forward(x); });
-        return output_head(rms_norm(run.answered(h), "model.norm", eps_), words, tied_);
+        return words.logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
@@ -48,7 +48,7 @@ private:
         const bool bias = true;  // the first three projections alone have one
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias), sizes_.heads);
         const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return linear_layer(seen, "o_proj", sizes_.hidden_size, false);
+        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size);
     }
 
     Value feed_forward(Value x) const {

@@ -7,6 +7,7 @@
 #include "runtime/base/text.h"
 #include "runtime/compile/weight_order.h"
 #include "runtime/graph/packed.h"
+#include "runtime/graph/shard.h"
 
 namespace vkf {
 
@@ -14,15 +15,15 @@ namespace {
 
 class Finder {
 public:
-    Finder(const Checkpoint& checkpoint, const ParameterRules& rules, const LoadOptions& load)
-        : checkpoint_(checkpoint), rules_(rules), load_(load) {}
+    Finder(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules, const LoadOptions& load)
+        : graph_(graph), checkpoint_(checkpoint), rules_(rules), load_(load) {}
 
     /// Finds every parameter of the graph. Throws where anything else is in the files.
-    std::vector<Parameter> run(const Graph& graph) const {
+    std::vector<Parameter> run() const {
         std::vector<Parameter> all;
         std::set<std::string> used;
-        for (const StorageId s : weight_order(graph)) {
-            all.push_back(parameter(graph.storages()[s]));
+        for (const StorageId s : weight_order(graph_)) {
+            all.push_back(parameter(graph_.storages()[s]));
             used.insert(all.back().source.name);
         }
         for (const std::string& name : checkpoint_.names()) {
@@ -66,7 +67,11 @@ private:
         const bool matrix = given.shape.size() == 2;
         p.transpose = matrix && given.type == WeightType::f32 && holds(rules_.stored_transposed, wanted.name);
         p.add_one = holds(rules_.stored_minus_one, wanted.name);
+        p.shard = wanted.shard;
         std::vector<std::int64_t> in_file = given.shape;
+        if (p.shard) {
+            in_file[p.shard->dim] = p.shard->whole;
+        }
         if (p.transpose) {
             std::reverse(in_file.begin(), in_file.end());
         }
@@ -81,6 +86,12 @@ private:
         const bool multiplied = matrix && !holds(rules_.looked_up, wanted.name);
         check_packed(p, multiplied);
         p.kept = stored_as(given, multiplied ? asked_for(given) : WeightType::f32);
+        if (p.shard && !packed_shard(p.kept.type, *p.shard)) {
+            throw Error("cannot be kept as " + std::string(name_of(p.kept.type)) + " by " +
+                            std::to_string(graph_.rank().ranks) + " ranks: a part of its " +
+                            std::to_string(p.shard->whole) + " columns would end inside a group that shares a scale",
+                        where(p.source.name));
+        }
         return p;
     }
 
@@ -107,10 +118,13 @@ private:
         }
     }
 
+    const Graph& graph_;
     const Checkpoint& checkpoint_;
     const ParameterRules& rules_;
     const LoadOptions& load_;
 };
+
+Parameter cut_out(const Parameter& whole, std::vector<float>& owned);
 
 /// Turns a matrix of so many rows.
 std::vector<float> turned(const std::vector<float>& x, std::int64_t rows) {
@@ -125,6 +139,57 @@ std::vector<float> turned(const std::vector<float>& x, std::int64_t rows) {
     return y;
 }
 
+/// The rows of a matrix packed as the whole would be, of which a part of the columns is cut: so a
+/// row's scale is that of the whole row, on every rank.
+void pack_and_cut(Parameter& p, std::vector<float>& owned) {
+    HostTensor row = p.source;
+    row.shape = {1, p.shard->whole};
+    const std::uint64_t row_bytes = *byte_size(row);
+    std::vector<std::uint32_t> words(packed_row_words(p.kept.type, static_cast<std::uint64_t>(p.shard->whole)));
+    std::vector<float> rows, part;
+    for (std::int64_t r = 0; r < p.source.shape[0]; ++r) {
+        row.data = p.source.data.subspan(static_cast<std::size_t>(static_cast<std::uint64_t>(r) * row_bytes),
+                                         static_cast<std::size_t>(row_bytes));
+        std::fill(words.begin(), words.end(), 0);
+        pack_rows(row, p.kept.type, 0, words);
+        HostTensor packed{row.name, DType::f32, row.shape, std::as_bytes(std::span(words)), p.kept.type};
+        cut(packed, *p.shard, part);
+        rows.insert(rows.end(), part.begin(), part.end());
+    }
+    owned = std::move(rows);
+    p.source = {p.source.name, DType::f32, p.kept.shape, std::as_bytes(std::span(owned)), p.kept.type};
+}
+
+/// The parameter of which the source is this rank's part; itself where it is whole.
+Parameter cut_out(const Parameter& whole, std::vector<float>& owned) {
+    Parameter p = whole;
+    p.shard = {};
+    if (!whole.shard) {
+        return p;
+    }
+    Shard shard = *whole.shard;
+    const bool rescaled = whole.kept.type == WeightType::int8 && shard.dim == 1 && whole.source.type == WeightType::f32;
+    if (rescaled && !whole.add_one) {
+        std::vector<float> numbers;
+        if (whole.transpose) {  // rows are what the file has as columns
+            Parameter all = whole;
+            all.shard = {};
+            numbers = numbers_of(all);
+            p.source.dtype = DType::f32;
+            std::swap(p.source.shape[0], p.source.shape[1]);
+            p.source.data = std::as_bytes(std::span(numbers));
+            p.transpose = false;
+        }
+        p.shard = shard;
+        pack_and_cut(p, owned);
+        p.shard = {};
+        return p;
+    }
+    shard.dim = whole.transpose ? 1 - shard.dim : shard.dim;
+    p.source = cut(whole.source, shard, owned);
+    return p;
+}
+
 }  // namespace
 
 WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilities& device) {
@@ -137,19 +202,21 @@ WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilit
 
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
                                        const LoadOptions& load) {
-    return Finder(checkpoint, rules, load).run(graph);
+    return Finder(graph, checkpoint, rules, load).run();
 }
 
 HostTensor tensor_of(const Parameter& parameter, std::vector<float>& owned) {
-    if (!parameter.transpose && !parameter.add_one) {
-        return {parameter.kept.name, parameter.source.dtype, parameter.kept.shape, parameter.source.data,
-                parameter.source.type};
+    const Parameter p = cut_out(parameter, owned);
+    if (!p.transpose && !p.add_one) {
+        return {p.kept.name, p.source.dtype, p.kept.shape, p.source.data, p.source.type};
     }
-    owned = numbers_of(parameter);
-    return {parameter.kept.name, DType::f32, parameter.kept.shape, std::as_bytes(std::span(owned))};
+    owned = numbers_of(p);
+    return {p.kept.name, DType::f32, p.kept.shape, std::as_bytes(std::span(owned))};
 }
 
-std::vector<float> numbers_of(const Parameter& p) {
+std::vector<float> numbers_of(const Parameter& parameter) {
+    std::vector<float> owned;
+    const Parameter p = cut_out(parameter, owned);
     std::vector<float> x(static_cast<std::size_t>(p.source.data.size() / size_of(p.source.dtype)));
     widen(p.source, 0, x);
     if (p.add_one) {

@@ -34,6 +34,8 @@ struct Parameter {
     HostTensor source = {};  ///< the tensor in the files
     StoredTensor kept = {};  ///< under the graph's name
     bool transpose = false, add_one = false;
+    /// the part of it that a rank has; by the graph's dimensions
+    std::optional<Shard> shard = {};
 };
 
 /// Gives the layout of the parameters in device memory, in the order given.

@@ -116,9 +116,34 @@ struct Binding {
 /// No dispatch binds, or looks at the sizes of, more values than this.
 inline constexpr std::size_t kMaxOperands = 15;
 
+/// What ranks do together: the host of each, in the place of a kernel.
+enum class Collective : std::uint8_t {
+    none,
+    all_reduce,  ///< the output is the sum over the ranks
+    all_gather,  ///< the output is what all have, one behind the other
+};
+
+constexpr const char* name_of(Collective collective) noexcept {
+    switch (collective) {
+        case Collective::none: return "none";
+        case Collective::all_reduce: return "all_reduce";
+        case Collective::all_gather: return "all_gather";
+    }
+    return "?";
+}
+
+/// The push constants of a collective: where its operands begin in what is bound, in elements.
+/// Command::groups() is the number of elements that this rank gives.
+struct CollectivePush {
+    std::uint32_t input_offset, output_offset;
+};
+
 /// One dispatch as lowered.
 struct Dispatch {
     NodeId node = 0;
+    /// Where this is not none, there are two bindings, the input and the output, and no kernel. For
+    /// an all_gather `words` are the columns that each rank has.
+    Collective collective = Collective::none;
     /// one of these is chosen at recording, by the sizes; all have the same bindings
     std::vector<Kernel> kernels;
     std::vector<Binding> bindings;

@@ -8,6 +8,16 @@
 
 namespace vkf {
 
+namespace {
+
+void prepare_collective(const Operands& operands, Command& command) noexcept {
+    command.push(CollectivePush{operands[0].offset, operands[1].offset});
+    command.groups(operands[0].elements());
+    command.cost(0, static_cast<double>(operands[0].elements() + operands[1].elements()) * sizeof(float));
+}
+
+}  // namespace
+
 std::int64_t Lowering::max_of(const Dim& dim) const { return vkf::max_of(dim, symbols_); }
 
 std::uint64_t Lowering::bytes_of(ValueId id) const {
@@ -180,6 +190,30 @@ Dispatch& Lowering::dispatch(std::vector<Kernel> kernels, std::initializer_list<
     d.bindings = bindings;
     d.prepare = prepare;
     d.words = std::move(words);
+    out_.push_back(std::move(d));
+    return out_.back();
+}
+
+bool Lowering::is_exchangeable(ValueId id) const {
+    const ValueInfo& v = values_[id];
+    return storages_[v.storage].kind == StorageKind::intermediate && is_contiguous(v.shape, v.strides) &&
+           size_of(storages_[v.storage].dtype) == sizeof(float);
+}
+
+Dispatch& Lowering::collective(Collective what, ValueId input, ValueId output, std::vector<std::uint32_t> words) {
+    if (!is_exchangeable(input) || !is_exchangeable(output)) {
+        throw Error("a collective works on dense scratch of 32 bits", node_->label);
+    }
+    Dispatch d;
+    d.node = id_;
+    d.collective = what;
+    d.bindings = {{input, Access::read}, {output, Access::write}};
+    d.prepare = prepare_collective;
+    d.words = std::move(words);
+    if (what == Collective::all_reduce) {
+        d.in_place_input = 0;
+        d.in_place_output = 1;
+    }
     out_.push_back(std::move(d));
     return out_.back();
 }

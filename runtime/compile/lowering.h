@@ -90,6 +90,13 @@ public:
     Dispatch& dispatch(std::vector<Kernel> kernels, std::initializer_list<Binding> bindings, Prepare prepare,
                        std::vector<std::uint32_t> words = {});
 
+    /// Emits what all ranks do together with dense tensors of 32 bits, of which both are scratch or
+    /// a node's result that is no output of the graph. Where the output has the input's size, it
+    /// may take over its memory.
+    Dispatch& collective(Collective what, ValueId input, ValueId output, std::vector<std::uint32_t> words = {});
+    /// True where a collective can read or write the value where it lies.
+    bool is_exchangeable(ValueId id) const;
+
 private:
     [[noreturn]] void refuse_packed(ValueId id) const;
 

@@ -16,6 +16,7 @@ struct MemorySizes {
     std::uint64_t outputs = 0;
     /// host-side copies of inputs and outputs; 0 where memory is unified
     std::uint64_t mirrors = 0;
+    std::uint64_t exchanged = 0;  ///< scratch that the host sees, for what ranks do together
 };
 
 }  // namespace vkf

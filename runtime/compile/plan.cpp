@@ -72,8 +72,13 @@ private:
     std::vector<std::int64_t> maxima_;
 };
 
+/// Collectives come in one order on every rank: each writes what stands for that, a storage that
+/// there is not.
 StorageUse use_of(const Plan& plan, const Dispatch& d) {
     StorageUse use;
+    if (d.collective != Collective::none) {
+        use.writes.push_back(static_cast<StorageId>(plan.storages.size()));
+    }
     for (const Binding& b : d.bindings) {
         const StorageId s = plan.values[b.value].storage;
         if (b.access != Access::write) {
@@ -149,33 +154,66 @@ std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifet
     return owner;
 }
 
-void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
-    const std::vector<Lifetime> lives = lifetimes(plan);
-    const std::vector<StorageId> owner = in_place_owners(plan, lives);
-    plan.arena_offset.assign(plan.storages.size(), Plan::kNotInArena);
-    std::vector<std::uint32_t> interval_of(plan.storages.size(), ~0u);
+/// The storages that collectives read or write, and those that share memory with one.
+std::vector<bool> exchanged_storages(const Plan& plan, const std::vector<StorageId>& owner) {
+    std::vector<bool> exchanged(plan.storages.size(), false);
+    for (const PlannedDispatch& d : plan.dispatches) {
+        for (const Window& w : d.windows) {
+            if (d.dispatch.collective != Collective::none) {
+                exchanged[owner[w.storage]] = true;
+            }
+        }
+    }
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        if (plan.storages[s].kind != StorageKind::intermediate || lives[s].first == ~0u) {
+        exchanged[s] = exchanged[s] || exchanged[owner[s]];
+    }
+    return exchanged;
+}
+
+/// Gives the storages of `chosen` that are used places in an arena of `bytes`; their intervals.
+std::vector<Interval> place_in_arena(const Plan& plan, const std::vector<Lifetime>& lives,
+                                     const std::vector<StorageId>& owner, std::uint64_t alignment,
+                                     const std::vector<bool>& chosen, std::vector<std::uint64_t>& offsets,
+                                     std::uint64_t& bytes) {
+    std::vector<Interval> intervals;
+    offsets.assign(plan.storages.size(), Plan::kNotInArena);
+    std::vector<std::uint32_t> interval_of(plan.storages.size(), ~0u);
+    const auto is_placed = [&](StorageId s) {
+        return plan.storages[s].kind == StorageKind::intermediate && lives[s].first != ~0u && chosen[s];
+    };
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (!is_placed(s)) {
             continue;
         }
         const StorageId o = owner[s];
         if (interval_of[o] == ~0u) {
-            interval_of[o] = static_cast<std::uint32_t>(plan.intervals.size());
-            plan.intervals.push_back({lives[s].first, lives[s].last, plan.storage_bytes[s]});
+            interval_of[o] = static_cast<std::uint32_t>(intervals.size());
+            intervals.push_back({lives[s].first, lives[s].last, plan.storage_bytes[s]});
         } else {
-            Interval& v = plan.intervals[interval_of[o]];
+            Interval& v = intervals[interval_of[o]];
             v.first = std::min(v.first, lives[s].first);
             v.last = std::max(v.last, lives[s].last);
             v.bytes = std::max(v.bytes, plan.storage_bytes[s]);
         }
     }
-    const ArenaPlan arena = plan_arena(plan.intervals, alignment);
+    const ArenaPlan arena = plan_arena(intervals, alignment);
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        if (plan.storages[s].kind == StorageKind::intermediate && lives[s].first != ~0u) {
-            plan.arena_offset[s] = arena.offsets[interval_of[owner[s]]];
+        if (is_placed(s)) {
+            offsets[s] = arena.offsets[interval_of[owner[s]]];
         }
     }
-    plan.memory.scratch = arena.bytes;
+    bytes = arena.bytes;
+    return intervals;
+}
+
+void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
+    const std::vector<Lifetime> lives = lifetimes(plan);
+    const std::vector<StorageId> owner = in_place_owners(plan, lives);
+    const std::vector<bool> exchanged = exchanged_storages(plan, owner);
+    std::vector<bool> others = exchanged;
+    others.flip();
+    plan.intervals = place_in_arena(plan, lives, owner, alignment, others, plan.arena_offset, plan.memory.scratch);
+    place_in_arena(plan, lives, owner, alignment, exchanged, plan.exchange_offset, plan.memory.exchanged);
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
         const std::uint64_t bytes = align_up(plan.storage_bytes[s], alignment);
         switch (plan.storages[s].kind) {
@@ -251,6 +289,31 @@ void place_weights(Plan& plan, const WeightLayout& weights) {
     }
 }
 
+/// The dispatches in their order, and their steps from `steps` on, which is moved behind the last.
+/// A collective has a step of its own, behind the dispatches that might have shared it.
+std::vector<std::pair<std::uint32_t, std::uint32_t>> in_steps_of_one_kind(const Schedule& schedule,
+                                                                          const std::vector<Dispatch>& lowered,
+                                                                          std::uint32_t& steps) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
+    for (std::size_t i = 0; i < schedule.order.size();) {
+        std::size_t end = i;
+        bool dispatches = false;
+        for (; end < schedule.order.size() && schedule.step[end] == schedule.step[i]; ++end) {
+            if (lowered[schedule.order[end]].collective == Collective::none) {
+                out.emplace_back(schedule.order[end], steps);
+                dispatches = true;
+            }
+        }
+        steps += dispatches ? 1 : 0;
+        for (; i < end; ++i) {
+            if (lowered[schedule.order[i]].collective != Collective::none) {
+                out.emplace_back(schedule.order[i], steps++);
+            }
+        }
+    }
+    return out;
+}
+
 /// A step of copies between the inputs, or the outputs, and their mirrors.
 void add_copies(Plan& plan, StorageKind kind, CopyDirection direction) {
     const std::size_t before = plan.copies.size();
@@ -310,17 +373,16 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     if (mirrored) {
         add_copies(plan, StorageKind::input, CopyDirection::to_device);
     }
-    const std::uint32_t before = plan.steps;
-    plan.steps += schedule.steps;
-    for (std::size_t i = 0; i < schedule.order.size(); ++i) {
+    for (const auto& [index, step] : in_steps_of_one_kind(schedule, lowered, plan.steps)) {
         PlannedDispatch p;
-        p.dispatch = std::move(lowered[schedule.order[i]]);
-        p.step = before + schedule.step[i];
+        p.dispatch = std::move(lowered[index]);
+        p.step = step;
         for (const Binding& b : p.dispatch.bindings) {
             p.windows.push_back(layout.window_of(b.value, plan.nodes[p.dispatch.node].label));
         }
         p.only_kernel = constant_kernel(plan, p);
-        plan.work.push_back({WorkKind::dispatch, static_cast<std::uint32_t>(plan.dispatches.size())});
+        const WorkKind kind = p.dispatch.collective == Collective::none ? WorkKind::dispatch : WorkKind::collective;
+        plan.work.push_back({kind, static_cast<std::uint32_t>(plan.dispatches.size())});
         plan.dispatches.push_back(std::move(p));
     }
     if (mirrored) {

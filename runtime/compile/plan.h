@@ -55,9 +55,10 @@ struct PlannedCopy {
     std::uint32_t step = 0;
 };
 
-enum class WorkKind : std::uint8_t { dispatch, copy };
+enum class WorkKind : std::uint8_t { dispatch, copy, collective };
 
-/// One entry of what a plan records: an index into Plan::dispatches or Plan::copies.
+/// One entry of what a plan records: an index into Plan::dispatches, where collectives are too, or
+/// Plan::copies.
 struct PlannedWork {
     WorkKind kind = WorkKind::dispatch;
     std::uint32_t index = 0;
@@ -80,6 +81,9 @@ struct Plan {
     std::vector<StoredTensor> weights;
     /// the place of each intermediate storage; kNotInArena for others
     std::vector<std::uint64_t> arena_offset;
+    /// the place of those that ranks exchange, in memory of their own that the host sees;
+    /// kNotInArena for others
+    std::vector<std::uint64_t> exchange_offset;
     /// the intervals from which the arena was planned, after in-place merging
     std::vector<Interval> intervals;
     /// texts for explain(): what was rewritten and decomposed, and why

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "../../parallel/communicator.h"
 #include "../graph/dtype.h"
 #include "state.h"
 
@@ -30,6 +31,9 @@ struct CompileOptions {
     bool rewrite = true;
     /// Timestamps around every dispatch.
     bool profile = false;
+    /// The ranks with which the program's collectives are done; each runs its program as often. A
+    /// program with collectives does not start without, and cannot be recorded by a host.
+    std::shared_ptr<Communicator> communicator = {};
     /// True: record() refuses wrong use that its arguments show: ranges beyond their buffer, usage
     /// flags that lack STORAGE_BUFFER, another device's buffers, names that are unknown or come
     /// twice, an output that overlaps another range or image, a slot recorded again before

@@ -32,7 +32,7 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
     info.size = bytes;
     info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-    if (use == MemoryUse::device) {
+    if (use == MemoryUse::device || use == MemoryUse::shared) {
         info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
     }
     core_->check_result(vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_), "vkCreateBuffer");
@@ -45,7 +45,7 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     VkMemoryPropertyFlags wish = 0;
     if (use == MemoryUse::device) {
         wish = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    } else if (use == MemoryUse::readback) {
+    } else if (use == MemoryUse::readback || use == MemoryUse::shared) {
         wish = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     }
     try {

@@ -23,6 +23,7 @@ std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemor
 
 enum class MemoryUse : std::uint8_t {
     device,    ///< kernels read and write; host-visible where memory is unified
+    shared,    ///< kernels and the host read and write; cached where possible
     upload,    ///< the host writes, the device copies from
     readback,  ///< the device copies to, the host reads; cached where possible
 };

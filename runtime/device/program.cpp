@@ -67,6 +67,26 @@ void check_weights(const Plan& plan, const WeightLayout& given) {
     }
 }
 
+/// Throws unless the ranks are there with which the plan's collectives are done.
+void check_ranks(const Plan& plan, const CompileOptions& options) {
+    for (const PlannedDispatch& d : plan.dispatches) {
+        if (d.dispatch.collective == Collective::none) {
+            continue;
+        }
+        const std::string& label = plan.nodes[d.dispatch.node].label;
+        if (!options.communicator) {
+            throw Error("is done by several ranks, and CompileOptions::communicator names none",
+                        options.name + ": " + label);
+        }
+        const std::size_t ranks = d.dispatch.words.size(),
+                          there = static_cast<std::size_t>(options.communicator->ranks());
+        if (d.dispatch.collective == Collective::all_gather && ranks != there) {
+            throw Error("gathers what " + std::to_string(ranks) + " ranks have, of " + std::to_string(there),
+                        options.name + ": " + label);
+        }
+    }
+}
+
 void check_device(const std::shared_ptr<DeviceCore>& core, const Weights& weights, const std::string& name) {
     if (Insides::store(weights) && Insides::store(weights)->core != core) {
         throw Error("weights or state of another device", name);
@@ -104,6 +124,7 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
     if (options.state && Insides::store(options.state)->core != core_) {
         throw Error("weights or state of another device", options.name);
     }
+    check_ranks(plan, options);
     const bool unified = core_->capabilities.unified_memory;
     if (plan.memory.mirrors != (unified ? 0 : plan.memory.inputs + plan.memory.outputs)) {
         throw Error(std::string("was planned for a device whose memory the host ") +
@@ -153,6 +174,9 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
         core->times[d].label = core->plan.nodes[dispatch.node].label;
         for (const Kernel& k : dispatch.kernels) {  // a run writes a name and must not allocate
             core->times[d].kernel.reserve(std::string_view(k.shader->name).size());
+        }
+        if (dispatch.collective != Collective::none) {
+            core->times[d].kernel = name_of(dispatch.collective);
         }
     }
     return Program(std::move(core));

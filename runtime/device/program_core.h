@@ -48,6 +48,9 @@ struct Sink {
     bool pause = false;                    ///< stop once `budget` is used up
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
     bool mirrors = false;                  ///< the plan's copies are recorded, too
+    /// A function that waits for what was recorded, does a collective, and gives the command buffer
+    /// to go on with; null where nobody can wait.
+    VkCommandBuffer (*together)(void* user, VkCommandBuffer full, std::size_t dispatch, Command& command) = nullptr;
 };
 
 struct InputState {
@@ -109,7 +112,7 @@ struct ProgramCore {
     bool allocated = false;
     /// number of the last upload that must come first where the host submits, see Deferred
     std::uint64_t uploads_before = 0;
-    Block arena, constants, io, upload_mirror, readback_mirror;
+    Block arena, exchanged, constants, io, upload_mirror, readback_mirror;
     std::vector<Place> places;  ///< the place of every storage but inputs and outputs
     /// places of inputs and outputs in `io`; the mirrors hold one part each
     std::vector<std::uint64_t> io_offset;
@@ -183,6 +186,8 @@ struct ProgramCore {
     /// Waits for what submit() left under way, and reads its timestamps.
     void finish_run();
     void run();
+    /// Does a collective on what lies in `exchanged`, which the device has finished writing.
+    void exchange(std::size_t dispatch, Command& command);
     void upload(std::string_view name, HostType type, std::span<const std::byte> data);
     void download(std::string_view name, HostType type, std::span<std::byte> to);
     void bind(std::string_view name, const DeviceTensor& tensor);

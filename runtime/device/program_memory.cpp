@@ -12,6 +12,7 @@
 namespace vkf {
 
 void ProgramCore::place_storages(const BufferRange& host_scratch) {
+    exchanged = {};
     arena = {};  // what an earlier attempt got before it failed must not stand in this one's way
     constants = {};
     io = {};
@@ -43,6 +44,9 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
         arena = Block(device, plan.memory.scratch, MemoryUse::device, options.name + " scratch");
         scratch.buffer = arena.buffer();
     }
+    if (plan.memory.exchanged != 0) {
+        exchanged = Block(device, plan.memory.exchanged, MemoryUse::shared, options.name + " exchanged by ranks");
+    }
     if (constant_bytes != 0) {
         constants = Block(device, constant_bytes, MemoryUse::device, options.name + " constants");
         Uploader uploader(device, constant_bytes);
@@ -58,7 +62,9 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
         switch (info.kind) {
             case StorageKind::constant: places[s] = {constants.buffer(), constant_offset[s]}; break;
             case StorageKind::intermediate:
-                if (plan.arena_offset[s] != Plan::kNotInArena) {
+                if (plan.exchange_offset[s] != Plan::kNotInArena) {
+                    places[s] = {exchanged.buffer(), plan.exchange_offset[s]};
+                } else if (plan.arena_offset[s] != Plan::kNotInArena) {
                     places[s] = {scratch.buffer, scratch.offset + plan.arena_offset[s]};
                 }
                 break;
@@ -85,7 +91,13 @@ void ProgramCore::make_sets() {
     touches_external.assign(plan.dispatches.size(), false);
     std::uint32_t set_count = 0;
     std::map<ImageAccess, std::uint32_t> descriptors;
+    const auto is_collective = [&](std::size_t d) {
+        return plan.dispatches[d].dispatch.collective != Collective::none;
+    };
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        if (is_collective(d)) {
+            continue;
+        }
         for (const Window& w : plan.dispatches[d].windows) {
             touches_external[d] = touches_external[d] || is_external(plan.storages[w.storage].kind);
         }
@@ -120,6 +132,9 @@ void ProgramCore::make_sets() {
         return set;
     };
     for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
+        if (is_collective(d)) {
+            continue;
+        }
         if (touches_external[d]) {
             for (std::uint32_t slot = 0; slot < slots; ++slot) {
                 sets[slot][d] = make(d);

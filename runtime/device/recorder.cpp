@@ -111,6 +111,33 @@ public:
         return {};
     }
 
+    /// Has what is recorded run, and the host do a collective with what it wrote.
+    Status collective(std::size_t d) noexcept {
+        const PlannedDispatch& planned = core_.plan.dispatches[d];
+        Command command;
+        if (Status wrong = core_.prepare(d, values_, command); !wrong) {
+            return wrong;
+        }
+        const char* label = core_.plan.nodes[planned.dispatch.node].label.c_str();
+        if (!sink_.together) {
+            return failure(-1, "%s: %s is done by several ranks, which run() and submit() do, and a recording cannot",
+                           core_.options.name.c_str(), label);
+        }
+        enter(planned.step, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
+        timestamp(2 * d);
+        sink_.commands = sink_.together(sink_.user, sink_.commands, d, command);
+        if (!sink_.commands) {
+            return failure(-1, "%s: %s failed", core_.options.name.c_str(), label);
+        }
+        timestamp(2 * d + 1);
+        compute_barrier(vk_, sink_.commands);
+        spent_.bytes += command.bytes();
+        written_ = 0;
+        bound_ = nullptr;
+        in_submission_ = 0;
+        return {};
+    }
+
     void copy(const PlannedCopy& planned) noexcept {
         const StorageId id = planned.storage;
         if (!sink_.mirrors || core_.bound[id]) {
@@ -268,6 +295,11 @@ Status ProgramCore::record(Sink& sink, std::uint32_t slot, std::span<const std::
                 }
                 break;
             case WorkKind::copy: recorder.copy(plan.copies[entry.index]); break;
+            case WorkKind::collective:
+                if (Status wrong = recorder.collective(entry.index); !wrong) {
+                    return wrong;
+                }
+                break;
         }
         if (recorder.paused()) {
             return {};

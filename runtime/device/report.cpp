@@ -112,12 +112,12 @@ std::string Program::explain() const {
                       " steps\n";
     out += format(
         "memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, "
-        "mirrors %llu bytes\n",
+        "mirrors %llu, exchanged %llu bytes\n",
         static_cast<unsigned long long>(plan.memory.weights), static_cast<unsigned long long>(plan.memory.state),
         static_cast<unsigned long long>(plan.memory.constants), static_cast<unsigned long long>(plan.memory.scratch),
         static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
-        static_cast<unsigned long long>(plan.memory.mirrors));
+        static_cast<unsigned long long>(plan.memory.mirrors), static_cast<unsigned long long>(plan.memory.exchanged));
     out += packed_weights(plan);
     for (const PlannedWork& entry : plan.work) {
         if (entry.kind == WorkKind::copy) {
@@ -129,7 +129,12 @@ std::string Program::explain() const {
         const ValueInfo& result = plan.values[first_written(d.dispatch).value];
         out += format("%4u  %-44s", d.step, node.label.c_str());
         out += " -> " + planned_shape(plan, result.shape);
-        if (const std::uint64_t at = plan.arena_offset[result.storage]; at != Plan::kNotInArena) {
+        if (d.dispatch.collective != Collective::none) {
+            out += format("\n        %s of rank %d of %d, on the host", name_of(d.dispatch.collective),
+                          core_->options.communicator->rank(), core_->options.communicator->ranks());
+        } else if (plan.exchange_offset[result.storage] != Plan::kNotInArena) {
+            out += ", exchanged by ranks";
+        } else if (const std::uint64_t at = plan.arena_offset[result.storage]; at != Plan::kNotInArena) {
             out += format(" @%llu", static_cast<unsigned long long>(at));
         } else {
             out += " " + plan.storages[result.storage].name;
@@ -156,7 +161,7 @@ std::string Program::dot() const {
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
         const StorageInfo& info = plan.storages[s];
         const bool in_arena = plan.arena_offset[s] != Plan::kNotInArena;
-        if (info.kind == StorageKind::intermediate && !in_arena) {
+        if (info.kind == StorageKind::intermediate && !in_arena && plan.exchange_offset[s] == Plan::kNotInArena) {
             continue;
         }
         std::string label = (info.name.empty() ? "" : escape(info.name) + "\\n") + planned_shape(plan, info.shape);
@@ -177,7 +182,9 @@ std::string Program::dot() const {
     for (std::size_t i = 0; i < plan.dispatches.size(); ++i) {
         const PlannedDispatch& d = plan.dispatches[i];
         out += "  d" + std::to_string(i) + " [label=\"" + escape(plan.nodes[d.dispatch.node].label) + "\\n" +
-               d.dispatch.kernels.front().shader->name + "\\nstep " + std::to_string(d.step) + "\"];\n";
+               (d.dispatch.collective == Collective::none ? d.dispatch.kernels.front().shader->name
+                                                          : name_of(d.dispatch.collective)) +
+               "\\nstep " + std::to_string(d.step) + "\"];\n";
         for (std::size_t b = 0; b < d.windows.size(); ++b) {
             const std::string storage = "s" + std::to_string(d.windows[b].storage);
             const std::string node = "d" + std::to_string(i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running a program by itself, the mirrors of its inputs and outputs copied.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 
 #include "runtime/device/barrier.h"
@@ -51,6 +52,20 @@ public:
         }
     }
 
+    /// The function for Sink::together. It keeps an exception likewise.
+    static VkCommandBuffer together(void* self, VkCommandBuffer full, std::size_t dispatch, Command& command) {
+        auto& s = *static_cast<Submissions*>(self);
+        try {
+            s.end(full);
+            s.core_.device->submit_and_wait(full);
+            s.core_.exchange(dispatch, command);
+            return s.begin();
+        } catch (...) {
+            s.error = std::current_exception();
+            return VK_NULL_HANDLE;
+        }
+    }
+
     std::size_t used() const { return used_; }
     std::exception_ptr error;
 
@@ -73,6 +88,37 @@ void ProgramCore::finish_run() {
     if (options.profile && queries) {
         read_times();
     }
+}
+
+void ProgramCore::exchange(std::size_t dispatch, Command& command) {
+    const PlannedDispatch& planned = plan.dispatches[dispatch];
+    CollectivePush at{};
+    std::memcpy(&at, command.push_bytes().data(), sizeof(at));
+    const auto first = [&](std::size_t binding, std::uint32_t offset) {
+        const Window& w = planned.windows[binding];
+        return exchanged.mapped() + plan.exchange_offset[w.storage] + w.base + std::uint64_t{offset} * sizeof(float);
+    };
+    const std::byte* in = first(0, at.input_offset);
+    std::byte* out = first(1, at.output_offset);
+    const std::uint64_t bytes = command.groups() * sizeof(float);
+    if (planned.dispatch.collective == Collective::all_reduce) {
+        if (in != out) {
+            std::memcpy(out, in, bytes);
+        }
+        options.communicator->all_reduce({reinterpret_cast<float*>(out), static_cast<std::size_t>(command.groups())});
+        return;
+    }
+    const std::vector<std::uint32_t>& columns = planned.dispatch.words;
+    const auto rank = static_cast<std::size_t>(options.communicator->rank());
+    std::vector<std::uint64_t> sizes_of_ranks;
+    std::uint64_t all = 0, before = 0;
+    for (std::size_t r = 0; r < columns.size(); ++r) {
+        before = r == rank ? all : before;
+        sizes_of_ranks.push_back(bytes / columns[rank] * columns[r]);
+        all += sizes_of_ranks.back();
+    }
+    std::memcpy(out + before, in, bytes);
+    options.communicator->all_gather({out, static_cast<std::size_t>(all)}, sizes_of_ranks);
 }
 
 void ProgramCore::run() {
@@ -150,6 +196,7 @@ Ticket ProgramCore::submit(bool ticket) {
     Sink sink;
     sink.commands = submissions_of_run.begin();
     sink.next = Submissions::next;
+    sink.together = Submissions::together;
     sink.user = &submissions_of_run;
     sink.budget = device->submit_budget;
     sink.queries = profile ? queries : VkQueryPool(VK_NULL_HANDLE);

@@ -182,10 +182,15 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype) {
     return add_storage({StorageKind::input, name, dtype, std::move(shape)});
 }
 
-Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype) {
+Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype,
+                         const std::optional<Shard>& shard) {
     for (ValueId id = 0; id < values_.size(); ++id) {
         const StorageInfo& s = storages_[values_[id].storage];
         if (s.kind == kind && s.name == name) {  // the first value of a storage is the whole of it
+            if (s.shard != shard) {
+                throw Error(std::string(kind_name(kind)) + " " + name + " is asked for as two parts of a whole",
+                            "Graph");
+            }
             if (!(s.shape == shape) || s.dtype != dtype) {
                 throw Error(std::string(kind_name(kind)) + " " + name + " is " + str(s.shape) + " " +
                                 std::string(name_of(s.dtype)) + ", now " + str(shape) + " " +
@@ -196,7 +201,29 @@ Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape,
         }
     }
     check_new_name(name, kind_name(kind));
-    return add_storage({kind, name, dtype, std::move(shape)});
+    StorageInfo info{kind, name, dtype, std::move(shape)};
+    info.shard = shard;
+    return add_storage(std::move(info));
+}
+
+void Graph::set_rank(const Rank& rank) {
+    if (rank.ranks < 1 || rank.rank < 0 || rank.rank >= rank.ranks) {
+        throw Error("rank " + std::to_string(rank.rank) + " is none of " + std::to_string(rank.ranks), "Graph");
+    }
+    rank_ = rank;
+}
+
+Value Graph::weight(const std::string& name, Shape shape, const Shard& shard) {
+    std::int64_t count = 0;
+    for (const Part& p : shard.parts) {
+        count += p.count;
+    }
+    if (shard.dim >= shape.size() || !(shape[shard.dim] == Dim(count))) {
+        throw Error(
+            "weight " + scoped(name) + " " + str(shape) + " is not as large as its parts, " + std::to_string(count),
+            "Graph");
+    }
+    return find_or_add(StorageKind::weight, scoped(name), std::move(shape), DType::f32, shard);
 }
 
 Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
@@ -392,6 +419,7 @@ std::unique_ptr<Graph> Graph::clone() const {
     copy->nodes_ = nodes_;
     copy->constraints_ = constraints_;
     copy->content_checks_ = content_checks_;
+    copy->rank_ = rank_;
     // no blocks of nodes: a copy is changed, and its nodes get other numbers
     return copy;
 }

@@ -45,6 +45,9 @@ public:
     /// gives the same value. Its type is f32 or i32; Device::load() decides how memory keeps the
     /// numbers.
     Value weight(const std::string& name, Shape shape, DType dtype = DType::f32);
+    /// A parameter of which this rank has a part, of this shape; names the whole. Whoever loads it
+    /// cuts that out (cut()).
+    Value weight(const std::string& name, Shape shape, const Shard& shard);
     /// A tensor that outlives a run (a KV cache); zero at first. The same name gives the same
     /// value.
     Value state(const std::string& name, Shape shape, DType dtype = DType::f32);
@@ -87,6 +90,10 @@ public:
     void pop_scope();
     /// `name` with the open scopes before it.
     std::string scoped(std::string_view name) const;
+    /// The rank that layers describe from now on: they share their heads, widths and vocabularies
+    /// out over the ranks. One of one at first.
+    void set_rank(const Rank& rank);
+    Rank rank() const noexcept { return rank_; }
     /// The nodes added in between are a block, which gradients() computes again. Use through
     /// Recompute.
     void begin_recompute();
@@ -124,7 +131,8 @@ private:
     NodeId repeat(NodeId id, std::vector<ValueId> inputs, std::uint32_t again);
     Value add_storage(StorageInfo info);
     void merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label);
-    Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype);
+    Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype,
+                      const std::optional<Shard>& shard = {});
     Value add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
                        std::span<const std::byte> data, std::size_t count);
     void check_new_name(const std::string& name, const char* what) const;
@@ -139,6 +147,7 @@ private:
     std::vector<ContentCheck> content_checks_;
     std::vector<std::string> scopes_;
     LinearHook linear_hook_;
+    Rank rank_;
     std::vector<NodeRange> recomputed_;
     std::vector<NodeId> open_blocks_;  // the first node of each
 };

@@ -12,6 +12,7 @@
 #include "../base/export.h"
 #include "dim.h"
 #include "dtype.h"
+#include "shard.h"
 
 namespace vkf {
 
@@ -70,6 +71,8 @@ struct StorageInfo {
     /// The weights that this one joins, in a plan. They lie behind each other in memory, and their
     /// rows together are its rows; it has no bytes of its own.
     std::vector<StorageId> parts = {};
+    /// The part of a whole tensor that a weight is, where ranks share it.
+    std::optional<Shard> shard = {};
 };
 
 /// A value: a strided window on a storage.

@@ -39,12 +39,13 @@ const std::vector<Room>& rooms() {
         const auto files = with(compile, {"ops", "models/files"});
         const auto blocks = with(layers, {"models/files", "models/blocks"});
         const auto families = with(blocks, {"models/families"});
-        const auto models = with(families, {"runtime/compile", "runtime/device", "models"});
+        const auto models = with(families, {"parallel", "runtime/compile", "runtime/device", "models"});
         return std::vector<Room>{{"shaders", {}},
                                  {"runtime/base", {}},
+                                 {"parallel", base},
                                  {"runtime/graph", with(base, {"shaders"})},
                                  {"runtime/compile", graph},
-                                 {"runtime/device", compile},
+                                 {"runtime/device", with(compile, {"parallel"})},
                                  {"ops", compile},
                                  {"layers", layers},
                                  {"models/files", files},

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How heads, widths and vocabularies are shared out over the ranks of a graph: decided here alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/projections.h"
+#include "runtime/graph/graph.h"
+
+namespace vkf {
+
+/// True where the graph is of one rank.
+inline bool is_whole(const Graph& graph) { return graph.rank().ranks == 1; }
+
+/// A rank's share of a layer's inner width: in units of 32 columns, which int4 keeps together, where
+/// there are as many units as ranks, else in smaller ones. Throws Error naming the width where even
+/// so a rank would have nothing.
+Part share_of_width(std::int64_t width, const Rank& rank);
+/// Likewise of a vocabulary, in units of a row.
+Part share_of_vocabulary(std::int64_t rows, const Rank& rank);
+/// The numbers of rows that all ranks have.
+std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, int ranks);
+
+/// The heads of a rank. Its key and value heads are those that its query heads look at; one that
+/// heads of two ranks look at is kept by both.
+struct HeadShare {
+    HeadSizes sizes;
+    Part query;                    ///< in heads
+    std::vector<std::int64_t> kv;  ///< numbers of its key and value heads, in their order
+};
+/// Throws Error naming the numbers where there are fewer heads than ranks.
+HeadShare share_of_heads(const HeadSizes& whole, const Rank& rank);
+
+/// The rows of a projection by which these heads are made, `first` rows after its first; of `whole`
+/// rows in all.
+Shard rows_of_heads(const std::vector<std::int64_t>& heads, std::int64_t head_dim, std::int64_t first,
+                    std::int64_t whole);
+
+/// x W^T + b of a part of the rows of `name`.weight.
+Value linear_rows(Value x, const std::string& name, const Shard& rows, bool bias,
+                  Activation activation = Activation::none);
+/// x W^T of a part of the columns of `name`.weight (out, ...), which x has, summed over the ranks;
+/// then the bias.
+Value linear_columns(Value x, const std::string& name, const Shard& columns, std::int64_t out, bool bias);
+
+}  // namespace vkf

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's vocabulary: the embedding of its tokens, and the same matrix as the last one. Where the
+// graph is of several ranks, a rank has a share of the rows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ops/ops.h"
+
+namespace vkf {
+
+class WordTable {
+public:
+    /// `name` (vocabulary, width).
+    WordTable(Graph& graph, const std::string& name, std::int64_t vocabulary, std::int64_t width);
+
+    /// The rows of ids (...) i32: (..., width).
+    Value embed(Value ids, float scale = 1.0f) const;
+    /// Logits of h (..., width): (..., this rank's part of the vocabulary). Tied: by the table
+    /// itself; else by lm_head.
+    Value logits(Value h, bool tied) const;
+
+private:
+    std::string name_;
+    std::int64_t vocabulary_, width_;
+    Value rows_;  ///< this rank's part
+};
+
+}  // namespace vkf

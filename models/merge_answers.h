@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a decoder found, each in its part of the vocabulary, becomes one answer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/decoder_batch.h"
+
+namespace vkf {
+
+/// What came back of a run: (batch, ranks * k), of each rank its k best, as top_k() orders them.
+struct FoundByRanks {
+    std::vector<std::int32_t> tokens;  ///< counted from the rank's first word on
+    std::vector<float> logits;
+    std::vector<std::size_t> taken;  ///< for merge_answers(), which allocates nothing the second time
+};
+
+/// Fills in `answers`: of each sequence the best `candidates`, in top_k()'s order.
+void merge_answers(FoundByRanks& found, int ranks, std::int64_t vocabulary, std::size_t candidates,
+                   DecoderAnswers& answers);
+
+}  // namespace vkf

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sum of few numbers is made by every rank, out of all ranks' numbers: one exchange. Of more
+// numbers each rank sums a part, and gives the sums to all: two exchanges, of less in all
+// (Rabenseifner 2004). Both add in the order of the ranks, so an element's bits do not depend on
+// which of the two it was.
+#include "parallel/communicator.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/base/error.h"
+
+namespace vkf {
+
+namespace {
+
+/// Up to so many numbers the time is that of the exchanges, not that of the bytes.
+constexpr std::size_t kAtOnce = 16384;
+
+std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
+
+/// Where the part of `size` elements that rank i sums begins.
+std::size_t part_begin(std::size_t size, int i, int ranks) {
+    return size * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks);
+}
+
+void add(std::span<float> to, std::span<const float> more) {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+        to[i] += more[i];
+    }
+}
+
+}  // namespace
+
+enum class Communicator::Kind : std::uint32_t { all_reduce = 1, all_gather, broadcast, agree };
+
+/// What ranks tell each other before a collective: those that do not do the same are found at once.
+struct Communicator::Header {
+    Kind kind;
+    std::uint32_t spare = 0;
+    std::uint64_t call, amount;
+
+    bool operator==(const Header&) const = default;
+};
+
+Communicator::Communicator(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {
+    if (!transport_) {
+        throw Error("needs a transport", "Communicator");
+    }
+}
+
+Communicator::~Communicator() = default;
+
+void Communicator::exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
+    transport_->exchange(out, in);
+    for (const Outgoing& o : out) {
+        traffic_.bytes += o.bytes.size();
+    }
+}
+
+void Communicator::begin(Kind kind, std::uint64_t amount) {
+    const Header mine{kind, 0, calls_++, amount};
+    std::vector<Header> theirs(static_cast<std::size_t>(ranks()));
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int r = 0; r < ranks(); ++r) {
+        if (r != rank()) {
+            out.push_back({r, std::as_bytes(std::span(&mine, 1))});
+            in.push_back({r, std::as_writable_bytes(std::span(&theirs[static_cast<std::size_t>(r)], 1))});
+        }
+    }
+    transport_->exchange(out, in);
+    const auto text = [](const Header& h) {
+        constexpr std::array<const char*, 5> names{"nothing", "all_reduce", "all_gather", "broadcast", "agree"};
+        const auto k = static_cast<std::size_t>(h.kind);
+        return std::string(k < names.size() ? names[k] : "something unknown") + " of " + std::to_string(h.amount) +
+               " as call " + std::to_string(h.call);
+    };
+    for (const Incoming& i : in) {
+        const Header& other = theirs[static_cast<std::size_t>(i.from)];
+        if (other != mine) {
+            throw Error("does " + text(other) + ", " + name_of_rank(rank()) + " does " + text(mine),
+                        name_of_rank(i.from));
+        }
+    }
+}
+
+void Communicator::all_reduce(std::span<float> x) {
+    const std::scoped_lock lock(mutex_);
+    ++traffic_.all_reduces;
+    traffic_.all_reduce_elements += x.size();
+    if (ranks() == 1) {
+        return;
+    }
+    begin(Kind::all_reduce, x.size());
+    x.size() <= kAtOnce ? reduce_at_once(x) : reduce_by_parts(x);
+}
+
+void Communicator::reduce_at_once(std::span<float> x) {
+    const auto count = static_cast<std::size_t>(ranks());
+    received_.resize(std::max(received_.size(), x.size() * count));
+    const auto of = [&](int r) {
+        return std::span(received_).subspan(static_cast<std::size_t>(r) * x.size(), x.size());
+    };
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int r = 0; r < ranks(); ++r) {
+        if (r != rank()) {
+            out.push_back({r, std::as_bytes(x)});
+            in.push_back({r, std::as_writable_bytes(of(r))});
+        }
+    }
+    exchange(out, in);
+    std::copy(x.begin(), x.end(), of(rank()).begin());
+    std::copy(of(0).begin(), of(0).end(), x.begin());
+    for (int r = 1; r < ranks(); ++r) {
+        add(x, of(r));
+    }
+}
+
+void Communicator::reduce_by_parts(std::span<float> x) {
+    const auto part = [&](int r) {
+        const std::size_t first = part_begin(x.size(), r, ranks());
+        return x.subspan(first, part_begin(x.size(), r + 1, ranks()) - first);
+    };
+    const std::span<float> own = part(rank());
+    received_.resize(std::max(received_.size(), own.size() * static_cast<std::size_t>(ranks())));
+    const auto of = [&](int r) {
+        return std::span(received_).subspan(static_cast<std::size_t>(r) * own.size(), own.size());
+    };
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int r = 0; r < ranks(); ++r) {
+        if (r != rank()) {
+            out.push_back({r, std::as_bytes(part(r))});
+            in.push_back({r, std::as_writable_bytes(of(r))});
+        }
+    }
+    exchange(out, in);
+    std::copy(own.begin(), own.end(), of(rank()).begin());
+    std::copy(of(0).begin(), of(0).end(), own.begin());
+    for (int r = 1; r < ranks(); ++r) {
+        add(own, of(r));
+    }
+    for (Outgoing& o : out) {
+        o.bytes = std::as_bytes(own);
+    }
+    for (Incoming& i : in) {
+        i.bytes = std::as_writable_bytes(part(i.from));
+    }
+    exchange(out, in);
+}
+
+void Communicator::all_gather(std::span<std::byte> all, std::span<const std::uint64_t> bytes) {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::span<std::byte>> parts;
+    std::uint64_t at = 0;
+    for (const std::uint64_t b : bytes) {
+        parts.push_back(b <= all.size() - at ? all.subspan(at, b) : std::span<std::byte>());
+        at += parts.back().size();
+    }
+    if (parts.size() != static_cast<std::size_t>(ranks()) || at != all.size()) {
+        throw Error(std::to_string(bytes.size()) + " parts do not make up " + std::to_string(all.size()) +
+                        " bytes of " + std::to_string(ranks()) + " ranks",
+                    "all_gather");
+    }
+    ++traffic_.all_gathers;
+    if (ranks() == 1) {
+        return;
+    }
+    begin(Kind::all_gather, all.size());
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int r = 0; r < ranks(); ++r) {
+        if (r != rank()) {
+            out.push_back({r, parts[static_cast<std::size_t>(rank())]});
+            in.push_back({r, parts[static_cast<std::size_t>(r)]});
+        }
+    }
+    exchange(out, in);
+}
+
+void Communicator::broadcast(std::span<std::byte> data, int from) {
+    const std::scoped_lock lock(mutex_);
+    if (from < 0 || from >= ranks()) {
+        throw Error("is none of " + std::to_string(ranks()) + " ranks", "broadcast: " + name_of_rank(from));
+    }
+    ++traffic_.broadcasts;
+    if (ranks() == 1) {
+        return;
+    }
+    begin(Kind::broadcast, data.size());
+    std::vector<Outgoing> out;
+    for (int r = 0; rank() == from && r < ranks(); ++r) {
+        if (r != from) {
+            out.push_back({r, data});
+        }
+    }
+    exchange(out, rank() == from ? std::vector<Incoming>() : std::vector<Incoming>{{from, data}});
+}
+
+void Communicator::agree(std::string_view what, std::string_view text) {
+    const std::scoped_lock lock(mutex_);
+    if (ranks() == 1) {
+        return;
+    }
+    // Texts of any length: first a header of fixed size, with the length and a sum of the text.
+    std::uint64_t sum = 14695981039346656037u;  // FNV-1a
+    for (const char c : text) {
+        sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    }
+    const std::array<std::uint64_t, 2> mine{text.size(), sum};
+    std::vector<std::array<std::uint64_t, 2>> theirs(static_cast<std::size_t>(ranks()));
+    begin(Kind::agree, 0);
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int r = 0; r < ranks(); ++r) {
+        if (r != rank()) {
+            out.push_back({r, std::as_bytes(std::span(mine))});
+            in.push_back({r, std::as_writable_bytes(std::span(theirs[static_cast<std::size_t>(r)]))});
+        }
+    }
+    exchange(out, in);
+    for (const Incoming& i : in) {
+        if (theirs[static_cast<std::size_t>(i.from)] != mine) {
+            throw Error("has another " + std::string(what) + " than " + name_of_rank(rank()), name_of_rank(i.from));
+        }
+    }
+}
+
+Traffic Communicator::traffic() const {
+    const std::scoped_lock lock(mutex_);
+    return traffic_;
+}
+
+}  // namespace vkf

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives: what all ranks do together. They are called by every rank in the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport.h"
+
+namespace vkf {
+
+/// What went over a communicator so far. Bytes are those that this rank sent.
+struct Traffic {
+    std::uint64_t all_reduces = 0, all_gathers = 0, broadcasts = 0;
+    std::uint64_t all_reduce_elements = 0;  ///< numbers that were reduced, of this rank
+    std::uint64_t bytes = 0;
+};
+
+/// The ranks of one program, as MPI and NCCL name it. Its functions throw Error as
+/// Transport::exchange() does, and where ranks call different collectives.
+class VKF_API Communicator {
+public:
+    explicit Communicator(std::unique_ptr<Transport> transport);
+    ~Communicator();
+
+    int rank() const noexcept { return transport_->rank(); }
+    int ranks() const noexcept { return transport_->ranks(); }
+    /// The longest wait for another rank, in seconds.
+    void limit(double seconds) noexcept { transport_->limit(seconds); }
+
+    /// Sums x over the ranks, in their order: every rank gets the same bits, run after run.
+    void all_reduce(std::span<float> x);
+    /// Gives every rank the bytes of all, one behind the other in `all`, in which this rank's lie in
+    /// their place already. `bytes` tells how many each rank has.
+    void all_gather(std::span<std::byte> all, std::span<const std::uint64_t> bytes);
+    /// Gives every rank what `from` has.
+    void broadcast(std::span<std::byte> data, int from = 0);
+    /// Throws Error naming the rank whose text is another than this one's; `what` says what it is.
+    void agree(std::string_view what, std::string_view text);
+
+    Traffic traffic() const;
+
+private:
+    enum class Kind : std::uint32_t;
+    struct Header;
+    void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
+    void begin(Kind kind, std::uint64_t amount);
+    void reduce_at_once(std::span<float> x);
+    void reduce_by_parts(std::span<float> x);
+
+    std::unique_ptr<Transport> transport_;
+    mutable std::mutex mutex_;
+    Traffic traffic_;
+    std::uint64_t calls_ = 0;
+    std::vector<float> received_;  ///< grows to the most that was reduced
+};
+
+}  // namespace vkf
