@@ -64,13 +64,13 @@ VKF_ENDS_WITH(vkf_stored_tensor, bytes);
 VKF_ENDS_WITH(vkf_arithmetic_use, reserved2);
 VKF_ENDS_WITH(vkf_fp32_reason, reason);
 VKF_ENDS_WITH(vkf_dispatch_time, bytes);
-VKF_ENDS_WITH(vkf_compile_options, rewrite);
-VKF_ENDS_WITH(vkf_memory_sizes, mirrors);
+VKF_ENDS_WITH(vkf_compile_options, communicator);
+VKF_ENDS_WITH(vkf_memory_sizes, exchanged);
 VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
 VKF_ENDS_WITH(vkf_image_view, height);
 VKF_ENDS_WITH(vkf_recording, sizes);
 VKF_ENDS_WITH(vkf_segment, done);
-VKF_ENDS_WITH(vkf_decoder_options, lora);
+VKF_ENDS_WITH(vkf_decoder_options, communicator);
 VKF_ENDS_WITH(vkf_decoder_facts, model_type);
 VKF_ENDS_WITH(vkf_model_memory, total);
 VKF_ENDS_WITH(vkf_encoder_decoder_config, dim_feedforward);
@@ -81,6 +81,10 @@ VKF_ENDS_WITH(vkf_trainer_options, reserved);
 VKF_ENDS_WITH(vkf_training_step, grad_norm);
 VKF_ENDS_WITH(vkf_fine_tune_options, trainer);
 #endif
+VKF_ENDS_WITH(vkf_traffic, bytes);
+VKF_ENDS_WITH(vkf_column_parallel_linear_options, activation);
+VKF_ENDS_WITH(vkf_row_parallel_linear_options, reserved);
+
 #undef VKF_ENDS_WITH
 
 }  // namespace

@@ -28,6 +28,9 @@ struct vkf_state : vkf::State {
 };
 
 struct vkf_device_tensor : vkf::DeviceTensor {};
+struct vkf_communicator {
+    std::shared_ptr<vkf::Communicator> ranks;
+};
 
 namespace vkf::c {
 

@@ -62,6 +62,9 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
     if (o.lora) {
         out.lora = lora_of(o.lora);
     }
+    if (o.communicator) {
+        out.communicator = o.communicator->ranks;
+    }
     return out;
 }
 

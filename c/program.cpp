@@ -157,6 +157,9 @@ CompileOptions options_of(const vkf_compile_options* options) {
     out.checked = o.checked;
     out.arithmetic = arithmetic_of(o.arithmetic);
     out.rewrite = on_or_default(o.rewrite, out.rewrite);
+    if (o.communicator) {
+        out.communicator = o.communicator->ranks;
+    }
     return out;
 }
 
@@ -255,7 +258,8 @@ void vkf_program_destroy(vkf_program* program) {
 vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes) {
     return guard(__func__, [&] {
         const MemorySizes& m = alive(program).memory();
-        fill(need(sizes, "sizes"), {0, m.weights, m.state, m.constants, m.scratch, m.inputs, m.outputs, m.mirrors});
+        fill(need(sizes, "sizes"),
+             {0, m.weights, m.state, m.constants, m.scratch, m.inputs, m.outputs, m.mirrors, m.exchanged});
     });
 }
 

@@ -74,6 +74,7 @@ typedef struct vkf_weights vkf_weights;
 typedef struct vkf_weight_layout vkf_weight_layout;
 typedef struct vkf_state vkf_state;
 typedef struct vkf_device_tensor vkf_device_tensor;
+typedef struct vkf_communicator vkf_communicator;
 typedef struct vkf_program vkf_program;
 typedef struct vkf_ticket vkf_ticket;
 typedef struct vkf_decoder vkf_decoder;
@@ -980,13 +981,14 @@ typedef struct vkf_compile_options {
     bool profile, checked;
     uint8_t arithmetic;  ///< VKF_ARITHMETIC_...
     uint8_t reserved;
-    vkf_switch rewrite;  ///< default: on
+    vkf_switch rewrite;                    ///< default: on
+    const vkf_communicator* communicator;  ///< null: none
 } vkf_compile_options;
 
 /// C++: MemorySizes.
 typedef struct vkf_memory_sizes {
     uint32_t struct_size;
-    uint64_t weights, state, constants, scratch, inputs, outputs, mirrors;
+    uint64_t weights, state, constants, scratch, inputs, outputs, mirrors, exchanged;
 } vkf_memory_sizes;
 
 /// C++: BufferRange.
@@ -1139,6 +1141,68 @@ VKF_API vkf_result vkf_program_times(const vkf_program* program, vkf_dispatch_ti
 VKF_API vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed);
 VKF_API vkf_result vkf_program_write_trace(const vkf_program* program, const char* path);
 
+// --- several ranks: parallel/communicator.h, ops/collectives.h, layers/parallel.h ----------------
+
+/// Makes a communicator for each of so many ranks of this process, one a thread:
+/// local_transports(), each in a Communicator. `communicators` has room for all.
+VKF_API vkf_result vkf_communicator_create_local(uint32_t ranks, vkf_communicator** communicators);
+/// Programs and decoders that were made with it keep what they need.
+VKF_API void vkf_communicator_destroy(vkf_communicator* communicator);
+VKF_API vkf_result vkf_communicator_rank(const vkf_communicator* communicator, uint32_t* rank, uint32_t* ranks);
+VKF_API vkf_result vkf_communicator_limit(vkf_communicator* communicator, double seconds);
+VKF_API vkf_result vkf_communicator_all_reduce(vkf_communicator* communicator, float* x, uint64_t count);
+/// `bytes` has a number for each rank.
+VKF_API vkf_result vkf_communicator_all_gather(vkf_communicator* communicator, void* all, const uint64_t* bytes);
+VKF_API vkf_result vkf_communicator_broadcast(vkf_communicator* communicator, void* data, uint64_t bytes,
+                                              uint32_t from);
+VKF_API vkf_result vkf_communicator_agree(vkf_communicator* communicator, const char* what, const char* text);
+
+/// C++: Traffic.
+typedef struct vkf_traffic {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t all_reduces, all_gathers, broadcasts;
+    uint64_t all_reduce_elements;
+    uint64_t bytes;
+} vkf_traffic;
+VKF_API vkf_result vkf_communicator_traffic(const vkf_communicator* communicator, vkf_traffic* traffic);
+
+/// C++: Part.
+typedef struct vkf_part {
+    int64_t first, count;
+} vkf_part;
+
+VKF_API vkf_result vkf_graph_set_rank(vkf_graph* graph, uint32_t rank, uint32_t ranks);
+/// Graph::weight() with a Shard: `rank` and `shape` are those of this rank's part.
+VKF_API vkf_result vkf_graph_weight_shard(vkf_graph* graph, const char* name, uint32_t rank, const vkf_dim* shape,
+                                          uint32_t dim, int64_t whole, uint32_t part_count, const vkf_part* parts,
+                                          vkf_value* value);
+VKF_API vkf_result vkf_all_reduce(vkf_value x, vkf_value* y);
+/// `columns` and `parts` have one for each of the graph's ranks.
+VKF_API vkf_result vkf_all_gather(vkf_value x, uint32_t ranks, const int64_t* columns, vkf_value* parts);
+
+/// C++: ColumnParallelLinearOptions.
+typedef struct vkf_column_parallel_linear_options {
+    uint32_t struct_size;
+    bool bias, gather_output;
+    uint8_t reserved[2];
+    vkf_activation activation;
+} vkf_column_parallel_linear_options;
+
+/// C++: RowParallelLinearOptions.
+typedef struct vkf_row_parallel_linear_options {
+    uint32_t struct_size;
+    bool bias, input_is_parallel;
+    uint8_t reserved[2];
+} vkf_row_parallel_linear_options;
+
+VKF_API vkf_result vkf_column_parallel_linear(vkf_value x, const char* name, int64_t out,
+                                              const vkf_column_parallel_linear_options* options, vkf_value* y);
+VKF_API vkf_result vkf_row_parallel_linear(vkf_value x, const char* name, int64_t in, int64_t out,
+                                           const vkf_row_parallel_linear_options* options, vkf_value* y);
+VKF_API vkf_result vkf_vocab_parallel_embedding(vkf_value ids, const char* name, int64_t vocabulary, int64_t width,
+                                                float scale, vkf_value* y);
+
 // --- models: models/decoder.h, models/sampler.h, models/text_encoder.h ---------------------------
 
 /// Some ids of tokens.
@@ -1161,7 +1225,8 @@ typedef struct vkf_decoder_options {
     /// Called after each chunk of a prompt with the tokens read and those in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
     void* user;
-    const vkf_lora_options* lora;  ///< room for what vkf_decoder_set_adapter() takes in; null: none
+    const vkf_lora_options* lora;          ///< room for what vkf_decoder_set_adapter() takes in; null: none
+    const vkf_communicator* communicator;  ///< null: this decoder alone
 } vkf_decoder_options;
 
 /// C++: DecoderFacts.

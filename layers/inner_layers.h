@@ -22,7 +22,8 @@ struct InnerNames {
 /// Both, with the activation in between.
 Value inner_layer(Value x, const InnerNames& names, std::int64_t hidden, std::int64_t width, bool bias,
                   Activation activation);
-/// A gated layer whose gate and up are one matrix names.up (2 hidden, width), the gate's rows first.
+/// A gated layer whose gate and up are one matrix names.up (2 hidden, width), the gate's rows
+/// first.
 Value gated_inner_layer(Value x, const InnerNames& names, std::int64_t hidden, std::int64_t width,
                         Activation activation);
 

@@ -8,13 +8,10 @@
 #include <cstdint>
 #include <string>
 
+#include "layers/head_sizes.h"
 #include "ops/ops.h"
 
 namespace vkf {
-
-struct HeadSizes {
-    std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
-};
 
 /// Three projections: (B, L, heads * d) and twice (B, L, kv_heads * d) as they are projected; (B,
 /// heads, L, d) and twice (B, kv_heads, L, d) once the heads are split.

@@ -68,7 +68,8 @@ HeadShare share_of_heads(const HeadSizes& whole, const Rank& rank) {
     for (std::size_t i = 0; even && i < of_query.size(); ++i) {
         even = of_query[i] == distinct[i / static_cast<std::size_t>(each)];
     }
-    out.kv = even ? distinct : of_query;  // where groups differ in size, each query head has its own
+    // Where groups differ in size, each query head has a key and value head of its own.
+    out.kv = even ? distinct : of_query;
     out.sizes.heads = out.query.count;
     out.sizes.kv_heads = static_cast<std::int64_t>(out.kv.size());
     return out;

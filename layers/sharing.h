@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "layers/projections.h"
-#include "runtime/graph/graph.h"
+#include "layers/head_sizes.h"
+#include "ops/ops.h"
 
 namespace vkf {
 
 /// True where the graph is of one rank.
 inline bool is_whole(const Graph& graph) { return graph.rank().ranks == 1; }
 
-/// A rank's share of a layer's inner width: in units of 32 columns, which int4 keeps together, where
-/// there are as many units as ranks, else in smaller ones. Throws Error naming the width where even
-/// so a rank would have nothing.
+/// A rank's share of a layer's inner width: in units of 32 columns, which int4 keeps together,
+/// where there are as many units as ranks, else in smaller ones. Throws Error naming the width
+/// where even so a rank would have nothing.
 Part share_of_width(std::int64_t width, const Rank& rank);
 /// Likewise of a vocabulary, in units of a row.
 Part share_of_vocabulary(std::int64_t rows, const Rank& rank);

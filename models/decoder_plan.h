@@ -34,10 +34,10 @@ struct DecoderOptions {
     /// Layers with room for a LoRA adapter, which Decoder::set_adapter() gives: Adapter::options().
     /// Alpha is not looked at, for adapters bring their own.
     std::optional<LoraOptions> lora = {};
-    /// The ranks that compute the model together (Shoeybi et al. 2019, tensor parallel): heads, inner
-    /// widths and the vocabulary are shared out over them, and so are weights and caches. Every rank
-    /// makes a decoder of the same model with the same options, on a device of its own, and calls
-    /// it alike; what comes back is the same on all. Unset: this decoder alone.
+    /// The ranks that compute the model together (tensor parallel, Shoeybi et al. 2019): heads,
+    /// inner widths and the vocabulary are shared out over them, and so are weights and caches.
+    /// Every rank makes a decoder of the same model with the same options, on a device of its own,
+    /// and calls it alike; what comes back is the same on all. Unset: this decoder alone.
     std::shared_ptr<Communicator> communicator = {};
     bool score = false;    ///< also build what Decoder::score() needs
     bool profile = false;  ///< timestamps around every dispatch
@@ -75,11 +75,12 @@ public:
     /// (batch, max_tokens) i32, which is 1 where the cache holds a token of the sequence, and for
     /// learned positions also positions (batch, tokens) i32. Outputs: next (batch) i32; where
     /// candidates are asked for also candidate_tokens i32 and candidate_logits f32 (batch,
-    /// candidates), or where there are several ranks what they find in their parts of the
-    /// vocabulary, (batch, ranks * candidates); for score logits (batch, tokens, vocabulary) instead. Sizes: batch, tokens (not
-    /// for step) and start, the number of tokens in the cache. A layer that sees only a window
-    /// keeps window - 1 + chunk tokens in a ring, where that is less than max_tokens. For each
-    /// window there are sizes windowN_kept and others, which Decoder sets.
+    /// candidates). Of several ranks these two alone, (batch, ranks * candidates): what each found
+    /// in its part of the vocabulary, one candidate at least. For score logits (batch, tokens,
+    /// vocabulary) instead. Sizes: batch, tokens (not for step) and start, the number of tokens in
+    /// the cache. A layer that sees only a window keeps window - 1 + chunk tokens in a ring, where
+    /// that is less than max_tokens. For each window there are sizes windowN_kept and others, which
+    /// Decoder sets.
     const Graph& graph(DecoderTask task) const;
 
     /// The device memory that the programs and weights will take, exact to the byte.

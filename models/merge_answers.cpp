@@ -24,8 +24,8 @@ void merge_answers(FoundByRanks& found, int ranks, std::int64_t vocabulary, std:
             const Rank rank{static_cast<int>(i / each), ranks};
             tokens[i] += static_cast<std::int32_t>(share_of_vocabulary(vocabulary, rank).first);
         }
-        // Each rank's are in order: the best that is left is the first of one of them. Of equals the
-        // first rank's has the lower number.
+        // Each rank's are in order: the best that is left is the first of one of them. Of equals
+        // the first rank's has the lower number.
         std::fill(taken.begin(), taken.end(), std::size_t{0});
         for (std::size_t k = 0; k < each; ++k) {
             std::size_t best = all;

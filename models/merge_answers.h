@@ -14,7 +14,8 @@ namespace vkf {
 struct FoundByRanks {
     std::vector<std::int32_t> tokens;  ///< counted from the rank's first word on
     std::vector<float> logits;
-    std::vector<std::size_t> taken;  ///< for merge_answers(), which allocates nothing the second time
+    /// scratch of merge_answers(), which allocates nothing the second time
+    std::vector<std::size_t> taken;
 };
 
 /// Fills in `answers`: of each sequence the best `candidates`, in top_k()'s order.

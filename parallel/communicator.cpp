@@ -24,6 +24,9 @@ std::size_t part_begin(std::size_t size, int i, int ranks) {
     return size * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks);
 }
 
+/// The collectives, as ranks tell each other of them.
+constexpr std::uint32_t kAllReduce = 1, kAllGather = 2, kBroadcast = 3, kAgree = 4;
+
 void add(std::span<float> to, std::span<const float> more) {
     for (std::size_t i = 0; i < to.size(); ++i) {
         to[i] += more[i];
@@ -32,11 +35,9 @@ void add(std::span<float> to, std::span<const float> more) {
 
 }  // namespace
 
-enum class Communicator::Kind : std::uint32_t { all_reduce = 1, all_gather, broadcast, agree };
-
 /// What ranks tell each other before a collective: those that do not do the same are found at once.
 struct Communicator::Header {
-    Kind kind;
+    std::uint32_t kind;
     std::uint32_t spare = 0;
     std::uint64_t call, amount;
 
@@ -58,7 +59,7 @@ void Communicator::exchange(const std::vector<Outgoing>& out, const std::vector<
     }
 }
 
-void Communicator::begin(Kind kind, std::uint64_t amount) {
+void Communicator::begin(std::uint32_t kind, std::uint64_t amount) {
     const Header mine{kind, 0, calls_++, amount};
     std::vector<Header> theirs(static_cast<std::size_t>(ranks()));
     std::vector<Outgoing> out;
@@ -92,7 +93,7 @@ void Communicator::all_reduce(std::span<float> x) {
     if (ranks() == 1) {
         return;
     }
-    begin(Kind::all_reduce, x.size());
+    begin(kAllReduce, x.size());
     x.size() <= kAtOnce ? reduce_at_once(x) : reduce_by_parts(x);
 }
 
@@ -168,7 +169,7 @@ void Communicator::all_gather(std::span<std::byte> all, std::span<const std::uin
     if (ranks() == 1) {
         return;
     }
-    begin(Kind::all_gather, all.size());
+    begin(kAllGather, all.size());
     std::vector<Outgoing> out;
     std::vector<Incoming> in;
     for (int r = 0; r < ranks(); ++r) {
@@ -189,7 +190,7 @@ void Communicator::broadcast(std::span<std::byte> data, int from) {
     if (ranks() == 1) {
         return;
     }
-    begin(Kind::broadcast, data.size());
+    begin(kBroadcast, data.size());
     std::vector<Outgoing> out;
     for (int r = 0; rank() == from && r < ranks(); ++r) {
         if (r != from) {
@@ -211,7 +212,7 @@ void Communicator::agree(std::string_view what, std::string_view text) {
     }
     const std::array<std::uint64_t, 2> mine{text.size(), sum};
     std::vector<std::array<std::uint64_t, 2>> theirs(static_cast<std::size_t>(ranks()));
-    begin(Kind::agree, 0);
+    begin(kAgree, 0);
     std::vector<Outgoing> out;
     std::vector<Incoming> in;
     for (int r = 0; r < ranks(); ++r) {

@@ -47,10 +47,9 @@ public:
     Traffic traffic() const;
 
 private:
-    enum class Kind : std::uint32_t;
     struct Header;
     void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
-    void begin(Kind kind, std::uint64_t amount);
+    void begin(std::uint32_t kind, std::uint64_t amount);
     void reduce_at_once(std::span<float> x);
     void reduce_by_parts(std::span<float> x);
 

@@ -319,6 +319,7 @@ void bind_graph(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_attention(nb::module_& m);
 void bind_layers(nb::module_& m);
+void bind_ranks(nb::module_& m);
 void bind_torch(nb::module_& m);
 void bind_capabilities(nb::module_& m);
 void bind_storage(nb::module_& m);

@@ -22,7 +22,7 @@ struct Decoder {
 vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk,
                                     std::int64_t candidates, const Kept& kv, const Arith& arithmetic,
                                     const std::optional<vkf::LoraOptions>& lora, bool score, bool profile,
-                                    const nb::object& progress) {
+                                    const Ranks* communicator, const nb::object& progress) {
     vkf::DecoderOptions out{.max_batch = max_batch,
                             .max_tokens = max_tokens,
                             .chunk = chunk,
@@ -32,6 +32,7 @@ vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tok
                             .lora = lora,
                             .score = score,
                             .profile = profile};
+    if (communicator != nullptr) out.communicator = communicator->communicator;
     out.progress = progress_of(progress);
     if (!out.progress) {  // Ctrl-C ends the reading of a prompt
         out.progress = [](std::uint64_t, std::uint64_t) {
@@ -75,13 +76,14 @@ void bind_decoder(nb::module_& m) {
 #define DECODER_TYPES                                                                                             \
     std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk, std::int64_t candidates, const Kept &kv, \
         const Arith &arithmetic, const std::optional<vkf::LoraOptions>&lora, bool score, bool profile,            \
-        const nb::object &progress
+        const Ranks *communicator, const nb::object &progress
 #define DECODER_NAMES                                                                                                \
     nb::kw_only(), "max_batch"_a = 1, "max_tokens"_a = 0, "chunk"_a = 256, "candidates"_a = 0, "kv"_a = Kept{"f32"}, \
                    "arithmetic"_a = Arith{"f32"}, "lora"_a = nb::none(), "score"_a = false, "profile"_a = false,     \
-                   "progress"_a = nb::none()
-#define DECODER_VALUES \
-    decoder_options(max_batch, max_tokens, chunk, candidates, kv, arithmetic, lora, score, profile, progress)
+                   "communicator"_a = nb::none(), "progress"_a = nb::none()
+#define DECODER_VALUES                                                                                            \
+    decoder_options(max_batch, max_tokens, chunk, candidates, kv, arithmetic, lora, score, profile, communicator, \
+                    progress)
     nb::class_<vkf::DecoderPlan>(
         m, "DecoderPlan",
         "A decoder's programs for given sizes: described, and their memory known, before a weight is loaded.")

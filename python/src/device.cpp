@@ -2,7 +2,7 @@
 // Devices, weights, states and shared buffers.
 #include <vkformer/advanced/plan.h>
 
-#include "bind.h"
+#include "options.h"
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/function.h>
@@ -142,7 +142,8 @@ void require_known(const vkf::Graph& graph, nb::handle weights) {
 
 std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& graph, nb::handle weights,
                                  const std::string& name, const State* state, std::uint32_t slots,
-                                 const Choice<vkf::Arithmetic>& arithmetic, bool rewrite, bool profile, bool checked) {
+                                 const Choice<vkf::Arithmetic>& arithmetic, bool rewrite, bool profile, bool checked,
+                                 const Ranks* communicator) {
     vkf::CompileOptions options{.name = name,
                                 .slots = slots,
                                 .arithmetic = arithmetic,
@@ -150,6 +151,7 @@ std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& gr
                                 .profile = profile,
                                 .checked = checked};
     if (state != nullptr) options.state = state->state;
+    if (communicator != nullptr) options.communicator = communicator->communicator;
     vkf::Weights loaded;
     const vkf::WeightLayout* layout = &vkf::WeightLayout::none();
     if (nb::isinstance<vkf::Weights>(weights)) {
@@ -277,10 +279,12 @@ void bind_device(nb::module_& m) {
             nb::sig("def tensor(self, data: object) -> Tensor"), "An array's copy in device memory.")
         .def("compile", compile, "graph"_a, "weights"_a = nb::none(), nb::kw_only(), "name"_a = "program",
              "state"_a = nb::none(), "slots"_a = 1, "arithmetic"_a = Choice<vkf::Arithmetic>{"f32"}, "rewrite"_a = true,
-             "profile"_a = false, "checked"_a = false,
-             nb::sig("def compile(self, graph: Graph, weights: object = None, *, name: str = 'program', state: State | "
-                     "None = None, slots: int = 1, arithmetic: typing.Literal['f32', 'f16', 'int8'] = 'f32', rewrite: "
-                     "bool = True, profile: bool = False, checked: bool = False) -> Program"),
+             "profile"_a = false, "checked"_a = false, "communicator"_a = nb::none(),
+             nb::sig(
+                 "def compile(self, graph: Graph, weights: object = None, *, name: str = 'program', state: State | "
+                 "None = None, slots: int = 1, arithmetic: typing.Literal['f32', 'f16', 'int8'] = 'f32', rewrite: "
+                 "bool = True, profile: bool = False, checked: bool = False, communicator: Communicator | None = None) "
+                 "-> Program"),
              "Chooses kernels, plans memory and builds pipelines. weights: Weights, what load() takes, or a "
              "WeightLayout, for Program.set_weights(). ValueError names a weight that is missing or has another shape.")
         .def(

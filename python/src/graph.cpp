@@ -161,6 +161,24 @@ void bind_graph_class(nb::module_& m) {
             nb::sig("def after_linear(self, hook: typing.Callable[[Value, Value], Value] | None) -> None"),
             "What each linear layer that is described from now on does with its result: hook(x, y) gives the value "
             "to go on with, of y's shape. None removes the hook.")
+        .def(
+            "weight_shard",
+            [](G& g, const std::string& name, const vkf::Shape& shape, std::size_t dim, std::int64_t whole,
+               const std::vector<std::pair<std::int64_t, std::int64_t>>& parts) {
+                vkf::Shard shard{dim, whole, {}};
+                for (const auto& [first, count] : parts) shard.parts.push_back({first, count});
+                return g.weight(name, shape, shard);
+            },
+            "name"_a, "shape"_a, "dim"_a, "whole"_a, "parts"_a,
+            "A parameter of which this rank has a part: along `dim`, of `whole` elements, the parts (first, count).")
+        .def(
+            "set_rank",
+            [](G& g, int rank, int ranks) {
+                g.set_rank({rank, ranks});
+            },
+            "rank"_a, "ranks"_a,
+            "The rank that layers describe from now on: they share heads, widths and vocabularies out.")
+        .def_prop_ro("rank", [](const G& g) { return g.rank().rank; })
         .def("push_scope", &G::push_scope, "name"_a, "Use through Scope.")
         .def("pop_scope", &G::pop_scope)
         .def(

@@ -184,6 +184,7 @@ NB_MODULE(_vkformer, m) {
     py::bind_ops(m);
     py::bind_attention(m);
     py::bind_layers(m);
+    py::bind_ranks(m);
     py::bind_torch(m);
     py::bind_decoders(m);
     py::bind_encoders(m);

@@ -6,6 +6,11 @@
 
 namespace py {
 
+/// A communicator that Python has.
+struct Ranks {
+    std::shared_ptr<vkf::Communicator> communicator;
+};
+
 inline vkf::SoftmaxOptions softmax_options(const std::optional<vkf::Mask>& mask, float scale, float softcap,
                                            const vkf::Value& sinks) {
     return {.mask = mask.value_or(vkf::Mask()), .scale = scale, .softcap = softcap, .sinks = sinks};

@@ -123,7 +123,8 @@ void bind_recording(nb::module_& m) {
         .def_ro("scratch", &vkf::MemorySizes::scratch)
         .def_ro("inputs", &vkf::MemorySizes::inputs)
         .def_ro("outputs", &vkf::MemorySizes::outputs)
-        .def_ro("mirrors", &vkf::MemorySizes::mirrors);
+        .def_ro("mirrors", &vkf::MemorySizes::mirrors)
+        .def_ro("exchanged", &vkf::MemorySizes::exchanged);
     nb::class_<vkf::Fp32Reason>(m, "Fp32Reason", "Why products of a program for fewer bits stay in fp32.")
         .def_ro("reason", &vkf::Fp32Reason::reason)
         .def_ro("dispatches", &vkf::Fp32Reason::dispatches);

@@ -22,26 +22,26 @@ from ._errors import ArgumentError, DeviceLost, Error, FileMissing, OutOfMemory
 from . import _vkformer
 from ._vkformer import (
     AdamW, Adapter, ArithmeticUse, AttentionResult, BufferRange, CachedKv, Capabilities,
-    Checkpoint, Cost, Decoded, DecoderCore, DecoderFacts, DecoderModel, DecoderPlan, Device,
+    Checkpoint, Communicator, Cost, Decoded, DecoderCore, DecoderFacts, DecoderModel, DecoderPlan, Device,
     DeviceRequirement, DeviceRequirements, Dim, DispatchTime, EncoderDecoder,
     EncoderDecoderConfig, EncoderFacts, FineTuner, Fp32Reason, Graph, HostTensor, ImageView,
     KvCache, LayerCache, Lora, LoraOptions, Mask, MatrixShape, MemorySizes, ModelMemory,
     PagedKvCache, Program, RingRows, Rope, RopeScaling, SGD, Safetensors, Sampler, Schedule,
     ScoreMod, Segment, SharedBuffer, State, StoredTensor, TextEncoderCore, TextEncoderModel,
-    Tensor, Ticket, TrainerCore, TrainingStep, Tunable, Value, WeightLayout, Weights, accumulate,
-    activate, add, append, attention, attention_scores, batch_norm, batch_norm_train,
+    Tensor, Ticket, Traffic, TrainerCore, TrainingStep, Tunable, Value, WeightLayout, Weights, accumulate,
+    activate, add, all_gather, all_reduce, append, attention, attention_scores, batch_norm, batch_norm_train,
     biased_scores, broadcast_shapes, broadcast_to, clear_adapter, clip_grad_norm,
-    combine_masks, compile_glsl, concat, contiguous, copy_into, decoder_logits,
+    column_parallel_linear, combine_masks, compile_glsl, concat, contiguous, copy_into, decoder_logits,
     describe_text_encoder, embed_tokens, feed_forward, gated, gated_feed_forward, gather_pages,
     glsl_compiler, gradients, grouped_query_attention, hard_max, image_input, image_output,
-    incremental_attention, is_contiguous, kv_cache, linear_layer, load_decoder_weights,
+    incremental_attention, is_contiguous, kv_cache, linear_layer, load_decoder_weights, local_communicators,
     load_text_encoder_weights, log_sum_exp, make_weight_layout, merge_adapter, merge_heads,
     mul, multi_head_attention, multi_head_attention_by_heads, pack_into, packed_attention,
     paged_attention, permute, read_decoder, read_text, read_text_encoder, repeat_kv, reshape,
-    restore_state, rope, rope_at, rope_by_table, rope_scaling_kind, rope_table, save_adapter,
+    restore_state, rope, rope_at, rope_by_table, rope_scaling_kind, rope_table, row_parallel_linear, save_adapter,
     save_decoder, save_safetensors, save_state, save_tuning, scale, scatter_pages, score_mod,
     self_attention, sequence_mask, sinusoidal_positions, slice, split_heads, sum_to, to, torch,
-    trainable, transpose, tunables, tuning_file, unpack_rows, update, use_glsl_compiler,
+    trainable, transpose, tunables, tuning_file, unpack_rows, update, use_glsl_compiler, vocab_parallel_embedding,
 )
 from ._vkformer import __version__ as __version__
 from . import _program as _program  # what a notebook shows of a program
@@ -56,6 +56,8 @@ from .training import Adam, Trainer
 from . import nn, plot
 
 __all__ = [
+    "Communicator", "Traffic", "all_gather", "all_reduce", "column_parallel_linear", "local_communicators",
+    "row_parallel_linear", "vocab_parallel_embedding",
     "Adam", "AdamW", "Adapter", "ArgumentError", "ArithmeticUse", "AttentionResult",
     "BufferRange", "CachedKv", "Capabilities", "Checkpoint", "Cost", "Decoded", "Decoder",
     "DecoderCore", "DecoderFacts", "DecoderModel", "DecoderPlan", "Device", "DeviceLost",

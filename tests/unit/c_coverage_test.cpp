@@ -35,6 +35,7 @@ const Reasons kClassesNotInC{
     {"Scope", "vkf_graph_push_scope() and vkf_graph_pop_scope()"},
     {"ScoreMod", "C gives its text and numbers"},
     {"Status", "a vkf_result"},
+    {"Transport", "vkf_communicator_create_local() makes them"},
     {"TextEncoderModel", "vkf_text_encoder_get() returns its facts"},
     {"ValueInfo", "for whoever writes ops"},
 };
@@ -62,6 +63,7 @@ const Reasons kNotInC{
     {"Graph::max_of", "for whoever writes ops"},
     {"Graph::nodes", "for compilation"},
     {"Graph::recomputed", "for differentiation"},
+    {"Graph::rank", "what vkf_graph_set_rank() was given"},
     {"Graph::scoped", "for whoever writes layers"},
     {"Graph::storages", "for compilation"},
     {"Graph::str", "for messages"},
@@ -77,6 +79,10 @@ const Reasons kNotInC{
     {"Weights::Weights", "null is none"},
     {"broadcast_shapes", "for whoever writes ops"},
     {"byte_size", "C's tensors say their bytes"},
+    {"Communicator::ranks", "vkf_communicator_rank()"},
+    {"cut", "a part of vkf_decoder_create()"},
+    {"packed_shard", "a part of vkf_decoder_create()"},
+    {"share_of", "for whoever writes layers"},
     {"contiguous_strides", "for whoever writes ops"},
     {"describe_text_encoder", "vkf_text_encoder_create() does it"},
     {"elements", "for whoever writes ops"},
@@ -98,6 +104,7 @@ const Reasons kNotInC{
 const std::map<std::string, std::vector<std::string>> kTwins{
     {"Adapter::Adapter", {"adapter_write"}},
     {"Decoder::Decoder", {"decoder_create", "decoder_create_with_weights", "decoder_create_with_weights"}},
+    {"Communicator::Communicator", {"communicator_create_local"}},
     {"Decoder::model", {"decoder_get"}},
     {"Decoder::prompt", {"decoder_prompt", "decoder_prompt"}},
     {"Device::compile", {"compile", "compile", "compile_layout", "Plan is for whoever writes ops"}},
@@ -121,6 +128,7 @@ const std::map<std::string, std::vector<std::string>> kTwins{
     {"DeviceTensor::shape", {"device_tensor_get"}},
     {"EncoderDecoder::EncoderDecoder", {"encoder_decoder_create", "encoder_decoder_load"}},
     {"Graph::constant", {"graph_constant", "graph_constant"}},
+    {"Graph::weight", {"graph_weight", "graph_weight_shard"}},
     {"Program::allocate", {"program_allocate", "program_allocate"}},
     {"Program::download", {"program_download", "program_download", "program_download_i32", "program_download_bits"}},
     {"Program::record", {"program_record", "program_record"}},
@@ -145,6 +153,7 @@ const std::map<std::string, std::vector<std::string>> kTwins{
     {"Weights::layout", {"weights_tensors"}},
     {"Weights::names", {"weights_tensors"}},
     {"append", {"append", "append_pages"}},
+    {"local_transports", {"communicator_create_local"}},
     {"clear_adapter", {"adapter_clear"}},
     {"gelu", {"activate"}},
     {"kv_cache", {"graph_kv_cache"}},
@@ -170,6 +179,7 @@ const std::map<std::string, std::vector<std::string>> kTwins{
 
 /// The parameter that C has under another name, or the reason why it has none.
 const Reasons kParameters{
+    {"Communicator::Communicator(transport)", "the number of ranks makes one for each"},
     {"Decoder::Decoder(checkpoint)", "folder"},
     {"Decoder::Decoder(model)", "folder"},
     {"Decoder::Decoder(plan)", "the folder and the options make it"},
@@ -182,6 +192,7 @@ const Reasons kParameters{
     {"Device::requirements(get)", "get_instance_proc_addr"},
     {"FineTuner::FineTuner(checkpoint)", "folder"},
     {"FineTuner::FineTuner(model)", "folder"},
+    {"Graph::weight(shard)", "its members are arguments"},
     {"Program::download(to)", "data"},
     {"Sampler::choose(candidates)", "those of a decoder and a sequence"},
     {"TextEncoder::TextEncoder(checkpoint)", "folder"},

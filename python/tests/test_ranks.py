@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several ranks in one process: a thread each."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import vkformer as vkf
+
+
+def on_ranks(ranks, work):
+    out, errors = [None] * ranks, [None] * ranks
+
+    def run(communicator):
+        try:
+            out[communicator.rank] = work(communicator)
+        except Exception as error:  # the others' threads end too
+            errors[communicator.rank] = error
+
+    communicators = vkf.local_communicators(ranks)
+    threads = [threading.Thread(target=run, args=(c,)) for c in communicators]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return out, errors
+
+
+def test_collectives():
+    def work(c):
+        total = c.all_reduce(np.full(3, c.rank + 1, np.float32))
+        c.agree("name", "same")
+        return list(total), c.all_gather(b"ab" * c.rank), c.broadcast(bytes([c.rank]), 1), c.traffic().all_reduces
+
+    out, errors = on_ranks(3, work)
+    assert errors == [None] * 3
+    assert out == [([6.0] * 3, [b"", b"ab", b"abab"], b"\x01", 1)] * 3
+
+
+def test_ranks_that_differ_are_named():
+    _, errors = on_ranks(2, lambda c: c.agree("model", f"model {c.rank}"))
+    assert all("another model than" in str(e) for e in errors)
+
+
+def test_layers(device):
+    rng = np.random.default_rng(1)
+    up, down, table = (rng.standard_normal(s).astype(np.float32) for s in ((8, 6), (6, 8), (10, 6)))
+    ids = np.array([[3, 9, 0]], np.int32)
+
+    def work(c):
+        g = vkf.Graph()
+        g.set_rank(c.rank, c.ranks)
+        h = vkf.vocab_parallel_embedding(g.input("ids", [1, 3], "int32"), "table", 10, 6)
+        y = vkf.row_parallel_linear(vkf.column_parallel_linear(h, "up", 8), "down", 8, 6, input_is_parallel=True)
+        g.output("y", y)
+        g.output("sum", vkf.all_reduce(h))
+        g.output("both", vkf.concat(vkf.all_gather(h, [6] * c.ranks), -1))
+        mine = slice(4 * c.rank, 4 * c.rank + 4)
+        weights = {"up.weight": up[mine], "down.weight": down[:, mine], "table": table[5 * c.rank:5 * c.rank + 5]}
+        return device.compile(g, weights, communicator=c)(ids=ids)
+
+    out, errors = on_ranks(2, work)
+    assert errors == [None] * 2
+    h = table[ids]
+    for one in out:
+        np.testing.assert_allclose(one["y"], h @ up.T @ down.T, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(one["sum"], 2 * h)
+        np.testing.assert_array_equal(one["both"], np.concatenate([h, h], -1))
+
+
+def test_a_program_of_ranks_needs_them(device):
+    g = vkf.Graph()
+    g.output("y", vkf.all_reduce(g.input("x", [4])))
+    with pytest.raises(ValueError, match="communicator"):
+        device.compile(g)

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives as ops of a graph, and the layers that Megatron-LM has of them.
+#include "ops/collectives.h"
+
+#include <doctest/doctest.h>
+
+#include "layers/parallel.h"
+#include "ops/gradients.h"
+#include "runtime/graph/shard.h"
+#include "tests/device.h"
+#include "tests/op_check.h"
+#include "tests/ranks.h"
+#include "tests/reference.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// The part of a tensor of fp32 that a shard is.
+Tensor part_of(const Tensor& whole, const Shard& shard) {
+    const std::vector<float> floats = whole.floats();
+    std::vector<float> owned;
+    const HostTensor cut_out = cut({"w", DType::f32, whole.shape, std::as_bytes(std::span(floats))}, shard, owned);
+    std::vector<double> numbers;
+    for (std::size_t i = 0; i < cut_out.data.size() / sizeof(float); ++i) {
+        numbers.push_back(reinterpret_cast<const float*>(cut_out.data.data())[i]);
+    }
+    return Tensor(cut_out.shape, std::move(numbers));
+}
+
+/// Loads what a graph of a rank asks for, cut out of whole tensors.
+Weights load_shards(const Graph& graph, const std::map<std::string, Tensor>& whole) {
+    std::vector<std::vector<float>> kept;
+    std::vector<HostTensor> tensors;
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::weight) {
+            const Tensor part = s.shard ? part_of(whole.at(s.name), *s.shard) : whole.at(s.name);
+            kept.push_back(part.floats());
+            tensors.push_back({s.name, DType::f32, part.shape, {}});
+        }
+    }
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+        tensors[i].data = std::as_bytes(std::span(kept[i]));
+    }
+    return device().load(tensors);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("collectives");
+
+TEST_CASE("collectives: a sum over ranks in the middle of a graph, of views and of graphs' inputs and outputs") {
+    const Tensor x = random_tensor({3, 4, 5}, 1);
+    const auto errors = on_ranks(3, [&](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        Graph g;
+        const Value in = g.input("x", {3, g.symbol("n", 4), 5});
+        g.output("inputs", all_reduce(in));
+        g.output("twice", scale(all_reduce(scale(in, 2.0f)), 0.5f));
+        g.output("view", all_reduce(transpose(in, 0, 1)));
+        g.output("again", all_reduce(all_reduce(scale(in, 1.0f))));
+        CompileOptions options;
+        options.communicator = c;
+        Program program = device().compile(g, {}, options);
+        CHECK(program.explain().find("all_reduce of rank " + std::to_string(c->rank()) + " of 3, on the host") !=
+              std::string::npos);
+        CHECK(program.memory().exchanged > 0);
+        for (const std::int64_t n : {4, 1, 0}) {
+            program.set("n", n);
+            Tensor part({3, n, 5});
+            for (std::int64_t i = 0; i < 3; ++i) {
+                for (std::int64_t j = 0; j < n; ++j) {
+                    for (std::int64_t k = 0; k < 5; ++k) {
+                        part.at({i, j, k}) = x.at({i, j, k});
+                    }
+                }
+            }
+            upload(program, "x", part);
+            program.run();
+            Tensor sum = part, all = part;
+            for (std::size_t i = 0; i < sum.data.size(); ++i) {
+                sum.data[i] *= 3;
+                all.data[i] *= 9;
+            }
+            CHECK(difference(download(program, "inputs"), sum) == "");
+            CHECK(difference(download(program, "twice"), sum) == "");
+            CHECK(difference(download(program, "again"), all) == "");
+            CHECK(download(program, "view").shape == std::vector<std::int64_t>{n, 3, 5});
+        }
+    });
+    CHECK(joined(errors) == "");
+}
+
+TEST_CASE("collectives: column-parallel, row-parallel and vocabulary-parallel layers give what whole ones give") {
+    const std::int64_t in = 12, inner = 20, rows = 11;
+    const std::map<std::string, Tensor> whole{{"up.weight", random_tensor({inner, in}, 1)},
+                                              {"up.bias", random_tensor({inner}, 2)},
+                                              {"down.weight", random_tensor({in, inner}, 3)},
+                                              {"down.bias", random_tensor({in}, 4)},
+                                              {"words", random_tensor({rows, in}, 5)}};
+    const Tensor ids({2, 3}, {0, 10, 5, 4, 7, 3});
+    const auto describe = [&](Graph& g) {
+        const Value h = vocab_parallel_embedding(g.input("ids", {2, 3}, DType::i32), "words", rows, in, 2.0f);
+        g.output("found", h);
+        const Value up = column_parallel_linear(h, "up", inner, {.bias = true, .activation = Activation::relu});
+        g.output("y", row_parallel_linear(up, "down", inner, in, {.bias = true, .input_is_parallel = true}));
+        const Value all = column_parallel_linear(h, "up", inner, {.bias = true, .gather_output = true});
+        g.output("all", all);
+        g.output("whole", row_parallel_linear(all, "down", inner, in, {.bias = true}));
+    };
+    Graph alone;
+    describe(alone);
+    Program one = device().compile(alone, load_shards(alone, whole));
+    upload(one, "ids", ids, DType::i32);
+    one.run();
+    for (const int ranks : {2, 3, 4}) {
+        CAPTURE(ranks);
+        const auto errors = on_ranks(ranks, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph g;
+            g.set_rank({c->rank(), c->ranks()});
+            describe(g);
+            CompileOptions options;
+            options.communicator = c;
+            Program program = device().compile(g, load_shards(g, whole), options);
+            upload(program, "ids", ids, DType::i32);
+            program.run();
+            for (const char* name : {"found", "y", "all", "whole"}) {
+                const std::string wrong = difference(download(program, name), download(one, name), {.absolute = 1e-5});
+                CHECK_MESSAGE(wrong == "", name << ": " << wrong);
+            }
+        });
+        CHECK(joined(errors) == "");
+    }
+}
+
+TEST_CASE("collectives: an id outside the vocabulary gives NaN on every rank") {
+    const std::map<std::string, Tensor> whole{{"words", random_tensor({6, 4}, 1)}};
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        Graph g;
+        g.set_rank({c->rank(), 2});
+        g.output("y", vocab_parallel_embedding(g.input("ids", {3}, DType::i32), "words", 6, 4));
+        CompileOptions options;
+        options.communicator = c;
+        Program program = device().compile(g, load_shards(g, whole), options);
+        upload(program, "ids", Tensor({3}, {-1, 5, 6}), DType::i32);
+        program.run();
+        const Tensor y = download(program, "y");
+        CHECK(std::isnan(y.at({0, 0})));
+        CHECK(std::isnan(y.at({2, 3})));
+        CHECK(y.at({1, 2}) == doctest::Approx(whole.at("words").at({5, 2})));
+    });
+    CHECK(joined(errors) == "");
+}
+
+TEST_CASE("collectives: the gradient of a sum over ranks is that of the sum") {
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        Graph g;
+        const Value x = g.input("x", {4});
+        g.output("dx", gradients(scale(all_reduce(scale(x, 3.0f)), 2.0f), {x}, g.input("dy", {4})).front());
+        Program program = device().compile(g, {}, {.communicator = c});
+        upload(program, "x", random_tensor({4}, 1));
+        upload(program, "dy", Tensor({4}, 1.0));
+        program.run();
+        CHECK(difference(download(program, "dx"), Tensor({4}, 6.0)) == "");
+    });
+    CHECK(joined(errors) == "");
+}
+
+TEST_CASE("collectives: who cannot do them says so") {
+    Graph g;
+    g.output("y", all_reduce(g.input("x", {4})));
+    CHECK_THROWS_WITH_AS(device().compile(g),
+                         "program: all_reduce: is done by several ranks, and CompileOptions::communicator names none",
+                         Error);
+    std::vector<std::unique_ptr<Transport>> one = local_transports(1);
+    CompileOptions options;
+    options.communicator = std::make_shared<Communicator>(std::move(one.front()));
+    Program program = device().compile(g, {}, options);
+    upload(program, "x", Tensor({4}, 2.0));
+    program.run();
+    CHECK(difference(download(program, "y"), Tensor({4}, 2.0)) == "");
+    Graph two;
+    two.set_rank({1, 2});
+    const Value x = two.input("x", {3, 2});
+    CHECK_THROWS_AS(all_gather(x, {2, 2, 2}), Error);
+    CHECK_THROWS_AS(all_gather(x, {2, 3}), Error);
+    two.output("y", concat(all_gather(x, {3, 2}), -1));
+    CHECK_THROWS_WITH_AS(device().compile(two, {}, options), "program: all_gather: gathers what 2 ranks have, of 1",
+                         Error);
+    CHECK_THROWS_WITH_AS(two.set_rank({2, 2}), "Graph: rank 2 is none of 2", Error);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives over ranks that are threads: sums, their bits, and ranks that differ, end or hang.
+#include "parallel/communicator.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "tests/ranks.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// Numbers of a rank, of magnitudes that make the order of a sum matter.
+std::vector<float> numbers_of(int rank, std::size_t count) {
+    std::vector<float> x(count);
+    std::uint32_t state = 12345u + static_cast<std::uint32_t>(rank) * 977u;
+    for (float& v : x) {
+        state = state * 1664525u + 1013904223u;
+        v = static_cast<float>(static_cast<std::int32_t>(state)) * 1e-9f * static_cast<float>(1 + state % 1000);
+    }
+    return x;
+}
+
+double seconds_of(const std::function<void()>& work) {
+    const auto before = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+}
+
+}  // namespace
+
+TEST_SUITE("communicator") {
+    TEST_CASE("communicator: sums are taken in the order of the ranks, whatever their size, run after run") {
+        for (const int ranks : {1, 2, 3, 5}) {
+            for (const std::size_t count : {0u, 1u, 7u, 16384u, 16385u, 50001u}) {
+                CAPTURE(ranks);
+                CAPTURE(count);
+                std::vector<float> want = numbers_of(0, count);
+                for (int r = 1; r < ranks; ++r) {
+                    const std::vector<float> more = numbers_of(r, count);
+                    for (std::size_t i = 0; i < count; ++i) {
+                        want[i] += more[i];
+                    }
+                }
+                const auto errors = on_ranks(ranks, [&](const std::shared_ptr<Communicator>& c) {
+                    for (int again = 0; again < 3; ++again) {
+                        std::vector<float> x = numbers_of(c->rank(), count);
+                        c->all_reduce(x);
+                        if (count != 0 && std::memcmp(x.data(), want.data(), count * sizeof(float)) != 0) {
+                            throw Error("other bits");
+                        }
+                    }
+                    if (c->traffic().all_reduces != 3 || c->traffic().all_reduce_elements != 3 * count) {
+                        throw Error("other counts");
+                    }
+                });
+                CHECK(joined(errors) == "");
+            }
+        }
+    }
+
+    TEST_CASE("communicator: what is gathered has each rank's bytes in its place, and a broadcast one rank's") {
+        const auto errors = on_ranks(3, [](const std::shared_ptr<Communicator>& c) {
+            const std::vector<std::uint64_t> bytes{2, 0, 3};
+            std::vector<std::byte> all(5);
+            if (c->rank() == 0) {
+                all[0] = all[1] = std::byte{1};
+            } else if (c->rank() == 2) {
+                all[2] = all[3] = all[4] = std::byte{3};
+            }
+            c->all_gather(all, bytes);
+            const std::vector<std::byte> want{std::byte{1}, std::byte{1}, std::byte{3}, std::byte{3}, std::byte{3}};
+            std::vector<std::byte> told{std::byte(c->rank())};
+            c->broadcast(told, 2);
+            if (all != want || told.front() != std::byte{2}) {
+                throw Error("other bytes");
+            }
+            c->agree("name", "the same");
+        });
+        CHECK(joined(errors) == "");
+    }
+
+    TEST_CASE("communicator: ranks that do not do the same are named") {
+        std::vector<std::string> errors = on_ranks(2, [](const std::shared_ptr<Communicator>& c) {
+            std::vector<float> x(c->rank() == 0 ? 4 : 5);
+            c->all_reduce(x);
+        });
+        CHECK(errors[0] == "rank 1: does all_reduce of 5 as call 0, rank 0 does all_reduce of 4 as call 0");
+        errors = on_ranks(2, [](const std::shared_ptr<Communicator>& c) {
+            std::vector<float> x(4);
+            c->rank() == 0 ? c->all_reduce(x) : c->broadcast(std::as_writable_bytes(std::span(x)));
+        });
+        CHECK(errors[1] == "rank 0: does all_reduce of 4 as call 0, rank 1 does broadcast of 16 as call 0");
+        errors = on_ranks(
+            2, [](const std::shared_ptr<Communicator>& c) { c->agree("model", c->rank() == 0 ? "llama" : "gemma"); });
+        CHECK(errors[0] == "rank 1: has another model than rank 0");
+        CHECK(errors[1] == "rank 0: has another model than rank 1");
+    }
+
+    TEST_CASE("communicator: a rank that ends is told of at once, and one that hangs within the limit") {
+        std::vector<std::string> errors;
+        const double ended = seconds_of([&] {
+            errors = on_ranks(3, [](const std::shared_ptr<Communicator>& c) {
+                if (c->rank() == 2) {
+                    throw Error("out of memory");
+                }
+                std::vector<float> x(100000);
+                c->all_reduce(x);
+            });
+        });
+        CHECK(errors[2] == "out of memory");
+        for (const std::size_t r : {0u, 1u}) {
+            CHECK(errors[r].find("has ended") != std::string::npos);
+        }
+        CHECK(ended < 5);
+        const double hung = seconds_of([&] {
+            errors = on_ranks(2, [](const std::shared_ptr<Communicator>& c) {
+                c->limit(0.2);
+                if (c->rank() == 1) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+                    return;
+                }
+                std::vector<float> x(4);
+                c->all_reduce(x);
+            });
+        });
+        CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.2") != std::string::npos);
+        CHECK(hung < 5);
+    }
+
+    TEST_CASE("communicator: what cannot be is refused") {
+        CHECK_THROWS_WITH_AS(local_transports(0), "local_transports: 0 ranks; there must be one at least", Error);
+        CHECK_THROWS_WITH_AS(Communicator(nullptr), "Communicator: needs a transport", Error);
+        const auto errors = on_ranks(1, [](const std::shared_ptr<Communicator>& c) {
+            std::vector<std::byte> bytes(3);
+            CHECK_THROWS_WITH_AS(c->broadcast(bytes, 1), "broadcast: rank 1: is none of 1 ranks", Error);
+            const std::vector<std::uint64_t> two{1, 2};
+            CHECK_THROWS_WITH_AS(c->all_gather(bytes, two), "all_gather: 2 parts do not make up 3 bytes of 1 ranks",
+                                 Error);
+        });
+        CHECK(joined(errors) == "");
+    }
+}
