@@ -101,7 +101,7 @@ void bind_ranks(nb::module_& m) {
         "ranks"_a, "Communicators of so many ranks in this process, one for a thread each.");
     m.def("all_reduce", &vkf::all_reduce, "x"_a, nb::keep_alive<0, 1>(),
           "The sum of x (...) over the ranks of a program. torch.distributed.all_reduce.");
-    m.def("all_gather", &vkf::all_gather, "x"_a, "columns"_a, nb::keep_alive<0, 1>(),
+    m.def("all_gather", &vkf::all_gather, "x"_a, "columns"_a,
           "What every rank has of (..., columns[rank]). torch.distributed.all_gather.");
     m.def(
         "column_parallel_linear",
