@@ -44,6 +44,16 @@ if(TARGET vkformer_text)
     string(REPLACE ";" " " VKFORMER_TEXT_NEEDS "${VKFORMER_TEXT_NEEDS}")
 endif()
 
+if(TARGET vkformer_mpi)
+    install(TARGETS vkformer_mpi EXPORT vkformer
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/mpi.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
+    install(FILES parallel/mpi/mpi_transport.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/parallel/mpi")
+    set(VKFORMER_WITH_MPI ON)
+endif()
+
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/vkformer")
 install(EXPORT vkformer NAMESPACE vkformer:: DESTINATION "${package_dir}" FILE vkformer-targets.cmake)
 configure_package_config_file(cmake/vkformer-config.cmake.in "${PROJECT_BINARY_DIR}/vkformer-config.cmake"

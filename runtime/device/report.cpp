@@ -112,12 +112,16 @@ std::string Program::explain() const {
                       " steps\n";
     out += format(
         "memory: weights %llu, state %llu, constants %llu, scratch %llu (live peak %llu), inputs %llu, outputs %llu, "
-        "mirrors %llu, exchanged %llu bytes\n",
+        "mirrors %llu bytes\n",
         static_cast<unsigned long long>(plan.memory.weights), static_cast<unsigned long long>(plan.memory.state),
         static_cast<unsigned long long>(plan.memory.constants), static_cast<unsigned long long>(plan.memory.scratch),
         static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
-        static_cast<unsigned long long>(plan.memory.mirrors), static_cast<unsigned long long>(plan.memory.exchanged));
+        static_cast<unsigned long long>(plan.memory.mirrors));
+    if (plan.memory.exchanged != 0) {
+        out +=
+            format("exchanged with other ranks: %llu bytes\n", static_cast<unsigned long long>(plan.memory.exchanged));
+    }
     out += packed_weights(plan);
     for (const PlannedWork& entry : plan.work) {
         if (entry.kind == WorkKind::copy) {

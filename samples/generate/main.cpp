@@ -21,6 +21,7 @@
 #include "accuracy.h"
 #include "check.h"
 #include "copy_rate.h"
+#include "ranks.h"
 #include "text_model.h"
 
 namespace {
@@ -52,10 +53,10 @@ void put(const std::string& text) {
     }
 }
 
-void print_memory(std::FILE* out, const vkf::ModelMemory& m) {
+void print_memory(std::FILE* out, const std::string& rank, const vkf::ModelMemory& m) {
     const auto megabytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-    std::fprintf(out, "memory: %.2f MiB: weights %.2f, cache %.2f, scratch %.2f, tables %.2f, transfers %.2f\n",
-                 megabytes(m.total()), megabytes(m.weights), megabytes(m.cache), megabytes(m.scratch),
+    std::fprintf(out, "%smemory: %.2f MiB: weights %.2f, cache %.2f, scratch %.2f, tables %.2f, transfers %.2f\n",
+                 rank.c_str(), megabytes(m.total()), megabytes(m.weights), megabytes(m.cache), megabytes(m.scratch),
                  megabytes(m.constants), megabytes(m.transfers));
 }
 
@@ -83,8 +84,9 @@ void print_packing(const vkf::Weights& weights) {
 
 /// Gives options with room for the prompt and what may follow.
 vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderFacts& facts, std::size_t prompt,
-                                    const std::optional<vkf::LoraOptions>& lora) {
+                                    const std::optional<vkf::LoraOptions>& lora, const Ranks& ranks) {
     vkf::DecoderOptions out;
+    out.communicator = ranks.communicator();
     const std::int64_t wanted = static_cast<std::int64_t>(prompt) + options.max_tokens;
     out.max_tokens = std::clamp<std::int64_t>(wanted, 1, facts.max_positions);
     out.chunk = options.chunk;
@@ -108,8 +110,8 @@ bool on_terminal() {
 }
 
 /// Shows a bar while weights load, where somebody sees it grow, and ends where that is asked for.
-vkf::LoadProgress load_bar() {
-    return [shown = on_terminal()](std::uint64_t done, std::uint64_t total) {
+vkf::LoadProgress load_bar(bool wanted = true) {
+    return [shown = wanted && on_terminal()](std::uint64_t done, std::uint64_t total) {
         stop_if_interrupted();
         if (!shown) {
             return;
@@ -144,8 +146,10 @@ void print_share(const vkf::Device& device, vkf::Decoder& decoder, const Speed& 
                  copy * 1e-9, 100 * rate / copy);
 }
 
-/// Prints tokens as they come, until one ends the text, a stop is met, or there is no room.
-Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<std::int32_t>& prompt, TextOut& out) {
+/// Prints tokens as they come, until one ends the text, a stop is met, or there is no room. Of
+/// several ranks the first draws and prints.
+Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<std::int32_t>& prompt, TextOut& out,
+             const Ranks& ranks) {
     vkf::Sampler sampler(options.sampling);
     const std::vector<std::int32_t>& end = decoder.model().facts().end;
     Speed speed;
@@ -153,18 +157,27 @@ Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<st
     decoder.prompt(prompt);
     speed.first = seconds_since(start);
     start = Clock::now();
-    for (; speed.tokens < options.max_tokens && !out.stopped() && interrupted == 0;) {
-        const std::int32_t next =
+    while (speed.tokens < options.max_tokens && !out.stopped()) {
+        const std::int32_t chosen =
             options.sampling.temperature > 0 ? sampler.choose(decoder.candidates(0)) : decoder.next()[0];
+        const auto [next, stop] = ranks.agreed({chosen, interrupted});
+        if (stop != 0) {
+            interrupted = 1;
+            break;
+        }
         ++speed.tokens;
         const bool last = !options.ignore_eos && std::find(end.begin(), end.end(), next) != end.end();
         if (!last || options.by_ids) {
-            put(out.push(next));
+            const std::string text = out.push(next);
+            put(ranks.first() ? text : "");
         }
         if (last || out.stopped() || speed.tokens == options.max_tokens) {
             break;
         }
         if (decoder.room() == 0) {
+            if (!ranks.first()) {
+                break;
+            }
             std::fprintf(stderr, "\nthe model's %lld positions are full\n",
                          static_cast<long long>(decoder.model().facts().max_positions));
             break;
@@ -172,11 +185,12 @@ Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<st
         decoder.step({&next, 1});
     }
     speed.decode = seconds_since(start);
-    put(out.finish() + "\n");
+    const std::string rest = out.finish() + "\n";
+    put(ranks.first() ? rest : "");
     return speed;
 }
 
-int generate(const Options& options) {
+int generate(const Options& options, const Ranks& ranks) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
     const vkf::DecoderFacts& facts = model.facts();
@@ -189,19 +203,21 @@ int generate(const Options& options) {
     const std::optional<vkf::Adapter> adapter =
         options.adapter.empty() ? std::nullopt : std::optional<vkf::Adapter>(std::in_place, options.adapter);
     const vkf::Device device = vkf::Device::create({.select = options.device});
-    std::fprintf(stderr, "device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
+    std::fprintf(stderr, "%sdevice: %s, %s\n", ranks.name().c_str(), device.capabilities().name.c_str(),
+                 device.capabilities().driver.c_str());
     Clock::time_point start;
     double loaded = 0;
     const vkf::LoadOptions load{
         .matrices = weight_type(options.weights),
         .pack_on = pack_on(options),
-        .progress = [&start, &loaded, show = load_bar()](std::uint64_t done, std::uint64_t total) {
+        .progress = [&start, &loaded, show = load_bar(ranks.first())](std::uint64_t done, std::uint64_t total) {
             show(done, total);
             loaded = seconds_since(start);
         }};
     const std::optional<vkf::LoraOptions> lora = adapter ? std::optional(adapter->options()) : std::nullopt;
-    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size(), lora), load);
-    print_memory(options.dry_run ? stdout : stderr, plan.memory());
+    const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size(), lora, ranks),
+                                load);
+    print_memory(options.dry_run ? stdout : stderr, ranks.name(), plan.memory());
     vkf::require_memory(device, plan.memory(), "Decoder");
     if (options.dry_run) {
         return 0;
@@ -212,11 +228,16 @@ int generate(const Options& options) {
     if (adapter) {
         decoder.set_adapter(*adapter);
     }
-    print_packing(decoder.weights());
-    std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
-                 seconds_since(start));
-    print_arithmetic(decoder.prompt_program());
-    const Speed speed = answer(decoder, options, prompt, *out);
+    if (ranks.first()) {
+        print_packing(decoder.weights());
+        std::fprintf(stderr, "%s: weights after %.2f s, kernels after %.2f s\n", facts.model_type.c_str(), loaded,
+                     seconds_since(start));
+        print_arithmetic(decoder.prompt_program());
+    }
+    const Speed speed = answer(decoder, options, prompt, *out, ranks);
+    if (!ranks.first()) {
+        return interrupted != 0 ? 130 : 0;
+    }
     print_speed(speed, prompt.size());
     if (options.copy_rate && speed.tokens > 1) {
         print_share(device, decoder, speed);
@@ -288,6 +309,8 @@ void add_options(CLI::App& app, Options& o) {
     app.add_flag("--copy-rate", o.copy_rate, "say what share of the device's copy rate the steps reached");
     app.add_option("--accuracy", o.texts, "of a file's lines: perplexity with every type of weights and of caches")
         ->check(CLI::ExistingFile);
+    app.add_flag("--tensor-parallel", o.tensor_parallel,
+                 "share the model out over the processes that mpirun started, each with a device");
     app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");
     app.add_flag("--check", o.check, "compare with the answers PyTorch gave, in the model's expected.json");
 }
@@ -314,6 +337,10 @@ int main(int argc, char** argv) {
         options.by_ids = app.count("--ids") > 0;
         std::erase(options.stop, "");
         settle_draws(app, options);
+        if (options.tensor_parallel && (options.check || !options.texts.empty() || !options.save.empty())) {
+            throw CLI::ValidationError("--tensor-parallel",
+                                       "goes with an answer, not with --check, --accuracy or --save");
+        }
         if (!options.adapter.empty() && (options.check || !options.texts.empty())) {
             throw CLI::ValidationError("--adapter", "--check and --accuracy are of the model alone");
         }
@@ -325,17 +352,20 @@ int main(int argc, char** argv) {
         return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
     }
     std::signal(SIGINT, interrupt);
+    std::string rank;
     try {
+        const Ranks ranks(options.tensor_parallel);
+        rank = ranks.name();
         const int code = !options.save.empty()    ? save(options)
                          : !options.texts.empty() ? accuracy(options)
                          : options.check          ? check(options)
-                                                  : generate(options);
+                                                  : generate(options, ranks);
         put("");  // what is not written yet
         return code;
     } catch (const Interrupted&) {
         return 130;
     } catch (const std::exception& e) {
-        std::fprintf(stderr, "generate: %s\n", e.what());
+        std::fprintf(stderr, "generate: %s%s\n", rank.c_str(), e.what());
         return 1;
     }
 }

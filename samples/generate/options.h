@@ -34,6 +34,7 @@ struct Options {
     bool dry_run = false;
     bool check = false;
     bool copy_rate = false;
+    bool tensor_parallel = false;
 };
 
 /// "fp32", "fp16", ... ; nothing for an empty name.

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/mpi/mpi_transport.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/error.h"
+
+namespace vkf {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kLimitSeconds = 10, kMostSeconds = 1e9;
+constexpr int kData = 1, kEnded = 2;
+/// MPI counts with int: longer messages go in parts.
+constexpr std::size_t kPart = std::size_t{1} << 30;
+/// MPI moves bytes while it is asked how far they are: so long a wait asks without a pause, and
+/// leaves the core to others for moments only; then it sleeps in between.
+constexpr std::chrono::microseconds kSpin{2000}, kSleep{50};
+
+std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
+
+void check_mpi(int code, const char* function) {
+    if (code == MPI_SUCCESS) {
+        return;
+    }
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(code, text.data(), &length);
+    throw Error("gave " + std::string(text.data(), static_cast<std::size_t>(length)), function);
+}
+
+/// MPI as this process uses it.
+class Session {
+public:
+    static Session& of_process() {
+        static Session session;
+        return session;
+    }
+
+    void fail() noexcept { failed_ = true; }
+
+private:
+    Session() {
+        int done = 0;
+        check_mpi(MPI_Initialized(&done), "MPI_Initialized");
+        int provided = MPI_THREAD_SINGLE;
+        if (done == 0) {
+            check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+            owned_ = true;
+        } else {
+            check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+        }
+        if (provided < MPI_THREAD_SERIALIZED) {
+            throw Error("allows calls of one thread alone; MPI_THREAD_SERIALIZED is needed", "MPI_Init_thread");
+        }
+    }
+    ~Session() {
+        int done = 0;
+        MPI_Finalized(&done);
+        if (!owned_ || done != 0) {
+            return;
+        }
+        if (failed_) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+        MPI_Finalize();
+    }
+
+    bool owned_ = false, failed_ = false;
+};
+
+/// A part of a message that is on its way.
+struct Pending {
+    int peer = 0;
+    std::size_t bytes = 0;
+    bool incoming = false;
+};
+
+class MpiTransport final : public Transport {
+public:
+    MpiTransport() : session_(Session::of_process()) {
+        check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+        MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+        MPI_Comm_rank(comm_, &rank_);
+        MPI_Comm_size(comm_, &ranks_);
+    }
+    ~MpiTransport() override { end(); }
+
+    int rank() const noexcept override { return rank_; }
+    int ranks() const noexcept override { return ranks_; }
+    void limit(double seconds) noexcept override { seconds_ = std::clamp(seconds, 0.0, kMostSeconds); }
+
+    void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+        if (ended_) {
+            throw Error("has ended: an earlier exchange failed", name_of_rank(rank_));
+        }
+        try {
+            start(out, in);
+            finish();
+        } catch (const Error& e) {
+            session_.fail();
+            give_up(e);
+            end();
+            throw;
+        }
+    }
+
+private:
+    void check_peer(int peer) const {
+        if (peer < 0 || peer >= ranks_ || peer == rank_) {
+            throw Error("is not another rank of " + std::to_string(ranks_), name_of_rank(peer));
+        }
+    }
+
+    /// Calls `each(offset, bytes)` for the parts of a message, of which there is one at least.
+    template <class Each>
+    static void in_parts(std::size_t size, Each each) {
+        std::size_t at = 0;
+        do {
+            const std::size_t bytes = std::min(size - at, kPart);
+            each(at, bytes);
+            at += bytes;
+        } while (at < size);
+    }
+
+    void start(std::span<const Outgoing> out, std::span<const Incoming> in) {
+        pending_.clear();
+        requests_.clear();
+        for (const Incoming& i : in) {
+            check_peer(i.from);
+            in_parts(i.bytes.size(), [&](std::size_t at, std::size_t bytes) {
+                pending_.push_back({i.from, bytes, true});
+                requests_.push_back(MPI_REQUEST_NULL);
+                check_mpi(MPI_Irecv(i.bytes.data() + at, static_cast<int>(bytes), MPI_BYTE, i.from, kData, comm_,
+                                    &requests_.back()),
+                          "MPI_Irecv");
+            });
+        }
+        for (const Outgoing& o : out) {
+            check_peer(o.to);
+            in_parts(o.bytes.size(), [&](std::size_t at, std::size_t bytes) {
+                pending_.push_back({o.to, bytes, false});
+                requests_.push_back(MPI_REQUEST_NULL);
+                check_mpi(MPI_Isend(o.bytes.data() + at, static_cast<int>(bytes), MPI_BYTE, o.to, kData, comm_,
+                                    &requests_.back()),
+                          "MPI_Isend");
+            });
+        }
+    }
+
+    void finish() {
+        const Clock::time_point begin = Clock::now();
+        const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
+        while (!all_done()) {
+            const Clock::duration waited = Clock::now() - begin;
+            if (waited > kSpin) {
+                look_for_ended();
+                std::this_thread::sleep_for(kSleep);
+            } else {
+                std::this_thread::yield();
+            }
+            if (waited > limit) {
+                throw Error("did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
+                            name_of_rank(first_unfinished()));
+            }
+        }
+    }
+
+    bool all_done() {
+        bool all = true;
+        for (std::size_t i = 0; i < requests_.size(); ++i) {
+            if (requests_[i] == MPI_REQUEST_NULL) {
+                continue;
+            }
+            int done = 0;
+            MPI_Status status;
+            const int code = MPI_Test(&requests_[i], &done, &status);
+            const Pending& p = pending_[i];
+            int count = 0;
+            if (code == MPI_SUCCESS && done != 0 && p.incoming) {
+                check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+            }
+            int kind = MPI_SUCCESS;
+            if (code != MPI_SUCCESS) {
+                MPI_Error_class(code, &kind);
+            }
+            const bool longer = kind == MPI_ERR_TRUNCATE;
+            if (longer || (done != 0 && p.incoming && static_cast<std::size_t>(count) != p.bytes)) {
+                throw Error("sent " + (longer ? std::string("more") : std::to_string(count)) + " bytes, " +
+                                name_of_rank(rank_) + " expects " + std::to_string(p.bytes),
+                            name_of_rank(p.peer));
+            }
+            check_mpi(code, "MPI_Test");
+            all = all && done != 0;
+        }
+        return all;
+    }
+
+    int first_unfinished() const {
+        for (std::size_t i = 0; i < requests_.size(); ++i) {
+            if (requests_[i] != MPI_REQUEST_NULL) {
+                return pending_[i].peer;
+            }
+        }
+        return rank_;
+    }
+
+    /// What a rank sent before it ended has arrived before that is told.
+    void look_for_ended() {
+        for (std::size_t i = 0; i < requests_.size(); ++i) {
+            if (requests_[i] == MPI_REQUEST_NULL) {
+                continue;
+            }
+            int ended = 0;
+            check_mpi(MPI_Iprobe(pending_[i].peer, kEnded, comm_, &ended, MPI_STATUS_IGNORE), "MPI_Iprobe");
+            if (ended != 0 && !all_done() && requests_[i] != MPI_REQUEST_NULL) {
+                throw Error("has ended, and " + name_of_rank(rank_) + " waits for it", name_of_rank(pending_[i].peer));
+            }
+        }
+    }
+
+    /// Takes back what has not arrived. Where MPI is about to move bytes whose other end may never
+    /// answer, their memory cannot be given back, so the processes end, and say why.
+    void give_up(const Error& why) noexcept {
+        const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
+        for (MPI_Request& request : requests_) {
+            if (request == MPI_REQUEST_NULL) {
+                continue;
+            }
+            MPI_Cancel(&request);
+            for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0;) {
+                if (Clock::now() > end) {
+                    std::fprintf(stderr, "%s\n", why.what());
+                    MPI_Abort(comm_, 1);
+                }
+                std::this_thread::sleep_for(kSleep);
+            }
+        }
+    }
+
+    /// Tells the others that nothing more comes.
+    void end() noexcept {
+        int finalized = 0;
+        MPI_Finalized(&finalized);
+        if (ended_ || finalized != 0) {
+            return;
+        }
+        ended_ = true;
+        for (int r = 0; r < ranks_; ++r) {
+            if (MPI_Request request = MPI_REQUEST_NULL;
+                r != rank_ && MPI_Isend(nullptr, 0, MPI_BYTE, r, kEnded, comm_, &request) == MPI_SUCCESS) {
+                MPI_Request_free(&request);
+            }
+        }
+    }
+
+    Session& session_;
+    MPI_Comm comm_ = MPI_COMM_NULL;
+    int rank_ = 0, ranks_ = 1;
+    bool ended_ = false;
+    double seconds_ = kLimitSeconds;
+    std::vector<Pending> pending_;
+    std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> mpi_transport() { return std::make_unique<MpiTransport>(); }
+
+}  // namespace vkf

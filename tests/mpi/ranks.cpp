@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of what tests/programs/ranks_test.cpp starts with mpirun: does what its argument names,
+// and prints "rank N: " and what came of it.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mpi.h>
+#include <vkformer/mpi.h>
+#include <vkformer/vkformer.h>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Numbers of a rank, of magnitudes that make the order of a sum matter.
+std::vector<float> numbers_of(int rank, std::size_t count) {
+    std::vector<float> x(count);
+    std::uint32_t state = 12345u + static_cast<std::uint32_t>(rank) * 977u;
+    for (float& v : x) {
+        state = state * 1664525u + 1013904223u;
+        v = static_cast<float>(static_cast<std::int32_t>(state)) * 1e-9f * static_cast<float>(1 + state % 1000);
+    }
+    return x;
+}
+
+/// Sums of several sizes, each several times, bit for bit those of the ranks' order.
+std::string sums(vkf::Communicator& c) {
+    for (const std::size_t count : {0u, 1u, 7u, 16384u, 16385u, 1000003u}) {
+        std::vector<float> want = numbers_of(0, count);
+        for (int r = 1; r < c.ranks(); ++r) {
+            const std::vector<float> more = numbers_of(r, count);
+            std::transform(want.begin(), want.end(), more.begin(), want.begin(), std::plus<float>());
+        }
+        for (int again = 0; again < 5; ++again) {
+            std::vector<float> x = numbers_of(c.rank(), count);
+            c.all_reduce(x);
+            if (count != 0 && std::memcmp(x.data(), want.data(), count * sizeof(float)) != 0) {
+                return "other bits of " + std::to_string(count);
+            }
+        }
+    }
+    c.agree("name", "the same");
+    std::vector<std::byte> told{std::byte(c.rank() + 1)};
+    c.broadcast(told, c.ranks() - 1);
+    return told.front() == std::byte(c.ranks()) ? "same bits" : "told something else";
+}
+
+/// The median time of `work` in microseconds, all ranks at once.
+template <class Work>
+double median_time(vkf::Communicator& c, Work work) {
+    std::vector<double> times;
+    for (int i = 0; i < 41; ++i) {
+        c.agree("start", "");
+        const Clock::time_point start = Clock::now();
+        work();
+        times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    }
+    std::nth_element(times.begin(), times.begin() + 20, times.end());
+    return times[20];
+}
+
+/// An all-reduce of 4 MiB beside MPI's own, in turns.
+std::string times(vkf::Communicator& c) {
+    std::vector<float> x(1 << 20, 1.0f), y = x, sum(x.size());
+    std::string out;
+    for (int round = 0; round < 3; ++round) {
+        const double ours = median_time(c, [&] { c.all_reduce(x); });
+        const double theirs = median_time(c, [&] {
+            MPI_Allreduce(y.data(), sum.data(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        });
+        char text[80];
+        std::snprintf(text, sizeof(text), "%.0f us, MPI_Allreduce %.0f us: %.2f; ", ours, theirs, ours / theirs);
+        out += text;
+    }
+    return out;
+}
+
+std::string run(const std::string& what, vkf::Communicator& c) {
+    std::vector<float> x(1000, 1.0f);
+    if (what == "sums") {
+        return sums(c);
+    } else if (what == "times") {
+        return times(c);
+    } else if (what == "ends") {
+        if (c.rank() == c.ranks() - 1) {
+            throw vkf::Error("out of memory");
+        }
+    } else if (what == "hangs") {
+        c.limit(0.5);
+        std::this_thread::sleep_for(std::chrono::milliseconds(c.rank() == c.ranks() - 1 ? 3000 : 0));
+    } else if (what == "differs") {
+        x.resize(c.rank() == 0 ? 1000 : 1001);
+    } else {
+        throw vkf::Error("is none of sums, times, ends, hangs, differs", what);
+    }
+    c.all_reduce(x);
+    return "summed";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::string name = "rank ?";
+    int code = 0;
+    std::string said;
+    try {
+        vkf::Communicator c(vkf::mpi_transport());
+        name = "rank " + std::to_string(c.rank());
+        said = run(argc > 1 ? argv[1] : "", c);
+    } catch (const std::exception& e) {
+        said = std::string("error: ") + e.what();
+        code = 1;
+    }
+    std::printf("%s: %s\n", name.c_str(), said.c_str());
+    std::fflush(stdout);
+    return code;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that mpirun starts: the transport between them, and samples/generate shared out.
+#ifdef RANKS_PROGRAM
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "sample_run.h"
+
+namespace {
+
+/// Runs so many ranks of a program.
+Outcome on_ranks(int ranks, std::vector<std::string> words, const std::string& streams = "2>&1") {
+    // Root runs tests in containers, of fewer cores than ranks, and without ssh.
+    for (const char* name :
+         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
+        setenv(name, "1", 1);
+    }
+    setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 1);
+    setenv("OMPI_MCA_plm_rsh_agent", "", 1);
+    words.insert(words.begin(),
+                 {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + streams, MPIEXEC, "-n", std::to_string(ranks)});
+    return run(words);
+}
+
+std::vector<std::string> sorted_lines(const std::string& text, const std::string& start) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with(start)) {
+            lines.push_back(line);
+        }
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+}
+
+}  // namespace
+
+TEST_CASE("ranks: sums over processes have the bits of the ranks' order") {
+    for (const int ranks : {1, 2, 3}) {
+        const Outcome o = on_ranks(ranks, {RANKS_PROGRAM, "sums"});
+        CHECK_MESSAGE(o.code == 0, o.output);
+        const auto said = sorted_lines(o.output, "rank ");
+        CHECK(said.size() == static_cast<std::size_t>(ranks));
+        for (const std::string& line : said) {
+            CHECK(line.ends_with(": same bits"));
+        }
+    }
+}
+
+TEST_CASE("ranks: one that ends, hangs or differs is named, and all end") {
+    Outcome o = on_ranks(3, {RANKS_PROGRAM, "ends"});
+    CHECK(o.code != 0);
+    CHECK_MESSAGE(has(o.output, "rank 2: error: out of memory"), o.output);
+    CHECK_MESSAGE(has(o.output, "error: rank 2: has ended, and rank "), o.output);
+    o = on_ranks(2, {RANKS_PROGRAM, "hangs"});
+    CHECK(o.code != 0);
+    CHECK_MESSAGE(has(o.output, "rank 0: error: rank 1: did not answer rank 0 within 0.5"), o.output);
+    o = on_ranks(2, {RANKS_PROGRAM, "differs"});
+    CHECK(o.code != 0);
+    CHECK_MESSAGE(has(o.output, "does all_reduce of 100"), o.output);
+}
+
+TEST_CASE("generate: --tensor-parallel answers on several ranks as on one") {
+    const std::vector<std::string> question{"--prompt", "98765 is", "--weights", "int8"};
+    std::vector<std::string> words{GENERATE_PROGRAM};
+    words.insert(words.end(), question.begin(), question.end());
+    const auto alone = [&](std::vector<std::string> w) {
+        w.insert(w.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"});
+        return run(w).output;
+    };
+    const std::string want = alone(words);
+    CHECK(want.size() > 20);
+    words.push_back("--tensor-parallel");
+    CHECK(alone(words) == want);
+    for (const int ranks : {2, 3}) {
+        const Outcome o = on_ranks(ranks, words, "2>/dev/null");
+        CHECK(o.code == 0);
+        CHECK(o.output == want);
+    }
+    // each rank says what it takes
+    const Outcome o = on_ranks(2, words);
+    CHECK_MESSAGE(sorted_lines(o.output, "rank 0 of 2: memory: ").size() == 1, o.output);
+    CHECK_MESSAGE(sorted_lines(o.output, "rank 1 of 2: memory: ").size() == 1, o.output);
+    // draws are the first rank's
+    words.insert(words.end(), {"--temperature", "1.5", "--seed", "3"});
+    const Outcome drawn = on_ranks(2, words, "2>/dev/null");
+    words.erase(std::find(words.begin(), words.end(), "--tensor-parallel"));
+    CHECK(drawn.output == alone(words));
+    check_refused(run({GENERATE_PROGRAM, "--tensor-parallel", "--check"}), "--tensor-parallel", "goes with an answer");
+}
+
+#endif
