@@ -105,6 +105,9 @@ TrainerOptions trainer_options_of(const vkf_trainer_options* options) {
     out.accumulates = o.accumulates;
     out.arithmetic = arithmetic_of(o.arithmetic);
     out.profile = o.profile;
+    if (o.communicator) {
+        out.communicator = o.communicator->ranks;
+    }
     return out;
 }
 

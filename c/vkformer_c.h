@@ -1429,6 +1429,7 @@ typedef struct vkf_trainer_options {
     void* user;
     bool accumulates, profile;
     uint8_t reserved[6];
+    const vkf_communicator* communicator;  ///< ranks that each have a part of the batch; null: none
 } vkf_trainer_options;
 
 /// C++: TrainingStep.

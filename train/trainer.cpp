@@ -13,6 +13,7 @@
 
 #include "models/files/safetensors.h"
 #include "models/state_file.h"
+#include "ops/collectives.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
 #include "runtime/base/text.h"
@@ -31,6 +32,15 @@ constexpr std::int32_t kStepsToGrow = 2000;
 std::string parameter_name(const Value& parameter) {
     const Graph& g = parameter.graph();
     return g.storages()[g.values()[parameter.id()].storage].name;
+}
+
+/// Names and shapes.
+std::string described(const std::vector<Value>& parameters) {
+    std::string text;
+    for (const Value& p : parameters) {
+        text += parameter_name(p) + " " + p.str() + "\n";
+    }
+    return text;
 }
 
 bool is_scaled(const TrainerOptions& options) { return options.loss_scale != 0.0f; }
@@ -71,6 +81,47 @@ Value sum_state(Graph& graph, const Value& parameter) {
     return GraphEdit::state(graph, parameter_name(parameter) + ".gradient", parameter.shape());
 }
 
+/// The elements of a parameter's gradient, whose sizes are numbers.
+std::int64_t count_of(const Value& gradient) {
+    std::int64_t count = 1;
+    for (const Dim& d : gradient.shape()) {
+        count *= d.constant();
+    }
+    return count;
+}
+
+/// The sums over the ranks. Small gradients go together, up to so many elements: an exchange of few
+/// numbers takes as long as one of some more.
+std::vector<Value> summed_over_ranks(const std::vector<Value>& gradients) {
+    constexpr std::int64_t kBucket = 1 << 18;
+    std::vector<Value> sums, bucket;
+    std::int64_t filled = 0;
+    const auto empty_bucket = [&] {
+        if (bucket.empty()) {
+            return;
+        }
+        const Value all = all_reduce(bucket.size() == 1 ? bucket.front() : concat(bucket, 0));
+        std::int64_t first = 0;
+        for (std::size_t i = sums.size(); first < filled; ++i) {
+            const std::int64_t count = count_of(gradients[i]);
+            sums.push_back(reshape(slice(all, 0, first, count), gradients[i].shape()));
+            first += count;
+        }
+        bucket.clear();
+        filled = 0;
+    };
+    for (const Value& g : gradients) {
+        const std::int64_t count = count_of(g);
+        if (filled + count > kBucket) {
+            empty_bucket();
+        }
+        bucket.push_back(reshape(g, {count}));
+        filled += count;
+    }
+    empty_bucket();
+    return sums;
+}
+
 /// Completes the graph of a loss, and describes the updates in `updates` where these are apart.
 void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, const TrainerOptions& options,
               Graph* updates) {
@@ -95,7 +146,8 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
         sums_there.push_back(sum_state(*updates, parameter));
     }
     accumulate(sums, found, graph.symbol("micro_batch", kMostSteps));
-    add_step(*updates, updated, sums_there, updates->input("divisor", {1}), options);
+    add_step(*updates, updated, options.communicator ? summed_over_ranks(sums_there) : sums_there,
+             updates->input("divisor", {1}), options);
 }
 
 }  // namespace
@@ -113,7 +165,9 @@ struct Trainer::Parts {
     std::optional<Program> program;
     Graph update_graph;
     std::optional<Program> updates;  ///< where they are apart, to accumulate
-    bool scaled = false;
+    bool scaled = false, accumulates = false;
+    std::shared_ptr<Communicator> communicator;
+    bool alike = false;  ///< the ranks go on from the same numbers
     Progress progress;
     // of the micro-batches that were accumulated
     std::int64_t micro_batches = 0;
@@ -140,6 +194,32 @@ struct Trainer::Parts {
         weights += weight;
         losses += static_cast<double>(loss) * weight;
         return loss;
+    }
+
+    /// Gives all ranks what the first has to go on from.
+    void make_alike() {
+        if (!communicator || alike) {
+            return;
+        }
+        communicator->agree("number of the step", std::to_string(progress.step));
+        for (const StoredTensor& t : state.layout().tensors()) {
+            std::vector<std::byte> bytes = state.read(t.name);
+            communicator->broadcast(bytes);
+            if (communicator->rank() != 0) {
+                state.write(t.name, bytes);
+            }
+        }
+        alike = true;
+    }
+
+    /// Adds up the ranks' weights, and their losses.
+    void sum_over_ranks() {
+        if (communicator) {
+            std::array<float, 2> sums{static_cast<float>(weights), static_cast<float>(losses)};
+            communicator->all_reduce(sums);
+            weights = sums[0];
+            losses = sums[1];
+        }
     }
 
     /// Updates, and gives the norm.
@@ -174,21 +254,27 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     if (!(options.loss_scale >= 0.0f) || !std::isfinite(options.loss_scale)) {
         throw Error("loss_scale = " + std::to_string(options.loss_scale) + " is negative or not finite", kTrainer);
     }
-    complete(graph, loss, parameters, options, options.accumulates ? &parts_->update_graph : nullptr);
+    const bool apart = options.accumulates || options.communicator;
+    complete(graph, loss, parameters, options, apart ? &parts_->update_graph : nullptr);
     for (const Value& parameter : parameters) {
         parts_->names.push_back(parameter_name(parameter));
     }
     parts_->scaled = is_scaled(options);
+    parts_->accumulates = options.accumulates;
+    parts_->communicator = options.communicator;
+    if (options.communicator) {
+        options.communicator->agree("set of parameters", described(parameters));
+    }
     parts_->progress.loss_scale = options.loss_scale;
-    parts_->state =
-        options.accumulates ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
+    parts_->state = apart ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
     CompileOptions compile{.name = "training step"};
     compile.state = parts_->state;
     compile.arithmetic = options.arithmetic;
     compile.profile = options.profile;
     parts_->program.emplace(device.compile(graph, weights, compile));
-    if (options.accumulates) {
+    if (apart) {
         compile.name = "update";
+        compile.communicator = options.communicator;
         parts_->updates.emplace(device.compile(parts_->update_graph, Weights(), compile));
     }
 }
@@ -203,16 +289,19 @@ const std::vector<std::string>& Trainer::parameters() const noexcept { return pa
 std::int64_t Trainer::step() const noexcept { return parts_->progress.step; }
 
 float Trainer::accumulate(float weight) {
-    if (!parts_->updates) {
+    if (!parts_->accumulates) {
         throw Error("TrainerOptions::accumulates was not asked for", kTrainer);
     }
+    parts_->make_alike();
     return parts_->run(weight);
 }
 
 TrainingStep Trainer::take_step(float weight) {
     Parts::Progress& progress = parts_->progress;
     TrainingStep taken;
+    parts_->make_alike();
     parts_->run(weight);
+    parts_->sum_over_ranks();
     taken.loss = static_cast<float>(std::exchange(parts_->losses, 0) / parts_->weights);
     taken.grad_norm = parts_->finish();
     parts_->weights = 0;
@@ -266,6 +355,7 @@ void Trainer::resume(const std::filesystem::path& file) {
     parts_->progress = read;
     parts_->micro_batches = 0;
     parts_->weights = parts_->losses = 0;
+    parts_->alike = false;
 }
 
 }  // namespace vkf

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../ops/optimizer.h"
+#include "../parallel/communicator.h"
 #include "../runtime/device/device.h"
 #include "../runtime/device/program.h"
 #include "../runtime/device/state.h"
@@ -32,6 +33,12 @@ struct TrainerOptions {
     /// True: accumulate() is there, and a step may be made of several runs. The sums of gradients
     /// are states, NAME.gradient, and updates a program of their own.
     bool accumulates = false;
+    /// Each of several ranks takes the same steps, on its part of the batch: data parallel, as
+    /// torch.nn.parallel.DistributedDataParallel does it. Before the first step all get the first
+    /// rank's parameters and moments. Gradients are kept as with `accumulates`, and are summed in
+    /// the order of the ranks; loss and norm are those of the whole batch. All ranks call
+    /// take_step() as often.
+    std::shared_ptr<Communicator> communicator = {};
     Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
     bool profile = false;                     ///< CompileOptions::profile
 };
@@ -70,7 +77,8 @@ public:
     /// parameters are as before, and the step may be taken again with other data.
     ///
     /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
-    /// the means, in which each counts by its weight, for example its number of labels.
+    /// the means, in which each counts by its weight, for example its number of labels. The same
+    /// holds for the ranks of TrainerOptions::communicator.
     TrainingStep take_step(float weight = 1.0f);
     /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
     /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight that is

@@ -37,25 +37,28 @@ std::function<float(const std::string&)> decay_of(const nb::object& function) {
 
 vkf::TrainerOptions trainer_options(const Optimizer& optimizer, const std::optional<vkf::Schedule>& schedule,
                                     float max_norm, const nb::object& decay_to, float loss_scale, bool accumulates,
-                                    const Arith& arithmetic, bool profile) {
+                                    const Arith& arithmetic, bool profile, const Ranks* communicator) {
     return {.optimizer = optimizer,
             .schedule = schedule.value_or(vkf::Schedule()),
             .max_norm = max_norm,
             .decay_to = decay_of(decay_to),
             .loss_scale = loss_scale,
             .accumulates = accumulates,
+            .communicator = communicator != nullptr ? communicator->communicator : nullptr,
             .arithmetic = arithmetic,
             .profile = profile};
 }
 
-#define TRAINER_TYPES                                                                        \
-    const Optimizer &optimizer, const std::optional<vkf::Schedule>&schedule, float max_norm, \
-        const nb::object &decay_to, float loss_scale, bool accumulates, const Arith &arithmetic, bool profile
+#define TRAINER_TYPES                                                                                          \
+    const Optimizer &optimizer, const std::optional<vkf::Schedule>&schedule, float max_norm,                   \
+        const nb::object &decay_to, float loss_scale, bool accumulates, const Arith &arithmetic, bool profile, \
+        const Ranks *communicator
 #define TRAINER_NAMES                                                                                        \
     "optimizer"_a = vkf::AdamW(), "schedule"_a = nb::none(), "max_norm"_a = 0.0f, "decay_to"_a = nb::none(), \
-    "loss_scale"_a = 0.0f, "accumulates"_a = false, "arithmetic"_a = Arith{"f32"}, "profile"_a = false
+    "loss_scale"_a = 0.0f, "accumulates"_a = false, "arithmetic"_a = Arith{"f32"}, "profile"_a = false,      \
+    "communicator"_a = nb::none()
 #define TRAINER_VALUES \
-    trainer_options(optimizer, schedule, max_norm, decay_to, loss_scale, accumulates, arithmetic, profile)
+    trainer_options(optimizer, schedule, max_norm, decay_to, loss_scale, accumulates, arithmetic, profile, communicator)
 
 void bind_optimizers(nb::module_& m) {
     m.def(

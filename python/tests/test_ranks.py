@@ -74,3 +74,23 @@ def test_a_program_of_ranks_needs_them(device):
     g.output("y", vkf.all_reduce(g.input("x", [4])))
     with pytest.raises(ValueError, match="communicator"):
         device.compile(g)
+
+
+def test_ranks_with_halves_of_a_batch_learn_as_one_does(device):
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((4, 6, 3)).astype(np.float32), rng.standard_normal((4, 6, 2)).astype(np.float32)
+    first = {"w": rng.standard_normal((2, 3)).astype(np.float32)}
+
+    def learn(rows, communicator=None):
+        g = vkf.Graph()
+        n = g.symbol("n", 6)
+        error = vkf.linear(g.input("x", [n, 3]), g.weight("w", [2, 3])) - g.input("y", [n, 2])
+        loss = vkf.scale(vkf.sum(error * error), 1 / (2 * (rows.stop - rows.start)))
+        step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1), weights=first, device=device,
+                           communicator=communicator)
+        return [step({"x": x[i, rows], "y": y[i, rows]}).loss for i in range(4)]
+
+    halves, errors = on_ranks(2, lambda c: learn(slice(3 * c.rank, 3 * c.rank + 3), c))
+    assert errors == [None] * 2
+    assert halves[0] == halves[1]
+    np.testing.assert_allclose(halves[0], learn(slice(0, 6)), rtol=1e-5)

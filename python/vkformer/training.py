@@ -30,14 +30,15 @@ class Trainer:
 
     The graph gets the symbol `step` and outputs `loss` and `grad_norm`. Gradients beyond max_norm are
     clipped. A loss_scale guards gradients that pass through f16: torch.amp.GradScaler. Optimizers:
-    AdamW, Adam, SGD. The device's lock is taken in turns by threads; Ctrl-C ends a loop between steps.
+    AdamW, Adam, SGD. A communicator joins ranks that each have a part of the batch. The device's lock is taken in turns by threads; Ctrl-C ends a loop between steps.
     """
 
     def __init__(self, graph: _c.Graph, loss: _c.Value, optimizer: _c.AdamW | _c.SGD | None = None, *,
                  weights: Any = None, train: Sequence[str] = ("*",), device: _c.Device | None = None,
                  schedule: _c.Schedule | None = None, max_norm: float = 0.0,
                  decay_to: Callable[[str], float] | None = None, loss_scale: float = 0.0, accumulates: bool = False,
-                 arithmetic: Arithmetic = "f32", profile: bool = False, seed: int = 0) -> None:
+                 arithmetic: Arithmetic = "f32", profile: bool = False, seed: int = 0,
+                 communicator: _c.Communicator | None = None) -> None:
         self.device = device or default_device()
         self._turn = Turn("this trainer is at work on a step in this thread: a callback, or the handler of a signal, "
                           "cannot take another one")
@@ -57,7 +58,8 @@ class Trainer:
         self._core = _c.TrainerCore(
             self.device, graph, loss, parameters, self.device.load(rest, graph) if rest else _c.Weights(),
             optimizer=optimizer if optimizer is not None else _c.AdamW(), schedule=schedule, max_norm=max_norm,
-            decay_to=decay_to, loss_scale=loss_scale, accumulates=accumulates, arithmetic=arithmetic, profile=profile)
+            decay_to=decay_to, loss_scale=loss_scale, accumulates=accumulates, arithmetic=arithmetic, profile=profile,
+            communicator=communicator)
         self._symbols = set(graph.symbols) - {"step"}
         self.state: _c.State = self._core.state()
         self._begin(parameters, tensors, seed)

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on several ranks, each with a part of the batch, beside one with all of it.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/decoder_models.h"
+#include "tests/fixtures.h"
+#include "tests/ranks.h"
+#include "train/fine_tuner.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+using Batch = std::vector<std::vector<std::int32_t>>;
+
+/// Texts of unlike lengths, so that ranks count by unlike numbers of labels.
+Batch batch_of(std::int64_t step) {
+    Batch batch;
+    for (std::int32_t i = 0; i < 4; ++i) {
+        std::vector<std::int32_t> text;
+        for (std::int32_t n = 0; n < 4 + 3 * i; ++n) {
+            text.push_back((static_cast<std::int32_t>(step) * 7 + i * 13 + n * (i + 2)) % 60);
+        }
+        batch.push_back(text);
+    }
+    return batch;
+}
+
+FineTuneOptions options_of(std::int64_t micro_batch, const std::shared_ptr<Communicator>& c) {
+    TrainerOptions trainer{.optimizer = AdamW{.learning_rate = 1e-3, .weight_decay = 0.1},
+                           .schedule = {.kind = Schedule::Kind::cosine, .warmup = 3, .steps = 20},
+                           .max_norm = 1.0f,
+                           .communicator = c};
+    return {.max_batch = 4, .micro_batch = micro_batch, .max_tokens = 24, .trainer = trainer};
+}
+
+struct Learned {
+    std::vector<TrainingStep> steps;
+    std::vector<std::vector<std::byte>> parameters;
+};
+
+/// Takes steps on the texts `first`, `first + stride`, ... of each batch.
+Learned learn(const std::string& family, FineTuneOptions options, std::size_t first, std::size_t stride, int steps) {
+    const Checkpoint checkpoint(kModels / family);
+    FineTuner tuner(device(), checkpoint, read_decoder(checkpoint), options);
+    Learned out;
+    for (int step = 0; step < steps; ++step) {
+        const Batch all = batch_of(step);
+        Batch own;
+        for (std::size_t i = first; i < all.size(); i += stride) {
+            own.push_back(all[i]);
+        }
+        out.steps.push_back(tuner.take_step(own));
+    }
+    for (const std::string& name : tuner.trainer().parameters()) {
+        out.parameters.push_back(tuner.trainer().state().read(name));
+    }
+    return out;
+}
+
+double worst_difference(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+    std::vector<float> x(a.size() / sizeof(float)), y(x.size());
+    std::memcpy(x.data(), a.data(), a.size());
+    std::memcpy(y.data(), b.data(), b.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        worst = std::max(worst, std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i])));
+    }
+    return worst;
+}
+
+}  // namespace
+
+TEST_SUITE("parallel training") {
+    TEST_CASE("parallel training: ranks with parts of the batch take the steps of one with all of it") {
+        for (const char* family : {"llama3", "gpt2"}) {
+            CAPTURE(family);
+            const Learned one = learn(family, options_of(0, nullptr), 0, 1, 20);
+            for (const int ranks : {2, 3}) {
+                for (const std::int64_t micro_batch : {0, 1}) {
+                    CAPTURE(ranks);
+                    CAPTURE(micro_batch);
+                    std::vector<Learned> all(static_cast<std::size_t>(ranks));
+                    const auto errors = on_ranks(ranks, [&](const std::shared_ptr<Communicator>& c) {
+                        const auto r = static_cast<std::size_t>(c->rank());
+                        all[r] = learn(family, options_of(micro_batch, c), r, static_cast<std::size_t>(ranks), 20);
+                    });
+                    REQUIRE(joined(errors) == "");
+                    for (std::size_t i = 0; i < one.steps.size(); ++i) {
+                        CAPTURE(i);
+                        CHECK(std::abs(all[0].steps[i].loss - one.steps[i].loss) <= 1e-4);
+                        CHECK(std::abs(all[0].steps[i].grad_norm - one.steps[i].grad_norm) <=
+                              2e-3 * one.steps[i].grad_norm);
+                        CHECK(all[0].steps[i].loss == all[1].steps[i].loss);
+                    }
+                    // the ranks' parameters stay the same, bit for bit
+                    CHECK(all[0].parameters == all[1].parameters);
+                    for (std::size_t p = 0; p < one.parameters.size(); ++p) {
+                        CHECK(worst_difference(all[0].parameters[p], one.parameters[p]) < 2e-3);
+                    }
+                }
+            }
+        }
+    }
+
+    TEST_CASE("parallel training: ranks begin with the first one's parameters, and must train the same") {
+        std::vector<std::vector<std::byte>> after(2);
+        auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            Graph graph;
+            const Value x = graph.input("x", {4, 3}), weight = graph.weight("weight", {2, 3});
+            const Value y = linear(x, weight);
+            Trainer trainer(device(), graph, sum(y * y), trainable(graph), {.communicator = c});
+            const std::vector<float> numbers(6, c->rank() == 0 ? 1.0f : -5.0f), data(12, 0.5f);
+            trainer.state().write("weight", std::as_bytes(std::span(numbers)));
+            trainer.program().upload("x", data);
+            const TrainingStep step = trainer.take_step();
+            CHECK(step.loss == doctest::Approx(18.0));  // of both ranks: 8 numbers of 1.5 each, their mean
+            CHECK_THROWS_WITH_AS(trainer.accumulate(), "Trainer: TrainerOptions::accumulates was not asked for", Error);
+            after[static_cast<std::size_t>(c->rank())] = trainer.state().read("weight");
+        });
+        CHECK(joined(errors) == "");
+        CHECK(after[0] == after[1]);
+        errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            Graph graph;
+            const Value x = graph.input("x", {4, 3}), weight = graph.weight("weight", {2 + c->rank(), 3});
+            const Value y = linear(x, weight);
+            const Trainer trainer(device(), graph, sum(y * y), trainable(graph), {.communicator = c});
+        });
+        CHECK(errors[0] == "rank 1: has another set of parameters than rank 0");
+    }
+}
