@@ -118,7 +118,7 @@ TEST_SUITE("parallel training") {
             trainer.state().write("weight", std::as_bytes(std::span(numbers)));
             trainer.program().upload("x", data);
             const TrainingStep step = trainer.take_step();
-            CHECK(step.loss == doctest::Approx(18.0));  // of both ranks: 8 numbers of 1.5 each, their mean
+            CHECK(step.loss == doctest::Approx(18.0));  // the mean of both: eight numbers of 1.5
             CHECK_THROWS_WITH_AS(trainer.accumulate(), "Trainer: TrainerOptions::accumulates was not asked for", Error);
             after[static_cast<std::size_t>(c->rank())] = trainer.state().read("weight");
         });
