@@ -159,8 +159,10 @@ TEST_SUITE("spirv") {
     }
 
     TEST_CASE("spirv: packed words are the words of the compiler") {
-        // one block, the last, of 8 bytes as they are (RFC 1951, 3.2.4)
-        const std::uint8_t bytes[] = {1, 8, 0, 0xf7, 0xff, 0x03, 0x02, 0x23, 0x07, 0xff, 0, 0, 0x80};
+        // one block, the last, of 16 bytes as they are (RFC 1951, 3.2.4)
+        std::vector<std::uint8_t> bytes{1, 16, 0, 0xef, 0xff};
+        const std::string digits = "0f3f002020300870";
+        bytes.insert(bytes.end(), digits.begin(), digits.end());
         CHECK(words(PackedSpirv{2, bytes}) == Words{0x07230203, 0x800000ff});
         for (const std::uint32_t wrong : {1u, 3u, ~0u / 4}) {
             CHECK(contains(message_of([&] {
@@ -169,6 +171,10 @@ TEST_SUITE("spirv") {
                            "the packed SPIR-V of " + std::to_string(wrong) + " words is damaged"));
         }
         CHECK(contains(message_of([&] { words(PackedSpirv{2, std::span(bytes).first(9)}); }), "is damaged"));
+        for (const char no_digit : {'g', '/', ':', 'A', '\0'}) {
+            bytes.back() = static_cast<std::uint8_t>(no_digit);
+            CHECK(contains(message_of([&] { words(PackedSpirv{2, bytes}); }), "is damaged"));
+        }
         CHECK(words({}).empty());
         CHECK(kConstant.code.words() == words(spirv::kElementwiseSpirv));
 
@@ -185,7 +191,7 @@ TEST_SUITE("spirv") {
             const Words unpacked = words(m.packed);
             REQUIRE(file.size() == unpacked.size() * sizeof(std::uint32_t));
             CHECK(std::memcmp(file.data(), unpacked.data(), file.size()) == 0);
-            CHECK(m.packed.bytes.size() < file.size() / 2);
+            CHECK(m.packed.bytes.size() < file.size() / 3);
         }
     }
 

@@ -11,8 +11,9 @@
 
 namespace vkf {
 
-/// SPIR-V as the library embeds it: its words, the lowest byte of each first, deflated (RFC 1951)
-/// to a third of their size. cmake/CompileShader.cmake writes it.
+/// SPIR-V as the library embeds it, a quarter of its size: of each word, the lowest byte first, two
+/// hexadecimal digits a byte; the first digits of all words, then the second ones, to the eighth;
+/// and these deflated (RFC 1951). cmake/CompileShader.cmake writes it.
 struct PackedSpirv {
     std::uint32_t words;
     std::span<const std::uint8_t> bytes;
