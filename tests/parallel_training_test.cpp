@@ -83,16 +83,15 @@ TEST_SUITE("parallel training") {
             std::int64_t micro_batch;
             int steps;
         };
-        for (const auto& [family, ranks, micro_batch, steps] : {Case{"llama3", 2, 0, 20}, Case{"gpt2", 3, 1, 4}}) {
-            CAPTURE(family);
-            const auto stride = static_cast<std::size_t>(ranks);
-            const Learned one = learn(family, options_of(0, nullptr), 0, 1, steps);
+        for (const Case& c : {Case{"llama3", 2, 0, 20}, Case{"gpt2", 3, 1, 4}}) {
+            CAPTURE(c.family);
+            const auto stride = static_cast<std::size_t>(c.ranks);
+            const Learned one = learn(c.family, options_of(0, nullptr), 0, 1, c.steps);
             std::vector<Learned> all(stride);
-            const auto errors = on_ranks(
-                ranks, [&all, family = family, stride, micro = micro_batch, steps = steps](const auto& communicator) {
-                    const auto r = static_cast<std::size_t>(communicator->rank());
-                    all[r] = learn(family, options_of(micro, communicator), r, stride, steps);
-                });
+            const auto errors = on_ranks(c.ranks, [&](const std::shared_ptr<Communicator>& communicator) {
+                const auto r = static_cast<std::size_t>(communicator->rank());
+                all[r] = learn(c.family, options_of(c.micro_batch, communicator), r, stride, c.steps);
+            });
             REQUIRE(joined(errors) == "");
             for (std::size_t i = 0; i < one.steps.size(); ++i) {
                 CAPTURE(i);
