@@ -167,7 +167,8 @@ struct Trainer::Parts {
     std::optional<Program> updates;  ///< where they are apart, to accumulate
     bool scaled = false, accumulates = false;
     std::shared_ptr<Communicator> communicator;
-    bool alike = false;  ///< the ranks go on from the same numbers
+    std::string described;  ///< what the ranks must have alike
+    bool alike = false;     ///< the ranks go on from the same numbers
     Progress progress;
     // of the micro-batches that were accumulated
     std::int64_t micro_batches = 0;
@@ -201,6 +202,7 @@ struct Trainer::Parts {
         if (!communicator || alike) {
             return;
         }
+        communicator->agree("set of parameters", described);
         communicator->agree("number of the step", std::to_string(progress.step));
         for (const StoredTensor& t : state.layout().tensors()) {
             std::vector<std::byte> bytes = state.read(t.name);
@@ -262,9 +264,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     parts_->scaled = is_scaled(options);
     parts_->accumulates = options.accumulates;
     parts_->communicator = options.communicator;
-    if (options.communicator) {
-        options.communicator->agree("set of parameters", described(parameters));
-    }
+    parts_->described = described(parameters);
     parts_->progress.loss_scale = options.loss_scale;
     parts_->state = apart ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
     CompileOptions compile{.name = "training step"};

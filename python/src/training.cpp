@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients, optimizers and training.
 #include "bind.h"
+#include "options.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>

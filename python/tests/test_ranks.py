@@ -86,8 +86,8 @@ def test_ranks_with_halves_of_a_batch_learn_as_one_does(device):
         n = g.symbol("n", 6)
         error = vkf.linear(g.input("x", [n, 3]), g.weight("w", [2, 3])) - g.input("y", [n, 2])
         loss = vkf.scale(vkf.sum(error * error), 1 / (2 * (rows.stop - rows.start)))
-        step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1), weights=first, device=device,
-                           communicator=communicator)
+        step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1), weights=first,
+                           device=vkf.Device() if communicator else device, communicator=communicator)
         return [step({"x": x[i, rows], "y": y[i, rows]}).loss for i in range(4)]
 
     halves, errors = on_ranks(2, lambda c: learn(slice(3 * c.rank, 3 * c.rank + 3), c))
