@@ -11,6 +11,7 @@
 #include "models/files/checkpoint.h"
 #include "runtime/compile/load_options.h"
 #include "runtime/compile/weight_layout.h"
+#include "runtime/graph/shard.h"
 
 namespace vkf {
 

@@ -208,7 +208,7 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     if (bool(host.lock) != bool(host.unlock)) {
         throw Error("the queue's lock and unlock go together", "Device::borrow");
     }
-    core->instance->debug_utils = host.debug_utils;
+    core->instance->debug_utils = core->instance->labels = host.debug_utils;
     if (host.host_submits) {
         core->deferred = std::make_unique<Deferred>(host.keep_uploads);
         return Device(finish(std::move(core), options));

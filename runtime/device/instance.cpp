@@ -11,6 +11,9 @@ namespace vkf {
 namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
+// Older layers (Debian 12 has 1.3.239) forget a command buffer's labels without a lock: two threads
+// that free theirs at one time crash. Where nothing was labelled, there is nothing to forget.
+constexpr std::uint32_t kLabelsLocked = VK_MAKE_API_VERSION(0, 1, 3, 246);
 
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
                                           VkDebugUtilsMessageTypeFlagsEXT,
@@ -115,12 +118,16 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     const VkValidationFeatureEnableEXT enables[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
     VkValidationFeaturesEXT features{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, nullptr, 1, enables, 0, nullptr};
     VkDebugUtilsMessengerCreateInfoEXT messenger = messenger_info(instance->log);
+    bool labels = true;
     if (validation) {
         bool found = false;
         for (const auto& l :
              enumerate<VkLayerProperties>("vkEnumerateInstanceLayerProperties",
                                           [&](std::uint32_t*n, VkLayerProperties*p) { return layers(n, p); })) {
-            found = found || std::strcmp(l.layerName, kValidationLayer) == 0;
+            if (std::strcmp(l.layerName, kValidationLayer) == 0) {
+                found = true;
+                labels = l.specVersion >= kLabelsLocked;
+            }
         }
         if (!found) {
             throw Error(std::string("validation was asked for, but the layer ") + kValidationLayer +
@@ -136,6 +143,7 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
         (validation && has_extension(kValidationLayer, VK_EXT_DEBUG_UTILS_EXTENSION_NAME))) {
         wanted.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
         instance->debug_utils = true;
+        instance->labels = labels;
     }
     instance->api_version = std::min<std::uint32_t>(api_version, VK_API_VERSION_1_3);
     const VkApplicationInfo app{

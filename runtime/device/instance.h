@@ -24,7 +24,8 @@ struct InstanceCore {
     VkInstance handle = VK_NULL_HANDLE;
     std::uint32_t api_version = VK_API_VERSION_1_1;  ///< it was made for; a host's does not tell
     bool owned = false;
-    bool debug_utils = false;
+    bool debug_utils = false;  ///< objects get names
+    bool labels = false;       ///< dispatches get labels
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
     MessageLog log;
 

@@ -20,9 +20,8 @@ void compute_barrier(const DeviceTable& vk, VkCommandBuffer commands) noexcept {
 class Label {
 public:
     Label(const InstanceCore& instance, VkCommandBuffer commands, const char* text) noexcept
-        : end_(instance.debug_utils && instance.api.vkCmdBeginDebugUtilsLabelEXT
-                   ? instance.api.vkCmdEndDebugUtilsLabelEXT
-                   : nullptr),
+        : end_(instance.labels && instance.api.vkCmdBeginDebugUtilsLabelEXT ? instance.api.vkCmdEndDebugUtilsLabelEXT
+                                                                            : nullptr),
           commands_(commands) {
         if (end_) {
             const VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT, nullptr, text, {0, 0, 0, 0}};
