@@ -79,6 +79,7 @@ set(advanced_headers
     runtime/compile/kernel.h
     runtime/compile/lowering.h
     runtime/compile/plan.h
+    runtime/compile/planned.h
     runtime/compile/planner.h
     runtime/compile/spirv_code.h
     runtime/graph/node.h

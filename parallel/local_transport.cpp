@@ -26,7 +26,7 @@ struct Message {
 
 struct Meeting {
     explicit Meeting(int count)
-        : ranks(static_cast<std::size_t>(count)), messages(ranks * ranks), ended(ranks, false) {}
+        : ranks(static_cast<std::size_t>(count)), messages(ranks * ranks), ended(ranks, false), blamed(ranks) {}
 
     Message& message(std::size_t from, std::size_t to) { return messages[from * ranks + to]; }
 
@@ -35,6 +35,7 @@ struct Meeting {
     std::condition_variable changed;
     std::vector<Message> messages;
     std::vector<bool> ended;
+    std::vector<std::size_t> blamed;  ///< the rank for which one ended: itself, or one that it waited for
 };
 
 std::string name_of_rank(std::size_t rank) { return "rank " + std::to_string(rank); }
@@ -68,6 +69,9 @@ private:
             meeting_->changed.wait(lock, [&] { return message.at != Message::At::being_copied; });
             message = {};
         }
+        if (!meeting_->ended[rank_]) {
+            meeting_->blamed[rank_] = blamed_;
+        }
         meeting_->ended[rank_] = true;
         meeting_->changed.notify_all();
     }
@@ -83,12 +87,18 @@ private:
     template <class Ready>
     void wait(Lock& lock, Clock::time_point end, std::size_t peer, Ready ready) {
         const bool in_time = meeting_->changed.wait_until(lock, end, [&] { return ready() || meeting_->ended[peer]; });
-        if (!ready()) {
-            throw Error(in_time
-                            ? "has ended, and " + name_of_rank(rank_) + " waits for it"
-                            : "did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
+        if (ready()) {
+            return;
+        }
+        blamed_ = in_time ? meeting_->blamed[peer] : peer;
+        if (!in_time) {
+            throw Error("did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
                         name_of_rank(peer));
         }
+        throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"
+                                    : "has ended, and so has " + name_of_rank(peer) + ", for which " +
+                                          name_of_rank(rank_) + " waits",
+                    name_of_rank(blamed_));
     }
 
     void send_and_receive(std::span<const Outgoing> out, std::span<const Incoming> in) {
@@ -108,6 +118,7 @@ private:
             wait(lock, end, from, [&] { return message.at == Message::At::waiting; });
             const std::span<const std::byte> bytes = message.bytes;
             if (bytes.size() != i.bytes.size()) {
+                blamed_ = from;
                 throw Error("sent " + std::to_string(bytes.size()) + " bytes, " + name_of_rank(rank_) + " expects " +
                                 std::to_string(i.bytes.size()),
                             name_of_rank(from));
@@ -127,7 +138,7 @@ private:
     }
 
     std::shared_ptr<Meeting> meeting_;
-    std::size_t rank_;
+    std::size_t rank_, blamed_ = rank_;
     double seconds_ = kLimitSeconds;
 };
 

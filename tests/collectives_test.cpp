@@ -8,6 +8,7 @@
 #include "ops/gradients.h"
 #include "runtime/graph/shard.h"
 #include "tests/device.h"
+#include "tests/faulty_transport.h"
 #include "tests/op_check.h"
 #include "tests/ranks.h"
 #include "tests/reference.h"
@@ -168,6 +169,35 @@ TEST_CASE("collectives: the gradient of a sum over ranks is that of the sum") {
         CHECK(difference(download(program, "dx"), Tensor({4}, 6.0)) == "");
     });
     CHECK(joined(errors) == "");
+}
+
+TEST_CASE("collectives: an exchange that goes wrong while the device works ends the run, and only that") {
+    const auto life = [](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        Graph g;
+        const Value x = g.input("x", {4, 6});
+        const Value first = all_reduce(scale(x, 2.0f)), second = all_reduce(scale(x, 3.0f));
+        g.output("y", softmax(first) + softmax(second));
+        Program program = device().compile(g, {}, {.communicator = c});
+        upload(program, "x", Tensor({4, 6}, 1.0));
+        for (int again = 0; again < 2; ++again) {
+            program.run();
+        }
+        CHECK(download(program, "y").at({0, 0}) == doctest::Approx(2.0 / 6));
+    };
+    int exchanges = 0;
+    CHECK(joined(on_ranks(faulty_transports(2, 1, Fault::fails, -1, &exchanges), life)) == "");
+    for (const Fault fault : {Fault::fails, Fault::cut}) {
+        for (int at = 0; at < exchanges; ++at) {
+            CAPTURE(static_cast<int>(fault));
+            CAPTURE(at);
+            int count = 0;
+            const auto errors = on_ranks(faulty_transports(2, 1, fault, at, &count), life);
+            CHECK_MESSAGE(errors[0].starts_with("rank 1: "), errors[0]);
+            CHECK(errors[1] != "");
+        }
+    }
+    CHECK(joined(on_ranks(2, life)) == "");
 }
 
 TEST_CASE("collectives: who cannot do them says so") {

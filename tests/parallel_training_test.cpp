@@ -107,6 +107,48 @@ TEST_SUITE("parallel training") {
         }
     }
 
+    TEST_CASE("parallel training: gradients of the last layers are exchanged while the backward goes on") {
+        constexpr std::int64_t kWidth = 512;
+        std::vector<std::string> explained(2);
+        std::vector<float> after[2];
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph graph;
+            Value x = graph.input("x", {4, kWidth});
+            for (const char* name : {"first", "second", "third"}) {
+                x = relu(linear(x, graph.weight(name, {kWidth, kWidth})));
+            }
+            Trainer trainer(device(), graph, sum(x * x), trainable(graph), {.communicator = c});
+            for (std::size_t i = 0; i < trainer.parameters().size(); ++i) {
+                std::vector<float> numbers(kWidth * kWidth);
+                for (std::size_t k = 0; k < numbers.size(); ++k) {
+                    numbers[k] = std::sin(static_cast<float>(k + i)) * 0.1f;
+                }
+                trainer.state().write(trainer.parameters()[i], std::as_bytes(std::span(numbers)));
+            }
+            trainer.program().upload("x", std::vector<float>(4 * kWidth, static_cast<float>(1 + c->rank())));
+            trainer.take_step();
+            const auto r = static_cast<std::size_t>(c->rank());
+            explained[r] = trainer.program().explain();
+            const std::vector<std::byte> bytes = trainer.state().read("first");
+            after[r].resize(bytes.size() / sizeof(float));
+            std::memcpy(after[r].data(), bytes.data(), bytes.size());
+            const Plan& plan = plan_of(trainer.program());
+            std::vector<std::size_t> meanwhile;  // dispatches of each collective's time
+            for (std::size_t e = 0; e < plan.work.size(); ++e) {
+                if (plan.work[e].kind == WorkKind::collective) {
+                    meanwhile.push_back(plan.dispatches[plan.work[e].index].over_before - e - 1);
+                }
+            }
+            REQUIRE(meanwhile.size() == 3);
+            CHECK(meanwhile[0] >= 2);  // the gradients of the second layer's weight and input
+            CHECK(meanwhile[1] >= 1);
+        });
+        REQUIRE(joined(errors) == "");
+        CHECK(explained[1].find("all_reduce of rank 1 of 2, on the host, while the next ") != std::string::npos);
+        CHECK(after[0] == after[1]);
+    }
+
     TEST_CASE("parallel training: ranks begin with the first one's parameters, and must train the same") {
         std::vector<std::vector<std::byte>> after(2);
         auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {

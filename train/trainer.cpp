@@ -91,34 +91,28 @@ std::int64_t count_of(const Value& gradient) {
 }
 
 /// The sums over the ranks. Small gradients go together, up to so many elements: an exchange of few
-/// numbers takes as long as one of some more.
+/// numbers takes as long as one of some more. The last parameters' come first, whose gradients are
+/// there first: they are exchanged while the backward goes on.
 std::vector<Value> summed_over_ranks(const std::vector<Value>& gradients) {
     constexpr std::int64_t kBucket = 1 << 18;
-    std::vector<Value> sums, bucket;
-    std::int64_t filled = 0;
-    const auto empty_bucket = [&] {
-        if (bucket.empty()) {
-            return;
+    std::vector<Value> sums = gradients;
+    for (std::size_t end = gradients.size(); end > 0;) {
+        std::int64_t filled = count_of(gradients[end - 1]);
+        std::size_t begin = end - 1;
+        for (; begin > 0 && filled + count_of(gradients[begin - 1]) <= kBucket; --begin) {
+            filled += count_of(gradients[begin - 1]);
         }
-        const Value all = all_reduce(bucket.size() == 1 ? bucket.front() : concat(bucket, 0));
+        std::vector<Value> flat;
+        for (std::size_t i = begin; i < end; ++i) {
+            flat.push_back(reshape(gradients[i], {count_of(gradients[i])}));
+        }
+        const Value all = all_reduce(flat.size() == 1 ? flat.front() : concat(flat, 0));
         std::int64_t first = 0;
-        for (std::size_t i = sums.size(); first < filled; ++i) {
-            const std::int64_t count = count_of(gradients[i]);
-            sums.push_back(reshape(slice(all, 0, first, count), gradients[i].shape()));
-            first += count;
+        for (std::size_t i = begin; i < end; first += count_of(gradients[i++])) {
+            sums[i] = reshape(slice(all, 0, first, count_of(gradients[i])), gradients[i].shape());
         }
-        bucket.clear();
-        filled = 0;
-    };
-    for (const Value& g : gradients) {
-        const std::int64_t count = count_of(g);
-        if (filled + count > kBucket) {
-            empty_bucket();
-        }
-        bucket.push_back(reshape(g, {count}));
-        filled += count;
+        end = begin;
     }
-    empty_bucket();
     return sums;
 }
 
@@ -128,15 +122,17 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
     if (parameters.empty()) {
         throw Error("there is no parameter to train", kTrainer);
     }
+    const bool ranks = options.communicator != nullptr;
     Value seed, loss_scale;
-    if (is_scaled(options) || updates != nullptr) {
+    if (is_scaled(options) || ranks || updates != nullptr) {
         loss_scale = graph.input("loss_scale", {1});
         seed = reshape(loss_scale, loss.shape());
     }
     const std::vector<Value> found = gradients(loss, parameters, seed);
     graph.output("loss", loss);
     if (updates == nullptr) {
-        add_step(graph, parameters, found, loss_scale, options);
+        add_step(graph, parameters, ranks ? summed_over_ranks(found) : found,
+                 ranks ? graph.input("divisor", {1}) : loss_scale, options);
         return;
     }
     std::vector<Value> sums, updated, sums_there;
@@ -146,8 +142,8 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
         sums_there.push_back(sum_state(*updates, parameter));
     }
     accumulate(sums, found, graph.symbol("micro_batch", kMostSteps));
-    add_step(*updates, updated, options.communicator ? summed_over_ranks(sums_there) : sums_there,
-             updates->input("divisor", {1}), options);
+    add_step(*updates, updated, ranks ? summed_over_ranks(sums_there) : sums_there, updates->input("divisor", {1}),
+             options);
 }
 
 }  // namespace
@@ -174,19 +170,32 @@ struct Trainer::Parts {
     std::int64_t micro_batches = 0;
     double weights = 0, losses = 0;
 
-    /// Runs forward and backward, and gives the loss.
-    float run(float weight) {
+    /// Throws where a weight is not positive.
+    static void check(float weight) {
         if (!(weight > 0.0f) || !std::isfinite(weight)) {
             throw Error("a weight of " + std::to_string(weight) + " is not positive", kTrainer);
         }
+    }
+
+    /// Gives a number to an input of one element.
+    static void upload(Program& to, const char* input, double number) {
+        const auto narrow = static_cast<float>(number);
+        to.upload(input, std::span<const float>(&narrow, 1));
+    }
+
+    double scale() const { return scaled ? static_cast<double>(progress.loss_scale) : 1.0; }
+
+    /// Runs forward and backward, and gives the loss.
+    float run(float weight) {
         if (updates) {
             program->set("micro_batch", micro_batches);
         } else {
             program->set("step", progress.step);
         }
-        if (updates || scaled) {
-            const float scale = (scaled ? progress.loss_scale : 1.0f) * (updates ? weight : 1.0f);
-            program->upload("loss_scale", std::span<const float>(&scale, 1));
+        if (updates || communicator) {
+            upload(*program, "loss_scale", scale() * static_cast<double>(weight));
+        } else if (scaled) {
+            upload(*program, "loss_scale", scale());
         }
         program->run();
         float loss = 0;
@@ -214,25 +223,32 @@ struct Trainer::Parts {
         alike = true;
     }
 
-    /// Adds up the ranks' weights, and their losses.
-    void sum_over_ranks() {
+    double summed_over_ranks(double number) {
+        auto sum = static_cast<float>(number);
         if (communicator) {
-            std::array<float, 2> sums{static_cast<float>(weights), static_cast<float>(losses)};
-            communicator->all_reduce(sums);
-            weights = sums[0];
-            losses = sums[1];
+            communicator->all_reduce(std::span(&sum, 1));
         }
+        return communicator ? static_cast<double>(sum) : number;
     }
 
-    /// Updates, and gives the norm.
-    float finish() {
-        Program& last = updates ? *updates : *program;
-        if (updates) {
-            const auto divisor = static_cast<float>(weights * (scaled ? progress.loss_scale : 1.0f));
-            last.set("step", progress.step);
-            last.upload("divisor", std::span<const float>(&divisor, 1));
-            last.run();
+    /// Runs what a step ends with, and gives the loss of all micro-batches, and of all ranks.
+    float finish(float weight) {
+        const double all = summed_over_ranks(weights + static_cast<double>(weight));
+        if (communicator && !updates) {
+            upload(*program, "divisor", all * scale());
         }
+        run(weight);
+        if (updates) {
+            updates->set("step", progress.step);
+            upload(*updates, "divisor", all * scale());
+            updates->run();
+        }
+        return static_cast<float>(summed_over_ranks(std::exchange(losses, 0)) / all);
+    }
+
+    /// The norm of the gradients that were used last.
+    float norm() {
+        Program& last = updates ? *updates : *program;
         float norm = 0;
         last.download("grad_norm", std::span(&norm, 1));
         return norm;
@@ -256,7 +272,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     if (!(options.loss_scale >= 0.0f) || !std::isfinite(options.loss_scale)) {
         throw Error("loss_scale = " + std::to_string(options.loss_scale) + " is negative or not finite", kTrainer);
     }
-    const bool apart = options.accumulates || options.communicator;
+    const bool apart = options.accumulates;
     complete(graph, loss, parameters, options, apart ? &parts_->update_graph : nullptr);
     for (const Value& parameter : parameters) {
         parts_->names.push_back(parameter_name(parameter));
@@ -271,6 +287,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     compile.state = parts_->state;
     compile.arithmetic = options.arithmetic;
     compile.profile = options.profile;
+    compile.communicator = apart ? nullptr : options.communicator;
     parts_->program.emplace(device.compile(graph, weights, compile));
     if (apart) {
         compile.name = "update";
@@ -292,6 +309,7 @@ float Trainer::accumulate(float weight) {
     if (!parts_->accumulates) {
         throw Error("TrainerOptions::accumulates was not asked for", kTrainer);
     }
+    Parts::check(weight);
     parts_->make_alike();
     return parts_->run(weight);
 }
@@ -299,11 +317,10 @@ float Trainer::accumulate(float weight) {
 TrainingStep Trainer::take_step(float weight) {
     Parts::Progress& progress = parts_->progress;
     TrainingStep taken;
+    Parts::check(weight);
     parts_->make_alike();
-    parts_->run(weight);
-    parts_->sum_over_ranks();
-    taken.loss = static_cast<float>(std::exchange(parts_->losses, 0) / parts_->weights);
-    taken.grad_norm = parts_->finish();
+    taken.loss = parts_->finish(weight);
+    taken.grad_norm = parts_->norm();
     parts_->weights = 0;
     parts_->micro_batches = 0;
     const bool finite = std::isfinite(taken.grad_norm), good_loss = std::isfinite(taken.loss);

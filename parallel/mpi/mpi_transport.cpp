@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +49,8 @@ public:
     }
 
     void fail() noexcept { failed_ = true; }
+    /// Keeps a number that is on its way as long as MPI can be asked for it.
+    const int& keep(int number) { return kept_.emplace_back(number); }
 
 private:
     Session() {
@@ -77,6 +80,7 @@ private:
     }
 
     bool owned_ = false, failed_ = false;
+    std::deque<int> kept_;
 };
 
 /// A part of a message that is on its way.
@@ -93,6 +97,7 @@ public:
         MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
         MPI_Comm_rank(comm_, &rank_);
         MPI_Comm_size(comm_, &ranks_);
+        blamed_ = rank_;
     }
     ~MpiTransport() override { end(); }
 
@@ -170,8 +175,9 @@ private:
                 std::this_thread::yield();
             }
             if (waited > limit) {
+                blamed_ = first_unfinished();
                 throw Error("did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
-                            name_of_rank(first_unfinished()));
+                            name_of_rank(blamed_));
             }
         }
     }
@@ -223,9 +229,15 @@ private:
             }
             int ended = 0;
             check_mpi(MPI_Iprobe(pending_[i].peer, kEnded, comm_, &ended, MPI_STATUS_IGNORE), "MPI_Iprobe");
-            if (ended != 0 && !all_done() && requests_[i] != MPI_REQUEST_NULL) {
-                throw Error("has ended, and " + name_of_rank(rank_) + " waits for it", name_of_rank(pending_[i].peer));
+            if (ended == 0 || all_done() || requests_[i] == MPI_REQUEST_NULL) {
+                continue;
             }
+            const int peer = pending_[i].peer;
+            check_mpi(MPI_Recv(&blamed_, 1, MPI_INT, peer, kEnded, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
+            throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"
+                                        : "has ended, and so has " + name_of_rank(peer) + ", for which " +
+                                              name_of_rank(rank_) + " waits",
+                        name_of_rank(blamed_));
         }
     }
 
@@ -256,9 +268,10 @@ private:
             return;
         }
         ended_ = true;
+        const int& blamed = session_.keep(blamed_);
         for (int r = 0; r < ranks_; ++r) {
             if (MPI_Request request = MPI_REQUEST_NULL;
-                r != rank_ && MPI_Isend(nullptr, 0, MPI_BYTE, r, kEnded, comm_, &request) == MPI_SUCCESS) {
+                r != rank_ && MPI_Isend(&blamed, 1, MPI_INT, r, kEnded, comm_, &request) == MPI_SUCCESS) {
                 MPI_Request_free(&request);
             }
         }
@@ -267,6 +280,7 @@ private:
     Session& session_;
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, ranks_ = 1;
+    int blamed_ = 0;  ///< the rank for which this one ends: itself, or one that it waited for
     bool ended_ = false;
     double seconds_ = kLimitSeconds;
     std::vector<Pending> pending_;

@@ -80,6 +80,7 @@ public:
     double flops() const noexcept { return flops_; }
     double bytes() const noexcept { return bytes_; }
     std::span<std::byte> push_bytes() noexcept { return {push_.data(), push_size_}; }
+    std::span<const std::byte> push_bytes() const noexcept { return {push_.data(), push_size_}; }
 
 private:
     alignas(16) std::array<std::byte, kMaxPush> push_{};

@@ -10,6 +10,7 @@
 #include "runtime/base/text.h"
 #include "runtime/compile/buffer_limit.h"
 #include "runtime/compile/decompose.h"
+#include "runtime/compile/plan_collectives.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/stored.h"
 #include "runtime/compile/weight_order.h"
@@ -154,22 +155,6 @@ std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifet
     return owner;
 }
 
-/// The storages that collectives read or write, and those that share memory with one.
-std::vector<bool> exchanged_storages(const Plan& plan, const std::vector<StorageId>& owner) {
-    std::vector<bool> exchanged(plan.storages.size(), false);
-    for (const PlannedDispatch& d : plan.dispatches) {
-        for (const Window& w : d.windows) {
-            if (d.dispatch.collective != Collective::none) {
-                exchanged[owner[w.storage]] = true;
-            }
-        }
-    }
-    for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        exchanged[s] = exchanged[s] || exchanged[owner[s]];
-    }
-    return exchanged;
-}
-
 /// Gives the storages of `chosen` that are used places in an arena of `bytes`; their intervals.
 std::vector<Interval> place_in_arena(const Plan& plan, const std::vector<Lifetime>& lives,
                                      const std::vector<StorageId>& owner, std::uint64_t alignment,
@@ -206,10 +191,16 @@ std::vector<Interval> place_in_arena(const Plan& plan, const std::vector<Lifetim
     return intervals;
 }
 
+OrderedWork ordered_work(Plan& plan) { return {plan.work, plan.dispatches, plan.storages.size(), plan.steps}; }
+
 void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
-    const std::vector<Lifetime> lives = lifetimes(plan);
+    std::vector<Lifetime> lives = lifetimes(plan);
     const std::vector<StorageId> owner = in_place_owners(plan, lives);
-    const std::vector<bool> exchanged = exchanged_storages(plan, owner);
+    const std::vector<std::uint32_t> kept = last_steps_of_exchange(ordered_work(plan));
+    for (StorageId s = 0; s < lives.size(); ++s) {
+        lives[s].last = std::max(lives[s].last, kept[s]);
+    }
+    const std::vector<bool> exchanged = exchanged_storages(ordered_work(plan), owner);
     std::vector<bool> others = exchanged;
     others.flip();
     plan.intervals = place_in_arena(plan, lives, owner, alignment, others, plan.arena_offset, plan.memory.scratch);
@@ -368,6 +359,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     for (const Dispatch& d : lowered) {
         uses.push_back(use_of(plan, d));
     }
+    put_collectives_early(lowered, uses);
     const Schedule schedule = make_schedule(uses);
     const bool mirrored = !device.unified_memory;
     if (mirrored) {
@@ -388,6 +380,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     if (mirrored) {
         add_copies(plan, StorageKind::output, CopyDirection::to_host);
     }
+    find_ends_of_collectives(ordered_work(plan));
     plan.arithmetic = arithmetic_use(plan.dispatches, options.arithmetic);
     plan_memory(plan, device.storage_alignment, device.unified_memory);
     return plan;

@@ -2,10 +2,15 @@
 #include "runtime/compile/schedule.h"
 
 #include <algorithm>
+#include <set>
 
 namespace vkf {
 
-Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window) {
+namespace {
+
+/// The dispatches that each comes after, by the order given: the last writer of what it touches,
+/// and where it writes, the readers since.
+std::vector<std::vector<std::uint32_t>> predecessors(std::span<const StorageUse> uses) {
     const auto count = static_cast<std::uint32_t>(uses.size());
     std::uint32_t storages = 0;
     for (const StorageUse& u : uses) {
@@ -15,7 +20,6 @@ Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window) {
             }
         }
     }
-    // predecessors by program order: the last writer, and for writers the readers since
     std::vector<std::vector<std::uint32_t>> before(count);
     std::vector<std::uint32_t> writer(storages, count);
     std::vector<std::vector<std::uint32_t>> readers(storages);
@@ -39,7 +43,47 @@ Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window) {
             readers[s].clear();
         }
     }
+    return before;
+}
 
+}  // namespace
+
+std::vector<std::uint32_t> early_order(std::span<const StorageUse> uses, const std::vector<bool>& early) {
+    const std::vector<std::vector<std::uint32_t>> before = predecessors(uses);
+    std::vector<std::vector<std::uint32_t>> after(uses.size());
+    std::vector<std::size_t> waits_for(uses.size());
+    for (std::uint32_t i = 0; i < uses.size(); ++i) {
+        waits_for[i] = before[i].size();
+        for (const std::uint32_t p : before[i]) {
+            after[p].push_back(i);
+        }
+    }
+    std::vector<std::uint32_t> order;
+    std::vector<bool> placed(uses.size(), false);
+    std::set<std::uint32_t> ready;
+    const auto place = [&](std::uint32_t i) {
+        placed[i] = true;
+        order.push_back(i);
+        for (const std::uint32_t next : after[i]) {
+            if (--waits_for[next] == 0 && early[next]) {
+                ready.insert(next);
+            }
+        }
+    };
+    for (std::uint32_t i = 0; i < uses.size(); ++i) {
+        if (!placed[i]) {
+            place(i);
+        }
+        while (!ready.empty()) {
+            place(ready.extract(ready.begin()).value());
+        }
+    }
+    return order;
+}
+
+Schedule make_schedule(std::span<const StorageUse> uses, std::uint32_t window) {
+    const auto count = static_cast<std::uint32_t>(uses.size());
+    const std::vector<std::vector<std::uint32_t>> before = predecessors(uses);
     Schedule out;
     std::vector<std::uint32_t> step_of(count, count);  // count: not yet placed
     std::uint32_t oldest = 0;

@@ -20,6 +20,10 @@ struct Schedule {
     std::uint32_t steps = 0;
 };
 
+/// The order in which `early` ones come as soon as what they wait for has come, and the others as
+/// given.
+std::vector<std::uint32_t> early_order(std::span<const StorageUse> uses, const std::vector<bool>& early);
+
 /// Dispatches that depend on each other (one writes what the other reads or writes) keep their
 /// order and get different steps. Independent ones within `window` of the oldest waiting one are
 /// drawn together; the window keeps tensors from being made long before they are wanted.

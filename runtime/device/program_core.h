@@ -48,9 +48,13 @@ struct Sink {
     bool pause = false;                    ///< stop once `budget` is used up
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
     bool mirrors = false;                  ///< the plan's copies are recorded, too
-    /// A function that waits for what was recorded, does a collective, and gives the command buffer
-    /// to go on with; null where nobody can wait.
-    VkCommandBuffer (*together)(void* user, VkCommandBuffer full, std::size_t dispatch, Command& command) = nullptr;
+    /// A function that submits what was recorded, begins a collective with what it makes, and gives
+    /// the command buffer to go on with; null where nobody can wait.
+    VkCommandBuffer (*begin_together)(void* user, VkCommandBuffer full, std::size_t dispatch,
+                                      const Command& command) = nullptr;
+    /// A function that ends the collective: what was recorded since, if anything, is submitted
+    /// first, so that it runs while ranks exchange.
+    VkCommandBuffer (*end_together)(void* user, VkCommandBuffer meanwhile, bool anything) = nullptr;
 };
 
 struct InputState {
@@ -187,7 +191,7 @@ struct ProgramCore {
     void finish_run();
     void run();
     /// Does a collective on what lies in `exchanged`, which the device has finished writing.
-    void exchange(std::size_t dispatch, Command& command);
+    void exchange(std::size_t dispatch, const Command& command);
     void upload(std::string_view name, HostType type, std::span<const std::byte> data);
     void download(std::string_view name, HostType type, std::span<std::byte> to);
     void bind(std::string_view name, const DeviceTensor& tensor);

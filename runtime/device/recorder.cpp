@@ -110,30 +110,43 @@ public:
         return {};
     }
 
-    /// Has what is recorded run, and the host do a collective with what it wrote.
+    /// Has what is recorded run, and begins a collective with what it writes. It goes on until
+    /// `over_before`, an entry of the plan's work.
     Status collective(std::size_t d) noexcept {
         const PlannedDispatch& planned = core_.plan.dispatches[d];
         Command command;
         if (Status wrong = core_.prepare(d, values_, command); !wrong) {
             return wrong;
         }
-        const char* label = core_.plan.nodes[planned.dispatch.node].label.c_str();
-        if (!sink_.together) {
+        if (!sink_.begin_together) {
             return failure(-1, "%s: %s is done by several ranks, which run() and submit() do, and a recording cannot",
-                           core_.options.name.c_str(), label);
+                           core_.options.name.c_str(), core_.plan.nodes[planned.dispatch.node].label.c_str());
+        }
+        if (written_ == 0) {
+            written_ = kCompute;  // an earlier submission may have written it
         }
         enter(planned.step, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
         timestamp(2 * d);
-        sink_.commands = sink_.together(sink_.user, sink_.commands, d, command);
-        if (!sink_.commands) {
-            return failure(-1, "%s: %s failed", core_.options.name.c_str(), label);
-        }
-        timestamp(2 * d + 1);
-        compute_barrier(vk_, sink_.commands);
         spent_.bytes += command.bytes();
-        written_ = 0;
-        bound_ = nullptr;
-        in_submission_ = 0;
+        under_way_ = d;
+        return go_on(sink_.begin_together(sink_.user, sink_.commands, d, command));
+    }
+
+    /// Ends the collective that is under way where the entry needs that.
+    Status before(std::size_t entry) noexcept {
+        return under_way_ != kNone && core_.plan.dispatches[under_way_].over_before <= entry ? end_collective()
+                                                                                             : Status();
+    }
+
+    Status end_collective() noexcept {
+        if (under_way_ == kNone) {
+            return {};
+        }
+        if (Status wrong = go_on(sink_.end_together(sink_.user, sink_.commands, bound_ != nullptr)); !wrong) {
+            return wrong;
+        }
+        timestamp(2 * under_way_ + 1);
+        under_way_ = kNone;
         return {};
     }
 
@@ -180,12 +193,12 @@ private:
         return sink_.queries != VK_NULL_HANDLE;
     }
 
-    Status next_submission() noexcept {
-        if (!sink_.next) {
-            return {};
-        }
-        sink_.commands = sink_.next(sink_.user, sink_.commands);
-        if (!sink_.commands) {
+    Status next_submission() noexcept { return sink_.next ? go_on(sink_.next(sink_.user, sink_.commands)) : Status(); }
+
+    /// Goes on in another command buffer; null says that there is none.
+    Status go_on(VkCommandBuffer commands) noexcept {
+        sink_.commands = commands;
+        if (!commands) {
             return failure(-1, "%s: no command buffer for a further submission", core_.options.name.c_str());
         }
         // submissions overlap unless told otherwise
@@ -224,6 +237,9 @@ private:
     std::span<const std::int64_t> values_;
     Cost& spent_;
     const Pipeline* bound_ = nullptr;
+    static constexpr std::size_t kNone = ~std::size_t{0};
+
+    std::size_t under_way_ = kNone;  ///< dispatch that is a collective which has begun
     std::uint32_t step_ = 0;
     VkPipelineStageFlags written_ = 0;  ///< the stage that wrote since the last barrier
     double in_submission_ = 0;          ///< spent since the last submission, or in this segment
@@ -286,6 +302,9 @@ Status ProgramCore::record(Sink& sink, std::uint32_t slot, std::span<const std::
     }
     Recorder recorder(*this, sink, slot, values, spent);
     for (; at.entry < plan.work.size(); at = {at.entry + 1, 0}) {
+        if (Status wrong = recorder.before(at.entry); !wrong) {
+            return wrong;
+        }
         const PlannedWork& entry = plan.work[at.entry];
         switch (entry.kind) {
             case WorkKind::dispatch:
@@ -304,7 +323,7 @@ Status ProgramCore::record(Sink& sink, std::uint32_t slot, std::span<const std::
             return {};
         }
     }
-    return {};
+    return recorder.end_collective();
 }
 
 }  // namespace vkf

@@ -136,6 +136,8 @@ std::string Program::explain() const {
         if (d.dispatch.collective != Collective::none) {
             out += format("\n        %s of rank %d of %d, on the host", name_of(d.dispatch.collective),
                           core_->options.communicator->rank(), core_->options.communicator->ranks());
+            const auto meanwhile = d.over_before - static_cast<std::uint32_t>(&entry - plan.work.data()) - 1;
+            out += meanwhile == 0 ? "" : format(", while the next %u run", meanwhile);
         } else if (plan.exchange_offset[result.storage] != Plan::kNotInArena) {
             out += ", exchanged by ranks";
         } else if (const std::uint64_t at = plan.arena_offset[result.storage]; at != Plan::kNotInArena) {

@@ -14,7 +14,15 @@ namespace {
 /// Hands out the run's command buffers, submitting each as it is full.
 class Submissions {
 public:
-    Submissions(ProgramCore& core) : core_(core) {}
+    explicit Submissions(ProgramCore& core) : core_(core) {}
+    /// What was submitted with the fence has ended, or the device was given up.
+    ~Submissions() {
+        if (fence_ && !core_.device->given_up) {
+            core_.device->api.vkDestroyFence(core_.device->handle, fence_, nullptr);
+        }
+    }
+    Submissions(const Submissions&) = delete;
+    Submissions& operator=(const Submissions&) = delete;
 
     VkCommandBuffer begin() {
         const DeviceTable& vk = core_.device->api;
@@ -52,14 +60,39 @@ public:
         }
     }
 
-    /// The function for Sink::together. It keeps an exception likewise.
-    static VkCommandBuffer together(void* self, VkCommandBuffer full, std::size_t dispatch, Command& command) {
+    /// The function for Sink::begin_together. It keeps an exception likewise.
+    static VkCommandBuffer begin_together(void* self, VkCommandBuffer full, std::size_t dispatch,
+                                          const Command& command) {
         auto& s = *static_cast<Submissions*>(self);
         try {
             s.end(full);
-            s.core_.device->submit_and_wait(full);
-            s.core_.exchange(dispatch, command);
+            if (!s.fence_) {
+                s.fence_ = s.core_.device->make_fence();
+            }
+            s.core_.device->submit(full, s.fence_);
+            s.dispatch_ = dispatch;
+            s.command_ = command;
             return s.begin();
+        } catch (...) {
+            s.error = std::current_exception();
+            return VK_NULL_HANDLE;
+        }
+    }
+
+    /// The function for Sink::end_together. It keeps an exception likewise.
+    static VkCommandBuffer end_together(void* self, VkCommandBuffer meanwhile, bool anything) {
+        auto& s = *static_cast<Submissions*>(self);
+        DeviceCore& device = *s.core_.device;
+        try {
+            if (anything) {
+                s.end(meanwhile);
+                device.submit(meanwhile, VK_NULL_HANDLE);
+                meanwhile = s.begin();
+            }
+            device.wait(s.fence_);
+            device.check_result(device.api.vkResetFences(device.handle, 1, &s.fence_), "vkResetFences");
+            s.core_.exchange(s.dispatch_, s.command_);
+            return meanwhile;
         } catch (...) {
             s.error = std::current_exception();
             return VK_NULL_HANDLE;
@@ -72,6 +105,10 @@ public:
 private:
     ProgramCore& core_;
     std::size_t used_ = 0;
+    // of the collective that has begun
+    VkFence fence_ = VK_NULL_HANDLE;
+    std::size_t dispatch_ = 0;
+    Command command_;
 };
 
 }  // namespace
@@ -90,7 +127,7 @@ void ProgramCore::finish_run() {
     }
 }
 
-void ProgramCore::exchange(std::size_t dispatch, Command& command) {
+void ProgramCore::exchange(std::size_t dispatch, const Command& command) {
     const PlannedDispatch& planned = plan.dispatches[dispatch];
     CollectivePush at{};
     std::memcpy(&at, command.push_bytes().data(), sizeof(at));
@@ -196,7 +233,8 @@ Ticket ProgramCore::submit(bool ticket) {
     Sink sink;
     sink.commands = submissions_of_run.begin();
     sink.next = Submissions::next;
-    sink.together = Submissions::together;
+    sink.begin_together = Submissions::begin_together;
+    sink.end_together = Submissions::end_together;
     sink.user = &submissions_of_run;
     sink.budget = device->submit_budget;
     sink.queries = profile ? queries : VkQueryPool(VK_NULL_HANDLE);

@@ -3,6 +3,7 @@
 // and prints "rank N: " and what came of it.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -93,10 +94,22 @@ std::string run(const std::string& what, vkf::Communicator& c) {
     } else if (what == "hangs") {
         c.limit(0.5);
         std::this_thread::sleep_for(std::chrono::milliseconds(c.rank() == c.ranks() - 1 ? 3000 : 0));
+    } else if (what == "killed") {
+        // the last rank dies at some moment, as if by kill -9
+        if (c.rank() == c.ranks() - 1) {
+            const auto moment = std::chrono::microseconds(Clock::now().time_since_epoch().count() / 1000 % 200000);
+            std::thread([moment] {
+                std::this_thread::sleep_for(moment);
+                std::raise(SIGKILL);
+            }).detach();
+        }
+        for (const auto end = Clock::now() + std::chrono::seconds(30); Clock::now() < end;) {
+            c.all_reduce(x);
+        }
     } else if (what == "differs") {
         x.resize(c.rank() == 0 ? 1000 : 1001);
     } else {
-        throw vkf::Error("is none of sums, times, ends, hangs, differs", what);
+        throw vkf::Error("is none of sums, times, ends, hangs, killed, differs", what);
     }
     c.all_reduce(x);
     return "summed";

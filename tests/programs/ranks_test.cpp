@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 
@@ -63,6 +64,16 @@ TEST_CASE("ranks: one that ends, hangs or differs is named, and all end") {
     o = on_ranks(2, {RANKS_PROGRAM, "differs"});
     CHECK(o.code != 0);
     CHECK_MESSAGE(has(o.output, "does all_reduce of 100"), o.output);
+}
+
+TEST_CASE("ranks: one that is killed at any moment ends all, and mpirun names it") {
+    for (int again = 0; again < 4; ++again) {
+        const auto before = std::chrono::steady_clock::now();
+        const Outcome o = on_ranks(2, {RANKS_PROGRAM, "killed"});
+        CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(20));
+        CHECK(o.code != 0);
+        CHECK_MESSAGE((has(o.output, "rank 1") && has(o.output, "ignal 9")), o.output);
+    }
 }
 
 TEST_CASE("generate: --tensor-parallel answers on several ranks as on one") {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "tests/faulty_transport.h"
 #include "tests/ranks.h"
 
 using namespace vkf;
@@ -130,6 +131,45 @@ TEST_SUITE("communicator") {
         });
         CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.2") != std::string::npos);
         CHECK(hung < 5);
+    }
+
+    TEST_CASE("communicator: whichever exchange goes wrong, all ranks end, and name the one that it is due to") {
+        double limit = 60;
+        const auto life = [&limit](const std::shared_ptr<Communicator>& c) {
+            c->limit(limit);
+            c->agree("name", "the same");
+            std::vector<float> few(5, 1.0f), many(20000, 2.0f);
+            c->all_reduce(few);
+            c->all_reduce(many);
+            const std::vector<std::uint64_t> bytes{3, 4, 5};
+            std::vector<std::byte> all(12);
+            c->all_gather(all, bytes);
+            c->broadcast(all, 1);
+            if (few[0] != 3.0f || many.back() != 6.0f) {
+                throw Error("other sums");
+            }
+        };
+        int exchanges = 0;
+        CHECK(joined(on_ranks(faulty_transports(3, 1, Fault::fails, -1, &exchanges), life)) == "");
+        REQUIRE(exchanges > 8);
+        for (const Fault fault : {Fault::fails, Fault::cut, Fault::slow, Fault::hangs}) {
+            limit = fault == Fault::hangs ? 0.5 : 60;
+            for (int at = 0; at < exchanges; at += fault == Fault::hangs ? 4 : 1) {
+                CAPTURE(static_cast<int>(fault));
+                CAPTURE(at);
+                int count = 0;
+                const auto errors = on_ranks(faulty_transports(3, 1, fault, at, &count), life);
+                if (fault == Fault::slow) {
+                    CHECK(joined(errors) == "");
+                    continue;
+                }
+                CHECK(count == at + 1);
+                CHECK(errors[1] != "");
+                for (const std::size_t other : {0u, 2u}) {
+                    CHECK_MESSAGE(errors[other].starts_with("rank 1: "), errors[other]);
+                }
+            }
+        }
     }
 
     TEST_CASE("communicator: what cannot be is refused") {

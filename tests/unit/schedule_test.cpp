@@ -54,6 +54,14 @@ std::string fault(const std::vector<StorageUse>& uses, const Schedule& s) {
 
 }  // namespace
 
+TEST_CASE("schedule: early ones come as soon as what they wait for, the others as given") {
+    // 0 makes a, 1 makes b of it, 2 makes c of b; 3 sends b, 4 uses what came, 5 sends a
+    const std::vector<StorageUse> uses{{{}, {0}}, {{0}, {1}}, {{1}, {2}}, {{1}, {3, 9}}, {{3}, {4}}, {{0}, {5, 9}}};
+    CHECK(early_order(uses, {false, false, false, true, false, true}) == std::vector<std::uint32_t>{0, 1, 3, 5, 2, 4});
+    CHECK(early_order(uses, std::vector<bool>(6, false)) == std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5});
+    CHECK(early_order({}, {}).empty());
+}
+
 TEST_CASE("schedule: nothing and one") {
     CHECK(make_schedule({}).steps == 0);
     const std::vector<StorageUse> one{{{0}, {1}}};

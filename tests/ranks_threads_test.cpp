@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks in threads of one process, each on a device of its own where there are several: those of
+// two drivers, side by side.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "models/decoder_plan.h"
+#include "ops/ops.h"
+#include "tests/decoder_models.h"
+#include "tests/ranks.h"
+#include "train/trainer.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+/// A device of a rank: one after the other of those there are.
+Device device_of(int rank) {
+    static const std::size_t count = Device::list().size();
+    DeviceOptions options;
+    options.select = std::to_string(static_cast<std::size_t>(rank) % count);
+    return Device::create(options);
+}
+
+}  // namespace
+
+TEST_SUITE("threads") {
+    TEST_CASE("threads: a decoder shared out over devices of several drivers answers as transformers does") {
+        for (const char* name : {"llama", "gpt2"}) {
+            CAPTURE(name);
+            const Expected expected(kModels / name);
+            const Checkpoint checkpoint(kModels / name);
+            const DecoderModel model = read_decoder(checkpoint);
+            std::vector<double> worst(2, NAN);
+            std::vector<std::vector<std::int32_t>> tokens(2);
+            const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+                c->limit(300);
+                const auto r = static_cast<std::size_t>(c->rank());
+                const Device own = device_of(c->rank());
+                const DecoderPlan plan(own, checkpoint, model, {.communicator = c, .score = true});
+                Decoder decoder(own, checkpoint, plan);
+                worst[r] = worst_error(decoder.score(expected.ids), expected.logits);
+                tokens[r] = greedy(decoder, expected.prompt, 16);
+            });
+            REQUIRE(joined(errors) == "");
+            for (const std::size_t r : {0u, 1u}) {
+                CHECK(worst[r] <= 1.0);
+                CHECK(std::equal(tokens[r].begin(), tokens[r].end(), expected.greedy.begin()));
+            }
+        }
+    }
+
+    TEST_CASE("threads: ranks on devices of several drivers take the same steps, gradients exchanged meanwhile") {
+        constexpr std::int64_t kWidth = 512;
+        std::vector<std::vector<std::byte>> after(2);
+        std::vector<float> losses(2);
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(300);
+            const auto r = static_cast<std::size_t>(c->rank());
+            const Device own = device_of(c->rank());
+            Graph graph;
+            Value x = graph.input("x", {4, kWidth});
+            for (const char* name : {"first", "second"}) {
+                x = relu(linear(x, graph.weight(name, {kWidth, kWidth})));
+            }
+            Trainer trainer(own, graph, sum(x * x), trainable(graph), {.communicator = c});
+            for (const std::string& name : trainer.parameters()) {
+                std::vector<float> numbers(kWidth * kWidth);
+                for (std::size_t k = 0; k < numbers.size(); ++k) {
+                    numbers[k] = std::sin(static_cast<float>(k)) * 0.1f;
+                }
+                trainer.state().write(name, std::as_bytes(std::span(numbers)));
+            }
+            trainer.program().upload("x", std::vector<float>(4 * kWidth, static_cast<float>(1 + c->rank())));
+            for (int step = 0; step < 3; ++step) {
+                losses[r] = trainer.take_step().loss;
+            }
+            after[r] = trainer.state().read("first");
+        });
+        REQUIRE(joined(errors) == "");
+        CHECK(losses[0] == losses[1]);
+        CHECK(after[0].size() == kWidth * kWidth * sizeof(float));
+        // Sums of gradients are the same bits; each driver updates with arithmetic of its own.
+        std::vector<float> mine(kWidth * kWidth), other(mine.size());
+        std::memcpy(mine.data(), after[0].data(), after[0].size());
+        std::memcpy(other.data(), after[1].data(), after[1].size());
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+            REQUIRE(std::abs(mine[i] - other[i]) < 1e-5f);
+        }
+    }
+}
