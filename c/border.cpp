@@ -70,8 +70,8 @@ VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
 VKF_ENDS_WITH(vkf_image_view, height);
 VKF_ENDS_WITH(vkf_recording, sizes);
 VKF_ENDS_WITH(vkf_segment, done);
-VKF_ENDS_WITH(vkf_decoder_options, communicator);
-VKF_ENDS_WITH(vkf_decoder_facts, model_type);
+VKF_ENDS_WITH(vkf_decoder_options, speeds);
+VKF_ENDS_WITH(vkf_decoder_facts, width);
 VKF_ENDS_WITH(vkf_model_memory, total);
 VKF_ENDS_WITH(vkf_encoder_decoder_config, dim_feedforward);
 VKF_ENDS_WITH(vkf_sampler_options, seed);
@@ -81,7 +81,7 @@ VKF_ENDS_WITH(vkf_trainer_options, communicator);
 VKF_ENDS_WITH(vkf_training_step, grad_norm);
 VKF_ENDS_WITH(vkf_fine_tune_options, trainer);
 #endif
-VKF_ENDS_WITH(vkf_traffic, bytes);
+VKF_ENDS_WITH(vkf_traffic, sends);
 VKF_ENDS_WITH(vkf_column_parallel_linear_options, activation);
 VKF_ENDS_WITH(vkf_row_parallel_linear_options, reserved);
 

@@ -65,6 +65,10 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
     if (o.communicator) {
         out.communicator = o.communicator->ranks;
     }
+    out.split = pick(std::array{Split::tensor, Split::layers}, o.split, "split");
+    if (o.speeds && out.communicator) {
+        out.speeds.assign(o.speeds, o.speeds + out.communicator->ranks());
+    }
     return out;
 }
 
@@ -205,6 +209,7 @@ vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts)
         out.vocab_size = f.vocab_size;
         out.max_positions = f.max_positions;
         out.model_type = f.model_type.c_str();
+        out.width = f.width;
         fill(need(facts, "facts"), out);
     });
 }

@@ -80,6 +80,24 @@ vkf_result vkf_communicator_broadcast(vkf_communicator* communicator, void* data
     });
 }
 
+vkf_result vkf_communicator_send(vkf_communicator* communicator, const void* data, uint64_t bytes, uint32_t to,
+                                 uint32_t limits) {
+    return guard(__func__, [&] {
+        need(communicator, "communicator")
+            .ranks->send(span_of(static_cast<const std::byte*>(data), bytes, "data"), static_cast<int>(to),
+                         static_cast<int>(limits));
+    });
+}
+
+vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, uint64_t bytes, uint32_t from,
+                                    uint32_t limits) {
+    return guard(__func__, [&] {
+        need(communicator, "communicator")
+            .ranks->receive(span_of(static_cast<std::byte*>(data), bytes, "data"), static_cast<int>(from),
+                            static_cast<int>(limits));
+    });
+}
+
 vkf_result vkf_communicator_agree(vkf_communicator* communicator, const char* what, const char* text) {
     return guard(__func__, [&] {
         need(communicator, "communicator").ranks->agree(c::text(what, "what"), c::text(text, "text"));
@@ -90,7 +108,7 @@ vkf_result vkf_communicator_traffic(const vkf_communicator* communicator, vkf_tr
     return guard(__func__, [&] {
         const Traffic t = need(communicator, "communicator").ranks->traffic();
         fill(need(traffic, "traffic"),
-             {0, 0, t.all_reduces, t.all_gathers, t.broadcasts, t.all_reduce_elements, t.bytes});
+             {0, 0, t.all_reduces, t.all_gathers, t.broadcasts, t.all_reduce_elements, t.bytes, t.sends});
     });
 }
 

@@ -1155,6 +1155,10 @@ VKF_API vkf_result vkf_communicator_all_reduce(vkf_communicator* communicator, f
 VKF_API vkf_result vkf_communicator_all_gather(vkf_communicator* communicator, void* all, const uint64_t* bytes);
 VKF_API vkf_result vkf_communicator_broadcast(vkf_communicator* communicator, void* data, uint64_t bytes,
                                               uint32_t from);
+VKF_API vkf_result vkf_communicator_send(vkf_communicator* communicator, const void* data, uint64_t bytes, uint32_t to,
+                                         uint32_t limits);
+VKF_API vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, uint64_t bytes, uint32_t from,
+                                            uint32_t limits);
 VKF_API vkf_result vkf_communicator_agree(vkf_communicator* communicator, const char* what, const char* text);
 
 /// C++: Traffic.
@@ -1164,6 +1168,7 @@ typedef struct vkf_traffic {
     uint64_t all_reduces, all_gathers, broadcasts;
     uint64_t all_reduce_elements;
     uint64_t bytes;
+    uint64_t sends;
 } vkf_traffic;
 VKF_API vkf_result vkf_communicator_traffic(const vkf_communicator* communicator, vkf_traffic* traffic);
 
@@ -1211,13 +1216,17 @@ typedef struct vkf_tokens {
     uint64_t count;
 } vkf_tokens;
 
+/// C++: Split.
+enum { VKF_SPLIT_TENSOR, VKF_SPLIT_LAYERS };
+
 /// C++: DecoderOptions.
 typedef struct vkf_decoder_options {
     uint32_t struct_size;
     vkf_weight_type kv;   ///< VKF_WEIGHT_AS_GIVEN: f32
     uint32_t arithmetic;  ///< VKF_ARITHMETIC_...
     bool score, profile;
-    uint8_t reserved[2];
+    uint8_t split;  ///< VKF_SPLIT_...
+    uint8_t reserved;
     int64_t max_batch;   ///< 0: 1
     int64_t max_tokens;  ///< 0: what the model was trained for
     int64_t chunk;       ///< 0: 256
@@ -1227,6 +1236,7 @@ typedef struct vkf_decoder_options {
     void* user;
     const vkf_lora_options* lora;          ///< room for what vkf_decoder_set_adapter() takes in; null: none
     const vkf_communicator* communicator;  ///< null: this decoder alone
+    const double* speeds;                  ///< one for each rank; null: alike
 } vkf_decoder_options;
 
 /// C++: DecoderFacts.
@@ -1239,6 +1249,7 @@ typedef struct vkf_decoder_facts {
     uint32_t reserved2;
     int64_t vocab_size, max_positions;
     const char* model_type;  ///< as config.json says; lives as long as the decoder
+    int64_t width;           ///< of the hidden states between layers
 } vkf_decoder_facts;
 
 /// C++: ModelMemory.

@@ -2,6 +2,8 @@
 #include "layers/sharing.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "ops/collectives.h"
 #include "runtime/base/error.h"
@@ -48,6 +50,35 @@ std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, int ranks) {
         all.push_back(share_of_vocabulary(rows, {r, ranks}).count);
     }
     return all;
+}
+
+Part share_of_layers(std::int64_t layers, const Rank& rank, std::span<const double> speeds) {
+    const auto ranks = static_cast<std::size_t>(rank.ranks);
+    if (layers < rank.ranks) {
+        refuse_share(layers, layers == 1 ? "layer" : "layers", rank);
+    }
+    if (!speeds.empty() && speeds.size() != ranks) {
+        throw Error(std::to_string(speeds.size()) + " speeds of " + std::to_string(ranks) + " ranks", "parallel");
+    }
+    for (const double speed : speeds) {
+        if (!(speed > 0 && std::isfinite(speed))) {
+            throw Error("speed " + std::to_string(speed) + " of a rank is not above 0", "parallel");
+        }
+    }
+    // Each layer goes where the layers are computed soonest with it.
+    std::vector<std::int64_t> counts(ranks, 1);
+    const auto time_with_one_more = [&](std::size_t r) {
+        return static_cast<double>(counts[r] + 1) / (speeds.empty() ? 1.0 : speeds[r]);
+    };
+    for (std::int64_t left = layers - rank.ranks; left > 0; --left) {
+        std::size_t soonest = 0;
+        for (std::size_t r = 1; r < ranks; ++r) {
+            soonest = time_with_one_more(r) < time_with_one_more(soonest) ? r : soonest;
+        }
+        ++counts[soonest];
+    }
+    const auto own = counts.begin() + rank.rank;
+    return {std::accumulate(counts.begin(), own, std::int64_t{0}), *own};
 }
 
 HeadShare share_of_heads(const HeadSizes& whole, const Rank& rank) {

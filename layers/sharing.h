@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ Part share_of_width(std::int64_t width, const Rank& rank);
 Part share_of_vocabulary(std::int64_t rows, const Rank& rank);
 /// The numbers of rows that all ranks have.
 std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, int ranks);
+
+/// The layers of a rank where each has some, one behind the other: in proportion to the ranks'
+/// speeds, so that the slowest takes the least time; alike where there are none. Every rank has one
+/// at least. Throws Error naming the numbers where there are fewer layers than ranks, or another
+/// number of speeds, or one that is not above 0.
+Part share_of_layers(std::int64_t layers, const Rank& rank, std::span<const double> speeds);
 
 /// The heads of a rank. Its key and value heads are those that its query heads look at; one that
 /// heads of two ranks look at is kept by both.

@@ -7,6 +7,7 @@
 #include "models/blocks/cache_ring.h"
 #include "models/cache_file.h"
 #include "models/decoder_batch.h"
+#include "models/layer_split.h"
 #include "models/load_beside.h"
 #include "models/merge_answers.h"
 #include "runtime/compile/plan.h"
@@ -46,6 +47,7 @@ struct Decoder::Parts {
     std::optional<Program> programs[3];  ///< programs, by DecoderTask
     const DecoderOptions& options;
     bool learned_positions;
+    LayerSplit split;
     std::vector<CacheRing> rings;
 
     State caches;  ///< and the adapter, where there is room for one
@@ -58,7 +60,8 @@ struct Decoder::Parts {
         : plan(of),
           options(plan.options()),
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
-          rings(rings_of(plan.model().facts().layers, options)),
+          split(plan),
+          rings(rings_of(split.layers(), options)),
           batch(plan) {
         require_memory(device, plan.memory(), kDecoder);
     }
@@ -129,16 +132,20 @@ struct Decoder::Parts {
         if (task != DecoderTask::step) {
             p.set("tokens", static_cast<std::int64_t>(count));
         }
-        p.upload("tokens", tokens);
+        if (split.first()) {
+            p.upload("tokens", tokens);
+        }
         if (learned_positions) {
             p.upload("positions", batch.next_positions(count));
         }
+        split.receive(p, tokens.size());
         p.run();
+        split.send(p, tokens.size());
         batch.advance(count);
     }
 
     void read_answers(DecoderTask task) {
-        if (options.communicator && options.communicator->ranks() > 1) {
+        if (options.communicator && options.communicator->ranks() > 1 && options.split == Split::tensor) {
             const int ranks = options.communicator->ranks();
             const auto each = static_cast<std::size_t>(std::max<std::int64_t>(1, options.candidates) * ranks);
             found.tokens.resize(batch.size() * each);
@@ -153,11 +160,14 @@ struct Decoder::Parts {
         answers.next.resize(batch.size());
         answers.candidate_tokens.resize(candidates);
         answers.candidate_logits.resize(candidates);
-        program(task).download("next", std::span(answers.next));
-        if (candidates > 0) {
-            program(task).download("candidate_tokens", std::span(answers.candidate_tokens));
-            program(task).download("candidate_logits", std::span(answers.candidate_logits));
+        if (split.last()) {
+            program(task).download("next", std::span(answers.next));
+            if (candidates > 0) {
+                program(task).download("candidate_tokens", std::span(answers.candidate_tokens));
+                program(task).download("candidate_logits", std::span(answers.candidate_logits));
+            }
         }
+        split.share(answers);
     }
 
     /// Reads `all` tokens of each sequence in chunks, which tokens_of(first, count) gives; calls
@@ -275,9 +285,14 @@ std::vector<float> Decoder::score(const std::vector<std::int32_t>& tokens) {
     }
     std::vector<float> logits;
     parts_->read_prompts(std::span(&tokens, 1), DecoderTask::score, [&] {
+        if (!parts_->split.last()) {
+            return;
+        }
         const std::vector<float> part = parts_->program(DecoderTask::score).download("logits");
         logits.insert(logits.end(), part.begin(), part.end());
     });
+    logits.resize(tokens.size() * static_cast<std::size_t>(parts_->plan.model().facts().vocab_size));
+    parts_->split.share(logits);
     return logits;
 }
 

@@ -20,7 +20,7 @@ Value decoder_logits(Value tokens, const DecoderModel& model) {
                     kDecoder);
     }
     TextRun run(tokens, most, facts.layers);
-    return family_of(model).describe(run);
+    return family_of(model).describe(run, {0, static_cast<std::int64_t>(facts.layers.size())});
 }
 
 }  // namespace vkf

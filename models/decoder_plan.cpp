@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "layers/sharing.h"
 #include "models/blocks/cached_run.h"
@@ -18,10 +19,22 @@ namespace vkf {
 
 namespace {
 
+/// True where ranks have layers one behind the other.
+bool has_layers_apart(const DecoderOptions& o) {
+    return o.communicator && o.split == Split::layers && o.communicator->ranks() > 1;
+}
+
+/// The layers that are this rank's. Throws Error where they cannot be shared out.
+Part own_layers(const DecoderFacts& facts, const DecoderOptions& o) {
+    const auto layers = static_cast<std::int64_t>(facts.layers.size());
+    return has_layers_apart(o) ? share_of_layers(layers, {o.communicator->rank(), o.communicator->ranks()}, o.speeds)
+                               : Part{0, layers};
+}
+
 /// Throws Error where several ranks cannot have such a decoder, or another rank has another.
 void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
     const std::int64_t rows = facts.vocab_size / o.communicator->ranks();
-    if (o.candidates > rows) {
+    if (o.split == Split::tensor && o.candidates > rows) {
         throw Error("candidates = " + std::to_string(o.candidates) + " is more than the " + std::to_string(rows) +
                         " words that a rank of " + std::to_string(o.communicator->ranks()) + " has",
                     kDecoder);
@@ -38,9 +51,13 @@ void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
     o.communicator->agree("version of vkformer", VKFORMER_PROJECT_VERSION);
     o.communicator->agree("model", model);
     std::string options;
-    for (const std::int64_t n : {o.max_batch, o.max_tokens, o.chunk, o.candidates, std::int64_t{o.score},
-                                 static_cast<std::int64_t>(o.kv), static_cast<std::int64_t>(o.arithmetic)}) {
+    for (const std::int64_t n :
+         {o.max_batch, o.max_tokens, o.chunk, o.candidates, std::int64_t{o.score}, static_cast<std::int64_t>(o.kv),
+          static_cast<std::int64_t>(o.arithmetic), static_cast<std::int64_t>(o.split)}) {
         options += std::to_string(n) + " ";
+    }
+    for (const double speed : o.speeds) {
+        options += std::to_string(speed) + " ";
     }
     o.communicator->agree("set of options", options);
 }
@@ -66,6 +83,7 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
     if (o.communicator && o.communicator->ranks() > 1) {
         check_ranks(o, facts);
     }
+    own_layers(facts, o);  // throws where they cannot be shared out
     if (o.lora) {
         o.lora->alpha = static_cast<float>(o.lora->rank);
     }
@@ -73,15 +91,21 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
 }
 
 void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, DecoderTask task) {
-    if (o.communicator) {
+    if (o.communicator && o.split == Split::tensor) {
         g.set_rank({o.communicator->rank(), o.communicator->ranks()});
     }
-    const CachedRunSizes sizes{o.max_batch, o.max_tokens, o.chunk, o.kv};
+    const Part layers = own_layers(model.facts(), o);
+    const std::int64_t hidden = layers.first == 0 ? 0 : model.facts().width;
+    const CachedRunSizes sizes{o.max_batch, o.max_tokens, o.chunk, o.kv, hidden};
     CachedRun run(g, task, sizes, model.facts().layers);
     const std::optional<Lora> lora = o.lora ? std::optional<Lora>(std::in_place, g, *o.lora) : std::nullopt;
-    const Value logits = family_of(model).describe(run);
+    const Value logits = family_of(model).describe(run, layers);
     if (lora) {
         lora->parameters();  // throws where a target fits no layer
+    }
+    if (layers.first + layers.count < static_cast<std::int64_t>(model.facts().layers.size())) {
+        g.output("next_hidden", logits);
+        return;
     }
     const int ranks = g.rank().ranks;
     if (task == DecoderTask::score) {
@@ -119,6 +143,23 @@ std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const Decoder
     Graph graph;
     describe(graph, model, {.max_tokens = 1, .chunk = 1}, DecoderTask::step);
     return decoder_parameters(graph, checkpoint, model, load);
+}
+
+/// Finds the parameters of a rank: those that its graph has. The files are checked against all.
+std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& checkpoint, const DecoderModel& model,
+                                     const DecoderOptions& options, const LoadOptions& load) {
+    if (!has_layers_apart(options)) {
+        return decoder_parameters(graph, checkpoint, model, load);
+    }
+    std::vector<Parameter> parameters = parameters_of(checkpoint, model, load);
+    std::set<std::string> own;
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind == StorageKind::weight) {
+            own.insert(s.name);
+        }
+    }
+    std::erase_if(parameters, [&](const Parameter& p) { return !own.contains(p.kept.name); });
+    return parameters;
 }
 
 }  // namespace
@@ -192,7 +233,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
                          const DecoderOptions& options, const LoadOptions& load) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
-    std::vector<Parameter> parameters = decoder_parameters(parts->prompt(), checkpoint, model, load);
+    std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, parts->options, load);
     parts->plan_or_name_chunk(on, layout_of(parameters, on));
     parts->load = load;
     parts->found = FoundParameters(std::move(parameters), checkpoint);
@@ -212,6 +253,7 @@ const DecoderOptions& DecoderPlan::options() const noexcept { return parts_->opt
 const LoadOptions& DecoderPlan::load() const noexcept { return parts_->load; }
 const WeightLayout& DecoderPlan::weights() const noexcept { return parts_->weights; }
 const ModelMemory& DecoderPlan::memory() const noexcept { return parts_->memory; }
+Part DecoderPlan::layers() const { return own_layers(model().facts(), options()); }
 std::vector<DecoderTask> DecoderPlan::tasks() const { return tasks_of(parts_->options); }
 
 const Graph& DecoderPlan::graph(DecoderTask task) const {
@@ -233,7 +275,7 @@ Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const D
         return load_parameters(device, *found, plan.weights(), load.progress, load.pack_on);
     }
     const std::vector<Parameter> parameters =
-        decoder_parameters(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), load);
+        parameters_of(plan.graph(DecoderTask::prompt), checkpoint, plan.model(), plan.options(), load);
     const WeightLayout layout = layout_of(parameters, device.capabilities());
     const std::vector<StoredTensor>& planned = plan.weights().tensors();
     if (!planned.empty() && layout.tensors() != planned) {

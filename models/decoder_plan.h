@@ -13,10 +13,22 @@
 #include "../parallel/communicator.h"
 #include "../runtime/compile/load_options.h"
 #include "../runtime/device/weights.h"
+#include "../runtime/graph/shard.h"
 #include "decoder_model.h"
 #include "model_memory.h"
 
 namespace vkf {
+
+/// How ranks share out a decoder.
+enum class Split : std::uint8_t {
+    /// Every rank has a part of each layer (tensor parallel, Shoeybi et al. 2019): heads, inner
+    /// widths and the vocabulary are shared out. Two all-reduces a layer.
+    tensor,
+    /// Every rank has some of the layers, one behind the other (pipeline parallel, Huang et al.
+    /// 2019). Hidden states go from rank to rank once a run, and while one reads a chunk of a
+    /// prompt, the one before reads the next.
+    layers,
+};
 
 struct DecoderOptions {
     std::int64_t max_batch = 1;
@@ -34,11 +46,14 @@ struct DecoderOptions {
     /// Layers with room for a LoRA adapter, which Decoder::set_adapter() gives: Adapter::options().
     /// Alpha is not looked at, for adapters bring their own.
     std::optional<LoraOptions> lora = {};
-    /// The ranks that compute the model together (tensor parallel, Shoeybi et al. 2019): heads,
-    /// inner widths and the vocabulary are shared out over them, and so are weights and caches.
-    /// Every rank makes a decoder of the same model with the same options, on a device of its own,
-    /// and calls it alike; what comes back is the same on all. Unset: this decoder alone.
+    /// The ranks that compute the model together, as `split` says; weights and caches are shared
+    /// out too. Every rank makes a decoder of the same model with the same options, on a device of
+    /// its own, and calls it alike; what comes back is the same on all. Unset: this decoder alone.
     std::shared_ptr<Communicator> communicator = {};
+    Split split = Split::tensor;
+    /// Of Split::layers: how fast each rank's device is, in any unit; layers are shared out in
+    /// proportion, one at least to each. Empty: alike.
+    std::vector<double> speeds = {};
     bool score = false;    ///< also build what Decoder::score() needs
     bool profile = false;  ///< timestamps around every dispatch
     /// Progress: called after each chunk of a prompt with the tokens read and the tokens in all. An
@@ -69,6 +84,8 @@ public:
     const LoadOptions& load() const noexcept;
     /// The layout in which the weights will lie.
     const WeightLayout& weights() const noexcept;
+    /// The layers that this rank has; all, but for Split::layers.
+    Part layers() const;
     /// The tasks that have a program: prompt, step and, where it was asked for, score.
     std::vector<DecoderTask> tasks() const;
     /// The graph of a task. Inputs: tokens (batch, tokens) i32; where max_batch > 1 also keys
@@ -77,10 +94,11 @@ public:
     /// candidates are asked for also candidate_tokens i32 and candidate_logits f32 (batch,
     /// candidates). Of several ranks these two alone, (batch, ranks * candidates): what each found
     /// in its part of the vocabulary, one candidate at least. For score logits (batch, tokens,
-    /// vocabulary) instead. Sizes: batch, tokens (not for step) and start, the number of tokens in
-    /// the cache. A layer that sees only a window keeps window - 1 + chunk tokens in a ring, where
-    /// that is less than max_tokens. For each window there are sizes windowN_kept and others, which
-    /// Decoder sets.
+    /// vocabulary) instead. Of Split::layers ranks behind the first have an input hidden (batch,
+    /// tokens, width) instead of tokens, and ranks before the last an output next_hidden alone.
+    /// Sizes: batch, tokens (not for step) and start, the number of tokens in the cache. A layer
+    /// that sees only a window keeps window - 1 + chunk tokens in a ring, where that is less than
+    /// max_tokens. For each window there are sizes windowN_kept and others, which Decoder sets.
     const Graph& graph(DecoderTask task) const;
 
     /// The device memory that the programs and weights will take, exact to the byte.

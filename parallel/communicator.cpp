@@ -25,7 +25,7 @@ std::size_t part_begin(std::size_t size, int i, int ranks) {
 }
 
 /// The collectives, as ranks tell each other of them.
-constexpr std::uint32_t kAllReduce = 1, kAllGather = 2, kBroadcast = 3, kAgree = 4;
+constexpr std::uint32_t kAllReduce = 1, kAllGather = 2, kBroadcast = 3, kAgree = 4, kMessage = 5;
 
 /// Adds the numbers of all ranks up in their order, in x, which holds this rank's; `of` gives those
 /// of another. Sums of few at a time stay in the processor's first cache.
@@ -232,6 +232,43 @@ void Communicator::agree(std::string_view what, std::string_view text) {
             throw Error("has another " + std::string(what) + " than " + name_of_rank(rank()), name_of_rank(i.from));
         }
     }
+}
+
+void Communicator::exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, int limits) {
+    transport_->limit(seconds_ * limits);
+    try {
+        transport_->exchange(out, in);
+    } catch (...) {
+        transport_->limit(seconds_);
+        throw;
+    }
+    transport_->limit(seconds_);
+}
+
+void Communicator::send(std::span<const std::byte> data, int to, int limits) {
+    const std::scoped_lock lock(mutex_);
+    const Header header{kMessage, 0, 0, data.size()};
+    message_.resize(sizeof(header) + data.size());
+    const auto* bytes = std::as_bytes(std::span(&header, 1)).data();
+    std::copy(data.begin(), data.end(), std::copy(bytes, bytes + sizeof(header), message_.begin()));
+    exchange_one({{to, message_}}, {}, limits);
+    ++traffic_.sends;
+    traffic_.bytes += data.size();
+}
+
+void Communicator::receive(std::span<std::byte> data, int from, int limits) {
+    const std::scoped_lock lock(mutex_);
+    Header header{};
+    message_.resize(sizeof(header) + data.size());
+    exchange_one({}, {{from, message_}}, limits);
+    const auto behind = message_.begin() + sizeof(header);
+    std::copy(message_.begin(), behind, std::as_writable_bytes(std::span(&header, 1)).begin());
+    if (header.kind != kMessage || header.amount != data.size()) {
+        throw Error("sent something else than the " + std::to_string(data.size()) + " bytes that " +
+                        name_of_rank(rank()) + " receives",
+                    name_of_rank(from));
+    }
+    std::copy(behind, message_.end(), data.begin());
 }
 
 Traffic Communicator::traffic() const {

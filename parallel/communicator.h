@@ -19,6 +19,7 @@ namespace vkf {
 struct Traffic {
     std::uint64_t all_reduces = 0, all_gathers = 0, broadcasts = 0;
     std::uint64_t all_reduce_elements = 0;  ///< numbers that were reduced, of this rank
+    std::uint64_t sends = 0;                ///< messages to one rank
     std::uint64_t bytes = 0;
 };
 
@@ -32,7 +33,10 @@ public:
     int rank() const noexcept { return transport_->rank(); }
     int ranks() const noexcept { return transport_->ranks(); }
     /// The longest wait for another rank, in seconds.
-    void limit(double seconds) noexcept { transport_->limit(seconds); }
+    void limit(double seconds) noexcept {
+        seconds_ = seconds;
+        transport_->limit(seconds);
+    }
 
     /// Sums x over the ranks, in their order: every rank gets the same bits, run after run.
     void all_reduce(std::span<float> x);
@@ -41,6 +45,11 @@ public:
     void all_gather(std::span<std::byte> all, std::span<const std::uint64_t> bytes);
     /// Gives every rank what `from` has.
     void broadcast(std::span<std::byte> data, int from = 0);
+    /// Gives `to` these bytes, which meanwhile receives as many from this rank. Waits up to `limits`
+    /// times the limit: more than one where the other may be waiting for others itself, so that a
+    /// rank that hangs is found first by one that waits for it alone.
+    void send(std::span<const std::byte> data, int to, int limits = 1);
+    void receive(std::span<std::byte> data, int from, int limits = 1);
     /// Throws Error naming the rank whose text is another than this one's; `what` says what it is.
     void agree(std::string_view what, std::string_view text);
 
@@ -50,6 +59,7 @@ private:
     struct Header;
     void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
     void begin(std::uint32_t kind, std::uint64_t amount);
+    void exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, int limits);
     void reduce_at_once(std::span<float> x);
     void reduce_by_parts(std::span<float> x);
 
@@ -57,7 +67,9 @@ private:
     mutable std::mutex mutex_;
     Traffic traffic_;
     std::uint64_t calls_ = 0;
-    std::vector<float> received_;  ///< grows to the most that was reduced
+    double seconds_ = 10;             ///< the transport's limit
+    std::vector<float> received_;     ///< grows to the most that was reduced
+    std::vector<std::byte> message_;  ///< and this one to the longest of send() and receive()
 };
 
 }  // namespace vkf

@@ -11,7 +11,7 @@
 TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted") {
     vkf_communicator* ranks[2] = {};
     REQUIRE(vkf_communicator_create_local(2, ranks) == VKF_OK);
-    vkf_result results[2][4] = {};
+    vkf_result results[2][5] = {};
     float sums[2][3] = {};
     const auto work = [&](int r) {
         const float mine[3] = {r == 0 ? 1.0f : 2.0f, 2.0f, 3.0f};
@@ -23,6 +23,9 @@ TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted"
         char told = r == 1 ? 'x' : '-';
         results[r][2] = vkf_communicator_broadcast(ranks[r], &told, 1, 1);
         results[r][3] = vkf_communicator_agree(ranks[r], "name", "same");
+        char passed[3] = {'x', 'y', 'z'};
+        results[r][4] = r == 0 ? vkf_communicator_send(ranks[r], passed, 3, 1, 1)
+                               : vkf_communicator_receive(ranks[r], passed, 3, 0, 2);
         if (std::string(all, 3) != "abc" || told != 'x') {
             results[r][1] = VKF_ERROR;
         }
@@ -39,10 +42,11 @@ TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted"
         CHECK(vkf_communicator_rank(ranks[r], &rank, &count) == VKF_OK);
         CHECK(rank == static_cast<uint32_t>(r));
         CHECK(count == 2);
-        vkf_traffic traffic = {sizeof(vkf_traffic), 0, 0, 0, 0, 0, 0};
+        vkf_traffic traffic = {sizeof(vkf_traffic), 0, 0, 0, 0, 0, 0, 0};
         CHECK(vkf_communicator_traffic(ranks[r], &traffic) == VKF_OK);
         CHECK(traffic.all_reduces == 1);
         CHECK(traffic.all_reduce_elements == 3);
+        CHECK(traffic.sends == (r == 0 ? 1 : 0));
         CHECK(vkf_communicator_limit(ranks[r], 0.1) == VKF_OK);
     }
     vkf_communicator_destroy(ranks[1]);

@@ -7,16 +7,17 @@ namespace vkf {
 
 namespace {
 
-Value token_input(Graph& graph, DecoderTask task, const CachedRunSizes& sizes) {
+Value input_of_run(Graph& graph, DecoderTask task, const CachedRunSizes& sizes) {
     const Dim batch = graph.symbol("batch", sizes.max_batch);
     const Dim count = task == DecoderTask::step ? Dim(1) : graph.symbol("tokens", sizes.chunk);
-    return graph.input("tokens", {batch, count}, DType::i32);
+    return sizes.hidden == 0 ? graph.input("tokens", {batch, count}, DType::i32)
+                             : graph.input("hidden", {batch, count, sizes.hidden}, DType::f32);
 }
 
 }  // namespace
 
 CachedRun::CachedRun(Graph& graph, DecoderTask task, const CachedRunSizes& sizes, const std::vector<LayerCache>& layers)
-    : DecoderRun(token_input(graph, task, sizes), graph.symbol("start", sizes.max_tokens), sizes.max_tokens, layers),
+    : DecoderRun(input_of_run(graph, task, sizes), graph.symbol("start", sizes.max_tokens), sizes.max_tokens, layers),
       task_(task),
       sizes_(sizes) {
     if (sizes.max_batch > 1) {

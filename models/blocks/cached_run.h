@@ -16,14 +16,15 @@ struct CachedRunSizes {
     std::int64_t max_tokens = 1;  ///< most tokens of a sequence: what the caches hold
     std::int64_t chunk = 1;       ///< tokens of a sequence that one run reads
     WeightType kv = WeightType::f32;
+    std::int64_t hidden = 0;  ///< the width of hidden states that come in; 0: tokens do
 };
 
 class CachedRun final : public DecoderRun {
 public:
-    /// Inputs: tokens (batch, tokens) i32 and, where sequences of a batch are padded in front, keys
-    /// (batch, max_tokens) i32, 1 where the caches hold a token of the sequence. Sizes: batch,
-    /// tokens (but for a step), start, which is how many tokens the caches hold already, and those
-    /// of CacheRing.
+    /// Inputs: tokens (batch, tokens) i32, or hidden (batch, tokens, width), and, where sequences
+    /// of a batch are padded in front, keys (batch, max_tokens) i32, 1 where the caches hold a
+    /// token of the sequence. Sizes: batch, tokens (but for a step), start, which is how many
+    /// tokens the caches hold already, and those of CacheRing.
     CachedRun(Graph& graph, DecoderTask task, const CachedRunSizes& sizes, const std::vector<LayerCache>& layers);
 
     /// Where sequences are padded the positions come from an input positions (batch, tokens) i32.
@@ -34,8 +35,6 @@ public:
     Value answered(Value h) const override;
 
 private:
-    const Dim& batch() const { return tokens().shape()[0]; }
-    const Dim& count() const { return tokens().shape()[1]; }
     const CacheRing::Rows& ring(std::int64_t window, std::int64_t rows);
     /// (batch, 1, 1, count) of the input `keys`; empty where nothing is padded.
     Value seen_keys(Dim first, const Dim& count) const;

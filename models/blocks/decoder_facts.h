@@ -18,6 +18,7 @@ struct LayerCache {
 struct DecoderFacts {
     std::string model_type = {};  ///< name of the family, as config.json says
     std::int64_t vocab_size = 0;
+    std::int64_t width = 0;          ///< of the hidden states between layers
     std::int64_t max_positions = 0;  ///< tokens it was trained for
     std::vector<LayerCache> layers = {};
     std::vector<std::int32_t> end = {};      ///< ids that end a text

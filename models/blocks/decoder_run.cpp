@@ -4,11 +4,15 @@
 namespace vkf {
 
 RopeTable DecoderRun::rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name) {
+    if (const auto made = rope_tables_.find(name); made != rope_tables_.end()) {
+        return made->second;
+    }
     Rope whole = rope;
     whole.max_positions = max_tokens_;
     const std::vector<float> table = vkf::rope_table(whole, head_dim);
     const auto pairs = static_cast<std::int64_t>(table.size()) / max_tokens_ / 2;
-    return {graph().constant(name, {max_tokens_, pairs, 2}, table), rope.layout};
+    const RopeTable made{graph().constant(name, {max_tokens_, pairs, 2}, table), rope.layout};
+    return rope_tables_.emplace(name, made).first->second;
 }
 
 QueryKeyValue DecoderRun::rotated(QueryKeyValue heads, const RopeTable& table) const {

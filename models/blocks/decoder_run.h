@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,11 +30,14 @@ class DecoderRun {
 public:
     virtual ~DecoderRun() = default;
 
-    Graph& graph() const { return tokens_.graph(); }
-    /// (batch, tokens) i32.
-    Value tokens() const { return tokens_; }
+    Graph& graph() const { return input_.graph(); }
+    /// What the first layer's rank gets: (batch, tokens) i32.
+    Value tokens() const { return input_; }
+    /// What a rank with later layers gets instead: hidden states (batch, tokens, width).
+    Value hidden() const { return input_; }
 
-    /// Makes the table for every position of a sequence, as a constant `name`.
+    /// Makes the table for every position of a sequence, as a constant `name`; gives the one there
+    /// is from the second time on.
     RopeTable rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name = "rope_table");
     /// Queries and keys turned by the angles of their tokens' positions. Attention looks at
     /// distances alone, so padding in front of a sequence changes nothing.
@@ -50,20 +54,24 @@ public:
     virtual Value answered(Value h) const = 0;
 
 protected:
-    /// `start` is the position of the first token, of up to `max_tokens`.
-    DecoderRun(Value tokens, Dim start, std::int64_t max_tokens, const std::vector<LayerCache>& layers)
-        : tokens_(tokens), start_(std::move(start)), max_tokens_(max_tokens), layers_(layers) {}
+    /// `input` are tokens or hidden states; `start` is the position of the first token, of up to
+    /// `max_tokens`.
+    DecoderRun(Value input, Dim start, std::int64_t max_tokens, const std::vector<LayerCache>& layers)
+        : input_(input), start_(std::move(start)), max_tokens_(max_tokens), layers_(layers) {}
 
+    const Dim& batch() const { return input_.shape()[0]; }
+    const Dim& count() const { return input_.shape()[1]; }
     const Dim& start() const { return start_; }
     const LayerCache& layer(std::int64_t i) const { return layers_[static_cast<std::size_t>(i)]; }
     /// What attention is told of the scores and of a layer's window.
     AttentionOptions attention(const LayerCache& layer, const AttentionScores& scores) const;
 
 private:
-    Value tokens_;
+    Value input_;
     Dim start_;
     std::int64_t max_tokens_;
     std::vector<LayerCache> layers_;
+    std::map<std::string, RopeTable> rope_tables_;
 };
 
 }  // namespace vkf

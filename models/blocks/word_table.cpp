@@ -7,29 +7,22 @@
 
 namespace vkf {
 
-WordTable::WordTable(Graph& graph, const std::string& name, std::int64_t vocabulary, std::int64_t width)
-    : name_(name), vocabulary_(vocabulary), width_(width) {
-    if (is_whole(graph)) {
-        rows_ = graph.weight(name, {vocabulary, width});
-    } else {
-        const Part own = share_of_vocabulary(vocabulary, graph.rank());
-        rows_ = graph.weight(name, {own.count, width}, {0, vocabulary, {own}});
-    }
-}
-
 Value WordTable::embed(Value ids, float scale) const {
     return vocab_parallel_embedding(ids, name_, vocabulary_, width_, scale);
 }
 
 Value WordTable::logits(Value h, bool tied) const {
-    Graph& g = h.graph();
+    Graph& g = *graph_;
     if (!tied) {
         return is_whole(g)
                    ? linear_layer(h, "lm_head", vocabulary_, false)
                    : linear_rows(h, "lm_head", {0, vocabulary_, {share_of_vocabulary(vocabulary_, g.rank())}}, false);
     }
+    const auto part = [&] { return share_of_vocabulary(vocabulary_, g.rank()); };
+    const Value rows = is_whole(g) ? g.weight(name_, {vocabulary_, width_})
+                                   : g.weight(name_, {part().count, width_}, {0, vocabulary_, {part()}});
     const Scope scope(g, "lm_head");  // by which an adapter is asked for
-    const Value y = linear(h, rows_);
+    const Value y = linear(h, rows);
     return g.linear_hook() ? g.linear_hook()(h, y) : y;
 }
 

@@ -12,8 +12,9 @@ namespace vkf {
 
 class WordTable {
 public:
-    /// `name` (vocabulary, width).
-    WordTable(Graph& graph, const std::string& name, std::int64_t vocabulary, std::int64_t width);
+    /// `name` (vocabulary, width), a weight of the graph once it is looked up or multiplied.
+    WordTable(Graph& graph, std::string name, std::int64_t vocabulary, std::int64_t width)
+        : graph_(&graph), name_(std::move(name)), vocabulary_(vocabulary), width_(width) {}
 
     /// The rows of ids (...) i32: (..., width).
     Value embed(Value ids, float scale = 1.0f) const;
@@ -22,9 +23,9 @@ public:
     Value logits(Value h, bool tied) const;
 
 private:
+    Graph* graph_;
     std::string name_;
     std::int64_t vocabulary_, width_;
-    Value rows_;  ///< this rank's part
 };
 
 }  // namespace vkf

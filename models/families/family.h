@@ -15,6 +15,7 @@
 #include "models/blocks/encoder_facts.h"
 #include "models/files/config_reader.h"
 #include "models/files/parameters.h"
+#include "runtime/graph/shard.h"
 
 namespace vkf {
 
@@ -24,8 +25,22 @@ public:
     virtual ~DecoderFamily() = default;
     /// Gives all facts but model_type, begin and end, which every config.json says alike.
     virtual DecoderFacts facts() const = 0;
-    /// Describes one run, and gives its logits (batch, run.answered(), vocabulary).
-    virtual Value describe(DecoderRun& run) const = 0;
+    /// Describes what the first layer begins with: hidden states (batch, tokens, width).
+    virtual Value embed(DecoderRun& run) const = 0;
+    /// Describes the layer `index` of hidden states h, and gives its own.
+    virtual Value layer(DecoderRun& run, std::int64_t index, Value h) const = 0;
+    /// Describes the logits (batch, run.answered(), vocabulary) of what the last layer gave.
+    virtual Value logits(DecoderRun& run, Value h) const = 0;
+    /// Describes some of the layers, with what stands before the first and behind the last. Gives
+    /// the logits, or the hidden states that the next layer begins with.
+    Value describe(DecoderRun& run, const Part& layers) const {
+        Value h = layers.first == 0 ? embed(run) : run.hidden();
+        for (std::int64_t i = layers.first; i < layers.first + layers.count; ++i) {
+            h = layer(run, i, h);
+        }
+        const bool all = layers.first + layers.count == static_cast<std::int64_t>(facts().layers.size());
+        return all ? logits(run, h) : h;
+    }
     virtual ParameterRules parameters() const = 0;
 };
 

@@ -36,21 +36,26 @@ public:
 
     DecoderFacts facts() const override {
         return {.vocab_size = sizes_.vocab_size,
+                .width = sizes_.hidden_size,
                 .max_positions = sizes_.max_positions,
                 .layers = layer_caches(sizes_, windows_),
                 .begins_texts = true};
     }
 
-    Value describe(DecoderRun& run) const override {
-        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
-        const double width = static_cast<double>(sizes_.hidden_size);
-        Value h = words.embed(run.tokens(), static_cast<float>(std::sqrt(width)));
+    Value embed(DecoderRun& run) const override {
+        return words(run).embed(run.tokens(), static_cast<float>(std::sqrt(static_cast<double>(sizes_.hidden_size))));
+    }
+
+    Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
-        h = pre_and_post_norm_layers(
-            h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
+        return pre_and_post_norm_layer(
+            h, index, eps_, [&](Value x) { return attention(run, index, x, angles); },
             [&](Value x) { return feed_forward(x); });
+    }
+
+    Value logits(DecoderRun& run, Value h) const override {
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        return softcap(words.logits(h, tied_), logit_softcap_);
+        return softcap(words(run).logits(h, tied_), logit_softcap_);
     }
 
     ParameterRules parameters() const override {
@@ -60,6 +65,10 @@ public:
     }
 
 private:
+    WordTable words(const DecoderRun& run) const {
+        return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
+    }
+
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads, bias_), sizes_.heads);

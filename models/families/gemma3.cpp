@@ -34,26 +34,28 @@ public:
 
     DecoderFacts facts() const override {
         return {.vocab_size = sizes_.vocab_size,
+                .width = sizes_.hidden_size,
                 .max_positions = sizes_.max_positions,
                 .layers = layer_caches(sizes_, windows_),
                 .begins_texts = true};
     }
 
-    Value describe(DecoderRun& run) const override {
-        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
-        const double width = static_cast<double>(sizes_.hidden_size);
-        Value h = words.embed(run.tokens(), static_cast<float>(std::sqrt(width)));
-        const RopeTable local = run.rope_table(local_rope_, sizes_.heads.head_dim, "rope_table.local");
-        const RopeTable global = run.rope_table(global_rope_, sizes_.heads.head_dim, "rope_table.global");
-        h = pre_and_post_norm_layers(
-            h, sizes_.layers, eps_,
-            [&](std::int64_t layer, Value x) {
-                const bool sliding = windows_[static_cast<std::size_t>(layer)] > 0;
-                return attention(run, layer, x, sliding ? local : global);
-            },
+    Value embed(DecoderRun& run) const override {
+        return words(run).embed(run.tokens(), static_cast<float>(std::sqrt(static_cast<double>(sizes_.hidden_size))));
+    }
+
+    Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
+        const RopeTable angles = windows_[static_cast<std::size_t>(index)] > 0
+                                     ? run.rope_table(local_rope_, sizes_.heads.head_dim, "rope_table.local")
+                                     : run.rope_table(global_rope_, sizes_.heads.head_dim, "rope_table.global");
+        return pre_and_post_norm_layer(
+            h, index, eps_, [&](Value x) { return attention(run, index, x, angles); },
             [&](Value x) { return feed_forward(x); });
+    }
+
+    Value logits(DecoderRun& run, Value h) const override {
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        return softcap(words.logits(h, tied_), logit_softcap_);
+        return softcap(words(run).logits(h, tied_), logit_softcap_);
     }
 
     ParameterRules parameters() const override {
@@ -63,6 +65,10 @@ public:
     }
 
 private:
+    WordTable words(const DecoderRun& run) const {
+        return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
+    }
+
     static std::vector<std::int64_t> read_gemma3_windows(ConfigReader& r, std::int64_t layers) {
         r.only("attn_logit_softcapping", nullptr);  // which transformers reads and does not apply
         r.find("_sliding_window_pattern");          // transformers' own note beside layer_types

@@ -31,22 +31,24 @@ public:
 
     DecoderFacts facts() const override {
         return {.vocab_size = vocab_size_,
+                .width = width_,
                 .max_positions = positions_,
                 .layers = std::vector<LayerCache>(static_cast<std::size_t>(layers_), {heads_, width_ / heads_})};
     }
 
-    Value describe(DecoderRun& run) const override {
-        Graph& g = run.graph();
-        const WordTable words(g, "transformer.wte.weight", vocab_size_, width_);
-        Value h = words.embed(run.tokens());
-        h = h + run.learned_positions(g.weight("transformer.wpe.weight", {positions_, width_}));
-        for (std::int64_t i = 0; i < layers_; ++i) {
-            const Scope layer(g, "transformer.h." + std::to_string(i));
-            h = h + attention(run, i, layer_norm(h, "ln_1", eps_));
-            h = h + feed_forward(layer_norm(h, "ln_2", eps_));
-        }
-        h = layer_norm(run.answered(h), "transformer.ln_f", eps_);
-        return words.logits(h, tied_);
+    Value embed(DecoderRun& run) const override {
+        const Value h = words(run).embed(run.tokens());
+        return h + run.learned_positions(run.graph().weight("transformer.wpe.weight", {positions_, width_}));
+    }
+
+    Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
+        const Scope layer(run.graph(), "transformer.h." + std::to_string(index));
+        h = h + attention(run, index, layer_norm(h, "ln_1", eps_));
+        return h + feed_forward(layer_norm(h, "ln_2", eps_));
+    }
+
+    Value logits(DecoderRun& run, Value h) const override {
+        return words(run).logits(layer_norm(run.answered(h), "transformer.ln_f", eps_), tied_);
     }
 
     ParameterRules parameters() const override {
@@ -61,6 +63,10 @@ public:
     }
 
 private:
+    WordTable words(const DecoderRun& run) const {
+        return {run.graph(), "transformer.wte.weight", vocab_size_, width_};
+    }
+
     Value attention(DecoderRun& run, std::int64_t layer, Value x) const {
         const Scope scope(run.graph(), "attn");
         const HeadSizes sizes{heads_, heads_, width_ / heads_};

@@ -25,24 +25,32 @@ public:
 
     DecoderFacts facts() const override {
         return {.vocab_size = sizes_.vocab_size,
+                .width = sizes_.hidden_size,
                 .max_positions = sizes_.max_positions,
                 .layers = layer_caches(sizes_, windows_),
                 .begins_texts = true};
     }
 
-    Value describe(DecoderRun& run) const override {
-        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
-        Value h = words.embed(run.tokens());
+    Value embed(DecoderRun& run) const override { return words(run).embed(run.tokens()); }
+
+    Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
-        h = pre_norm_layers(
-            h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
+        return pre_norm_layer(
+            h, index, eps_, [&](Value x) { return attention(run, index, x, angles); },
             [&](Value x) { return feed_forward(x); });
-        return words.logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
+    }
+
+    Value logits(DecoderRun& run, Value h) const override {
+        return words(run).logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
+    WordTable words(const DecoderRun& run) const {
+        return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
+    }
+
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project(x, sizes_.heads), sizes_.heads);

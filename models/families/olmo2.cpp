@@ -23,26 +23,32 @@ public:
           tied_(r.flag("tie_word_embeddings", false)) {}
 
     DecoderFacts facts() const override {
-        return {.vocab_size = sizes_.vocab_size, .max_positions = sizes_.max_positions, .layers = layer_caches(sizes_)};
+        return {.vocab_size = sizes_.vocab_size,
+                .width = sizes_.hidden_size,
+                .max_positions = sizes_.max_positions,
+                .layers = layer_caches(sizes_)};
     }
 
-    Value describe(DecoderRun& run) const override {
-        Graph& g = run.graph();
-        const WordTable words(g, "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
-        Value h = words.embed(run.tokens());
+    Value embed(DecoderRun& run) const override { return words(run).embed(run.tokens()); }
+
+    Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
-        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
-            const Scope layer(g, "model.layers." + std::to_string(i));
-            h = h + rms_norm(attention(run, i, h, angles), "post_attention_layernorm", eps_);
-            h = h + rms_norm(feed_forward(h), "post_feedforward_layernorm", eps_);
-        }
-        h = rms_norm(run.answered(h), "model.norm", eps_);
-        return words.logits(h, tied_);
+        const Scope layer(run.graph(), "model.layers." + std::to_string(index));
+        h = h + rms_norm(attention(run, index, h, angles), "post_attention_layernorm", eps_);
+        return h + rms_norm(feed_forward(h), "post_feedforward_layernorm", eps_);
+    }
+
+    Value logits(DecoderRun& run, Value h) const override {
+        return words(run).logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
+    WordTable words(const DecoderRun& run) const {
+        return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
+    }
+
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project_and_norm(x, sizes_.heads, bias_, eps_), sizes_.heads);

@@ -30,23 +30,31 @@ public:
     DecoderFacts facts() const override {
         const std::vector<std::int64_t> windows(static_cast<std::size_t>(sizes_.layers), window_);
         return {.vocab_size = sizes_.vocab_size,
+                .width = sizes_.hidden_size,
                 .max_positions = sizes_.max_positions,
                 .layers = layer_caches(sizes_, windows)};
     }
 
-    Value describe(DecoderRun& run) const override {
-        const WordTable words(run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size);
-        Value h = words.embed(run.tokens());
+    Value embed(DecoderRun& run) const override { return words(run).embed(run.tokens()); }
+
+    Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
-        h = pre_norm_layers(
-            h, sizes_.layers, eps_, [&](std::int64_t layer, Value x) { return attention(run, layer, x, angles); },
+        return pre_norm_layer(
+            h, index, eps_, [&](Value x) { return attention(run, index, x, angles); },
             [&](Value x) { return feed_forward(x); });
-        return words.logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
+    }
+
+    Value logits(DecoderRun& run, Value h) const override {
+        return words(run).logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
+    WordTable words(const DecoderRun& run) const {
+        return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
+    }
+
     /// What other families call yarn is longrope here, as is "su": frequencies that change where a
     /// text grows past what original_max_position_embeddings says. Keys that were turned before
     /// then would have to turn again.

@@ -103,6 +103,7 @@ PY_NAMES(vkf::ScoreKind, "kind", "typing.Literal['dot', 'scaled_dot', 'general',
 PY_NAMES(vkf::WeightType, "the type of weights", "typing.Literal['f32', 'f16', 'bf16', 'int8', 'int4']", "f32", "f16",
          "bf16", "int8", "int4");
 PY_NAMES(vkf::Arithmetic, "arithmetic", "typing.Literal['f32', 'f16', 'int8']", "f32", "f16", "int8");
+PY_NAMES(vkf::Split, "split", "typing.Literal['tensor', 'layers']", "tensor", "layers");
 PY_NAMES(vkf::PackOn, "pack_on", "typing.Literal['by_device', 'host', 'device']", "by_device", "host", "device");
 PY_NAMES(vkf::Schedule::Kind, "kind", "typing.Literal['constant', 'linear', 'cosine']", "constant", "linear", "cosine");
 PY_NAMES(vkf::DeviceType, "type", "str", "other", "integrated", "discrete", "virtual", "cpu");

@@ -22,7 +22,8 @@ struct Decoder {
 vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk,
                                     std::int64_t candidates, const Kept& kv, const Arith& arithmetic,
                                     const std::optional<vkf::LoraOptions>& lora, bool score, bool profile,
-                                    const Ranks* communicator, const nb::object& progress) {
+                                    const Ranks* communicator, const Choice<vkf::Split>& split,
+                                    const std::vector<double>& speeds, const nb::object& progress) {
     vkf::DecoderOptions out{.max_batch = max_batch,
                             .max_tokens = max_tokens,
                             .chunk = chunk,
@@ -30,6 +31,8 @@ vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tok
                             .kv = kv,
                             .arithmetic = arithmetic,
                             .lora = lora,
+                            .split = split,
+                            .speeds = speeds,
                             .score = score,
                             .profile = profile};
     if (communicator != nullptr) out.communicator = communicator->communicator;
@@ -51,6 +54,7 @@ void bind_decoder(nb::module_& m) {
     nb::class_<vkf::DecoderFacts>(m, "DecoderFacts", "What a program that runs a decoder needs to know about it.")
         .def_ro("model_type", &vkf::DecoderFacts::model_type)
         .def_ro("vocab_size", &vkf::DecoderFacts::vocab_size)
+        .def_ro("width", &vkf::DecoderFacts::width)
         .def_ro("max_positions", &vkf::DecoderFacts::max_positions)
         .def_ro("layers", &vkf::DecoderFacts::layers)
         .def_ro("end", &vkf::DecoderFacts::end)
@@ -76,14 +80,16 @@ void bind_decoder(nb::module_& m) {
 #define DECODER_TYPES                                                                                             \
     std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk, std::int64_t candidates, const Kept &kv, \
         const Arith &arithmetic, const std::optional<vkf::LoraOptions>&lora, bool score, bool profile,            \
-        const Ranks *communicator, const nb::object &progress
+        const Ranks *communicator, const Choice<vkf::Split>&split, const std::vector<double>&speeds,              \
+        const nb::object &progress
 #define DECODER_NAMES                                                                                                \
     nb::kw_only(), "max_batch"_a = 1, "max_tokens"_a = 0, "chunk"_a = 256, "candidates"_a = 0, "kv"_a = Kept{"f32"}, \
                    "arithmetic"_a = Arith{"f32"}, "lora"_a = nb::none(), "score"_a = false, "profile"_a = false,     \
-                   "communicator"_a = nb::none(), "progress"_a = nb::none()
+                   "communicator"_a = nb::none(), "split"_a = Choice<vkf::Split>{"tensor"},                          \
+                   "speeds"_a = std::vector<double>(), "progress"_a = nb::none()
 #define DECODER_VALUES                                                                                            \
     decoder_options(max_batch, max_tokens, chunk, candidates, kv, arithmetic, lora, score, profile, communicator, \
-                    progress)
+                    split, speeds, progress)
     nb::class_<vkf::DecoderPlan>(
         m, "DecoderPlan",
         "A decoder's programs for given sizes: described, and their memory known, before a weight is loaded.")
@@ -109,11 +115,17 @@ void bind_decoder(nb::module_& m) {
                 out["candidates"] = o.candidates;
                 out["kv"] = name(o.kv);
                 out["arithmetic"] = name(o.arithmetic);
+                out["split"] = name(o.split);
+                out["speeds"] = o.speeds;
                 out["score"] = o.score;
                 out["profile"] = o.profile;
                 return out;
             },
             nb::sig("def options(self) -> dict[str, object]"), "The options, with every default filled in.")
+        .def_prop_ro(
+            "layers",
+            [](const vkf::DecoderPlan& p) { return std::pair(p.layers().first, p.layers().count); },
+            "The first of the layers that this rank has, and their number.")
         .def_prop_ro("tasks",
                      [](const vkf::DecoderPlan& p) {
                          std::vector<std::string> out;

@@ -59,6 +59,17 @@ nb::bytes broadcast(Ranks& ranks, const nb::bytes& data, int from) {
     return to_bytes(all);
 }
 
+void send(Ranks& ranks, const nb::bytes& data, int to, int limits) {
+    const std::span<const std::byte> given = bytes_of(data);
+    unlocked([&] { ranks.communicator->send(given, to, limits); });
+}
+
+nb::bytes receive(Ranks& ranks, std::size_t bytes, int from, int limits) {
+    std::vector<std::byte> all(bytes);
+    unlocked([&] { ranks.communicator->receive(all, from, limits); });
+    return to_bytes(all);
+}
+
 }  // namespace
 
 void bind_ranks(nb::module_& m) {
@@ -67,6 +78,7 @@ void bind_ranks(nb::module_& m) {
         .def_ro("all_gathers", &vkf::Traffic::all_gathers)
         .def_ro("broadcasts", &vkf::Traffic::broadcasts)
         .def_ro("all_reduce_elements", &vkf::Traffic::all_reduce_elements)
+        .def_ro("sends", &vkf::Traffic::sends)
         .def_ro("bytes", &vkf::Traffic::bytes);
     nb::class_<Ranks>(m, "Communicator",
                       "The ranks of one program, as MPI and NCCL name it: local_communicators() makes them. All ranks "
@@ -82,6 +94,9 @@ void bind_ranks(nb::module_& m) {
              nb::sig("def all_gather(self, data: bytes) -> list[bytes]"))
         .def("broadcast", broadcast, "data"_a, "from_"_a = 0,
              "The bytes that rank from_ has; those of the others are as many.")
+        .def("send", send, "data"_a, "to"_a, "limits"_a = 1,
+             "Gives rank `to` these bytes, which it receives meanwhile; waits up to `limits` times the limit.")
+        .def("receive", receive, "bytes"_a, "from_"_a, "limits"_a = 1, "So many bytes that rank from_ sends.")
         .def(
             "agree",
             [](Ranks& r, const std::string& what, const std::string& text) {

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import vkformer as vkf
 
@@ -36,6 +37,17 @@ def test_collectives():
     out, errors = on_ranks(3, work)
     assert errors == [None] * 3
     assert out == [([6.0] * 3, [b"", b"ab", b"abab"], b"\x01", 1)] * 3
+
+
+def test_bytes_from_one_to_another():
+    def work(c):
+        if c.rank == 0:
+            return c.send(b"hidden", 1) or c.traffic().sends
+        return c.receive(6, 0)
+
+    out, errors = on_ranks(2, work)
+    assert errors == [None] * 2
+    assert out == [1, b"hidden"]
 
 
 def test_ranks_that_differ_are_named():
@@ -94,3 +106,17 @@ def test_ranks_with_halves_of_a_batch_learn_as_one_does(device):
     assert errors == [None] * 2
     assert halves[0] == halves[1]
     np.testing.assert_allclose(halves[0], learn(slice(0, 6)), rtol=1e-5)
+
+
+def test_a_decoder_by_layers(device):
+    folder = ROOT / "tests" / "decoders" / "llama"
+    want = vkf.load_decoder(folder, device=device, max_tokens=24).generate([3, 1, 4, 1, 5], 8)
+
+    def work(c):
+        decoder = vkf.load_decoder(folder, device=vkf.Device(), max_tokens=24, chunk=2, communicator=c, split="layers",
+                                   speeds=[1.0, 2.0])
+        return decoder.generate([3, 1, 4, 1, 5], 8), c.traffic().all_reduces
+
+    out, errors = on_ranks(2, work)
+    assert errors == [None] * 2
+    assert out == [(want, 0)] * 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Iterator, Sequence, 
 from . import _vkformer as _c
 from ._progress import progress_bar
 from ._turns import Turn
-from ._types import Arithmetic, Kept, Path
+from ._types import Arithmetic, Kept, Path, Split
 from .eager import default_device
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Decoder(_c.DecoderCore):
 def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device | None = None, max_tokens: int = 0,
                  max_batch: int = 1, chunk: int = 256, candidates: int = 0, kv: Kept = "f32",
                  arithmetic: Arithmetic = "f32", adapter: Path | None = None, score: bool = False, profile: bool = False,
-                 communicator: _c.Communicator | None = None,
+                 communicator: _c.Communicator | None = None, split: Split = "tensor", speeds: Sequence[float] = (),
                  progress: bool | Callable[[int, int], None] = False) -> Decoder:
     """Loads a decoder (Llama, Mistral, Qwen, Gemma, Phi-3, OLMo 2, GPT-2) from a Hugging Face folder.
 
@@ -189,7 +189,8 @@ def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device
     a temperature makes programs for as many as its top_k when they are first needed, where this is
     0. kv: what keys and values are kept as. adapter: a folder of PEFT's (LoRA). progress: True shows a bar on a terminal;
     or a function (bytes done, bytes in all). communicator: the ranks that compute the model together,
-    each with a device of its own: every rank loads it and calls it alike.
+    each with a device of its own: every rank loads it and calls it alike. split: "tensor" gives each
+    a part of every layer, "layers" some of the layers, in proportion to the ranks' speeds.
     """
     device = device or default_device()
     checkpoint = _c.Checkpoint(folder)
@@ -199,11 +200,11 @@ def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device
     plan = _c.DecoderPlan(device, checkpoint, model, max_batch=max_batch, max_tokens=max_tokens, chunk=chunk,
                           candidates=candidates, kv=kv, arithmetic=arithmetic,
                           lora=lora.options if lora is not None else None, score=score, profile=profile,
-                          communicator=communicator, matrices=weights, load_progress=show)
+                          communicator=communicator, split=split, speeds=list(speeds), matrices=weights, load_progress=show)
     out = Decoder(device, checkpoint, plan)
     out._open(folder, model.facts, device, candidates,
               dict(max_tokens=plan.max_tokens, chunk=chunk, kv=kv, arithmetic=arithmetic, communicator=communicator,
-                   lora=lora.options if lora is not None else None))
+                   split=split, speeds=list(speeds), lora=lora.options if lora is not None else None))
     if lora is not None:
         out.set_adapter(lora)
     return out

@@ -87,6 +87,8 @@ vkf::DecoderOptions decoder_options(const Options& options, const vkf::DecoderFa
                                     const std::optional<vkf::LoraOptions>& lora, const Ranks& ranks) {
     vkf::DecoderOptions out;
     out.communicator = ranks.communicator();
+    out.split = ranks.split();
+    out.speeds = ranks.speeds();
     const std::int64_t wanted = static_cast<std::int64_t>(prompt) + options.max_tokens;
     out.max_tokens = std::clamp<std::int64_t>(wanted, 1, facts.max_positions);
     out.chunk = options.chunk;
@@ -190,7 +192,7 @@ Speed answer(vkf::Decoder& decoder, const Options& options, const std::vector<st
     return speed;
 }
 
-int generate(const Options& options, const Ranks& ranks) {
+int generate(const Options& options, Ranks& ranks) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::DecoderModel model = vkf::read_decoder(checkpoint);
     const vkf::DecoderFacts& facts = model.facts();
@@ -215,6 +217,14 @@ int generate(const Options& options, const Ranks& ranks) {
             loaded = seconds_since(start);
         }};
     const std::optional<vkf::LoraOptions> lora = adapter ? std::optional(adapter->options()) : std::nullopt;
+    const Ranks alone("");
+    if (!ranks.settle(device, facts, {prompt.size(), options.chunk, options.max_tokens}, [&](bool together) {
+            const vkf::DecoderOptions asked =
+                decoder_options(options, facts, prompt.size(), lora, together ? ranks : alone);
+            return vkf::DecoderPlan(device, checkpoint, model, asked, load).memory();
+        })) {
+        return 0;  // another rank answers alone
+    }
     const vkf::DecoderPlan plan(device, checkpoint, model, decoder_options(options, facts, prompt.size(), lora, ranks),
                                 load);
     print_memory(options.dry_run ? stdout : stderr, ranks.name(), plan.memory());
@@ -309,8 +319,17 @@ void add_options(CLI::App& app, Options& o) {
     app.add_flag("--copy-rate", o.copy_rate, "say what share of the device's copy rate the steps reached");
     app.add_option("--accuracy", o.texts, "of a file's lines: perplexity with every type of weights and of caches")
         ->check(CLI::ExistingFile);
-    app.add_flag("--tensor-parallel", o.tensor_parallel,
-                 "share the model out over the processes that mpirun started, each with a device");
+    CLI::Option* tensor =
+        app.add_flag("--tensor-parallel", o.tensor_parallel,
+                     "share the model out over the processes that mpirun started, each with a device");
+    CLI::Option* layers =
+        app.add_flag("--layer-parallel", o.layer_parallel,
+                     "give each of those processes some of the layers, one behind the other, by its device's speed")
+            ->excludes(tensor);
+    app.add_option("--parallel", o.parallel, "the one, the other, or what is measured to be the soonest done")
+        ->check(CLI::IsMember({"tensor", "layers", "auto"}))
+        ->excludes(tensor)
+        ->excludes(layers);
     app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");
     app.add_flag("--check", o.check, "compare with the answers PyTorch gave, in the model's expected.json");
 }
@@ -337,9 +356,12 @@ int main(int argc, char** argv) {
         options.by_ids = app.count("--ids") > 0;
         std::erase(options.stop, "");
         settle_draws(app, options);
-        if (options.tensor_parallel && (options.check || !options.texts.empty() || !options.save.empty())) {
-            throw CLI::ValidationError("--tensor-parallel",
-                                       "goes with an answer, not with --check, --accuracy or --save");
+        const char* flag = options.tensor_parallel  ? "--tensor-parallel"
+                           : options.layer_parallel ? "--layer-parallel"
+                                                    : "--parallel";
+        options.parallel = options.tensor_parallel ? "tensor" : options.layer_parallel ? "layers" : options.parallel;
+        if (!options.parallel.empty() && (options.check || !options.texts.empty() || !options.save.empty())) {
+            throw CLI::ValidationError(flag, "goes with an answer, not with --check, --accuracy or --save");
         }
         if (!options.adapter.empty() && (options.check || !options.texts.empty())) {
             throw CLI::ValidationError("--adapter", "--check and --accuracy are of the model alone");
@@ -354,7 +376,7 @@ int main(int argc, char** argv) {
     std::signal(SIGINT, interrupt);
     std::string rank;
     try {
-        const Ranks ranks(options.tensor_parallel);
+        Ranks ranks(options.parallel);
         rank = ranks.name();
         const int code = !options.save.empty()    ? save(options)
                          : !options.texts.empty() ? accuracy(options)

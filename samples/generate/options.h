@@ -34,7 +34,8 @@ struct Options {
     bool dry_run = false;
     bool check = false;
     bool copy_rate = false;
-    bool tensor_parallel = false;
+    bool tensor_parallel = false, layer_parallel = false;
+    std::string parallel;  ///< "tensor", "layers" or "auto"; empty: this process alone
 };
 
 /// "fp32", "fp16", ... ; nothing for an empty name.

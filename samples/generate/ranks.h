@@ -5,18 +5,33 @@
 #include <vkformer/vkformer.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 /// The ranks of a run: one that draws and prints, and others that do what it does.
 class Ranks {
 public:
-    /// One rank, or with `parallel` those that mpirun started. Throws vkf::Error in a build without
-    /// MPI.
-    explicit Ranks(bool parallel);
+    /// One rank where `parallel` is empty, else those that mpirun started, which share the model
+    /// out as it says: "tensor", "layers", or "auto". Throws vkf::Error in a build without MPI.
+    explicit Ranks(const std::string& parallel);
+
+    struct Work {
+        std::size_t prompt;                ///< tokens
+        std::int64_t chunk, most_answers;  ///< tokens of a part of the prompt, and of the answer
+    };
+    /// Measures devices and, for "auto", the link; prints what is chosen and why. `memory` gives
+    /// what the model would take of this rank's device, by tensor parallel with the others or
+    /// alone. False: another rank answers alone, and this one has nothing to do.
+    bool settle(const vkf::Device& device, const vkf::DecoderFacts& facts, const Work& work,
+                const std::function<vkf::ModelMemory(bool together)>& memory);
 
     /// Null where there are no others to speak with.
     const std::shared_ptr<vkf::Communicator>& communicator() const { return communicator_; }
+    vkf::Split split() const { return split_; }
+    /// How fast the ranks' devices are; empty where that makes no difference.
+    const std::vector<double>& speeds() const { return speeds_; }
     /// Whether this one prints.
     bool first() const { return !communicator_ || communicator_->rank() == 0; }
     /// "rank 1 of 2: ", empty where there is one only.
@@ -31,4 +46,7 @@ public:
 
 private:
     std::shared_ptr<vkf::Communicator> communicator_;
+    std::string parallel_;
+    vkf::Split split_ = vkf::Split::tensor;
+    std::vector<double> speeds_;
 };

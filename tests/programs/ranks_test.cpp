@@ -66,6 +66,41 @@ TEST_CASE("ranks: one that ends, hangs or differs is named, and all end") {
     CHECK_MESSAGE(has(o.output, "does all_reduce of 100"), o.output);
 }
 
+TEST_CASE("generate: --layer-parallel and --parallel auto answer on several ranks as on one") {
+    std::vector<std::string> words{GENERATE_PROGRAM, "--prompt", "98765 is", "--weights", "int8", "--chunk", "3"};
+    const auto alone = [&](std::vector<std::string> w) {
+        w.insert(w.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"});
+        return run(w).output;
+    };
+    const std::string want = alone(words);
+    CHECK(want.size() > 20);
+    words.push_back("--layer-parallel");
+    CHECK(alone(words) == want);
+    for (const int ranks : {2, 3}) {
+        const Outcome o = on_ranks(ranks, words, "2>/dev/null");
+        CHECK(o.code == 0);
+        CHECK(o.output == want);
+    }
+    Outcome o = on_ranks(4, words);
+    CHECK(o.code != 0);
+    CHECK_MESSAGE(has(o.output, "3 layers cannot be shared out over 4 ranks"), o.output);
+    // draws are the first rank's
+    words.insert(words.end(), {"--temperature", "1.5", "--seed", "3"});
+    const Outcome drawn = on_ranks(2, words, "2>/dev/null");
+    words.erase(std::find(words.begin(), words.end(), "--layer-parallel"));
+    CHECK(drawn.output == alone(words));
+    words.erase(words.end() - 4, words.end());
+    words.insert(words.end(), {"--parallel", "auto"});
+    CHECK(alone(words) == want);
+    o = on_ranks(2, words, "2>/dev/null");
+    CHECK(o.code == 0);
+    CHECK(o.output == want);
+    o = on_ranks(2, words);
+    CHECK_MESSAGE(sorted_lines(o.output, "link ").size() == 1, o.output);
+    CHECK_MESSAGE(has(o.output, ", by the model of time: rank "), o.output);
+    check_refused(run({GENERATE_PROGRAM, "--layer-parallel", "--check"}), "--layer-parallel", "goes with an answer");
+}
+
 TEST_CASE("ranks: one that is killed at any moment ends all, and mpirun names it") {
     for (int again = 0; again < 4; ++again) {
         const auto before = std::chrono::steady_clock::now();
