@@ -10,7 +10,19 @@ nanobind, package = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 places = (nanobind / "stubgen.py", nanobind.parent / "stubgen.py", nanobind / "src" / "stubgen.py")
 found = next((str(place) for place in places if place.exists()), None)
 (package / "_vkformer").mkdir(exist_ok=True)
-command = [sys.executable, *([found] if found else ["-m", "nanobind.stubgen"]), "-q", "-m", "vkformer._vkformer", "-r", "-O", str(package)]
+# help() shows classes in the package; stubs define them where they are
+code = """
+import runpy, sys
+import vkformer._vkformer as extension
+for module in (extension, extension.torch):
+    for thing in vars(module).values():
+        if isinstance(thing, type) and type(thing) is not type:
+            thing.__module__ = module.__name__
+runs = runpy.run_path if sys.argv[1].endswith(".py") else runpy.run_module
+sys.argv = sys.argv[1:]
+runs(sys.argv[0], run_name="__main__")
+"""
+command = [sys.executable, "-c", code, found or "nanobind.stubgen", "-q", "-m", "vkformer._vkformer", "-r", "-O", str(package)]
 done = subprocess.run(command)
 for stub in (package / "_vkformer").glob("*.pyi"):
     text = re.sub(r"\bos\.PathLike\b(?!\[)", "os.PathLike[str]", stub.read_text())
@@ -19,7 +31,7 @@ for stub in (package / "_vkformer").glob("*.pyi"):
     text = re.sub(r"(?<![\w.])dict(?![\[\w(])", "dict[str, object]", text)
     text = text.replace("import os\n", "import builtins\nimport os\n", 1)
     # Tensor.numpy() hides the module
-    text = re.sub(r"\bnumpy\.ndarray\b", "_numpy.ndarray", text)
+    text = re.sub(r"^ *def .*", lambda line: re.sub(r"\bnumpy\.", "_numpy.", line[0]), text, flags=re.MULTILINE)
     text = re.sub(r"^import numpy$", "import numpy as _numpy", text, flags=re.MULTILINE)
     if stub.name == "__init__.pyi" and "__version__" not in text:
         text += "\n__version__: str = ...\n"

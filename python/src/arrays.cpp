@@ -278,14 +278,16 @@ vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matr
 
 void bind_files(nb::module_& m) {
     nb::class_<vkf::HostTensor>(m, "HostTensor", "A tensor of a file, where it lies there.")
-        .def_ro("name", &vkf::HostTensor::name)
-        .def_prop_ro("dtype", [](const vkf::HostTensor& t) { return name(t.dtype); })
+        .def_ro("name", &vkf::HostTensor::name, "Its name in the file.")
+        .def_prop_ro(
+            "dtype", [](const vkf::HostTensor& t) { return name(t.dtype); }, "NumPy's name of the type of elements.")
         .def_prop_ro(
             "shape", [](const vkf::HostTensor& t) { return nb::tuple(nb::cast(t.shape)); },
-            nb::sig("def shape(self) -> tuple[int, ...]"))
+            nb::sig("def shape(self) -> tuple[int, ...]"), "Sizes, outermost first.")
         .def_prop_ro(
             "type", [](const vkf::HostTensor& t) { return name(t.type); }, "What a matrix is packed as.")
-        .def_prop_ro("bytes", [](const vkf::HostTensor& t) { return t.data.size(); })
+        .def_prop_ro(
+            "bytes", [](const vkf::HostTensor& t) { return t.data.size(); }, "Its size in bytes.")
         .def(
             "numpy",
             [](nb::object self) -> nb::object {
@@ -331,11 +333,13 @@ void bind_files(nb::module_& m) {
             nb::sig("def tensors(self) -> list[HostTensor]"), "All tensors, in the order of the file's data.")
         .def(
             "find", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name); }, "name"_a,
-            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
+            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"),
+            "The tensor of this name, or None.")
         .def(
             "at",
             [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& { return f.at(name); },
-            "name"_a, nb::rv_policy::reference_internal)
+            "name"_a, nb::rv_policy::reference_internal,
+            "The tensor of this name; ValueError names the file where it has none.")
         .def(
             "__getitem__",
             [](const vkf::Safetensors& f, const std::string& name) -> const vkf::HostTensor& {
@@ -347,17 +351,22 @@ void bind_files(nb::module_& m) {
             "__contains__", [](const vkf::Safetensors& f, const std::string& name) { return f.find(name) != nullptr; },
             "name"_a)
         .def("__len__", [](const vkf::Safetensors& f) { return f.tensors().size(); })
-        .def("keys",
-             [](const vkf::Safetensors& f) {
-                 std::vector<std::string> names;
-                 for (const vkf::HostTensor& t : f.tensors()) names.push_back(t.name);
-                 return names;
-             })
+        .def(
+            "keys",
+            [](const vkf::Safetensors& f) {
+                std::vector<std::string> names;
+                for (const vkf::HostTensor& t : f.tensors()) names.push_back(t.name);
+                return names;
+            },
+            "Names of the tensors, in the order of the file's data.")
         .def(
             "__iter__", [](nb::object self) { return nb::iter(self.attr("keys")()); },
             nb::sig("def __iter__(self) -> typing.Iterator[str]"))
-        .def_prop_ro("metadata", [](const vkf::Safetensors& f) { return f.metadata(); })
-        .def_prop_ro("file", [](const vkf::Safetensors& f) { return f.file(); })
+        .def_prop_ro(
+            "metadata", [](const vkf::Safetensors& f) { return f.metadata(); },
+            "The strings that the file's header has, by name.")
+        .def_prop_ro(
+            "file", [](const vkf::Safetensors& f) { return f.file(); }, "The file's name.")
         .def("__repr__", [](const vkf::Safetensors& f) {
             return "<Safetensors " + f.file() + ": " + std::to_string(f.tensors().size()) + " tensors>";
         });
@@ -381,12 +390,15 @@ void bind_files(nb::module_& m) {
         .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "find", [](const vkf::Checkpoint& c, const std::string& name) { return c.find(name); }, "name"_a,
-            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"))
-        .def("names", &vkf::Checkpoint::names)
+            nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"),
+            "The tensor of this name in any shard, or None.")
+        .def("names", &vkf::Checkpoint::names, "Names of all tensors.")
         .def_prop_ro(
             "config", [](const vkf::Checkpoint& c) { return c.config(); }, "The text of config.json.")
-        .def_prop_ro("config_file", [](const vkf::Checkpoint& c) { return c.config_file(); })
-        .def_prop_ro("folder", [](const vkf::Checkpoint& c) { return c.folder(); });
+        .def_prop_ro(
+            "config_file", [](const vkf::Checkpoint& c) { return c.config_file(); }, "The path of config.json.")
+        .def_prop_ro(
+            "folder", [](const vkf::Checkpoint& c) { return c.folder(); }, "The folder.");
 }
 
 }  // namespace py

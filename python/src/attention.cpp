@@ -92,10 +92,14 @@ void bind_attention(nb::module_& m) {
             "key, value: states (P, page size, Hk, d). table (B, W) int32: pages of each sequence, -1 where it has "
             "none. "
             "lengths (B) int32: tokens of each, those of this run included.")
-        .def_prop_ro("key", [](const vkf::PagedKvCache& c) { return c.key; })
-        .def_prop_ro("value", [](const vkf::PagedKvCache& c) { return c.value; })
-        .def_prop_ro("table", [](const vkf::PagedKvCache& c) { return c.table; })
-        .def_prop_ro("lengths", [](const vkf::PagedKvCache& c) { return c.lengths; });
+        .def_prop_ro(
+            "key", [](const vkf::PagedKvCache& c) { return c.key; }, "The pool of keys (P, page size, Hk, d).")
+        .def_prop_ro(
+            "value", [](const vkf::PagedKvCache& c) { return c.value; }, "The pool of values (P, page size, Hk, dv).")
+        .def_prop_ro(
+            "table", [](const vkf::PagedKvCache& c) { return c.table; }, "The pages of each sequence (B, W), int32.")
+        .def_prop_ro(
+            "lengths", [](const vkf::PagedKvCache& c) { return c.lengths; }, "Tokens of each sequence (B), int32.");
     m.def(
         "paged_attention",
         [](V query, const vkf::PagedKvCache& cache, OPTION_TYPES) {

@@ -9,16 +9,19 @@ namespace py {
 void bind_capabilities(nb::module_& m) {
     using C = vkf::Capabilities;
     nb::class_<vkf::MatrixShape>(m, "MatrixShape", "Matrices that a subgroup multiplies at once: m, n, k.")
-        .def_ro("m", &vkf::MatrixShape::m)
-        .def_ro("n", &vkf::MatrixShape::n)
-        .def_ro("k", &vkf::MatrixShape::k)
+        .def_ro("m", &vkf::MatrixShape::m, "Rows of the product.")
+        .def_ro("n", &vkf::MatrixShape::n, "Columns of the product.")
+        .def_ro("k", &vkf::MatrixShape::k, "Length of the sums.")
         .def("__repr__", [](const vkf::MatrixShape& s) {
             return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
         });
     nb::class_<C> c(m, "Capabilities", "What a device can do, as far as anything in this library asks.");
-    c.def_prop_ro("type", [](const C& x) { return name(x.type); })
+    c.def_prop_ro(
+         "type", [](const C& x) { return name(x.type); }, "discrete, integrated, virtual, cpu or other.")
         .def_prop_ro("cpu", &C::cpu, "True for a processor.")
-        .def_prop_ro("cache_uuid", [](const C& x) { return nb::bytes(x.cache_uuid.data(), x.cache_uuid.size()); })
+        .def_prop_ro(
+            "cache_uuid", [](const C& x) { return nb::bytes(x.cache_uuid.data(), x.cache_uuid.size()); },
+            "The 16 bytes by which a driver knows its pipeline caches.")
         .def(
             "asks_for", [](const C& x, const std::string& variant) { return x.asks_for(variant); }, "variant"_a,
             "True when `variants` has this one.")
@@ -32,64 +35,67 @@ void bind_capabilities(nb::module_& m) {
                    std::to_string(x.api_version >> 22) + "." + std::to_string((x.api_version >> 12) & 0x3FF) + ", " +
                    std::to_string(x.device_memory >> 20) + " MiB>";
         });
-#define MEMBER(member) c.def_ro(#member, &C::member)
-    MEMBER(name);
-    MEMBER(driver);
-    MEMBER(api_version);
-    MEMBER(vendor_id);
-    MEMBER(device_id);
-    MEMBER(driver_version);
-    MEMBER(max_invocations);
-    MEMBER(max_group_size);
-    MEMBER(max_groups);
-    MEMBER(shared_memory);
-    MEMBER(push_constants);
-    MEMBER(storage_buffers);
-    MEMBER(storage_alignment);
-    MEMBER(storage_range);
-    MEMBER(max_allocation);
-    MEMBER(device_memory);
-    MEMBER(subgroup_size);
-    MEMBER(exact_subgroup_size);
-    MEMBER(subgroup_shuffle);
-    MEMBER(subgroup_arithmetic);
-    MEMBER(storage_16bit);
-    MEMBER(int64);
-    MEMBER(float16);
-    MEMBER(cooperative_matrix);
-    MEMBER(matrix_elements);
-    MEMBER(matrix_shapes);
-    MEMBER(cooperative_matrix_int8);
-    MEMBER(int8_matrix_shapes);
-    MEMBER(matrix_subgroup_size);
-    MEMBER(max_subgroups);
-    MEMBER(integer_dot);
-    MEMBER(fast_integer_dot);
-    MEMBER(storage_image_any_format);
-    MEMBER(external_memory_fd);
-    MEMBER(external_memory_host);
-    MEMBER(external_memory_android);
-    MEMBER(portability_subset);
-    MEMBER(unified_memory);
-    MEMBER(timeline_semaphore);
-    MEMBER(timestamp_period);
-    MEMBER(timestamp_bits);
-    MEMBER(minimum_profile);
-    MEMBER(variants);
-    MEMBER(tuning);
-    MEMBER(tuning_from);
-    MEMBER(tuning_is_asked);
+#define MEMBER(member, doc) c.def_ro(#member, &C::member, doc)
+    MEMBER(name, "The device's name, as its driver has it.");
+    MEMBER(driver, "The driver's name and version as text.");
+    MEMBER(api_version, "Vulkan's version, packed.");
+    MEMBER(vendor_id, "The vendor's number.");
+    MEMBER(device_id, "The device's number.");
+    MEMBER(driver_version, "The driver's version, packed as its vendor packs it.");
+    MEMBER(max_invocations, "Most invocations of a work group.");
+    MEMBER(max_group_size, "Most invocations of a work group along x, y, z.");
+    MEMBER(max_groups, "Most work groups of a dispatch along x, y, z.");
+    MEMBER(shared_memory, "Bytes of shared memory a work group.");
+    MEMBER(push_constants, "Bytes of push constants.");
+    MEMBER(storage_buffers, "Storage buffers of a stage.");
+    MEMBER(storage_alignment, "What offsets of descriptors are multiples of, in bytes.");
+    MEMBER(storage_range, "Most bytes of one descriptor.");
+    MEMBER(max_allocation, "Most bytes of one allocation.");
+    MEMBER(device_memory, "Bytes of the largest heap of device-local memory.");
+    MEMBER(subgroup_size, "The size that the driver tells; a hint, since some run at another.");
+    MEMBER(exact_subgroup_size, "The only size that subgroups can have; 0: they vary, or it is not told.");
+    MEMBER(subgroup_shuffle, "True for shuffles in compute shaders.");
+    MEMBER(subgroup_arithmetic, "True for sums over subgroups in compute shaders.");
+    MEMBER(storage_16bit, "True for float16 in storage buffers.");
+    MEMBER(int64, "True for 64-bit integers in shaders, of processors alone.");
+    MEMBER(float16, "True for arithmetic in float16 that rounds to the nearest.");
+    MEMBER(cooperative_matrix, "True for VK_KHR_cooperative_matrix and what its kernels need beside it.");
+    MEMBER(matrix_elements, "True for operations on single elements of cooperative matrices.");
+    MEMBER(matrix_shapes, "Shapes of cooperative matrices of float16.");
+    MEMBER(cooperative_matrix_int8, "True for cooperative matrices of int8.");
+    MEMBER(int8_matrix_shapes, "Shapes of cooperative matrices of int8.");
+    MEMBER(matrix_subgroup_size, "The size of subgroups that their pipelines require.");
+    MEMBER(max_subgroups, "Most subgroups in a work group of such pipelines.");
+    MEMBER(integer_dot, "True for VK_KHR_shader_integer_dot_product.");
+    MEMBER(fast_integer_dot, "True where dot products of four signed 8-bit numbers are told to be fast.");
+    MEMBER(storage_image_any_format,
+           "True where image_output() can write other formats than the four of every device.");
+    MEMBER(external_memory_fd, "True where storage buffers can be shared by file descriptors.");
+    MEMBER(external_memory_host, "True where the device can see the host's memory.");
+    MEMBER(external_memory_android, "True where Android's hardware buffers can be imported.");
+    MEMBER(portability_subset, "True where VK_KHR_portability_subset is offered, which a host has to enable.");
+    MEMBER(unified_memory, "True where the device's memory is the host's.");
+    MEMBER(timeline_semaphore, "True for VK_KHR_timeline_semaphore: Ticket.semaphore.");
+    MEMBER(timestamp_period, "Nanoseconds a tick of timestamps; 0: there are none.");
+    MEMBER(timestamp_bits, "Valid bits of a timestamp.");
+    MEMBER(minimum_profile, "True where everything was lowered to what Vulkan 1.1 guarantees.");
+    MEMBER(variants, "Kernel variants that are forced, with commas between: VKFORMER_VARIANT.");
+    MEMBER(tuning, "Numbers by which ops choose kernels, \"name=number\" with commas between.");
+    MEMBER(tuning_from, "Where `tuning` comes from.");
+    MEMBER(tuning_is_asked,
+           "True where a variable or an option asked for `tuning`: a number that does not fit is an error then.");
 #undef MEMBER
     nb::class_<vkf::DeviceRequirement>(m, "DeviceRequirement",
                                        "An extension or feature that a host must, or may, turn on.")
-        .def_ro("name", &vkf::DeviceRequirement::name)
-        .def_ro("required", &vkf::DeviceRequirement::required)
-        .def_ro("buys", &vkf::DeviceRequirement::buys)
-        .def_ro("extension", &vkf::DeviceRequirement::extension);
+        .def_ro("name", &vkf::DeviceRequirement::name, "An extension, or \"Struct::member\" of a feature.")
+        .def_ro("required", &vkf::DeviceRequirement::required, "False: it is of use, and not necessary.")
+        .def_ro("buys", &vkf::DeviceRequirement::buys, "What it is good for, in words.")
+        .def_ro("extension", &vkf::DeviceRequirement::extension, "True: an extension; False: a feature.");
     nb::class_<vkf::DeviceRequirements>(
         m, "DeviceRequirements",
         "The extensions and features to put into VkDeviceCreateInfo: those that the device has.")
-        .def_prop_ro("list", [](const vkf::DeviceRequirements& r) { return r.list(); })
+        .def_prop_ro(
+            "list", [](const vkf::DeviceRequirements& r) { return r.list(); }, "All of them.")
         .def(
             "extensions",
             [](const vkf::DeviceRequirements& r, bool wished) {

@@ -48,21 +48,23 @@ vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tok
 
 void bind_decoder(nb::module_& m) {
     nb::class_<vkf::LayerCache>(m, "LayerCache", "The cache of one layer.")
-        .def_ro("kv_heads", &vkf::LayerCache::kv_heads)
-        .def_ro("head_dim", &vkf::LayerCache::head_dim)
-        .def_ro("window", &vkf::LayerCache::window);
+        .def_ro("kv_heads", &vkf::LayerCache::kv_heads, "Heads of keys and values.")
+        .def_ro("head_dim", &vkf::LayerCache::head_dim, "The width of a head.")
+        .def_ro("window", &vkf::LayerCache::window, "Tokens that a query sees, itself included; 0: all.");
     nb::class_<vkf::DecoderFacts>(m, "DecoderFacts", "What a program that runs a decoder needs to know about it.")
-        .def_ro("model_type", &vkf::DecoderFacts::model_type)
-        .def_ro("vocab_size", &vkf::DecoderFacts::vocab_size)
-        .def_ro("width", &vkf::DecoderFacts::width)
-        .def_ro("max_positions", &vkf::DecoderFacts::max_positions)
-        .def_ro("layers", &vkf::DecoderFacts::layers)
-        .def_ro("end", &vkf::DecoderFacts::end)
-        .def_ro("begin", &vkf::DecoderFacts::begin)
-        .def_ro("begins_texts", &vkf::DecoderFacts::begins_texts);
+        .def_ro("model_type", &vkf::DecoderFacts::model_type, "The family, as config.json has it.")
+        .def_ro("vocab_size", &vkf::DecoderFacts::vocab_size, "Logits of a token.")
+        .def_ro("width", &vkf::DecoderFacts::width, "Numbers of a token between layers.")
+        .def_ro("max_positions", &vkf::DecoderFacts::max_positions, "Tokens of a text that it was trained for.")
+        .def_ro("layers", &vkf::DecoderFacts::layers, "What each layer keeps of a text.")
+        .def_ro("end", &vkf::DecoderFacts::end, "Ids that end a text.")
+        .def_ro("begin", &vkf::DecoderFacts::begin, "The id that begins a text, or None.")
+        .def_ro("begins_texts", &vkf::DecoderFacts::begins_texts,
+                "True: it was trained with `begin` before every text.");
     nb::class_<vkf::DecoderModel>(m, "DecoderModel",
                                   "A decoder-only Transformer as a Hugging Face config.json describes it.")
-        .def_prop_ro("facts", &vkf::DecoderModel::facts, nb::rv_policy::copy);
+        .def_prop_ro("facts", &vkf::DecoderModel::facts, nb::rv_policy::copy,
+                     "What a program that runs the decoder needs to know.");
     m.def(
         "read_decoder", [](const vkf::Checkpoint& checkpoint) { return vkf::read_decoder(checkpoint); }, "checkpoint"_a,
         "Reads a checkpoint's config.json.");
@@ -71,12 +73,13 @@ void bind_decoder(nb::module_& m) {
         "text"_a, "file"_a, "Reads the text of a config.json.");
     nb::class_<vkf::ModelMemory>(m, "ModelMemory",
                                  "Bytes of the programs of one model, which share weights and caches.")
-        .def_ro("weights", &vkf::ModelMemory::weights)
-        .def_ro("cache", &vkf::ModelMemory::cache)
-        .def_ro("scratch", &vkf::ModelMemory::scratch)
-        .def_ro("constants", &vkf::ModelMemory::constants)
-        .def_ro("transfers", &vkf::ModelMemory::transfers)
-        .def_prop_ro("total", &vkf::ModelMemory::total);
+        .def_ro("weights", &vkf::ModelMemory::weights, "Bytes of the weights.")
+        .def_ro("cache", &vkf::ModelMemory::cache, "Bytes of keys and values that stay between runs.")
+        .def_ro("scratch", &vkf::ModelMemory::scratch, "Bytes of scratch memory of all programs.")
+        .def_ro("constants", &vkf::ModelMemory::constants, "Bytes of tables.")
+        .def_ro("transfers", &vkf::ModelMemory::transfers,
+                "Bytes of inputs and outputs, and their mirrors on the host's side.")
+        .def_prop_ro("total", &vkf::ModelMemory::total, "All of these.");
 #define DECODER_TYPES                                                                                             \
     std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk, std::int64_t candidates, const Kept &kv, \
         const Arith &arithmetic, const std::optional<vkf::LoraOptions>&lora, bool score, bool profile,            \
@@ -100,10 +103,13 @@ void bind_decoder(nb::module_& m) {
                  return unlocked([&] { return vkf::DecoderPlan(device, checkpoint, model, options, load); });
              }),
              "device"_a, "checkpoint"_a, "model"_a, DECODER_NAMES, LOAD_NAMES)
-        .def_prop_ro("model", &vkf::DecoderPlan::model, nb::rv_policy::copy)
-        .def_prop_ro("memory", &vkf::DecoderPlan::memory, nb::rv_policy::copy)
-        .def_prop_ro("weights", &vkf::DecoderPlan::weights, nb::rv_policy::copy)
-        .def_prop_ro("max_tokens", [](const vkf::DecoderPlan& p) { return p.options().max_tokens; })
+        .def_prop_ro("model", &vkf::DecoderPlan::model, nb::rv_policy::copy, "The model that it plans for.")
+        .def_prop_ro("memory", &vkf::DecoderPlan::memory, nb::rv_policy::copy, "Bytes that the decoder will take.")
+        .def_prop_ro("weights", &vkf::DecoderPlan::weights, nb::rv_policy::copy,
+                     "Where each weight will lie, and as what.")
+        .def_prop_ro(
+            "max_tokens", [](const vkf::DecoderPlan& p) { return p.options().max_tokens; },
+            "Most tokens of a text, prompt included.")
         .def_prop_ro(
             "options",
             [](const vkf::DecoderPlan& p) {
@@ -123,15 +129,16 @@ void bind_decoder(nb::module_& m) {
             },
             nb::sig("def options(self) -> dict[str, object]"), "The options, with every default filled in.")
         .def_prop_ro(
-            "layers",
-            [](const vkf::DecoderPlan& p) { return std::pair(p.layers().first, p.layers().count); },
+            "layers", [](const vkf::DecoderPlan& p) { return std::pair(p.layers().first, p.layers().count); },
             "The first of the layers that this rank has, and their number.")
-        .def_prop_ro("tasks",
-                     [](const vkf::DecoderPlan& p) {
-                         std::vector<std::string> out;
-                         for (const vkf::DecoderTask task : p.tasks()) out.emplace_back(name(task));
-                         return out;
-                     })
+        .def_prop_ro(
+            "tasks",
+            [](const vkf::DecoderPlan& p) {
+                std::vector<std::string> out;
+                for (const vkf::DecoderTask task : p.tasks()) out.emplace_back(name(task));
+                return out;
+            },
+            "The tasks that there are graphs of.")
         .def(
             "graph",
             [](const vkf::DecoderPlan& p, const Choice<vkf::DecoderTask>& task) -> const vkf::Graph& {
@@ -220,18 +227,20 @@ void bind_decoder(nb::module_& m) {
         .def(
             "set_adapter",
             [](D& d, const vkf::Adapter& adapter) { unlocked(*d.mutex, [&] { d.decoder.set_adapter(adapter); }); },
-            "adapter"_a)
-        .def("clear_adapter", [](D& d) { unlocked(*d.mutex, [&] { d.decoder.clear_adapter(); }); })
+            "adapter"_a, "Puts a LoRA adapter in, for whose kind the plan has room.")
+        .def(
+            "clear_adapter", [](D& d) { unlocked(*d.mutex, [&] { d.decoder.clear_adapter(); }); },
+            "Takes the adapter out again.")
         .def(
             "save_cache",
             [](const D& d, const std::filesystem::path& file) {
                 unlocked(*d.mutex, [&] { d.decoder.save_cache(file); });
             },
-            "file"_a)
+            "file"_a, "Writes what was read so far to a safetensors file.")
         .def(
             "restore_cache",
             [](D& d, const std::filesystem::path& file) { unlocked(*d.mutex, [&] { d.decoder.restore_cache(file); }); },
-            "file"_a)
+            "file"_a, "Goes on where save_cache() was called.")
         .def(
             "score",
             [](D& d, const Ids& tokens) {
@@ -241,15 +250,20 @@ void bind_decoder(nb::module_& m) {
             },
             "tokens"_a, nb::sig("def score(self, tokens: typing.Sequence[int]) -> numpy.ndarray"),
             "Logits (tokens, vocabulary) after each token of a text. Needs score=True.")
-        .def("model", [](const D& d) { return d.decoder.model(); })
-        .def("memory", [](const D& d) { return d.decoder.memory(); })
-        .def("weights", [](const D& d) { return d.decoder.weights(); })
+        .def(
+            "model", [](const D& d) { return d.decoder.model(); }, "The model that it is.")
+        .def(
+            "memory", [](const D& d) { return d.decoder.memory(); }, "Bytes that it takes.")
+        .def(
+            "weights", [](const D& d) { return d.decoder.weights(); }, "Its weights in device memory.")
         .def(
             "prompt_program", [](D& d) { return new Program(d.decoder.prompt_program(), d.mutex); },
-            nb::rv_policy::take_ownership, nb::keep_alive<0, 1>())
+            nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
+            "The program that reads a chunk of tokens, for explain() and times().")
         .def(
             "step_program", [](D& d) { return new Program(d.decoder.step_program(), d.mutex); },
-            nb::rv_policy::take_ownership, nb::keep_alive<0, 1>());
+            nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
+            "The program that reads one token of each sequence, for explain() and times().");
     nb::class_<vkf::Sampler>(m, "Sampler",
                              "Chooses the next token among candidates: temperature, then top-k, then top-p, in the "
                              "order of Hugging Face's warpers.")
@@ -277,8 +291,10 @@ void bind_decoder(nb::module_& m) {
 void bind_adapters(nb::module_& m) {
     nb::class_<vkf::Adapter>(m, "Adapter", "A LoRA adapter as PEFT has it, read and checked.")
         .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
-        .def_prop_ro("options", &vkf::Adapter::options, nb::rv_policy::copy)
-        .def_prop_ro("name", [](const vkf::Adapter& a) { return a.name(); })
+        .def_prop_ro("options", &vkf::Adapter::options, nb::rv_policy::copy,
+                     "The rank, alpha and layers of the adapter.")
+        .def_prop_ro(
+            "name", [](const vkf::Adapter& a) { return a.name(); }, "The name of the folder.")
         .def(
             "write", [](const vkf::Adapter& a, State& state) { unlocked(*state.mutex, [&] { a.write(state.state); }); },
             "state"_a, "Writes A and B into the states of Lora.");

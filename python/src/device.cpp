@@ -187,7 +187,7 @@ void bind_shared_buffer(nb::module_& m) {
         .def_prop_ro(
             "buffer", [](const vkf::SharedBuffer& b) { return reinterpret_cast<std::uintptr_t>(b.buffer()); },
             "The VkBuffer.")
-        .def_prop_ro("bytes", &vkf::SharedBuffer::bytes)
+        .def_prop_ro("bytes", &vkf::SharedBuffer::bytes, "Its size in bytes.")
         .def("export_fd", &vkf::SharedBuffer::export_fd, "A new file descriptor of the memory, the caller's to close.");
 }
 
@@ -233,8 +233,9 @@ void bind_device(nb::module_& m) {
             },
             "instance"_a, "physical"_a, "get_instance_proc_addr"_a = 0,
             "What a host that will lend this device should enable at vkCreateDevice.")
-        .def_prop_ro("capabilities", &D::capabilities, nb::rv_policy::copy)
-        .def_prop_ro("name", [](const D& d) { return d.capabilities().name; })
+        .def_prop_ro("capabilities", &D::capabilities, nb::rv_policy::copy, "What the device can do.")
+        .def_prop_ro(
+            "name", [](const D& d) { return d.capabilities().name; }, "The device's name, as its driver has it.")
         .def(
             "__eq__",
             [](const D& d, nb::handle other) {
@@ -312,7 +313,9 @@ void bind_device(nb::module_& m) {
             },
             "Tells that what was recorded since will not be executed: it waits again. Needs keep_uploads=True.")
         .def("pending_uploads", &D::pending_uploads, "Bytes that wait for record_upload().")
-        .def("make_shared_buffer", &D::make_shared_buffer, "bytes"_a)
+        .def("make_shared_buffer", &D::make_shared_buffer, "bytes"_a,
+             "Makes a buffer that SharedBuffer.export_fd() gives to other devices and processes. Needs "
+             "external_memory_fd.")
         .def("import_fd", &D::import_fd, "descriptor"_a, "bytes"_a,
              "Takes ownership of the descriptor unless it throws.")
         .def(
@@ -323,9 +326,12 @@ void bind_device(nb::module_& m) {
             "address"_a, "bytes"_a,
             "Lets the device see host memory, which must outlive the buffer; address and size are "
             "multiples of shared_host_alignment().")
-        .def("shared_host_alignment", &D::shared_host_alignment)
+        .def("shared_host_alignment", &D::shared_host_alignment,
+             "What addresses and sizes of import_host() are multiples of.")
         .def("messages", &D::messages, "Validation messages of warning or worse since the last call.")
-        .def("save_pipeline_cache", &D::save_pipeline_cache)
+        .def("save_pipeline_cache", &D::save_pipeline_cache,
+             "Writes the pipeline cache now, which the device else does at its end. False where there is nowhere to "
+             "write.")
         .def("__repr__", [](const D& d) {
             const vkf::Capabilities& c = d.capabilities();
             return "<Device " + c.name + ", " + name(c.type) + ", " + c.driver + ">";
@@ -335,8 +341,10 @@ void bind_device(nb::module_& m) {
     m.def("save_tuning", &vkf::save_tuning, "device"_a, "choices"_a,
           "Keeps choices, \"name=number\" with commas between, for every Device that is made of this device later.");
     nb::class_<vkf::Tunable>(m, "Tunable", "A number by which ops choose kernels.")
-        .def_prop_ro("name", [](const vkf::Tunable& t) { return t.name; })
-        .def_prop_ro("what", [](const vkf::Tunable& t) { return t.what; })
+        .def_prop_ro(
+            "name", [](const vkf::Tunable& t) { return t.name; }, "The name, as in \"name=number\".")
+        .def_prop_ro(
+            "what", [](const vkf::Tunable& t) { return t.what; }, "What the number means, in words.")
         .def(
             "values", [](const vkf::Tunable& t, const vkf::Capabilities& c) { return t.values(c); }, "capabilities"_a,
             "The values that the device can take, ascending.");

@@ -24,12 +24,13 @@ struct EncoderDecoder {
 
 void bind_text_encoder(nb::module_& m) {
     nb::class_<vkf::EncoderFacts>(m, "EncoderFacts", "What a program that runs a text encoder needs to know about it.")
-        .def_ro("model_type", &vkf::EncoderFacts::model_type)
-        .def_ro("vocab_size", &vkf::EncoderFacts::vocab_size)
-        .def_ro("hidden_size", &vkf::EncoderFacts::hidden_size)
-        .def_ro("max_tokens", &vkf::EncoderFacts::max_tokens);
+        .def_ro("model_type", &vkf::EncoderFacts::model_type, "The family, as config.json has it.")
+        .def_ro("vocab_size", &vkf::EncoderFacts::vocab_size, "Rows of the table of tokens.")
+        .def_ro("hidden_size", &vkf::EncoderFacts::hidden_size, "The width of a vector.")
+        .def_ro("max_tokens", &vkf::EncoderFacts::max_tokens, "Most tokens of a text.");
     nb::class_<vkf::TextEncoderModel>(m, "TextEncoderModel", "An encoder as its config.json describes it.")
-        .def_prop_ro("facts", &vkf::TextEncoderModel::facts, nb::rv_policy::copy);
+        .def_prop_ro("facts", &vkf::TextEncoderModel::facts, nb::rv_policy::copy,
+                     "What a program that runs the encoder needs to know.");
     m.def("read_text_encoder", &vkf::read_text_encoder, "checkpoint"_a, "Reads a checkpoint's config.json.");
     m.def(
         "describe_text_encoder",
@@ -82,11 +83,13 @@ void bind_text_encoder(nb::module_& m) {
             },
             "texts"_a, nb::sig("def embed(self, texts: typing.Sequence[typing.Sequence[int]]) -> numpy.ndarray"),
             "A vector of length 1 for each text of token ids: (texts, hidden).")
-        .def("model", [](const E& e) { return e.encoder.model(); })
-        .def("memory", [](const E& e) { return e.encoder.memory(); })
+        .def(
+            "model", [](const E& e) { return e.encoder.model(); }, "The model that it is.")
+        .def(
+            "memory", [](const E& e) { return e.encoder.memory(); }, "Bytes that it takes.")
         .def(
             "program", [](E& e) { return new Program(e.encoder.program(), e.mutex); }, nb::rv_policy::take_ownership,
-            nb::keep_alive<0, 1>());
+            nb::keep_alive<0, 1>(), "The program that encodes a batch, for explain() and times().");
 }
 
 void bind_encoder_decoder(nb::module_& m) {
@@ -107,17 +110,17 @@ void bind_encoder_decoder(nb::module_& m) {
             "num_encoder_layers"_a = 6, "num_decoder_layers"_a = 6, "dim_feedforward"_a = 2048,
             "activation"_a = Choice<vkf::Activation>{"relu"}, "norm_first"_a = false, "layer_norm_eps"_a = 1e-5,
             "embedding_scale"_a = 1.0f, "max_source"_a, "max_target"_a)
-        .def_ro("d_model", &C::d_model)
-        .def_ro("nhead", &C::nhead)
-        .def_ro("max_source", &C::max_source)
-        .def_ro("max_target", &C::max_target);
+        .def_ro("d_model", &C::d_model, "The width of a token.")
+        .def_ro("nhead", &C::nhead, "Heads of each attention.")
+        .def_ro("max_source", &C::max_source, "Most tokens of a source.")
+        .def_ro("max_target", &C::max_target, "Most tokens of an answer.");
     m.def("embed_tokens", &vkf::embed_tokens, "tokens"_a, "table"_a, "vocabulary"_a, "config"_a, "max_positions"_a,
           "start"_a = vkf::Dim(0), kOneGraph,
           nb::sig("def embed_tokens(tokens: Value, table: str, vocabulary: int, config: EncoderDecoderConfig, "
                   "max_positions: int, start: int | Dim = 0) -> Value"),
           "Embedding row * embedding_scale + sinusoidal position: tokens (B, L) int32 -> (B, L, d_model).");
     nb::class_<vkf::Decoded>(m, "Decoded", "The sequence that greedy decoding found for one source.")
-        .def_ro("tokens", &vkf::Decoded::tokens)
+        .def_ro("tokens", &vkf::Decoded::tokens, "Ids, without sos, and with eos where it came.")
         .def_ro("cross_attention", &vkf::Decoded::cross_attention, "(heads, tokens, source), row-major.");
     using E = EncoderDecoder;
     nb::class_<E>(m, "EncoderDecoder",
@@ -137,21 +140,24 @@ void bind_encoder_decoder(nb::module_& m) {
                  });
              }),
              "device"_a, "weights"_a, "config"_a, "max_batch"_a = 1, nb::kw_only(), LOAD_NAMES)
-        .def_static("describe_encoder", &vkf::EncoderDecoder::describe_encoder, "graph"_a, "config"_a, "max_batch"_a)
-        .def_static("describe_decoder", &vkf::EncoderDecoder::describe_decoder, "graph"_a, "config"_a, "max_batch"_a)
+        .def_static("describe_encoder", &vkf::EncoderDecoder::describe_encoder, "graph"_a, "config"_a, "max_batch"_a,
+                    "The encoder's program as a graph; it fills the states cache.*.")
+        .def_static("describe_decoder", &vkf::EncoderDecoder::describe_decoder, "graph"_a, "config"_a, "max_batch"_a,
+                    "The decoder's program as a graph; it reads the states cache.*.")
         .def(
             "generate",
             [](E& e, const Texts& sources, std::int32_t sos, std::int32_t eos, std::int32_t pad) {
                 return unlocked(*e.mutex, [&] { return e.model.generate(sources, sos, eos, pad); });
             },
             "sources"_a, "sos"_a, "eos"_a, "pad"_a, "Decodes greedily from sources of token ids.")
-        .def("memory", [](const E& e) { return e.model.memory(); })
+        .def(
+            "memory", [](const E& e) { return e.model.memory(); }, "Bytes that it takes.")
         .def(
             "encoder", [](E& e) { return new Program(e.model.encoder(), e.mutex); }, nb::rv_policy::take_ownership,
-            nb::keep_alive<0, 1>())
+            nb::keep_alive<0, 1>(), "The encoder's program, for explain() and times().")
         .def(
             "decoder", [](E& e) { return new Program(e.model.decoder(), e.mutex); }, nb::rv_policy::take_ownership,
-            nb::keep_alive<0, 1>());
+            nb::keep_alive<0, 1>(), "The decoder's program, for explain() and times().");
 }
 
 }  // namespace

@@ -178,15 +178,16 @@ void bind_graph_class(nb::module_& m) {
             },
             "rank"_a, "ranks"_a,
             "The rank that layers describe from now on: they share heads, widths and vocabularies out.")
-        .def_prop_ro("rank", [](const G& g) { return g.rank().rank; })
+        .def_prop_ro(
+            "rank", [](const G& g) { return g.rank().rank; }, "The rank of a communicator that layers describe.")
         .def("push_scope", &G::push_scope, "name"_a, "Use through Scope.")
-        .def("pop_scope", &G::pop_scope)
+        .def("pop_scope", &G::pop_scope, "Use through Scope.")
         .def(
             "scoped", [](const G& g, const std::string& name) { return g.scoped(name); }, "name"_a,
             "The name with the open scopes before it.")
         .def("begin_recompute", &G::begin_recompute, "Use through Recompute.")
-        .def("end_recompute", &G::end_recompute)
-        .def_prop_ro("in_recompute", &G::in_recompute)
+        .def("end_recompute", &G::end_recompute, "Use through Recompute.")
+        .def_prop_ro("in_recompute", &G::in_recompute, "True inside a block of Recompute.")
         .def_prop_ro(
             "symbols",
             [](const G& g) {
@@ -195,7 +196,7 @@ void bind_graph_class(nb::module_& m) {
                 return out;
             },
             nb::sig("def symbols(self) -> dict[str, int]"), "Names and maxima.")
-        .def("symbol_names", &G::symbol_names)
+        .def("symbol_names", &G::symbol_names, "Names of the symbols, in their order.")
         .def_prop_ro(
             "nodes",
             [](const G& g) {

@@ -24,12 +24,15 @@ void bind_kv_cache(nb::module_& m) {
             nb::keep_alive<1, 2>(), kOneGraph,
             "key, value: states (B, capacity, Hk, d), of which the first `start` tokens are there already. written and "
             "seen: the rows of a ring, where no query sees further back than a window.")
-        .def_prop_ro("key", [](const vkf::KvCache& c) { return c.key; })
-        .def_prop_ro("value", [](const vkf::KvCache& c) { return c.value; })
+        .def_prop_ro(
+            "key", [](const vkf::KvCache& c) { return c.key; }, "The state of the keys (B, C, Hk, d).")
+        .def_prop_ro(
+            "value", [](const vkf::KvCache& c) { return c.value; }, "The state of the values (B, C, Hk, d).")
         .def_prop_ro(
             "start", [](const vkf::KvCache& c) { return wrap(c.start, graph_object(c.key)); },
-            nb::sig("def start(self) -> int | Dim"))
-        .def_prop_ro("type", [](const vkf::KvCache& c) { return name(c.type); });
+            nb::sig("def start(self) -> int | Dim"), "Tokens that the cache holds before a run.")
+        .def_prop_ro(
+            "type", [](const vkf::KvCache& c) { return name(c.type); }, "What keys and values are kept as.");
     m.def(
         "kv_cache",
         [](vkf::Graph& graph, const std::string& cache, std::int64_t batch, std::int64_t capacity,
@@ -45,8 +48,10 @@ void bind_kv_cache(nb::module_& m) {
                 new (self) vkf::CachedKv{key, value};
             },
             "key"_a, "value"_a, nb::keep_alive<1, 2>())
-        .def_prop_ro("key", [](const vkf::CachedKv& c) { return c.key; })
-        .def_prop_ro("value", [](const vkf::CachedKv& c) { return c.value; });
+        .def_prop_ro(
+            "key", [](const vkf::CachedKv& c) { return c.key; }, "Keys, heads first: (B, Hk, S, d).")
+        .def_prop_ro(
+            "value", [](const vkf::CachedKv& c) { return c.value; }, "Values, heads first: (B, Hk, S, d).");
     m.def(
         "append", [](const vkf::KvCache& cache, V key, V value) { return vkf::append(cache, key, value); }, "cache"_a,
         "key"_a, "value"_a, nb::keep_alive<0, 1>(),
@@ -162,7 +167,8 @@ void bind_feed_forward(nb::module_& m) {
             return vkf::linear_layer(x, layer, out, bias, activation);
         },
         "x"_a, "name"_a, "out"_a, "bias"_a = true, "activation"_a = Act{"none"},
-        "x W^T + b with the weights `name`.weight (out, in) and `name`.bias (out). torch.nn.Linear.");
+        "x W^T + b with the weights `name`.weight (out, in) and `name`.bias (out): x (..., in) -> (..., out). "
+        "torch.nn.Linear.");
     m.def(
         "feed_forward",
         [](V x, std::int64_t hidden, const Act& activation, const std::string& layer, bool bias) {
@@ -185,9 +191,10 @@ void bind_feed_forward(nb::module_& m) {
             },
             "rank"_a = 8, "alpha"_a = 8.0f, "targets"_a = std::vector<std::string>(),
             "targets: layers by their whole names, by what these end with (q_proj), or by patterns with *.")
-        .def_ro("rank", &vkf::LoraOptions::rank)
-        .def_ro("alpha", &vkf::LoraOptions::alpha)
-        .def_ro("targets", &vkf::LoraOptions::targets);
+        .def_ro("rank", &vkf::LoraOptions::rank, "Rows of A, columns of B.")
+        .def_ro("alpha", &vkf::LoraOptions::alpha, "Over the rank, what B A x is multiplied by.")
+        .def_ro("targets", &vkf::LoraOptions::targets,
+                "The layers that have an adapter: names, ends of names, or patterns with *.");
     nb::class_<vkf::Lora>(
         m, "Lora",
         "Gives adapters to the linear layers of a graph that are described after it: y + alpha / rank * B (A x).")

@@ -34,16 +34,25 @@ void bind_masks(nb::module_& m) {
             "bottom_right, which a KV cache needs. window: keys that a causal query sees, 0: all before it. fill: what "
             "masked scores become; at -inf they never contribute, and a row with no key left gives 0.")
         .def_prop_ro(
-            "keys", [](const vkf::Mask& x) { return x.keys; }, nb::sig("def keys(self) -> Value | None"))
-        .def_prop_ro("polarity", [](const vkf::Mask& x) { return name(x.polarity); })
+            "keys", [](const vkf::Mask& x) { return x.keys; }, nb::sig("def keys(self) -> Value | None"),
+            "int32, 0 or 1, which broadcasts to (..., L, S); or None.")
         .def_prop_ro(
-            "bias", [](const vkf::Mask& x) { return x.bias; }, nb::sig("def bias(self) -> Value | None"))
+            "polarity", [](const vkf::Mask& x) { return name(x.polarity); },
+            "What 1 means in `keys`: attend or ignore.")
+        .def_prop_ro(
+            "bias", [](const vkf::Mask& x) { return x.bias; }, nb::sig("def bias(self) -> Value | None"),
+            "float32, added to the scaled scores; broadcasts to (..., L, S); or None.")
         .def_prop_ro(
             "alibi_slopes", [](const vkf::Mask& x) { return x.alibi_slopes; },
-            nb::sig("def alibi_slopes(self) -> Value | None"))
-        .def_prop_ro("causal", [](const vkf::Mask& x) { return name(x.causal); })
-        .def_ro("window", &vkf::Mask::window)
-        .def_ro("fill", &vkf::Mask::fill);
+            nb::sig("def alibi_slopes(self) -> Value | None"),
+            "float32 (H), or what broadcasts to (..., H, L, S); or None.")
+        .def_prop_ro(
+            "causal", [](const vkf::Mask& x) { return name(x.causal); },
+            "none, top_left (row r sees keys 0..r) or bottom_right (keys 0..r+S-L).")
+        .def_ro("window", &vkf::Mask::window, "Keys that a causal query sees, itself included; 0: all before it.")
+        .def_ro(
+            "fill", &vkf::Mask::fill,
+            "What masked scores become. -inf: masked keys never contribute; finite: a row without a key is uniform.");
     m.def(
         "combine_masks",
         [](V a, const Choice<vkf::Polarity>& ap, V b, const Choice<vkf::Polarity>& bp) {
@@ -207,8 +216,9 @@ void bind_positions(nb::module_& m) {
             "kind"_a = Choice<vkf::RopeScaling::Kind>{"none"}, nb::kw_only(), "factor"_a = 1.0,
             "low_freq_factor"_a = 1.0, "high_freq_factor"_a = 4.0, "beta_fast"_a = 32.0, "beta_slow"_a = 1.0,
             "truncate"_a = true, "attention_factor"_a = 0.0, "original_max_positions"_a = 0)
-        .def_prop_ro("kind", [](const vkf::RopeScaling& s) { return name(s.kind); })
-        .def_ro("factor", &vkf::RopeScaling::factor)
+        .def_prop_ro(
+            "kind", [](const vkf::RopeScaling& s) { return name(s.kind); }, "none, linear, ntk, llama3 or yarn.")
+        .def_ro("factor", &vkf::RopeScaling::factor, "How much longer texts become.")
         .def(
             "__eq__",
             [](const vkf::RopeScaling& a, nb::handle b) {
@@ -232,11 +242,13 @@ void bind_positions(nb::module_& m) {
             nb::kw_only(), "layout"_a, "theta"_a = 10000.0, "rotary_dim"_a = 0, "max_positions"_a = 0,
             "scaling"_a = nb::none(),
             "rotary_dim: leading dimensions that turn; 0: all. max_positions: rows of the table of cos and sin.")
-        .def_ro("theta", &vkf::Rope::theta)
-        .def_prop_ro("layout", [](const vkf::Rope& r) { return name(r.layout.value); })
-        .def_ro("rotary_dim", &vkf::Rope::rotary_dim)
-        .def_ro("max_positions", &vkf::Rope::max_positions)
-        .def_ro("scaling", &vkf::Rope::scaling)
+        .def_ro("theta", &vkf::Rope::theta, "The base of the frequencies.")
+        .def_prop_ro(
+            "layout", [](const vkf::Rope& r) { return name(r.layout.value); },
+            "What turns together: interleaved (2i, 2i+1) or half (i, i+d/2).")
+        .def_ro("rotary_dim", &vkf::Rope::rotary_dim, "Leading dimensions that turn; 0: all.")
+        .def_ro("max_positions", &vkf::Rope::max_positions, "Rows of the table of cosines and sines.")
+        .def_ro("scaling", &vkf::Rope::scaling, "How frequencies are changed for longer texts.")
         .def(
             "__eq__",
             [](const vkf::Rope& a, nb::handle b) {

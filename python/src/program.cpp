@@ -82,8 +82,8 @@ void bind_recording(nb::module_& m) {
             },
             "buffer"_a, "offset"_a = 0, "bytes"_a = 0, "acquire_from"_a = vkf::kSameQueueFamily,
             "release_to"_a = vkf::kSameQueueFamily, "buffer_bytes"_a = 0, "buffer_usage"_a = 0, "buffer_device"_a = 0)
-        .def_ro("offset", &B::offset)
-        .def_ro("bytes", &B::bytes);
+        .def_ro("offset", &B::offset, "Bytes from the buffer's beginning.")
+        .def_ro("bytes", &B::bytes, "Its size in bytes.");
     nb::class_<vkf::ImageView>(m, "ImageView", "A host's image for an image_input() or image_output().")
         .def(
             "__init__",
@@ -96,42 +96,47 @@ void bind_recording(nb::module_& m) {
                                           .height = height};
             },
             "view"_a, "width"_a, "height"_a, "layout"_a = 1)
-        .def_ro("width", &vkf::ImageView::width)
-        .def_ro("height", &vkf::ImageView::height);
+        .def_ro("width", &vkf::ImageView::width, "Columns.")
+        .def_ro("height", &vkf::ImageView::height, "Rows.");
     nb::class_<vkf::Cost>(m, "Cost", "An amount of work, in arithmetic operations and bytes moved.")
-        .def_ro("flops", &vkf::Cost::flops)
-        .def_ro("bytes", &vkf::Cost::bytes)
-        .def_prop_ro("total", &vkf::Cost::total)
+        .def_ro("flops", &vkf::Cost::flops, "Arithmetic operations.")
+        .def_ro("bytes", &vkf::Cost::bytes, "Bytes moved.")
+        .def_prop_ro("total", &vkf::Cost::total, "Both together.")
         .def("__repr__", [](const vkf::Cost& c) {
             return "<Cost: " + std::to_string(c.flops) + " flops, " + std::to_string(c.bytes) + " bytes>";
         });
     nb::class_<vkf::Segment>(m, "Segment", "One piece of a recording.")
-        .def_ro("cost", &vkf::Segment::cost)
+        .def_ro("cost", &vkf::Segment::cost, "The work of this piece.")
         .def_ro("done", &vkf::Segment::done, "The share of the whole that is recorded by now, 0 to 1.")
-        .def_ro("last", &vkf::Segment::last);
+        .def_ro("last", &vkf::Segment::last, "True: nothing is left.");
     nb::class_<vkf::DispatchTime>(m, "DispatchTime", "One dispatch of a profiled run.")
-        .def_ro("label", &vkf::DispatchTime::label)
-        .def_ro("kernel", &vkf::DispatchTime::kernel)
-        .def_ro("start_ms", &vkf::DispatchTime::start_ms)
-        .def_ro("ms", &vkf::DispatchTime::ms)
-        .def_ro("flops", &vkf::DispatchTime::flops)
-        .def_ro("bytes", &vkf::DispatchTime::bytes);
+        .def_ro("label", &vkf::DispatchTime::label, "The node that it computes.")
+        .def_ro("kernel", &vkf::DispatchTime::kernel, "The kernel that ran.")
+        .def_ro("start_ms", &vkf::DispatchTime::start_ms, "When it began, in milliseconds from the run's beginning.")
+        .def_ro("ms", &vkf::DispatchTime::ms, "How long it took, in milliseconds.")
+        .def_ro("flops", &vkf::DispatchTime::flops, "Arithmetic operations.")
+        .def_ro("bytes", &vkf::DispatchTime::bytes, "Bytes moved.");
     nb::class_<vkf::MemorySizes>(m, "MemorySizes", "Bytes by kind, all symbols at their maxima.")
-        .def_ro("weights", &vkf::MemorySizes::weights)
-        .def_ro("state", &vkf::MemorySizes::state)
-        .def_ro("constants", &vkf::MemorySizes::constants)
-        .def_ro("scratch", &vkf::MemorySizes::scratch)
-        .def_ro("inputs", &vkf::MemorySizes::inputs)
-        .def_ro("outputs", &vkf::MemorySizes::outputs)
-        .def_ro("mirrors", &vkf::MemorySizes::mirrors)
-        .def_ro("exchanged", &vkf::MemorySizes::exchanged);
+        .def_ro("weights", &vkf::MemorySizes::weights, "Bytes of the tensors that the graph names.")
+        .def_ro("state", &vkf::MemorySizes::state, "Bytes of states.")
+        .def_ro("constants", &vkf::MemorySizes::constants, "Bytes of tables.")
+        .def_ro("scratch", &vkf::MemorySizes::scratch, "Bytes of results in between.")
+        .def_ro("inputs", &vkf::MemorySizes::inputs, "Bytes of inputs.")
+        .def_ro("outputs", &vkf::MemorySizes::outputs, "Bytes of outputs.")
+        .def_ro("mirrors", &vkf::MemorySizes::mirrors,
+                "Bytes of copies of inputs and outputs on the host's side; 0 where memory is unified.")
+        .def_ro("exchanged", &vkf::MemorySizes::exchanged,
+                "Bytes of scratch memory that the host sees, for what ranks do together.");
     nb::class_<vkf::Fp32Reason>(m, "Fp32Reason", "Why products of a program for fewer bits stay in fp32.")
-        .def_ro("reason", &vkf::Fp32Reason::reason)
-        .def_ro("dispatches", &vkf::Fp32Reason::dispatches);
+        .def_ro("reason", &vkf::Fp32Reason::reason, "Why dispatches compute in float32.")
+        .def_ro("dispatches", &vkf::Fp32Reason::dispatches, "How many stay there for it.");
     nb::class_<vkf::ArithmeticUse>(m, "ArithmeticUse", "What came of `arithmetic`.")
-        .def_prop_ro("asked", [](const vkf::ArithmeticUse& a) { return name(a.asked); })
-        .def_prop_ro("used", [](const vkf::ArithmeticUse& a) { return name(a.used); })
-        .def_ro("in_fp32", &vkf::ArithmeticUse::in_fp32);
+        .def_prop_ro(
+            "asked", [](const vkf::ArithmeticUse& a) { return name(a.asked); }, "What was asked for.")
+        .def_prop_ro(
+            "used", [](const vkf::ArithmeticUse& a) { return name(a.used); },
+            "What at least one kernel computes with; else f32.")
+        .def_ro("in_fp32", &vkf::ArithmeticUse::in_fp32, "Why others compute in float32.");
     nb::class_<vkf::Ticket>(m, "Ticket", "A run that was submitted and is not waited for yet.")
         .def("done", &vkf::Ticket::done, "True once the run has finished. Does not wait.")
         .def(
@@ -152,7 +157,7 @@ void bind_recording(nb::module_& m) {
         .def_prop_ro(
             "semaphore", [](const vkf::Ticket& t) { return reinterpret_cast<std::uintptr_t>(t.semaphore()); },
             "A timeline VkSemaphore that reaches `value`; 0 where the device has none.")
-        .def_prop_ro("value", &vkf::Ticket::value);
+        .def_prop_ro("value", &vkf::Ticket::value, "What the semaphore reaches when the run has ended.");
 }
 
 }  // namespace
@@ -243,7 +248,9 @@ void bind_program(nb::module_& m) {
             "shape", [](const P& p, const std::string& port) { return nb::tuple(nb::cast(p.get().shape(port))); },
             "name"_a, nb::sig("def shape(self, name: str) -> tuple[int, ...]"),
             "The current sizes of an input or output.")
-        .def_prop_ro("memory", [](const P& p) { return p.get().memory(); })
+        .def_prop_ro(
+            "memory", [](const P& p) { return p.get().memory(); },
+            "Bytes that the program takes, by what they are for.")
         .def(
             "record",
             [](P& p, std::uint64_t commands, const nb::dict& buffers, const nb::dict& images,
@@ -282,7 +289,8 @@ void bind_program(nb::module_& m) {
         .def(
             "finished", [](P& p, std::uint32_t slot) { p.get().finished(slot); }, "slot"_a,
             "Tells a checked program that the slot's last recording has finished or was dropped.")
-        .def_prop_ro("arithmetic", [](const P& p) { return p.get().arithmetic(); })
+        .def_prop_ro(
+            "arithmetic", [](const P& p) { return p.get().arithmetic(); }, "What came of `arithmetic`.")
         .def(
             "explain", [](const P& p) { return p.get().explain(); },
             "A table: every dispatch with its kernel, memory, and why this variant.")
@@ -291,7 +299,9 @@ void bind_program(nb::module_& m) {
         .def(
             "times", [](const P& p) { return unlocked(*p.mutex, [&] { return p.get().times(); }); },
             "Times of the last run, when compiled with profile=True.")
-        .def("time_table", [](const P& p) { return unlocked(*p.mutex, [&] { return p.get().time_table(); }); })
+        .def(
+            "time_table", [](const P& p) { return unlocked(*p.mutex, [&] { return p.get().time_table(); }); },
+            "times() as a table of text, with GFLOP/s and GB/s.")
         .def(
             "write_trace",
             [](const P& p, const std::filesystem::path& path) {

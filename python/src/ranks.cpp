@@ -74,17 +74,19 @@ nb::bytes receive(Ranks& ranks, std::size_t bytes, int from, int limits) {
 
 void bind_ranks(nb::module_& m) {
     nb::class_<vkf::Traffic>(m, "Traffic", "What went over a communicator so far; bytes are those that were sent.")
-        .def_ro("all_reduces", &vkf::Traffic::all_reduces)
-        .def_ro("all_gathers", &vkf::Traffic::all_gathers)
-        .def_ro("broadcasts", &vkf::Traffic::broadcasts)
-        .def_ro("all_reduce_elements", &vkf::Traffic::all_reduce_elements)
-        .def_ro("sends", &vkf::Traffic::sends)
-        .def_ro("bytes", &vkf::Traffic::bytes);
+        .def_ro("all_reduces", &vkf::Traffic::all_reduces, "Calls of all_reduce().")
+        .def_ro("all_gathers", &vkf::Traffic::all_gathers, "Calls of all_gather().")
+        .def_ro("broadcasts", &vkf::Traffic::broadcasts, "Calls of broadcast().")
+        .def_ro("all_reduce_elements", &vkf::Traffic::all_reduce_elements, "Numbers that were reduced, of this rank.")
+        .def_ro("sends", &vkf::Traffic::sends, "Messages to one rank.")
+        .def_ro("bytes", &vkf::Traffic::bytes, "Bytes that this rank sent.");
     nb::class_<Ranks>(m, "Communicator",
                       "The ranks of one program, as MPI and NCCL name it: local_communicators() makes them. All ranks "
                       "call the same collectives in the same order.")
-        .def_prop_ro("rank", [](const Ranks& r) { return r.communicator->rank(); })
-        .def_prop_ro("ranks", [](const Ranks& r) { return r.communicator->ranks(); })
+        .def_prop_ro(
+            "rank", [](const Ranks& r) { return r.communicator->rank(); }, "The number of this rank, from 0.")
+        .def_prop_ro(
+            "ranks", [](const Ranks& r) { return r.communicator->ranks(); }, "How many ranks there are.")
         .def(
             "limit", [](Ranks& r, double seconds) { r.communicator->limit(seconds); }, "seconds"_a,
             "The longest wait for another rank.")
@@ -103,7 +105,8 @@ void bind_ranks(nb::module_& m) {
                 unlocked([&] { r.communicator->agree(what, text); });
             },
             "what"_a, "text"_a, "Raises naming the rank whose text is another; `what` says what it is.")
-        .def("traffic", [](const Ranks& r) { return r.communicator->traffic(); });
+        .def(
+            "traffic", [](const Ranks& r) { return r.communicator->traffic(); }, "What went over it so far.");
     m.def(
         "local_communicators",
         [](int ranks) {

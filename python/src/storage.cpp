@@ -47,14 +47,16 @@ void write_state(State& state, const std::string& tensor, nb::handle data, std::
 
 void bind_weights(nb::module_& m) {
     nb::class_<vkf::StoredTensor>(m, "StoredTensor", "One tensor of a layout: name, type, shape and place.")
-        .def_ro("name", &vkf::StoredTensor::name)
-        .def_prop_ro("dtype", [](const vkf::StoredTensor& t) { return name(t.dtype); })
+        .def_ro("name", &vkf::StoredTensor::name, "Its name.")
+        .def_prop_ro(
+            "dtype", [](const vkf::StoredTensor& t) { return name(t.dtype); },
+            "NumPy's name of the type that graphs see.")
         .def_prop_ro(
             "shape", [](const vkf::StoredTensor& t) { return nb::tuple(nb::cast(t.shape)); },
-            nb::sig("def shape(self) -> tuple[int, ...]"))
-        .def_ro("block", &vkf::StoredTensor::block)
-        .def_ro("offset", &vkf::StoredTensor::offset)
-        .def_ro("bytes", &vkf::StoredTensor::bytes)
+            nb::sig("def shape(self) -> tuple[int, ...]"), "Sizes, outermost first.")
+        .def_ro("block", &vkf::StoredTensor::block, "The number of the block of memory that it lies in.")
+        .def_ro("offset", &vkf::StoredTensor::offset, "Bytes from the block's beginning.")
+        .def_ro("bytes", &vkf::StoredTensor::bytes, "Its size in bytes.")
         .def_prop_ro(
             "type", [](const vkf::StoredTensor& t) { return name(t.type); },
             "How the numbers lie in memory, where graphs see float32.")
@@ -63,12 +65,15 @@ void bind_weights(nb::module_& m) {
                    name(t.type) + ">";
         });
     nb::class_<vkf::WeightLayout>(m, "WeightLayout", "Names, types, shapes and places of tensors in device memory.")
-        .def_prop_ro("tensors", [](const vkf::WeightLayout& l) { return l.tensors(); })
-        .def_prop_ro("blocks", [](const vkf::WeightLayout& l) { return l.blocks(); })
-        .def_prop_ro("bytes", &vkf::WeightLayout::bytes)
+        .def_prop_ro(
+            "tensors", [](const vkf::WeightLayout& l) { return l.tensors(); }, "All tensors, in their order.")
+        .def_prop_ro(
+            "blocks", [](const vkf::WeightLayout& l) { return l.blocks(); }, "Bytes of each block of memory.")
+        .def_prop_ro("bytes", &vkf::WeightLayout::bytes, "Bytes of all blocks.")
         .def(
             "find", [](const vkf::WeightLayout& l, const std::string& tensor) { return l.find(tensor); }, "name"_a,
-            nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"));
+            nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"),
+            "The tensor of this name, or None.");
     m.def(
         "make_weight_layout",
         [](nb::handle tensors, const vkf::Capabilities& device, const vkf::Graph* graph,
@@ -85,18 +90,20 @@ void bind_weights(nb::module_& m) {
     nb::class_<vkf::Weights>(m, "Weights",
                              "Trained parameters in device memory, shared by programs. Immutable once loaded.")
         .def(nb::init<>(), "None at all.")
-        .def_prop_ro("layout", &vkf::Weights::layout, nb::rv_policy::copy)
+        .def_prop_ro("layout", &vkf::Weights::layout, nb::rv_policy::copy, "Names, types, shapes and places.")
         .def(
             "find", [](const vkf::Weights& w, const std::string& tensor) { return w.find(tensor); }, "name"_a,
-            nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"))
-        .def("names", &vkf::Weights::names)
+            nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"),
+            "The tensor of this name, or None.")
+        .def("names", &vkf::Weights::names, "Names of the tensors.")
         .def(
             "bytes",
             [](const vkf::Weights& w, const std::optional<Choice<vkf::WeightType>>& type) {
                 return type ? w.bytes(*type) : w.bytes();
             },
             "type"_a = nb::none(), "Device memory held; of floating tensors kept as this type, where one is named.")
-        .def("bytes_packed_on_device", &vkf::Weights::bytes_packed_on_device)
+        .def("bytes_packed_on_device", &vkf::Weights::bytes_packed_on_device,
+             "Bytes of the matrices that the device itself packed.")
         .def("__repr__", [](const vkf::Weights& w) {
             return "<Weights: " + std::to_string(w.layout().tensors().size()) + " tensors, " +
                    std::to_string(w.bytes()) + " bytes>";
@@ -107,11 +114,13 @@ void bind_states(nb::module_& m) {
     nb::class_<State>(m, "State", "Tensors that outlive a run, by name. Programs that share one take turns.")
         .def_prop_ro(
             "tensors", [](const State& s) { return tensors_dict(s.state.layout()); },
-            nb::sig("def tensors(self) -> dict[str, StoredTensor]"))
-        .def_prop_ro("layout", [](const State& s) { return s.state.layout(); })
+            nb::sig("def tensors(self) -> dict[str, StoredTensor]"), "Types, shapes and places, by name.")
+        .def_prop_ro(
+            "layout", [](const State& s) { return s.state.layout(); }, "Names, types, shapes and places.")
         .def(
             "find", [](const State& s, const std::string& tensor) { return s.state.find(tensor); }, "name"_a,
-            nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"))
+            nb::rv_policy::copy, nb::sig("def find(self, name: str) -> StoredTensor | None"),
+            "The tensor of this name, or None.")
         .def("read", read_state, "name"_a, "dim"_a = 0, "length"_a = -1,
              nb::sig("def read(self, name: str, dim: int = 0, length: int = -1) -> numpy.ndarray"),
              "The elements of a state, or the first `length` of them along `dim`, as an array. bfloat16 is widened.")
@@ -128,7 +137,8 @@ void bind_states(nb::module_& m) {
         .def(
             "__contains__", [](const State& s, const std::string& tensor) { return s.state.find(tensor) != nullptr; },
             "name"_a)
-        .def("bytes", [](const State& s) { return s.state.bytes(); })
+        .def(
+            "bytes", [](const State& s) { return s.state.bytes(); }, "Device memory held.")
         .def(
             "clear", [](State& s) { unlocked(*s.mutex, [&] { s.state.clear(); }); }, "Sets every byte to zero.")
         .def("__repr__", [](const State& s) {

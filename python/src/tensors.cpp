@@ -70,11 +70,13 @@ void bind_tensors(nb::module_& m) {
                   "where their first argument is one. numpy() copies to the host.")
         .def_prop_ro(
             "shape", [](const T& t) { return nb::tuple(nb::cast(t.shape())); },
-            nb::sig("def shape(self) -> tuple[int, ...]"))
-        .def_prop_ro("dtype", [](const T& t) { return name(t.dtype()); })
+            nb::sig("def shape(self) -> tuple[int, ...]"), "Sizes, outermost first.")
+        .def_prop_ro(
+            "dtype", [](const T& t) { return name(t.dtype()); }, "NumPy's name of the type of elements.")
         .def_prop_ro("device", &T::device, "The device that it lies on.")
-        .def_prop_ro("ndim", [](const T& t) { return t.shape().size(); })
-        .def_prop_ro("bytes", &T::bytes)
+        .def_prop_ro(
+            "ndim", [](const T& t) { return t.shape().size(); }, "How many dimensions it has.")
+        .def_prop_ro("bytes", &T::bytes, "Its size in bytes.")
         .def(
             "reshape", [](const T& t, const nb::args& shape) { return t.reshape(shape_of(t, shape)); },
             nb::sig("def reshape(self, *shape: int | typing.Sequence[int]) -> Tensor"),

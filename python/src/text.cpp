@@ -28,7 +28,8 @@ void bind_text(nb::module_& m) {
              "A tokenizer.json, a tokenizer.model, or a folder with one.")
         .def_static(
             "parse", [](const std::string& json, const std::string& file) { return T::parse(json, file); }, "json"_a,
-            "name"_a, nb::call_guard<nb::gil_scoped_release>())
+            "name"_a, nb::call_guard<nb::gil_scoped_release>(),
+            "Reads the text of a tokenizer.json; `name` stands for the file in errors.")
         .def(
             "encode",
             [](const T& t, const std::string& text, bool special, bool truncate) {
@@ -44,7 +45,8 @@ void bind_text(nb::module_& m) {
                 return t.decode(ids, skip_special);
             },
             "ids"_a, "skip_special"_a = true,
-            nb::sig("def decode(self, ids: typing.Sequence[int], skip_special: bool = True) -> str"))
+            nb::sig("def decode(self, ids: typing.Sequence[int], skip_special: bool = True) -> str"),
+            "The text of ids; skip_special: without tokens such as </s>.")
         .def(
             "find", [](const T& t, const std::string& token) { return t.find(token); }, "token"_a,
             "The id of a token, or None.")
@@ -53,14 +55,15 @@ void bind_text(nb::module_& m) {
         .def("__len__", [](const T& t) { return static_cast<std::size_t>(t.size()); });
     nb::class_<vkf::TokenStream>(m, "TokenStream", "Turns tokens into text as they come, in whole characters.")
         .def(nb::init<const T&>(), "tokenizer"_a, nb::keep_alive<1, 2>())
-        .def("push", &vkf::TokenStream::push, "id"_a)
-        .def("finish", &vkf::TokenStream::finish);
+        .def("push", &vkf::TokenStream::push, "id"_a, "The text that this id adds; empty until a character is whole.")
+        .def("finish", &vkf::TokenStream::finish, "The text that is left at the end.");
     nb::class_<vkf::StopTexts>(m, "StopTexts", "Cuts a text that comes in pieces at the first of some stops.")
         .def(nb::init<std::vector<std::string>>(), "stops"_a)
         .def(
-            "push", [](vkf::StopTexts& s, const std::string& piece) { return s.push(piece); }, "piece"_a)
-        .def("finish", &vkf::StopTexts::finish)
-        .def_prop_ro("stopped", &vkf::StopTexts::stopped);
+            "push", [](vkf::StopTexts& s, const std::string& piece) { return s.push(piece); }, "piece"_a,
+            "What of the text so far is certain to come before a stop; empty behind one.")
+        .def("finish", &vkf::StopTexts::finish, "What was held back, where no stop came.")
+        .def_prop_ro("stopped", &vkf::StopTexts::stopped, "True: a stop came.");
     nb::class_<vkf::ChatTemplate>(
         m, "ChatTemplate",
         "Puts a question as a chat model was trained to see it: ChatML, Llama 2 and 3, Mistral, Gemma.")
@@ -70,14 +73,19 @@ void bind_text(nb::module_& m) {
             [](const std::string& jinja, const std::string& bos, const std::string& file) {
                 return vkf::ChatTemplate::parse(jinja, bos, file);
             },
-            "jinja"_a, "bos"_a, "name"_a)
+            "jinja"_a, "bos"_a, "name"_a,
+            "Reads a template in Jinja; `bos` is the token that begins texts, `name` stands for the file in errors.")
         .def(
             "prompt",
             [](const vkf::ChatTemplate& t, const std::string& user, const std::string& system) {
                 return t.prompt(user, system);
             },
-            "user"_a, "system"_a = "")
-        .def_prop_ro("family", [](const vkf::ChatTemplate& t) { return t.family(); });
+            "user"_a, "system"_a = "",
+            "The text that a model continues with its answer, special tokens included. system: the system message; "
+            "empty: the template's own.")
+        .def_prop_ro(
+            "family", [](const vkf::ChatTemplate& t) { return t.family(); },
+            "The name of the family: \"ChatML\", \"Llama 3\", ...");
     m.def(
         "begin_of_text",
         [](const std::filesystem::path& folder, bool trained) { return name(vkf::begin_of_text(folder, trained)); },

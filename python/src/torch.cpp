@@ -49,7 +49,8 @@ void bind_torch(nb::module_& parent) {
                              "PyTorch's. Boolean masks are as in PyTorch: 1 = may NOT attend.");
     nb::class_<DecoderResult, Value>(m, "DecoderResult",
                                      "What a decoder layer gives. It is its y, wherever a Value is expected.")
-        .def_prop_ro("y", [](const DecoderResult& r) { return r.value; })
+        .def_prop_ro(
+            "y", [](const DecoderResult& r) { return r.value; }, "The layer's output (B, L, E).")
         .def_prop_ro(
             "cross_weights", [](const DecoderResult& r) { return r.cross_weights; }, "(B, H, L, S)");
     m.def(

@@ -81,9 +81,10 @@ void bind_optimizers(nb::module_& m) {
             "kind"_a = Choice<vkf::Schedule::Kind>{"constant"}, "warmup"_a = 0, "steps"_a = 0,
             "linear: times 1 - t / steps; cosine: times (1 + cos(pi t / steps)) / 2; all: times min((t + 1) / warmup, "
             "1).")
-        .def_prop_ro("kind", [](const vkf::Schedule& s) { return name(s.kind); })
-        .def_ro("warmup", &vkf::Schedule::warmup)
-        .def_ro("steps", &vkf::Schedule::steps)
+        .def_prop_ro(
+            "kind", [](const vkf::Schedule& s) { return name(s.kind); }, "constant, linear or cosine.")
+        .def_ro("warmup", &vkf::Schedule::warmup, "Steps in which the rate grows to its whole.")
+        .def_ro("steps", &vkf::Schedule::steps, "Steps after which linear and cosine are 0.")
         .def("at", &vkf::Schedule::at, "step"_a, "The factor of the learning rate at a step.");
     nb::class_<vkf::AdamW>(m, "AdamW", "torch.optim.AdamW, or torch.optim.Adam where the decay is not decoupled.")
         .def(
@@ -100,8 +101,8 @@ void bind_optimizers(nb::module_& m) {
             },
             "lr"_a = 1e-3, "betas"_a = std::pair(0.9, 0.999), "eps"_a = 1e-8, "weight_decay"_a = 1e-2, nb::kw_only(),
             "decoupled"_a = true, "amsgrad"_a = false)
-        .def_ro("lr", &vkf::AdamW::learning_rate)
-        .def_ro("weight_decay", &vkf::AdamW::weight_decay)
+        .def_ro("lr", &vkf::AdamW::learning_rate, "The learning rate.")
+        .def_ro("weight_decay", &vkf::AdamW::weight_decay, "What parameters shrink by a step, over the learning rate.")
         .def("__repr__", [](const vkf::AdamW& o) {
             return "AdamW(lr=" + nb::cast<std::string>(nb::repr(nb::float_(o.learning_rate))) + ")";
         });
@@ -116,8 +117,8 @@ void bind_optimizers(nb::module_& m) {
                                     .weight_decay = weight_decay};
             },
             "lr"_a = 1e-3, "momentum"_a = 0.0, "dampening"_a = 0.0, "weight_decay"_a = 0.0, "nesterov"_a = false)
-        .def_ro("lr", &vkf::Sgd::learning_rate)
-        .def_ro("momentum", &vkf::Sgd::momentum)
+        .def_ro("lr", &vkf::Sgd::learning_rate, "The learning rate.")
+        .def_ro("momentum", &vkf::Sgd::momentum, "The share of the last step's direction that is kept.")
         .def("__repr__", [](const vkf::Sgd& o) {
             return "SGD(lr=" + nb::cast<std::string>(nb::repr(nb::float_(o.learning_rate))) + ")";
         });
@@ -154,7 +155,7 @@ void bind_optimizers(nb::module_& m) {
 
 void bind_trainer(nb::module_& m) {
     nb::class_<vkf::TrainingStep>(m, "TrainingStep", "What a step found before it updated anything.")
-        .def_ro("loss", &vkf::TrainingStep::loss)
+        .def_ro("loss", &vkf::TrainingStep::loss, "The loss of the batch.")
         .def_ro("grad_norm", &vkf::TrainingStep::grad_norm, "The 2-norm of all gradients together, before clipping.")
         .def_ro("left_out", &vkf::TrainingStep::left_out, "True: nothing was updated, because of loss_scale.")
         .def("__float__", [](const vkf::TrainingStep& s) { return s.loss; })
@@ -192,16 +193,16 @@ void bind_trainer(nb::module_& m) {
                     }
                 });
             },
-            "input"_a, "data"_a)
+            "input"_a, "data"_a, "Gives an array, or a Tensor, for an input of the next step.")
         .def(
             "set",
             [](T& t, const std::string& symbol, std::int64_t value) {
                 unlocked(*t.mutex, [&] { t.trainer.program().set(symbol, value); });
             },
-            "symbol"_a, "value"_a)
+            "symbol"_a, "value"_a, "Sets the size of a symbol for the next step.")
         .def(
             "program", [](T& t) { return new Program(t.trainer.program(), t.mutex); }, nb::rv_policy::take_ownership,
-            nb::keep_alive<0, 1>())
+            nb::keep_alive<0, 1>(), "The program of a step, for explain() and times().")
         .def(
             "state",
             [](T& t) {
@@ -261,11 +262,14 @@ void bind_trainer(nb::module_& m) {
             "each.")
         .def(
             "step", [](F& f) { return f.tuner.trainer().step(); }, "The number of the next step.")
-        .def("trainer_state",
-             [](F& f) {
-                 return State{f.tuner.trainer().state(), f.mutex};
-             })
-        .def("parameters", [](F& f) { return f.tuner.trainer().parameters(); })
+        .def(
+            "trainer_state",
+            [](F& f) {
+                return State{f.tuner.trainer().state(), f.mutex};
+            },
+            "Parameters, and what the optimizer remembers of them.")
+        .def(
+            "parameters", [](F& f) { return f.tuner.trainer().parameters(); }, "Names of the parameters.")
         .def(
             "save_training",
             [](F& f, const std::filesystem::path& file) { unlocked(*f.mutex, [&] { f.tuner.trainer().save(file); }); },

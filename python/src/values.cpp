@@ -142,7 +142,8 @@ void bind_dim(nb::module_& m) {
             "upper_bound", [](const Dim& d) { return nb::cast<vkf::Graph&>(d.graph).max_of(d.dim); },
             "The largest it can be, each symbol between 0 and its maximum.")
         .def_prop_ro(
-            "graph", [](const Dim& d) { return d.graph; }, nb::sig("def graph(self) -> Graph"))
+            "graph", [](const Dim& d) { return d.graph; }, nb::sig("def graph(self) -> Graph"),
+            "The graph whose symbols it is made of.")
         .def("__repr__", [](const Dim& d) { return text_of(d); });
 }
 
@@ -153,13 +154,16 @@ void bind_value(nb::module_& m) {
     value.attr("__array_ufunc__") = nb::none();
     value
         .def_prop_ro(
-            "graph", [](V v) { return v.graph; }, nb::sig("def graph(self) -> Graph"))
-        .def_prop_ro("id", [](V v) { return v.value.id(); })
+            "graph", [](V v) { return v.graph; }, nb::sig("def graph(self) -> Graph"), "The graph that it is of.")
+        .def_prop_ro(
+            "id", [](V v) { return v.value.id(); }, "Its number in the graph.")
         .def_prop_ro(
             "shape", [](V v) { return wrap(v.value.shape(), v.graph); },
             nb::sig("def shape(self) -> tuple[int | Dim, ...]"), "Sizes, outermost first.")
-        .def_prop_ro("rank", [](V v) { return v.value.rank(); })
-        .def_prop_ro("ndim", [](V v) { return v.value.rank(); })
+        .def_prop_ro(
+            "rank", [](V v) { return v.value.rank(); }, "How many dimensions it has.")
+        .def_prop_ro(
+            "ndim", [](V v) { return v.value.rank(); }, "How many dimensions it has.")
         .def(
             "size", [](V v, int dim) { return wrap(v.value.size(dim), v.graph); }, "dim"_a,
             nb::sig("def size(self, dim: int) -> int | Dim"),
@@ -184,16 +188,19 @@ void bind_value(nb::module_& m) {
             "is_contiguous", [](V v) { return vkf::is_contiguous(v.value); },
             "True when the elements lie densely in row-major order.")
         .def(
-            "reshape", [](V v, const vkf::Shape& shape) { return vkf::reshape(v.value, shape); }, "shape"_a, kOneGraph)
+            "reshape", [](V v, const vkf::Shape& shape) { return vkf::reshape(v.value, shape); }, "shape"_a, kOneGraph,
+            "The same elements in the same order under another shape; one size may be -1. torch.Tensor.view.")
         .def(
-            "transpose", [](V v, int a, int b) { return vkf::transpose(v.value, a, b); }, "dim0"_a, "dim1"_a)
+            "transpose", [](V v, int a, int b) { return vkf::transpose(v.value, a, b); }, "dim0"_a, "dim1"_a,
+            "Swaps two dimensions; negative counts from the innermost. torch.transpose.")
         .def(
             "permute", [](V v, const std::vector<std::size_t>& order) { return vkf::permute(v.value, order); },
-            "dims"_a)
+            "dims"_a, "Dimension i of the result is dimension dims[i]. torch.Tensor.permute.")
         .def(
             "contiguous", [](V v) { return vkf::contiguous(v.value); }, "A dense copy of any view.")
         .def(
-            "to", [](V v, const Type& dtype) { return vkf::to(v.value, dtype); }, "dtype"_a)
+            "to", [](V v, const Type& dtype) { return vkf::to(v.value, dtype); }, "dtype"_a,
+            "As another type: float32, float16, bfloat16 or int32. torch.Tensor.to.")
         .def(
             "__getitem__", [](V v, nb::handle index) { return indexed(v.value, index); }, "index"_a,
             "A window: x[0, 1:n, ...]. Ends may be sizes with symbols.")
@@ -242,7 +249,9 @@ void bind_value(nb::module_& m) {
 
     nb::class_<AttentionResult, Value>(m, "AttentionResult",
                                        "What attention gives. It is its y, wherever a Value is expected.")
-        .def_prop_ro("y", [](const AttentionResult& r) { return r.value; })
+        .def_prop_ro(
+            "y", [](const AttentionResult& r) { return r.value; },
+            "What attention gives: (B, L, E), or heads first, as the function says.")
         .def_prop_ro(
             "weights", [](const AttentionResult& r) { return r.weights; }, nb::sig("def weights(self) -> Value | None"),
             "The attention weights, as softmax() gives them: a masked one is -0.0. None for sequences of "

@@ -233,12 +233,33 @@ def test_importing_touches_nothing():
     assert done.returncode == 0 and "Graph of 0 nodes" in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_interpreters_without_their_lock_are_refused(has_lock):
+    # as in a free-threaded build that is told never to take the lock back
+    code = f"import sys; sys._is_gil_enabled = lambda: {has_lock}\nimport vkformer; print(vkformer.Graph())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if has_lock:
+        assert done.returncode == 0 and "Graph of 0 nodes" in done.stdout, done.stderr
+    else:
+        assert done.returncode == 1 and "ImportError: vkformer needs the interpreter's lock" in done.stderr, done.stderr
+
+
 def test_without_vulkan():
     code = ("import vkformer as vkf\ntry:\n    vkf.Device()\n"
             "except vkf.Error as e:\n    assert not isinstance(e, ValueError); print(e)")
     nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=nowhere)
     assert done.returncode == 0 and "install" in done.stdout, done.stdout + done.stderr
+
+
+def test_without_a_loader(tmp_path):
+    for name in ("libvulkan.so", "libvulkan.so.1"):  # found before the real one, and no library
+        (tmp_path / name).write_text("nothing")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("LD_LIBRARY_PATH", "")])
+    code = "import vkformer as vkf\nprint(vkf.Graph())\ntry:\n    vkf.Device()\nexcept vkf.Error as e:\n    print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": paths})
+    assert done.returncode == 0 and "Graph of 0 nodes" in done.stdout, done.stdout + done.stderr
+    assert "libvulkan" in done.stdout and "libvulkan1" in done.stdout, done.stdout
 
 
 def test_nothing_is_written_where_one_stands(tmp_path):
@@ -268,6 +289,7 @@ INTERRUPTED = {
 @pytest.mark.parametrize("what", INTERRUPTED)
 def test_control_c(what):
     code = ("import os, signal, sys, threading, time, numpy as np, vkformer as vkf\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what runs in the background ignores it
             "def later():\n    time.sleep(0.7)\n    os.kill(os.getpid(), signal.SIGINT)\n"
             "vkf.relu(np.ones(3, np.float32))\nthreading.Thread(target=later, daemon=True).start()\n"
             "try:\n" + "".join(f"    {line}\n" for line in INTERRUPTED[what].splitlines()) +

@@ -57,6 +57,18 @@ def test_answers(model):
 
 
 @needs_text
+def test_prompts_of_wrong_types(model):
+    for prompt in (b"42 is", bytearray(b"42"), memoryview(b"42")):
+        for call in (model.generate, model.stream, model.encode, lambda p: list(model.stream_ids(p))):
+            with pytest.raises(TypeError, match=f"prompt: is {type(prompt).__name__}; a str, or a sequence of token ids"):
+                list(call(prompt))
+    for prompt in (None, 3, 2.5, ["a"], [1.5], [[1]]):
+        with pytest.raises((TypeError, ValueError)) as told:
+            list(model.generate(prompt))
+        assert "prompt" in str(told.value), prompt
+
+
+@needs_text
 def test_streams(model):
     pieces = list(model.stream("42 is"))
     assert "".join(pieces) == model.generate("42 is") == " forty-two." and len(pieces) > 2
@@ -105,8 +117,8 @@ def test_signals_interrupt():
     before = signal.signal(signal.SIGALRM, stop)
     try:
         for seconds in (0.001, 0.004, 0.01):
-            signal.setitimer(signal.ITIMER_REAL, seconds)
             with pytest.raises(Stopped):
+                signal.setitimer(signal.ITIMER_REAL, seconds)
                 while True:
                     model.prompt([[1] * 60])
     finally:
@@ -158,6 +170,9 @@ def test_text_encoder():
     np.testing.assert_allclose(encoder.encode("b"), vectors[1], atol=1e-5)
     with pytest.raises(ValueError):
         encoder.embed([[]])
+    for texts in (b"a", [b"a"], None, 3, [2.5]):
+        with pytest.raises(TypeError, match="texts: is"):
+            encoder.encode(texts)
 
 
 @needs_text

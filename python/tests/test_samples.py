@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -45,11 +46,31 @@ def test_search(tmp_path):
     assert out.splitlines()[0].split(maxsplit=1) == ["1.000", "a cat"]
 
 
-def test_types(tmp_path):
+TYPED = sorted(SAMPLES.glob("*.py"))
+PACKAGE = pathlib.Path(vkf.__file__).parent
+
+
+@pytest.mark.parametrize("what", ["samples", "package"])
+def test_types_by_mypy(tmp_path, what):
     api = pytest.importorskip("mypy.api")
-    files = [str(path) for path in sorted(SAMPLES.glob("*.py"))]
+    files = [str(path) for path in TYPED] if what == "samples" else ["-p", "vkformer"]
     out, errors, status = api.run(["--strict", "--cache-dir", str(tmp_path), *files])
     assert status == 0, out + errors
+
+
+def test_types_by_pyright(tmp_path):
+    pytest.importorskip("pyright")
+    strict = tmp_path / "strict.json"
+    strict.write_text('{"typeCheckingMode": "strict"}')
+    for files, options in ((TYPED, ["-p", str(strict)]), ([*PACKAGE.glob("*.py"), *PACKAGE.glob("_vkformer/*.pyi")], [])):
+        # it is a program for Node.js, which is got when it is called first
+        done = subprocess.run([sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, *options,
+                               *map(str, files)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        if not done.stdout.lstrip().startswith("{"):
+            pytest.skip(f"pyright does not run here: {(done.stderr + done.stdout).strip()[-200:]}")
+        told = json.loads(done.stdout)
+        assert told["summary"]["filesAnalyzed"] == len(files)
+        assert not told["generalDiagnostics"], told["generalDiagnostics"]
 
 
 def test_notebook_in_a_kernel(tmp_path):

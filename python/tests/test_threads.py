@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long calls let other threads of Python go on."""
 
+import sys
 import threading
 import time
 
@@ -14,13 +15,15 @@ GENERATE = ROOT / "samples/generate"
 needs_text = pytest.mark.skipif(not vkf._vkformer.has_text, reason="built without tokenizers")
 
 
-class Clock:
-    """Notes the time in a thread of its own, whenever it may run."""
+class Counter:
+    """Counts in a thread of its own, whenever it may run."""
 
     def __enter__(self):
-        self.times, self.stopped = [time.perf_counter()], False
+        self.times, self.stopped = [], False
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
+        while not self.times:
+            time.sleep(0.001)
         return self
 
     def run(self):
@@ -33,26 +36,57 @@ class Clock:
         self.thread.join()
 
 
-def goes_on(call):
-    """Calls again and again: no single call may keep the other thread waiting for most of its time."""
-    with Clock() as clock:
-        start = time.perf_counter()
+@pytest.fixture(autouse=True)
+def kept_lock():
+    """Python itself does not take the lock from who has it: others run where it is given up, or not at all."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(before)
+
+
+def counted(call):
+    """Calls for a while. How often the other thread ran, and the share of a call that it waited at most."""
+    with Counter() as counter:
+        start = end = time.perf_counter()
         longest = 0.0
-        while time.perf_counter() - start < 0.3:
-            began = time.perf_counter()
+        while end - start < 0.3:
+            began = end
             call()
-            longest = max(longest, time.perf_counter() - began)
-        end = time.perf_counter()
-    inside = [t for t in clock.times if start <= t <= end]
+            end = time.perf_counter()
+            longest = max(longest, end - began)
+    inside = [t for t in counter.times if start <= t <= end]
     gap = max(b - a for a, b in zip([start, *inside], [*inside, end]))
-    assert len(inside) > 10, f"{len(inside)} ticks in {end - start:.3f} s"
-    assert gap < max(0.05, 0.6 * longest), f"the other thread waited {gap:.3f} s of {longest:.3f} s"
+    return len(inside), gap / max(longest, 0.1)
+
+
+def goes_on(call, attempts=20):
+    """The other thread runs while calls do, and no call keeps it waiting for most of its length.
+
+    A busy machine, too, keeps threads waiting, once; a call that keeps the lock does it each time.
+    """
+    seen = []
+    for _ in range(attempts):
+        seen.append(counted(call))
+        if seen[-1][0] > 10 and seen[-1][1] < 0.6:
+            return
+    pytest.fail(f"runs of the other thread, and the share of a call that it waited: {seen}")
 
 
 def test_what_keeps_the_lock_is_seen():
     text = b"ab" * 100_000_000
-    with pytest.raises(AssertionError, match="the other thread waited|ticks"):
-        goes_on(lambda: text.count(b"ba"))
+    assert counted(lambda: text.count(b"ba"))[0] == 0
+    with pytest.raises(pytest.fail.Exception, match="the other thread"):
+        goes_on(lambda: text.count(b"ba"), 2)
+
+    def mostly():  # a loop of Python's own keeps the lock as well
+        until = time.perf_counter() + 0.2
+        while time.perf_counter() < until:
+            pass
+        time.sleep(0.01)
+
+    with pytest.raises(pytest.fail.Exception, match="the other thread"):
+        goes_on(mostly, 2)
 
 
 def test_runs_and_tensors(device):

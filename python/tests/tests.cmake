@@ -15,7 +15,7 @@ else()
         set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT "PYTHONPATH=${VKFORMER_PYTHON_PACKAGE}"
             "VKFORMER_SOURCE=${PROJECT_SOURCE_DIR}" PYTHONDONTWRITEBYTECODE=1 ${VKFORMER_PYTHON_ENVIRONMENT})
         if(name STREQUAL swiftshader)  # which compiles each kernel anew in each process
-            set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT VKFORMER_GOLDEN_STEP=10 VKFORMER_EXAMPLES=2
+            set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT VKFORMER_EXAMPLES=2
                 VKFORMER_MANY=2000)
         endif()
     endforeach()

@@ -18,8 +18,17 @@ and arrays (NumPy, PyTorch on the CPU, anything with __dlpack__) as well as the 
 Importing touches no device. docs/python.md tells more.
 """
 
+import sys as _sys
+
 from ._errors import ArgumentError, DeviceLost, Error, FileMissing, OutOfMemory
 from . import _vkformer
+
+# A free-threaded build of Python takes its lock back when it imports the extension; one that was
+# told not to would let threads into objects that rely on it.
+if not getattr(_sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError("vkformer needs the interpreter's lock: start Python without PYTHON_GIL=0 and -X gil=0, and it "
+                      "takes the lock back when it imports vkformer")
+
 from ._vkformer import (
     AdamW, Adapter, ArithmeticUse, AttentionResult, BufferRange, CachedKv, Capabilities,
     Checkpoint, Communicator, Cost, Decoded, DecoderCore, DecoderFacts, DecoderModel, DecoderPlan, Device,
@@ -45,6 +54,7 @@ from ._vkformer import (
 )
 from ._vkformer import __version__ as __version__
 from . import _program as _program  # what a notebook shows of a program
+from . import _reprs as _reprs
 from ._scopes import Recompute, Scope
 from .eager import clear_programs, default_device, set_default_device
 from .functional import (

@@ -22,6 +22,9 @@ class Scope:
                  trace: TracebackType | None) -> None:
         self._graph.pop_scope()
 
+    def __repr__(self) -> str:
+        return f"Scope({self._name!r})"
+
 
 class Recompute:
     """A block whose values are computed again for their gradient, instead of being kept.

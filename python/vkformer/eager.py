@@ -120,7 +120,11 @@ class Function:
         self._names: tuple[str, ...] = code.co_varnames[:code.co_argcount] if code is not None else ()
         _functions.add(self)
 
+    def __repr__(self) -> str:
+        return f"<Function {self.__name__}: {len(self._programs)} programs>"
+
     def clear(self) -> None:
+        """Forgets the programs, and frees their memory."""
         with _lock:
             self._exact.clear()
             self._programs.clear()

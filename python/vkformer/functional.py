@@ -117,14 +117,13 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
             "scaled_dot_product_attention", query, key, value, attn_mask, sinks, alibi_slopes)
     shape = query.shape
     rank = len(shape)
+    lead = tuple(shape[:-3])  # dimensions before the heads are one batch
     if attn_mask is not None and rank >= 2 and len(key.shape) == rank:
-        attn_mask = _mask_for(attn_mask, tuple(shape[:-3]), shape[-3] if rank > 2 else 1, query, key, rank)
+        attn_mask = _mask_for(attn_mask, lead, shape[-3] if rank > 2 else 1, query, key, rank)
     if rank != 4:
         if rank < 2 or len(key.shape) != rank or len(value.shape) != rank:
             raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
                                    f"value {tuple(value.shape)} have as many dimensions, 2 or more")
-        # Dimensions before the heads are one batch.
-        lead = tuple(shape[:-3])
         if tuple(key.shape[:-3]) != lead or tuple(value.shape[:-3]) != lead:
             raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
                                    f"value {tuple(value.shape)} differ before the heads")
@@ -192,6 +191,7 @@ def layer_norm(input: Any, normalized_shape: Any = None, weight: Any = None, bia
                eps: float = 1e-5) -> Any:
     """Layer normalisation of the last dimension: torch.nn.functional.layer_norm.
 
+    input (..., N), weight (N), bias (N) -> the shape of input.
     As in C++, the weight may stand right behind the input: layer_norm(x, weight, bias, eps).
     """
     if _is_tensor(normalized_shape):
@@ -215,6 +215,7 @@ def layer_norm(input: Any, normalized_shape: Any = None, weight: Any = None, bia
 def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: float | None = None) -> Any:
     """x / sqrt(mean(x^2) + eps) * weight: torch.nn.functional.rms_norm.
 
+    input (..., N), weight (N) -> the shape of input.
     As in C++, the weight may stand right behind the input: rms_norm(x, weight, eps). eps None: 1e-6,
     or PyTorch's 2^-23 where normalized_shape is given, as PyTorch has it.
     """
@@ -320,7 +321,7 @@ def cross_entropy(input: Any, target: Any, *, ignore_index: int = -100, reductio
 
 
 def argmax(input: Any, dim: int = -1) -> Any:
-    """The index of the largest of each row, the first of equals, int32: torch.argmax(input, -1)."""
+    """The index of the largest of each row (..., N) -> (...), the first of equals, int32: torch.argmax(input, -1)."""
     if not _in_graph(input):
         (input,) = _arrays("argmax", input)
     if dim not in (-1, len(input.shape) - 1):
@@ -331,7 +332,7 @@ def argmax(input: Any, dim: int = -1) -> Any:
 
 
 def top_k(input: Any, k: int) -> tuple[Any, Any]:
-    """The k largest of each row and their indices (int32), the largest first: torch.topk."""
+    """The k largest of each row (..., N) and their indices (int32), both (..., k), the largest first: torch.topk."""
     if _in_graph(input):
         return _c.top_k(input, k)
     (input,) = _arrays("top_k", input)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Generator, Iterator, Sequence, cast
@@ -15,6 +16,16 @@ from .eager import default_device
 
 if TYPE_CHECKING:
     import numpy
+
+
+def _ids(what: str, tokens: Any) -> list[int]:
+    """Token ids as a list of numbers."""
+    if isinstance(tokens, (bytes, bytearray, memoryview)) or not hasattr(tokens, "__iter__"):
+        raise TypeError(f"{what}: is {type(tokens).__name__}; a str, or a sequence of token ids, is wanted")
+    try:
+        return [operator.index(i) for i in tokens]
+    except TypeError:
+        raise TypeError(f"{what}: has what is no token id; ids are integers") from None
 
 
 def _tokenizer(folder: Path) -> Any:
@@ -53,10 +64,8 @@ class Decoder(_c.DecoderCore):
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The ids of a prompt, with the token that begins texts where the model wants it."""
-        if isinstance(prompt, (bytes, bytearray, memoryview)):
-            raise TypeError(f"prompt: is {type(prompt).__name__}; a str, or a sequence of token ids, is wanted")
         if not isinstance(prompt, str):
-            return [int(i) for i in prompt]
+            return _ids("prompt", prompt)
         if self.tokenizer is None:
             raise _c.ArgumentError(f"{self.folder}: has no tokenizer; prompts are lists of token ids")
         return list(_c.encode_prompt(self.tokenizer, prompt, self._begin, self.facts.begin))
@@ -222,6 +231,8 @@ class TextEncoder(_c.TextEncoderCore):
         if isinstance(texts, str):
             one: numpy.ndarray = self.encode([texts])[0]
             return one
+        if isinstance(texts, (bytes, bytearray, memoryview)) or not hasattr(texts, "__iter__"):
+            raise TypeError(f"texts: is {type(texts).__name__}; a str, or a sequence of texts, is wanted")
         ids = []
         for text in texts:
             if isinstance(text, str):
@@ -230,7 +241,7 @@ class TextEncoder(_c.TextEncoderCore):
                 # cut where the model's authors cut
                 ids.append(self.tokenizer.encode(text, True, True))
             else:
-                ids.append([int(i) for i in text])
+                ids.append(_ids("texts", text))
         return self.embed(ids)
 
     def __repr__(self) -> str:

@@ -55,6 +55,13 @@ class Module:
         """The program that these arrays run on."""
         return self._found(arrays, options)[0]
 
+    def __repr__(self) -> str:
+        shown: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if not name.startswith("_"):
+                shown.update(value if isinstance(value, dict) else {name: value})
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
+
     def __call__(self, *args: Any, **options: Any) -> Any:
         if any(isinstance(a, _c.Value) for a in (*args, *options.values())):
             return self.describe(*args, **options)
@@ -142,6 +149,7 @@ class Linear(Module):
         self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
     def describe(self, input: Any, *, name: str = "") -> Any:
+        """input (..., in) -> (..., out)."""
         g = input.graph
         prefix = f"{name}." if name else ""
         weight = g.weight(prefix + "weight", [self.out_features, self.in_features])
@@ -156,6 +164,7 @@ class Embedding(Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
 
     def describe(self, input: Any, *, name: str = "") -> Any:
+        """Ids (...) -> (..., embedding_dim)."""
         prefix = f"{name}." if name else ""
         return _c.embedding(input, input.graph.weight(prefix + "weight", [self.num_embeddings, self.embedding_dim]))
 
@@ -172,6 +181,7 @@ class LayerNorm(Module):
         self.size, self.eps, self.affine, self.bias = sizes[0], eps, elementwise_affine, bias
 
     def describe(self, input: Any, *, name: str = "") -> Any:
+        """input (..., N) -> the same shape."""
         prefix = f"{name}." if name else ""
         g = input.graph
         return _c.layer_norm(input, g.weight(prefix + "weight", [self.size]) if self.affine else None,
@@ -190,6 +200,7 @@ class RMSNorm(Module):
         self.size, self.eps, self.affine = sizes[0], 2.0**-23 if eps is None else eps, elementwise_affine
 
     def describe(self, input: Any, *, name: str = "") -> Any:
+        """input (..., N) -> the same shape."""
         prefix = f"{name}." if name else ""
         return _c.rms_norm(input, input.graph.weight(prefix + "weight", [self.size]) if self.affine else None, self.eps)
 
@@ -207,6 +218,10 @@ class MultiheadAttention(Module):
     def describe(self, query: Any, key: Any = None, value: Any = None, key_padding_mask: Any = None,
                  need_weights: bool = True, attn_mask: Any = None, average_attn_weights: bool = True,
                  is_causal: bool = False, *, name: str = "") -> Any:
+        """query (B, L, E), key (B, S, kdim), value (B, S, vdim) -> y (B, L, E), weights (B, L, S).
+
+        Without batch_first the batch stands second. Masks are PyTorch's: True may not attend.
+        """
         key = query if key is None else key
         out = _c.torch.multihead_attention(
             query, key, key if value is None else value, name=name, num_heads=self.num_heads, bias=self.bias,
@@ -248,6 +263,7 @@ class TransformerEncoderLayer(_Layers):
 
     def describe(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False,
                  *, name: str = "") -> Any:
+        """src (B, L, E) -> (B, L, E). Masks are PyTorch's: True may not attend."""
         # as in PyTorch, is_causal only hints at what a mask is
         src_mask = _causal_mask(src, 1) if is_causal and src_mask is None else src_mask
         return _c.torch.transformer_encoder_layer(src, src_mask, src_key_padding_mask, name=name, **self.options)
@@ -259,6 +275,7 @@ class TransformerDecoderLayer(_Layers):
     def describe(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,
                  tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None, tgt_is_causal: bool = False,
                  *, name: str = "") -> Any:
+        """tgt (B, L, E), memory (B, S, E) -> (B, L, E). Masks are PyTorch's: True may not attend."""
         inputs = _c.torch.DecoderInputs(memory, tgt_mask=tgt_mask, tgt_key_padding_mask=tgt_key_padding_mask,
                                         memory_mask=memory_mask, memory_key_padding_mask=memory_key_padding_mask,
                                         tgt_is_causal=tgt_is_causal)
@@ -292,6 +309,7 @@ class TransformerEncoder(_Stack):
 
     def describe(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None,
                  *, name: str = "") -> Any:
+        """src (B, L, E) -> (B, L, E)."""
         prefix = f"{name}." if name else ""
         mask = _causal_mask(src, 1) if is_causal and mask is None else mask
         for i in range(self.num_layers):
@@ -309,6 +327,7 @@ class TransformerDecoder(_Stack):
         self._end(norm)
 
     def describe(self, tgt: Any, memory: Any, *args: Any, name: str = "", **options: Any) -> Any:
+        """tgt (B, L, E), memory (B, S, E) -> (B, L, E); masks as of a layer."""
         prefix = f"{name}." if name else ""
         for i in range(self.num_layers):
             tgt = self.layer.describe(tgt, memory, *args, name=f"{prefix}layers.{i}", **options)
@@ -329,6 +348,7 @@ class Transformer(_Layers):
     def describe(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
                  src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None,
                  memory_key_padding_mask: Any = None, tgt_is_causal: bool = False, *, name: str = "") -> Any:
+        """src (B, S, E), tgt (B, L, E) -> (B, L, E). Masks are PyTorch's: True may not attend."""
         return _c.torch.transformer(
             src, tgt, name=name, src_mask=src_mask, tgt_mask=tgt_mask, memory_mask=memory_mask,
             src_key_padding_mask=src_key_padding_mask, tgt_key_padding_mask=tgt_key_padding_mask,

@@ -16,6 +16,7 @@ class Svg(str):
         return str(self)
 
     def save(self, path: Any) -> None:
+        """Writes the file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self)
 
@@ -38,7 +39,7 @@ def attention(weights: Any, labels: Sequence[str] | tuple[Sequence[str], Sequenc
 
     w = numpy.asarray(weights, dtype=numpy.float32)
     w = w.reshape((-1, *w.shape[-2:]))
-    heads, rows, columns = w.shape
+    heads, rows, columns = (int(n) for n in w.shape)
     pair = len(labels) == 2 and not isinstance(labels[0], str)
     down, across = (labels[0], labels[1]) if pair else (labels, labels)
     down, across = [str(t) for t in down], [str(t) for t in across]

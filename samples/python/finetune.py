@@ -22,7 +22,7 @@ batch = [tokenizer.encode(text) for text in texts]
 tuner = vkf.FineTuner(device, checkpoint, model, max_batch=len(batch), max_tokens=max(map(len, batch)),
                       lora=vkf.LoraOptions(rank=8, targets=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"]),
                       optimizer=vkf.AdamW(lr=2e-2), schedule=vkf.Schedule("cosine", warmup=3, steps=steps), max_norm=1.0)
-losses = []
+losses: list[float] = []
 for step in range(steps):
     losses.append(tuner.take_step(batch).loss)
     print(f"step {step}: {losses[-1]:.4f}")
