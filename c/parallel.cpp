@@ -98,6 +98,10 @@ vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, 
     });
 }
 
+vkf_result vkf_communicator_meet(vkf_communicator* communicator, double seconds) {
+    return guard(__func__, [&] { need(communicator, "communicator").ranks->meet(seconds); });
+}
+
 vkf_result vkf_communicator_agree(vkf_communicator* communicator, const char* what, const char* text) {
     return guard(__func__, [&] {
         need(communicator, "communicator").ranks->agree(c::text(what, "what"), c::text(text, "text"));

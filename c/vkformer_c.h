@@ -1159,6 +1159,7 @@ VKF_API vkf_result vkf_communicator_send(vkf_communicator* communicator, const v
                                          uint32_t limits);
 VKF_API vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, uint64_t bytes, uint32_t from,
                                             uint32_t limits);
+VKF_API vkf_result vkf_communicator_meet(vkf_communicator* communicator, double seconds);
 VKF_API vkf_result vkf_communicator_agree(vkf_communicator* communicator, const char* what, const char* text);
 
 /// C++: Traffic.

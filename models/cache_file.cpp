@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <span>
 
 #include "models/adapter_states.h"
@@ -22,6 +23,7 @@ constexpr const char* kVersionKey = "vkformer.cache";
 constexpr const char* kVersion = "1";
 constexpr const char* kModelKey = "model_type";
 constexpr const char* kTypeKey = "kv";
+constexpr const char* kRankKey = "rank";
 constexpr const char* kSizes = "decoder.sizes";
 constexpr const char* kLayers = "decoder.layers";
 constexpr const char* kPadding = "decoder.padding";
@@ -43,6 +45,14 @@ std::vector<StoredTensor> caches_of(const State& state) {
 
 /// The rows of a cache that hold tokens: of a ring that has been filled, all.
 std::int64_t rows_in_use(const StoredTensor& cache, std::int64_t length) { return std::min(length, cache.shape[1]); }
+
+/// The part of a decoder that a rank has, as the file says it; empty where it has all.
+std::string part_text(const DecoderOptions& o) {
+    return o.communicator && o.communicator->ranks() > 1
+               ? std::to_string(o.communicator->rank()) + " of " + std::to_string(o.communicator->ranks()) +
+                     (o.split == Split::layers ? ", layers" : ", tensor")
+               : std::string();
+}
 
 template <class T>
 HostTensor tensor(const char* name, DType dtype, std::vector<std::int64_t> shape, const std::vector<T>& numbers) {
@@ -89,9 +99,12 @@ void save_cache_file(const std::filesystem::path& path, const DecoderPlan& plan,
         tensor(kNext, DType::i32, {answered}, answers.next),
         tensor(kCandidateTokens, DType::i32, {answered, candidates}, answers.candidate_tokens),
         tensor(kCandidateLogits, DType::f32, {answered, candidates}, answers.candidate_logits)};
-    write_states(
-        path, caches, corners, beside,
-        {{kVersionKey, kVersion}, {kModelKey, facts.model_type}, {kTypeKey, std::string(name_of(plan.options().kv))}});
+    std::map<std::string, std::string> metadata{
+        {kVersionKey, kVersion}, {kModelKey, facts.model_type}, {kTypeKey, std::string(name_of(plan.options().kv))}};
+    if (const std::string part = part_text(plan.options()); !part.empty()) {
+        metadata[kRankKey] = part;
+    }
+    write_states(path, caches, corners, beside, metadata);
 }
 
 CacheFile::CacheFile(const std::filesystem::path& path, const DecoderPlan& plan, const State& caches) : file_(path) {
@@ -141,6 +154,12 @@ void CacheFile::check_model(const DecoderPlan& plan) const {
     if (said(kTypeKey) != name_of(plan.options().kv)) {
         refuse("has caches kept as " + printable(said(kTypeKey)) + ", the decoder keeps them as " +
                std::string(name_of(plan.options().kv)));
+    }
+    if (const std::string part = part_text(plan.options()); said(kRankKey) != part) {
+        const auto whose = [](const std::string& text) {
+            return text.empty() ? std::string("of a decoder of one rank") : "of rank " + printable(text);
+        };
+        refuse("has the caches " + whose(said(kRankKey)) + ", this is a decoder " + whose(part));
     }
     check_layers(facts);
 }

@@ -186,6 +186,14 @@ struct Decoder::Parts {
         batch.finish();
     }
 
+    /// Waits for the other ranks, which may take longer to load and to compile.
+    void meet() {
+        constexpr double kLoadingSeconds = 600;
+        if (options.communicator) {
+            options.communicator->meet(kLoadingSeconds);
+        }
+    }
+
     template <class After>
     void read_prompts(Prompts prompts, DecoderTask task, After after) {
         begin(prompts);
@@ -199,12 +207,14 @@ Decoder::Decoder(const Device& device, const Checkpoint& checkpoint, const Decod
     : parts_(std::make_unique<Parts>(device, plan)) {
     parts_->set_weights(
         load_beside([&] { parts_->compile(device); }, [&] { return load_decoder(device, checkpoint, plan); }));
+    parts_->meet();
 }
 
 Decoder::Decoder(const Device& device, const Weights& weights, const DecoderPlan& plan)
     : parts_(std::make_unique<Parts>(device, plan)) {
     parts_->compile(device);
     parts_->set_weights(weights);
+    parts_->meet();
 }
 
 Decoder::Decoder(const Device& device, const Weights& weights, const DecoderModel& model, const DecoderOptions& options)

@@ -12,6 +12,8 @@
 #include "models/families/family.h"
 #include "models/load_parameters.h"
 #include "ops/collectives.h"
+#include "runtime/base/mapped_bytes.h"
+#include "runtime/base/text.h"
 #include "runtime/compile/plan.h"
 #include "shaders/top_k.h"
 
@@ -60,6 +62,20 @@ void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
         options += std::to_string(speed) + " ";
     }
     o.communicator->agree("set of options", options);
+}
+
+/// Names, types and shapes of a checkpoint's tensors, and the first bytes of each.
+std::string described(const Checkpoint& checkpoint) {
+    constexpr std::size_t kSample = 64;
+    std::string text;
+    for (const std::string& name : checkpoint.names()) {
+        const HostTensor& t = *checkpoint.find(name);
+        const std::span<const std::byte> sample = t.data.first(std::min(kSample, t.data.size()));
+        std::string bytes(sample.size(), '\0');
+        copy_bytes(sample, reinterpret_cast<std::byte*>(bytes.data()));
+        text += name + " " + shape_text(t.shape) + " " + std::string(name_of(t.dtype)) + " " + bytes + "\n";
+    }
+    return text;
 }
 
 /// Fills in the options that were left open, and checks them against the model.
@@ -233,6 +249,12 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
                          const DecoderOptions& options, const LoadOptions& load) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
+    if (options.communicator) {
+        options.communicator->agree("config.json", checkpoint.config());
+        options.communicator->agree("set of weights", described(checkpoint));
+        options.communicator->agree("type of matrices",
+                                    load.matrices ? std::string(name_of(*load.matrices)) : "the file's");
+    }
     std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, parts->options, load);
     parts->plan_or_name_chunk(on, layout_of(parameters, on));
     parts->load = load;

@@ -25,7 +25,7 @@ std::size_t part_begin(std::size_t size, int i, int ranks) {
 }
 
 /// The collectives, as ranks tell each other of them.
-constexpr std::uint32_t kAllReduce = 1, kAllGather = 2, kBroadcast = 3, kAgree = 4, kMessage = 5;
+constexpr std::uint32_t kAllReduce = 1, kAllGather = 2, kBroadcast = 3, kAgree = 4, kMessage = 5, kMeet = 6;
 
 /// Adds the numbers of all ranks up in their order, in x, which holds this rank's; `of` gives those
 /// of another. Sums of few at a time stay in the processor's first cache.
@@ -85,7 +85,8 @@ void Communicator::begin(std::uint32_t kind, std::uint64_t amount) {
     }
     transport_->exchange(out, in);
     const auto text = [](const Header& h) {
-        constexpr std::array<const char*, 5> names{"nothing", "all_reduce", "all_gather", "broadcast", "agree"};
+        constexpr std::array<const char*, 7> names{"nothing", "all_reduce", "all_gather", "broadcast",
+                                                   "agree",   "send",       "meet"};
         const auto k = static_cast<std::size_t>(h.kind);
         return std::string(k < names.size() ? names[k] : "something unknown") + " of " + std::to_string(h.amount) +
                " as call " + std::to_string(h.call);
@@ -162,8 +163,11 @@ void Communicator::all_gather(std::span<std::byte> all, std::span<const std::uin
     std::vector<std::span<std::byte>> parts;
     std::uint64_t at = 0;
     for (const std::uint64_t b : bytes) {
-        parts.push_back(b <= all.size() - at ? all.subspan(at, b) : std::span<std::byte>());
-        at += parts.back().size();
+        if (b > all.size() - at) {
+            break;  // too few parts, then
+        }
+        parts.push_back(all.subspan(at, b));
+        at += b;
     }
     if (parts.size() != static_cast<std::size_t>(ranks()) || at != all.size()) {
         throw Error(std::to_string(bytes.size()) + " parts do not make up " + std::to_string(all.size()) +
@@ -203,6 +207,18 @@ void Communicator::broadcast(std::span<std::byte> data, int from) {
         }
     }
     exchange(out, rank() == from ? std::vector<Incoming>() : std::vector<Incoming>{{from, data}});
+}
+
+void Communicator::meet(double seconds) {
+    const std::scoped_lock lock(mutex_);
+    transport_->limit(std::max(seconds, seconds_));
+    try {
+        begin(kMeet, 0);
+    } catch (...) {
+        transport_->limit(seconds_);
+        throw;
+    }
+    transport_->limit(seconds_);
 }
 
 void Communicator::agree(std::string_view what, std::string_view text) {

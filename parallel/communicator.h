@@ -50,6 +50,9 @@ public:
     /// rank that hangs is found first by one that waits for it alone.
     void send(std::span<const std::byte> data, int to, int limits = 1);
     void receive(std::span<std::byte> data, int from, int limits = 1);
+    /// Waits until all ranks are here, up to so many seconds, or the limit if that is more: what goes
+    /// before, such as loading, takes some longer than others.
+    void meet(double seconds);
     /// Throws Error naming the rank whose text is another than this one's; `what` says what it is.
     void agree(std::string_view what, std::string_view text);
 

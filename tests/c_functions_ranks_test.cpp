@@ -11,7 +11,7 @@
 TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted") {
     vkf_communicator* ranks[2] = {};
     REQUIRE(vkf_communicator_create_local(2, ranks) == VKF_OK);
-    vkf_result results[2][5] = {};
+    vkf_result results[2][6] = {};
     float sums[2][3] = {};
     const auto work = [&](int r) {
         const float mine[3] = {r == 0 ? 1.0f : 2.0f, 2.0f, 3.0f};
@@ -26,6 +26,7 @@ TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted"
         char passed[3] = {'x', 'y', 'z'};
         results[r][4] = r == 0 ? vkf_communicator_send(ranks[r], passed, 3, 1, 1)
                                : vkf_communicator_receive(ranks[r], passed, 3, 0, 2);
+        results[r][5] = vkf_communicator_meet(ranks[r], 60);
         if (std::string(all, 3) != "abc" || told != 'x') {
             results[r][1] = VKF_ERROR;
         }

@@ -200,6 +200,26 @@ TEST_CASE("collectives: an exchange that goes wrong while the device works ends 
     CHECK(joined(on_ranks(2, life)) == "");
 }
 
+TEST_CASE("collectives: ranks whose sizes differed go on once they are the same") {
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        Graph g;
+        const Value x = g.input("x", {g.symbol("n", 8)});
+        g.output("y", scale(all_reduce(scale(x, 2.0f)), 0.5f));
+        Program program = device().compile(g, {}, {.communicator = c});
+        program.set("n", 5 + c->rank());
+        upload(program, "x", Tensor({5 + c->rank()}, 1.0));
+        CHECK_THROWS_AS(program.run(), Error);
+        for (int again = 0; again < 2; ++again) {
+            program.set("n", 7);
+            upload(program, "x", Tensor({7}, 1.0));
+            program.run();
+            CHECK(difference(download(program, "y"), Tensor({7}, 2.0)) == "");
+        }
+    });
+    CHECK(joined(errors) == "");
+}
+
 TEST_CASE("collectives: who cannot do them says so") {
     Graph g;
     g.output("y", all_reduce(g.input("x", {4})));

@@ -5,11 +5,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "models/files/safetensors.h"
 #include "models/state_file.h"
@@ -39,6 +42,29 @@ std::string described(const std::vector<Value>& parameters) {
     std::string text;
     for (const Value& p : parameters) {
         text += parameter_name(p) + " " + p.str() + "\n";
+    }
+    return text;
+}
+
+/// What ranks must have alike for their parameters to stay so.
+std::string described(const TrainerOptions& o) {
+    std::string text = "max_norm " + std::to_string(o.max_norm) + ", loss_scale " + std::to_string(o.loss_scale) +
+                       ", schedule " + std::to_string(static_cast<int>(o.schedule.kind)) + " " +
+                       std::to_string(o.schedule.warmup) + " " + std::to_string(o.schedule.steps);
+    const auto add = [&](std::initializer_list<double> numbers) {
+        for (const double n : numbers) {
+            std::array<char, 32> number{};
+            std::snprintf(number.data(), number.size(), " %.17g", n);
+            text += number.data();
+        }
+    };
+    if (const auto* adam = std::get_if<AdamW>(&o.optimizer)) {
+        text += ", AdamW";
+        add({adam->learning_rate, adam->beta1, adam->beta2, adam->eps, adam->weight_decay, adam->decoupled ? 1.0 : 0.0,
+             adam->amsgrad ? 1.0 : 0.0});
+    } else if (const auto* sgd = std::get_if<Sgd>(&o.optimizer)) {
+        text += ", Sgd";
+        add({sgd->learning_rate, sgd->momentum, sgd->dampening, sgd->nesterov ? 1.0 : 0.0, sgd->weight_decay});
     }
     return text;
 }
@@ -163,8 +189,8 @@ struct Trainer::Parts {
     std::optional<Program> updates;  ///< where they are apart, to accumulate
     bool scaled = false, accumulates = false;
     std::shared_ptr<Communicator> communicator;
-    std::string described;  ///< what the ranks must have alike
-    bool alike = false;     ///< the ranks go on from the same numbers
+    std::string described, settings;  ///< parameters and options, which the ranks must have alike
+    bool alike = false;               ///< the ranks go on from the same numbers
     Progress progress;
     // of the micro-batches that were accumulated
     std::int64_t micro_batches = 0;
@@ -211,8 +237,12 @@ struct Trainer::Parts {
         if (!communicator || alike) {
             return;
         }
+        constexpr double kCompilingSeconds = 600;
+        communicator->meet(kCompilingSeconds);
         communicator->agree("set of parameters", described);
-        communicator->agree("number of the step", std::to_string(progress.step));
+        communicator->agree("set of options", settings);
+        communicator->agree("step to go on from", std::to_string(progress.step) + ", " + std::to_string(progress.good) +
+                                                      " good, loss scale " + std::to_string(progress.loss_scale));
         for (const StoredTensor& t : state.layout().tensors()) {
             std::vector<std::byte> bytes = state.read(t.name);
             communicator->broadcast(bytes);
@@ -223,27 +253,50 @@ struct Trainer::Parts {
         alike = true;
     }
 
-    double summed_over_ranks(double number) {
-        auto sum = static_cast<float>(number);
+    /// Sums over the ranks.
+    template <std::size_t n>
+    void sum(std::array<float, n>& numbers) {
         if (communicator) {
-            communicator->all_reduce(std::span(&sum, 1));
+            communicator->all_reduce(numbers);
         }
-        return communicator ? static_cast<double>(sum) : number;
     }
 
-    /// Runs what a step ends with, and gives the loss of all micro-batches, and of all ranks.
-    float finish(float weight) {
-        const double all = summed_over_ranks(weights + static_cast<double>(weight));
+    /// Runs what a step ends with, and gives the weights of all micro-batches, and of all ranks.
+    double finish(float weight) {
+        std::array<float, 1> all{static_cast<float>(weights + static_cast<double>(weight))};
+        sum(all);
+        const double divisor = static_cast<double>(all[0]) * scale();
         if (communicator && !updates) {
-            upload(*program, "divisor", all * scale());
+            upload(*program, "divisor", divisor);
         }
         run(weight);
         if (updates) {
             updates->set("step", progress.step);
-            upload(*updates, "divisor", all * scale());
+            upload(*updates, "divisor", divisor);
             updates->run();
         }
-        return static_cast<float>(summed_over_ranks(std::exchange(losses, 0)) / all);
+        return static_cast<double>(all[0]);
+    }
+
+    /// What the ranks say of a step that is taken.
+    struct Said {
+        float loss = 0;
+        bool finite = false;
+    };
+
+    /// Tells the other ranks of the losses, and of the norm, which drivers may round to either side
+    /// of what is finite.
+    Said told(bool finite) {
+        std::array<float, 2> sums{static_cast<float>(std::exchange(losses, 0)), finite ? 1.0f : 0.0f};
+        sum(sums);
+        const float ranks = communicator ? static_cast<float>(communicator->ranks()) : 1.0f;
+        if (sums[1] != 0.0f && sums[1] != ranks) {
+            throw Error("step " + std::to_string(progress.step) +
+                            ": the norm of the gradients is finite on some ranks and not on others, whose "
+                            "parameters are not alike any more",
+                        kTrainer);
+        }
+        return {sums[0], sums[1] != 0.0f};
     }
 
     /// The norm of the gradients that were used last.
@@ -281,6 +334,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     parts_->accumulates = options.accumulates;
     parts_->communicator = options.communicator;
     parts_->described = described(parameters);
+    parts_->settings = described(options);
     parts_->progress.loss_scale = options.loss_scale;
     parts_->state = apart ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
     CompileOptions compile{.name = "training step"};
@@ -319,11 +373,17 @@ TrainingStep Trainer::take_step(float weight) {
     TrainingStep taken;
     Parts::check(weight);
     parts_->make_alike();
-    taken.loss = parts_->finish(weight);
+    const double weights = parts_->finish(weight);
     taken.grad_norm = parts_->norm();
     parts_->weights = 0;
     parts_->micro_batches = 0;
-    const bool finite = std::isfinite(taken.grad_norm), good_loss = std::isfinite(taken.loss);
+    // The parameters have taken the step, whatever becomes of the other ranks.
+    const bool updated = std::isfinite(taken.grad_norm);
+    progress.step += updated ? 1 : 0;
+    const Parts::Said said = parts_->told(updated);
+    progress.step -= updated ? 1 : 0;
+    taken.loss = static_cast<float>(static_cast<double>(said.loss) / weights);
+    const bool finite = said.finite, good_loss = std::isfinite(taken.loss);
     const bool may_leave_out = parts_->scaled && progress.loss_scale > 1.0f;
     if (!good_loss || (!finite && !may_leave_out)) {
         throw Error("step " + std::to_string(progress.step) + ": the " +

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLimitSeconds = 10, kMostSeconds = 1e9;
 constexpr int kData = 1, kEnded = 2;
-/// MPI counts with int: longer messages go in parts.
-constexpr std::size_t kPart = std::size_t{1} << 30;
+/// Longer messages go in parts, each of which has the time of the limit.
+constexpr std::size_t kPart = std::size_t{1} << 24;
 /// MPI moves bytes while it is asked how far they are: so long a wait asks without a pause, and
 /// leaves the core to others for moments only; then it sleeps in between.
 constexpr std::chrono::microseconds kSpin{2000}, kSleep{50};
@@ -51,6 +52,9 @@ public:
     void fail() noexcept { failed_ = true; }
     /// Keeps a number that is on its way as long as MPI can be asked for it.
     const int& keep(int number) { return kept_.emplace_back(number); }
+
+    /// MPI is called by one thread at a time, whichever transport it is.
+    std::recursive_mutex mutex;
 
 private:
     Session() {
@@ -93,6 +97,7 @@ struct Pending {
 class MpiTransport final : public Transport {
 public:
     MpiTransport() : session_(Session::of_process()) {
+        const std::scoped_lock lock(session_.mutex);
         check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
         MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
         MPI_Comm_rank(comm_, &rank_);
@@ -139,6 +144,7 @@ private:
     }
 
     void start(std::span<const Outgoing> out, std::span<const Incoming> in) {
+        const std::scoped_lock lock(session_.mutex);
         pending_.clear();
         requests_.clear();
         for (const Incoming& i : in) {
@@ -164,10 +170,10 @@ private:
     }
 
     void finish() {
-        const Clock::time_point begin = Clock::now();
+        heard_ = Clock::now();
         const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
         while (!all_done()) {
-            const Clock::duration waited = Clock::now() - begin;
+            const Clock::duration waited = Clock::now() - heard_;
             if (waited > kSpin) {
                 look_for_ended();
                 std::this_thread::sleep_for(kSleep);
@@ -182,7 +188,9 @@ private:
         }
     }
 
+    /// Notes when a part has arrived, from where the limit counts again.
     bool all_done() {
+        const std::scoped_lock lock(session_.mutex);
         bool all = true;
         for (std::size_t i = 0; i < requests_.size(); ++i) {
             if (requests_[i] == MPI_REQUEST_NULL) {
@@ -207,6 +215,7 @@ private:
                             name_of_rank(p.peer));
             }
             check_mpi(code, "MPI_Test");
+            heard_ = done != 0 ? Clock::now() : heard_;
             all = all && done != 0;
         }
         return all;
@@ -223,6 +232,7 @@ private:
 
     /// What a rank sent before it ended has arrived before that is told.
     void look_for_ended() {
+        const std::scoped_lock lock(session_.mutex);
         for (std::size_t i = 0; i < requests_.size(); ++i) {
             if (requests_[i] == MPI_REQUEST_NULL) {
                 continue;
@@ -249,8 +259,13 @@ private:
             if (request == MPI_REQUEST_NULL) {
                 continue;
             }
-            MPI_Cancel(&request);
-            for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0;) {
+            const auto locked = [this](auto call) {
+                const std::scoped_lock lock(session_.mutex);
+                return call();
+            };
+            locked([&] { return MPI_Cancel(&request); });
+            for (int done = 0;
+                 locked([&] { return MPI_Test(&request, &done, MPI_STATUS_IGNORE); }) == MPI_SUCCESS && done == 0;) {
                 if (Clock::now() > end) {
                     std::fprintf(stderr, "%s\n", why.what());
                     MPI_Abort(comm_, 1);
@@ -262,6 +277,7 @@ private:
 
     /// Tells the others that nothing more comes.
     void end() noexcept {
+        const std::scoped_lock lock(session_.mutex);
         int finalized = 0;
         MPI_Finalized(&finalized);
         if (ended_ || finalized != 0) {
@@ -280,7 +296,8 @@ private:
     Session& session_;
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, ranks_ = 1;
-    int blamed_ = 0;  ///< the rank for which this one ends: itself, or one that it waited for
+    Clock::time_point heard_;  ///< when something arrived last
+    int blamed_ = 0;           ///< the rank for which this one ends: itself, or one that it waited for
     bool ended_ = false;
     double seconds_ = kLimitSeconds;
     std::vector<Pending> pending_;

@@ -100,6 +100,9 @@ void bind_ranks(nb::module_& m) {
              "Gives rank `to` these bytes, which it receives meanwhile; waits up to `limits` times the limit.")
         .def("receive", receive, "bytes"_a, "from_"_a, "limits"_a = 1, "So many bytes that rank from_ sends.")
         .def(
+            "meet", [](Ranks& r, double seconds) { unlocked([&] { r.communicator->meet(seconds); }); }, "seconds"_a,
+            "Waits until all ranks are here, up to so many seconds, or the limit if that is more.")
+        .def(
             "agree",
             [](Ranks& r, const std::string& what, const std::string& text) {
                 unlocked([&] { r.communicator->agree(what, text); });

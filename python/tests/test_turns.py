@@ -115,7 +115,7 @@ def test_a_signal_may_not_call_what_it_interrupts(model):
     try:
         with pytest.raises(vkf.Error, match=BUSY):
             while True:
-                signal.setitimer(signal.ITIMER_REAL, 0.002)  # once, for the next one could come too late
+                signal.setitimer(signal.ITIMER_REAL, 0.002)  # once
                 decoder.prompt([[1] * 60])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

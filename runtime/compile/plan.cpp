@@ -131,7 +131,10 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
 }
 
 /// Gives for each storage the one whose memory it takes over; itself where there is none.
-std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifetime>& lives) {
+/// What ranks exchange shares memory with nothing else, which would come to lie where the host
+/// reads it fast and the device slowly.
+std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifetime>& lives,
+                                       const std::vector<bool>& exchanged) {
     std::vector<StorageId> owner(plan.storages.size());
     std::iota(owner.begin(), owner.end(), StorageId{0});
     for (const PlannedDispatch& d : plan.dispatches) {
@@ -147,7 +150,8 @@ std::vector<StorageId> in_place_owners(const Plan& plan, const std::vector<Lifet
             whole(plan, in) && whole(plan, out) && plan.values[in].shape == plan.values[out].shape &&
             plan.values[in].strides == plan.values[out].strides && plan.storages[from].dtype == plan.storages[to].dtype;
         if (dies_here && same_layout && read_in_one_order(plan, d.dispatch, in) && from != to &&
-            lives[to].first == d.step && plan.storages[from].kind == StorageKind::intermediate &&
+            exchanged[from] == exchanged[to] && lives[to].first == d.step &&
+            plan.storages[from].kind == StorageKind::intermediate &&
             plan.storages[to].kind == StorageKind::intermediate) {
             owner[to] = owner[from];
         }
@@ -195,12 +199,12 @@ OrderedWork ordered_work(Plan& plan) { return {plan.work, plan.dispatches, plan.
 
 void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     std::vector<Lifetime> lives = lifetimes(plan);
-    const std::vector<StorageId> owner = in_place_owners(plan, lives);
+    const std::vector<bool> exchanged = exchanged_storages(ordered_work(plan));
+    const std::vector<StorageId> owner = in_place_owners(plan, lives, exchanged);
     const std::vector<std::uint32_t> kept = last_steps_of_exchange(ordered_work(plan));
     for (StorageId s = 0; s < lives.size(); ++s) {
         lives[s].last = std::max(lives[s].last, kept[s]);
     }
-    const std::vector<bool> exchanged = exchanged_storages(ordered_work(plan), owner);
     std::vector<bool> others = exchanged;
     others.flip();
     plan.intervals = place_in_arena(plan, lives, owner, alignment, others, plan.arena_offset, plan.memory.scratch);

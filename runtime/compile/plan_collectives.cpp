@@ -75,17 +75,14 @@ std::vector<std::uint32_t> last_steps_of_exchange(const OrderedWork& work) {
     return last;
 }
 
-std::vector<bool> exchanged_storages(const OrderedWork& work, std::span<const StorageId> owner) {
+std::vector<bool> exchanged_storages(const OrderedWork& work) {
     std::vector<bool> exchanged(work.storages, false);
     for (const PlannedDispatch& d : work.dispatches) {
         for (const Window& w : d.windows) {
             if (d.dispatch.collective != Collective::none) {
-                exchanged[owner[w.storage]] = true;
+                exchanged[w.storage] = true;
             }
         }
-    }
-    for (std::size_t s = 0; s < work.storages; ++s) {
-        exchanged[s] = exchanged[s] || exchanged[owner[s]];
     }
     return exchanged;
 }

@@ -30,8 +30,7 @@ void find_ends_of_collectives(const OrderedWork& work);
 /// The step up to which each storage is kept for the collectives that exchange it; 0 for others.
 std::vector<std::uint32_t> last_steps_of_exchange(const OrderedWork& work);
 
-/// The storages that collectives read or write, and those that share memory with one: `owner` gives
-/// for each the one whose memory it has.
-std::vector<bool> exchanged_storages(const OrderedWork& work, std::span<const StorageId> owner);
+/// The storages that collectives read or write.
+std::vector<bool> exchanged_storages(const OrderedWork& work);
 
 }  // namespace vkf

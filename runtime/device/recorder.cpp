@@ -123,7 +123,9 @@ public:
                            core_.options.name.c_str(), core_.plan.nodes[planned.dispatch.node].label.c_str());
         }
         if (written_ == 0) {
-            written_ = kCompute;  // an earlier submission may have written it
+            // The host reads what an earlier submission may have written, which a fence alone does
+            // not make visible to it.
+            written_ = kCompute;
         }
         enter(planned.step, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
         timestamp(2 * d);
@@ -142,7 +144,7 @@ public:
         if (under_way_ == kNone) {
             return {};
         }
-        if (Status wrong = go_on(sink_.end_together(sink_.user, sink_.commands, bound_ != nullptr)); !wrong) {
+        if (Status wrong = go_on(sink_.end_together(sink_.user, sink_.commands, launched_)); !wrong) {
             return wrong;
         }
         timestamp(2 * under_way_ + 1);
@@ -205,6 +207,7 @@ private:
         compute_barrier(vk_, sink_.commands);
         written_ = 0;
         bound_ = nullptr;
+        launched_ = false;
         in_submission_ = 0;
         return {};
     }
@@ -226,6 +229,7 @@ private:
         std::memcpy(push.data(), range, sizeof(range));
         vk_.vkCmdPushConstants(sink_.commands, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                                static_cast<std::uint32_t>(push.size()), push.data());
+        launched_ = true;
         vk_.vkCmdDispatch(sink_.commands, static_cast<std::uint32_t>(grid.x), static_cast<std::uint32_t>(grid.y),
                           static_cast<std::uint32_t>(grid.z));
     }
@@ -242,6 +246,7 @@ private:
     std::size_t under_way_ = kNone;  ///< dispatch that is a collective which has begun
     std::uint32_t step_ = 0;
     VkPipelineStageFlags written_ = 0;  ///< the stage that wrote since the last barrier
+    bool launched_ = false;             ///< this command buffer has dispatches
     double in_submission_ = 0;          ///< spent since the last submission, or in this segment
     bool paused_ = false;
 };

@@ -37,14 +37,27 @@ public:
         const VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                             VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
         core_.device->check_result(vk.vkBeginCommandBuffer(core_.commands[used_], &info), "vkBeginCommandBuffer");
-        return core_.commands[used_++];
+        open_ = core_.commands[used_++];
+        return open_;
     }
 
     void end(VkCommandBuffer commands) {
         if (core_.has_canary()) {
             core_.canary.record(core_.device, commands);
         }
+        open_ = VK_NULL_HANDLE;
         core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+    }
+
+    /// Ends what is recorded, which left open could not be begun again, and waits for the rest.
+    void abandon() {
+        if (open_) {
+            core_.device->api.vkEndCommandBuffer(open_);
+            open_ = VK_NULL_HANDLE;
+        }
+        if (used_ > 1 || error) {
+            core_.device->wait_idle();
+        }
     }
 
     /// The function for Sink::next. It keeps an exception for run() to rethrow.
@@ -105,6 +118,7 @@ public:
 private:
     ProgramCore& core_;
     std::size_t used_ = 0;
+    VkCommandBuffer open_ = VK_NULL_HANDLE;  ///< being recorded
     // of the collective that has begun
     VkFence fence_ = VK_NULL_HANDLE;
     std::size_t dispatch_ = 0;
@@ -247,15 +261,13 @@ Ticket ProgramCore::submit(bool ticket) {
     Position at;
     Cost spent;
     const Status status = record(sink, 0, sizes, at, spent);
+    if (submissions_of_run.error || !status) {
+        submissions_of_run.abandon();
+    }
     if (submissions_of_run.error) {
-        device->wait_idle();
         std::rethrow_exception(submissions_of_run.error);
     }
     if (!status) {
-        vk.vkEndCommandBuffer(sink.commands);  // left recording, it could not be begun again
-        if (submissions_of_run.used() > 1) {
-            device->wait_idle();
-        }
         throw Error(status.message.data(), options.name, status.error_result());
     }
     barrier(vk, sink.commands, sink.mirrors ? kTransfer : kCompute,

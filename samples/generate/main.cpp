@@ -387,6 +387,9 @@ int main(int argc, char** argv) {
     } catch (const Interrupted&) {
         return 130;
     } catch (const std::exception& e) {
+        if (interrupted != 0) {
+            return 130;  // another rank was told of it first, and has ended
+        }
         std::fprintf(stderr, "generate: %s%s\n", rank.c_str(), e.what());
         return 1;
     }

@@ -49,11 +49,20 @@ bool Ranks::settle(const vkf::Device& device, const vkf::DecoderFacts& facts, co
         return true;
     }
     const auto prompt = static_cast<std::int64_t>(work.prompt), chunk = std::min(work.chunk, prompt);
-    const vkf::ModelMemory whole = memory(false);
-    OfRank mine{0, 0, whole.total() <= device.capabilities().device_memory, 1};
+    OfRank mine{0, 0, 0, 1};
+    double numbers = 0;
+    try {
+        const vkf::ModelMemory whole = memory(false);
+        mine.one_fits = whole.total() <= device.capabilities().device_memory;
+        numbers = static_cast<double>(whole.weights) / sizeof(float);
+    } catch (const vkf::Error& e) {
+        std::fprintf(stderr, "%sone device cannot do it: %s\n", name().c_str(), e.what());
+    }
     if (automatic) {
         try {
-            memory(true);
+            const vkf::ModelMemory part = memory(true);
+            mine.tensor_fits = part.total() <= device.capabilities().device_memory;
+            numbers = std::max(numbers, static_cast<double>(part.weights) / sizeof(float));
         } catch (const vkf::Error& e) {
             mine.tensor_fits = 0;
             std::fprintf(stderr, "%stensor parallel cannot be: %s\n", name().c_str(), e.what());
@@ -65,7 +74,6 @@ bool Ranks::settle(const vkf::Device& device, const vkf::DecoderFacts& facts, co
     for (int r = 0; r < communicator_->ranks(); ++r) {
         if (r == communicator_->rank()) {
             const DeviceSpeed speed = measure_device(device, chunk);
-            const double numbers = static_cast<double>(whole.weights) / sizeof(float);
             mine.step = numbers * speed.step;
             mine.chunk = numbers * speed.chunk;
         }
