@@ -36,8 +36,8 @@ struct TrainerOptions {
     /// Each of several ranks takes the same steps, on its part of the batch: data parallel, as
     /// torch.nn.parallel.DistributedDataParallel does it. Before the first step all get the first
     /// rank's parameters and moments. Gradients are summed in the order of the ranks, while the
-    /// backward goes on where steps do not accumulate; loss and norm are those of the whole batch. All ranks call
-    /// take_step() as often.
+    /// backward goes on where steps do not accumulate; loss and norm are those of the whole batch.
+    /// All ranks call take_step() as often.
     std::shared_ptr<Communicator> communicator = {};
     Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
     bool profile = false;                     ///< CompileOptions::profile

@@ -62,10 +62,10 @@ public:
     /// another run. record() binds what the host gives. Throws naming an input or output that is
     /// not there, is an image or has numbers that upload() checks, another type, another device.
     void bind(std::string_view name, const DeviceTensor& tensor);
-    /// Submits a run and does not wait for it, but for what ranks exchange. One run of a program is under way at a time:
-    /// whatever needs the last one to have finished waits for it, that is submit(), run(),
-    /// upload(), download() and times(). Meanwhile the State is in use, and slot 0 of record().
-    /// Throws as run() does.
+    /// Submits a run and does not wait for it, but for what ranks exchange. One run of a program is
+    /// under way at a time: whatever needs the last one to have finished waits for it, that is
+    /// submit(), run(), upload(), download() and times(). Meanwhile the State is in use, and slot 0
+    /// of record(). Throws as run() does.
     Ticket submit();
     /// Submits and waits. Throws when an input was never uploaded or has another size since, or a
     /// size does not fit.
