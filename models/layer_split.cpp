@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/device/program.h"
+
 namespace vkf {
 
 LayerSplit::LayerSplit(const DecoderPlan& plan)

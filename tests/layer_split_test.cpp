@@ -196,8 +196,8 @@ TEST_CASE("layer split: a rank has the weights and caches of its layers, and no 
 TEST_CASE("layer split: weights and caches kept in fewer bits answer as one rank with the same") {
     for (const char* name : {"llama", "gpt2", "gemma2"}) {
         CAPTURE(name);
-        for (const auto& [type, kv] :
-             {std::pair{WeightType::int8, WeightType::f16}, {WeightType::int4, WeightType::int8}}) {
+        for (const auto& types : {std::pair{WeightType::int8, WeightType::f16}, {WeightType::int4, WeightType::int8}}) {
+            const WeightType type = types.first, kv = types.second;
             CAPTURE(name_of(type));
             const LoadOptions load{.matrices = type};
             const LayerAnswers alone = answers_by_layers(kModels / name, 1, 24, load, {.kv = kv}).front();
