@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "layers/parallel.h"
 #include "ops/gradients.h"
 #include "runtime/graph/shard.h"

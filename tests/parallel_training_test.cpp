@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "ops/ops.h"
+#include "runtime/compile/plan.h"
 #include "tests/decoder_models.h"
 #include "tests/fixtures.h"
 #include "tests/ranks.h"
