@@ -40,18 +40,18 @@ public:
 
     /// Sums x over the ranks, in their order: every rank gets the same bits, run after run.
     void all_reduce(std::span<float> x);
-    /// Gives every rank the bytes of all, one behind the other in `all`, in which this rank's lie in
-    /// their place already. `bytes` tells how many each rank has.
+    /// Gives every rank the bytes of all, one behind the other in `all`, in which this rank's lie
+    /// in their place already. `bytes` tells how many each rank has.
     void all_gather(std::span<std::byte> all, std::span<const std::uint64_t> bytes);
     /// Gives every rank what `from` has.
     void broadcast(std::span<std::byte> data, int from = 0);
-    /// Gives `to` these bytes, which meanwhile receives as many from this rank. Waits up to `limits`
-    /// times the limit: more than one where the other may be waiting for others itself, so that a
+    /// Gives `to` these bytes, which meanwhile receives as many from this rank. Waits up to
+    /// `limits` times the limit: more than one where the other may be waiting for others itself, so that a
     /// rank that hangs is found first by one that waits for it alone.
     void send(std::span<const std::byte> data, int to, int limits = 1);
     void receive(std::span<std::byte> data, int from, int limits = 1);
-    /// Waits until all ranks are here, up to so many seconds, or the limit if that is more: what goes
-    /// before, such as loading, takes some longer than others.
+    /// Waits until all ranks are here, up to so many seconds, or the limit if that is more: what
+    /// goes before, such as loading, takes some longer than others.
     void meet(double seconds);
     /// Throws Error naming the rank whose text is another than this one's; `what` says what it is.
     void agree(std::string_view what, std::string_view text);

@@ -35,7 +35,7 @@ struct Meeting {
     std::condition_variable changed;
     std::vector<Message> messages;
     std::vector<bool> ended;
-    std::vector<std::size_t> blamed;  ///< the rank for which one ended: itself, or one that it waited for
+    std::vector<std::size_t> blamed;  ///< for whom each ended: itself, or one that it waited for
 };
 
 std::string name_of_rank(std::size_t rank) { return "rank " + std::to_string(rank); }

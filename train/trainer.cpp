@@ -253,50 +253,46 @@ struct Trainer::Parts {
         alike = true;
     }
 
-    /// Sums over the ranks.
+    /// Sums over the ranks, which exchange fp32.
     template <std::size_t n>
-    void sum(std::array<float, n>& numbers) {
+    std::array<double, n> summed(std::array<double, n> numbers) {
         if (communicator) {
-            communicator->all_reduce(numbers);
+            std::array<float, n> exchanged{};
+            std::transform(numbers.begin(), numbers.end(), exchanged.begin(),
+                           [](double x) { return static_cast<float>(x); });
+            communicator->all_reduce(exchanged);
+            std::copy(exchanged.begin(), exchanged.end(), numbers.begin());
         }
+        return numbers;
     }
 
     /// Runs what a step ends with, and gives the weights of all micro-batches, and of all ranks.
     double finish(float weight) {
-        std::array<float, 1> all{static_cast<float>(weights + static_cast<double>(weight))};
-        sum(all);
-        const double divisor = static_cast<double>(all[0]) * scale();
+        const double all = summed<1>({weights + static_cast<double>(weight)})[0];
         if (communicator && !updates) {
-            upload(*program, "divisor", divisor);
+            upload(*program, "divisor", all * scale());
         }
         run(weight);
         if (updates) {
             updates->set("step", progress.step);
-            upload(*updates, "divisor", divisor);
+            upload(*updates, "divisor", all * scale());
             updates->run();
         }
-        return static_cast<double>(all[0]);
+        return all;
     }
 
-    /// What the ranks say of a step that is taken.
-    struct Said {
-        float loss = 0;
-        bool finite = false;
-    };
-
-    /// Tells the other ranks of the losses, and of the norm, which drivers may round to either side
-    /// of what is finite.
-    Said told(bool finite) {
-        std::array<float, 2> sums{static_cast<float>(std::exchange(losses, 0)), finite ? 1.0f : 0.0f};
-        sum(sums);
-        const float ranks = communicator ? static_cast<float>(communicator->ranks()) : 1.0f;
-        if (sums[1] != 0.0f && sums[1] != ranks) {
+    /// Gives the losses of all ranks, and tells them whether this one's norm is finite: drivers may
+    /// round to either side of what is. Throws where ranks differ.
+    double all_losses(bool finite) {
+        const auto [sum, finite_ranks] = summed<2>({std::exchange(losses, 0), finite ? 1.0 : 0.0});
+        const double other = finite ? (communicator ? communicator->ranks() : 1.0) : 0.0;
+        if (finite_ranks != other) {
             throw Error("step " + std::to_string(progress.step) +
                             ": the norm of the gradients is finite on some ranks and not on others, whose "
                             "parameters are not alike any more",
                         kTrainer);
         }
-        return {sums[0], sums[1] != 0.0f};
+        return sum;
     }
 
     /// The norm of the gradients that were used last.
@@ -377,13 +373,14 @@ TrainingStep Trainer::take_step(float weight) {
     taken.grad_norm = parts_->norm();
     parts_->weights = 0;
     parts_->micro_batches = 0;
-    // The parameters have taken the step, whatever becomes of the other ranks.
-    const bool updated = std::isfinite(taken.grad_norm);
-    progress.step += updated ? 1 : 0;
-    const Parts::Said said = parts_->told(updated);
-    progress.step -= updated ? 1 : 0;
-    taken.loss = static_cast<float>(static_cast<double>(said.loss) / weights);
-    const bool finite = said.finite, good_loss = std::isfinite(taken.loss);
+    const bool finite = std::isfinite(taken.grad_norm);
+    try {
+        taken.loss = static_cast<float>(parts_->all_losses(finite) / weights);
+    } catch (...) {
+        progress.step += finite ? 1 : 0;  // the parameters have taken the step all the same
+        throw;
+    }
+    const bool good_loss = std::isfinite(taken.loss);
     const bool may_leave_out = parts_->scaled && progress.loss_scale > 1.0f;
     if (!good_loss || (!finite && !may_leave_out)) {
         throw Error("step " + std::to_string(progress.step) + ": the " +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps: from a graph that gives a loss to a program that also differentiates it, clips
-// the gradients and updates parameters, in one submission.
+// the gradients and updates parameters, in one submission where no other rank takes part.
 #pragma once
 
 #include <cstdint>

@@ -297,7 +297,7 @@ private:
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, ranks_ = 1;
     Clock::time_point heard_;  ///< when something arrived last
-    int blamed_ = 0;           ///< the rank for which this one ends: itself, or one that it waited for
+    int blamed_ = 0;           ///< for whom this rank ends: itself, or one that it waited for
     bool ended_ = false;
     double seconds_ = kLimitSeconds;
     std::vector<Pending> pending_;

@@ -2,32 +2,39 @@
 #include "runtime/compile/plan_collectives.h"
 
 #include <algorithm>
+#include <set>
 
 namespace vkf {
 
+namespace {
+
+bool is_collective(const Dispatch& d) { return d.collective != Collective::none; }
+
+/// Collectives, and the dispatches whose results they alone read.
+std::vector<bool> early_ones(const std::vector<Dispatch>& lowered, const std::vector<StorageUse>& uses) {
+    std::set<StorageId> exchanged, read_by_dispatches;
+    for (std::size_t i = 0; i < lowered.size(); ++i) {
+        (is_collective(lowered[i]) ? exchanged : read_by_dispatches).insert(uses[i].reads.begin(), uses[i].reads.end());
+    }
+    std::vector<bool> early;
+    for (std::size_t i = 0; i < lowered.size(); ++i) {
+        const std::vector<StorageId>& writes = uses[i].writes;
+        early.push_back(is_collective(lowered[i]) || std::all_of(writes.begin(), writes.end(), [&](StorageId s) {
+                            return exchanged.contains(s) && !read_by_dispatches.contains(s);
+                        }));
+    }
+    return early;
+}
+
+}  // namespace
+
 void put_collectives_early(std::vector<Dispatch>& lowered, std::vector<StorageUse>& uses) {
-    std::vector<bool> early, exchanged, wanted_elsewhere;
-    const auto note = [](std::vector<bool>& flags, StorageId s) {
-        flags.resize(std::max<std::size_t>(flags.size(), s + std::size_t{1}), false);
-        flags[s] = true;
-    };
-    for (std::size_t i = 0; i < lowered.size(); ++i) {
-        for (const StorageId s : uses[i].reads) {
-            note(lowered[i].collective == Collective::none ? wanted_elsewhere : exchanged, s);
-        }
-    }
-    const auto is_in = [](const std::vector<bool>& flags, StorageId s) { return s < flags.size() && flags[s]; };
-    for (std::size_t i = 0; i < lowered.size(); ++i) {
-        early.push_back(lowered[i].collective != Collective::none ||
-                        std::all_of(uses[i].writes.begin(), uses[i].writes.end(),
-                                    [&](StorageId s) { return is_in(exchanged, s) && !is_in(wanted_elsewhere, s); }));
-    }
-    if (exchanged.empty()) {
+    if (std::none_of(lowered.begin(), lowered.end(), is_collective)) {
         return;
     }
     std::vector<Dispatch> dispatches;
     std::vector<StorageUse> their_uses;
-    for (const std::uint32_t i : early_order(uses, early)) {
+    for (const std::uint32_t i : early_order(uses, early_ones(lowered, uses))) {
         dispatches.push_back(std::move(lowered[i]));
         their_uses.push_back(std::move(uses[i]));
     }
@@ -61,7 +68,7 @@ void find_ends_of_collectives(const OrderedWork& work) {
 std::vector<std::uint32_t> last_steps_of_exchange(const OrderedWork& work) {
     std::vector<std::uint32_t> last(work.storages, 0);
     for (const PlannedDispatch& d : work.dispatches) {
-        if (d.dispatch.collective == Collective::none) {
+        if (!is_collective(d.dispatch)) {
             continue;
         }
         std::uint32_t step = work.steps;
