@@ -128,6 +128,10 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.integer_dot = c.integer_dot;
     out.fast_integer_dot = c.fast_integer_dot;
     out.portability_subset = c.portability_subset;
+    out.float_controls = c.float_controls;
+    out.keeps_special_f32 = c.keeps_special_f32;
+    out.keeps_special_f16 = c.keeps_special_f16;
+    out.keeps_subnormal_f16 = c.keeps_subnormal_f16;
     out.tuning_is_asked = c.tuning_is_asked;
     return out;
 }

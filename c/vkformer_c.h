@@ -683,6 +683,10 @@ typedef struct vkf_capabilities {
     bool cooperative_matrix, matrix_elements, cooperative_matrix_int8;
     bool integer_dot, fast_integer_dot;
     bool portability_subset, tuning_is_asked;
+    bool float_controls;  ///< VK_KHR_shader_float_controls
+    /// what the driver keeps where a shader asks: NaN, infinities and the sign of 0; subnormals
+    bool keeps_special_f32, keeps_special_f16, keeps_subnormal_f16;
+    uint8_t reserved2[4];
 } vkf_capabilities;
 
 /// C++: DeviceOptions.

@@ -426,8 +426,10 @@ TEST_CASE("c functions: capabilities") {
           std::pair(c.matrix_elements, want.matrix_elements),
           std::pair(c.cooperative_matrix_int8, want.cooperative_matrix_int8),
           std::pair(c.integer_dot, want.integer_dot), std::pair(c.fast_integer_dot, want.fast_integer_dot),
-          std::pair(c.portability_subset, want.portability_subset),
-          std::pair(c.tuning_is_asked, want.tuning_is_asked)}) {
+          std::pair(c.portability_subset, want.portability_subset), std::pair(c.tuning_is_asked, want.tuning_is_asked),
+          std::pair(c.float_controls, want.float_controls), std::pair(c.keeps_special_f32, want.keeps_special_f32),
+          std::pair(c.keeps_special_f16, want.keeps_special_f16),
+          std::pair(c.keeps_subnormal_f16, want.keeps_subnormal_f16)}) {
         CHECK(in_c == in_cpp);
     }
     // a caller that was compiled before these members were there

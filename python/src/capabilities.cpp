@@ -59,6 +59,10 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(storage_16bit, "True for float16 in storage buffers.");
     MEMBER(int64, "True for 64-bit integers in shaders, of processors alone.");
     MEMBER(float16, "True for arithmetic in float16 that rounds to the nearest.");
+    MEMBER(float_controls, "True for VK_KHR_shader_float_controls.");
+    MEMBER(keeps_special_f32, "True where NaN, infinities and the sign of 0 are kept in float32.");
+    MEMBER(keeps_special_f16, "True where NaN, infinities and the sign of 0 are kept in float16.");
+    MEMBER(keeps_subnormal_f16, "True where subnormal numbers of float16 are kept.");
     MEMBER(cooperative_matrix, "True for VK_KHR_cooperative_matrix and what its kernels need beside it.");
     MEMBER(matrix_elements, "True for operations on single elements of cooperative matrices.");
     MEMBER(matrix_shapes, "Shapes of cooperative matrices of float16.");

@@ -55,6 +55,12 @@ struct VKF_API Capabilities {
     /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8,
     /// VK_KHR_shader_float_controls.
     bool float16 = false;
+    /// VK_KHR_shader_float_controls: what shaders may ask the driver to keep. Numerical promises
+    /// about NaN, infinities and -0.0 are the driver's too only with the first.
+    bool float_controls = false;
+    bool keeps_special_f32 = false;    ///< NaN, infinities and the sign of 0, in fp32
+    bool keeps_special_f16 = false;    ///< likewise in f16
+    bool keeps_subnormal_f16 = false;  ///< subnormal numbers of f16, whatever becomes of fp32's
     /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the
     /// nearest, Vulkan's memory model, full subgroups of a required size. False too where this
     /// build's shader compiler could not compile such kernels.

@@ -10,6 +10,7 @@
 
 #include "runtime/base/cache_folder.h"
 #include "runtime/base/read_file.h"
+#include "runtime/compile/float_modes.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
 
@@ -211,6 +212,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     if (kernel.keep_loops) {
         keep_loops(code);
     }
+    ask_for_float_modes(code, caps);
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
     if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
         throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +

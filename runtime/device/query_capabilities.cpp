@@ -83,16 +83,23 @@ void query_integer_dot(const InstanceTable& api, VkPhysicalDevice physical, Capa
     c.fast_integer_dot = c.integer_dot && speed.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
 }
 
-bool has_float16(const InstanceTable& api, VkPhysicalDevice physical) {
-    if (!has_extension(api, physical, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME) ||
-        !has_extension(api, physical, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME)) {
-        return false;
+void query_floats(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    if (!has_extension(api, physical, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME)) {
+        return;
     }
-    const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
-        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
     const auto floats = properties_of<VkPhysicalDeviceFloatControlsProperties>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
-    return small.shaderFloat16 == VK_TRUE && floats.shaderRoundingModeRTEFloat16 == VK_TRUE;
+    c.float_controls = true;
+    c.keeps_special_f32 = floats.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
+    c.keeps_special_f16 = floats.shaderSignedZeroInfNanPreserveFloat16 == VK_TRUE;
+    // asked for in f16 alone, which others do not allow
+    c.keeps_subnormal_f16 = floats.shaderDenormPreserveFloat16 == VK_TRUE &&
+                            floats.denormBehaviorIndependence == VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL;
+    if (has_extension(api, physical, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME)) {
+        const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
+            api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+        c.float16 = small.shaderFloat16 == VK_TRUE && floats.shaderRoundingModeRTEFloat16 == VK_TRUE;
+    }
 }
 
 }  // namespace
@@ -176,7 +183,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
                                 has_extension(api, physical, "VK_EXT_queue_family_foreign");
     c.portability_subset = has_extension(api, physical, "VK_KHR_portability_subset");
     c.storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE;
-    c.float16 = has_float16(api, physical);
+    query_floats(api, physical, c);
     query_matrices(api, physical, c);
     c.matrix_elements = c.matrix_elements && instance_version >= VK_API_VERSION_1_3;  // SPIR-V 1.6
     query_integer_dot(api, physical, c);

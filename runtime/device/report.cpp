@@ -118,6 +118,9 @@ std::string Program::explain() const {
         static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
         static_cast<unsigned long long>(plan.memory.mirrors));
+    if (!caps.keeps_special_f32) {
+        out += "floats: this driver was not asked to keep NaN, infinities and -0.0, for it does not offer it\n";
+    }
     if (plan.memory.exchanged != 0) {
         out +=
             format("exchanged with other ranks: %llu bytes\n", static_cast<unsigned long long>(plan.memory.exchanged));

@@ -39,7 +39,8 @@ constexpr OptionalPart kExtensions[] = {
     {"VK_NV_cooperative_matrix2", &Capabilities::matrix_elements, false, kElementsBuy},
     {"VK_EXT_subgroup_size_control", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_float16_int8", &Capabilities::float16, false, kHalvesBuy},
-    {"VK_KHR_shader_float_controls", &Capabilities::float16, false, kHalvesBuy},
+    {"VK_KHR_shader_float_controls", &Capabilities::float_controls, false,
+     "NaN, infinities and -0.0 are kept; CompileOptions::arithmetic f16: matrix products in f16"},
     {"VK_KHR_vulkan_memory_model", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_integer_dot_product", &Capabilities::integer_dot, false, kDotBuys},
     {"VK_KHR_timeline_semaphore", &Capabilities::timeline_semaphore, false, kTimelineBuys},
@@ -298,7 +299,11 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     capabilities.integer_dot = capabilities.integer_dot && on.integer_dot;
     capabilities.timeline_semaphore = capabilities.timeline_semaphore && on.timeline;
     capabilities.fast_integer_dot = capabilities.fast_integer_dot && capabilities.integer_dot;
-    capabilities.float16 = capabilities.float16 && on.float16;
+    capabilities.float16 = capabilities.float16 && capabilities.float_controls && on.float16;
+    for (const auto keeps :
+         {&Capabilities::keeps_special_f32, &Capabilities::keeps_special_f16, &Capabilities::keeps_subnormal_f16}) {
+        capabilities.*keeps = capabilities.*keeps && capabilities.float_controls;
+    }
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
                                       on.full_subgroups && capabilities.float16 && on.memory_model;
     capabilities.matrix_elements = capabilities.matrix_elements && capabilities.cooperative_matrix && on.elements;

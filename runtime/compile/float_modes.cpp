@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/float_modes.h"
+
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "runtime/compile/spirv_words.h"
+
+namespace vkf {
+
+using namespace spv;
+
+namespace {
+
+using ModuleWords = std::vector<std::uint32_t>;
+
+/// Where things lie in the first part of a module.
+struct ModuleHead {
+    std::size_t capabilities_end = kHeaderWords, extensions_end = kHeaderWords, modes_end = 0;
+    std::uint32_t entry = 0;  ///< the entry point's function
+    bool has_extension = false, float16 = false;
+};
+
+ModuleHead read_head(const ModuleWords& code, std::string_view extension) {
+    ModuleHead head;
+    for (std::size_t at = kHeaderWords; at < code.size(); at += code[at] >> 16) {
+        const std::uint32_t op = code[at] & 0xffff, words = code[at] >> 16;
+        if (words == 0 || words > code.size() - at || op == kOpFunction) {
+            break;
+        }
+        const std::size_t end = at + words;
+        if (op == kOpCapability) {
+            head.capabilities_end = head.extensions_end = end;
+            head.float16 = head.float16 || code[at + 1] == kCapabilityFloat16;
+        } else if (op == kOpExtension) {
+            head.extensions_end = end;
+            const auto text = std::as_bytes(std::span(code).subspan(at + 1, words - 1));
+            head.has_extension =
+                head.has_extension ||
+                (text.size() > extension.size() && std::memcmp(text.data(), extension.data(), extension.size()) == 0);
+        } else if (op == kOpEntryPoint) {
+            head.entry = code[at + 2];
+            head.modes_end = end;
+        } else if (op == kOpExecutionMode || op == kOpExecutionModeId) {
+            head.modes_end = end;
+        }
+    }
+    return head;
+}
+
+ModuleWords extension_words(std::string_view name) {
+    ModuleWords out(1 + name.size() / 4 + 1);
+    out[0] = head(kOpExtension, out.size());
+    std::memcpy(&out[1], name.data(), name.size());
+    return out;
+}
+
+}  // namespace
+
+void ask_for_float_modes(ModuleWords& code, const Capabilities& device) {
+    constexpr std::string_view kExtension = "SPV_KHR_float_controls";
+    const ModuleHead found = read_head(code, kExtension);
+    if (found.entry == 0) {
+        return;
+    }
+    ModuleWords capabilities, modes;
+    const auto ask = [&](std::uint32_t capability, std::uint32_t mode, std::uint32_t bits) {
+        if (capabilities.empty() || capabilities.back() != capability) {
+            capabilities.insert(capabilities.end(), {head(kOpCapability, 2), capability});
+        }
+        modes.insert(modes.end(), {head(kOpExecutionMode, 4), found.entry, mode, bits});
+    };
+    if (device.keeps_special_f32) {
+        ask(kCapabilitySignedZeroInfNanPreserve, kExecutionModeSignedZeroInfNanPreserve, 32);
+    }
+    if (device.keeps_special_f16 && found.float16) {
+        ask(kCapabilitySignedZeroInfNanPreserve, kExecutionModeSignedZeroInfNanPreserve, 16);
+    }
+    if (device.keeps_subnormal_f16) {
+        ask(kCapabilityDenormPreserve, kExecutionModeDenormPreserve, 16);
+    }
+    if (modes.empty()) {
+        return;
+    }
+    // from the last place to the first, so that each stays where it was found
+    code.insert(code.begin() + static_cast<std::ptrdiff_t>(found.modes_end), modes.begin(), modes.end());
+    if (!found.has_extension) {
+        const ModuleWords words = extension_words(kExtension);
+        code.insert(code.begin() + static_cast<std::ptrdiff_t>(found.extensions_end), words.begin(), words.end());
+    }
+    code.insert(code.begin() + static_cast<std::ptrdiff_t>(found.capabilities_end), capabilities.begin(),
+                capabilities.end());
+}
+
+}  // namespace vkf
