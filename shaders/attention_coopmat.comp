@@ -137,10 +137,13 @@ void put_weights() {
                 uvec2 halves = four_halves(w);
                 uint four = four_of(m);
                 uint at = strip + row * kWeightPitch + four / 2u;
+                // a component at a time: two at once would be written with their neighbours'
                 if (four % 2u == 0u) {
-                    stage[at].xy = halves;
+                    stage[at].x = halves.x;
+                    stage[at].y = halves.y;
                 } else {
-                    stage[at].zw = halves;
+                    stage[at].z = halves.x;
+                    stage[at].w = halves.y;
                 }
             }
         }

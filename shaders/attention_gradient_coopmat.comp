@@ -111,10 +111,14 @@ void put_halves(uint at, vec4 x, uint n, uint m) {
     if (row_of(n) < kSubgroupRows) {
         uint four = four_of(m);
         uint to = strip + at + row_of(n) * kWeightPitch + four / 2u;
+        uvec2 halves = four_halves(x);
+        // a component at a time: two at once would be written with their neighbours'
         if (four % 2u == 0u) {
-            stage[to].xy = four_halves(x);
+            stage[to].x = halves.x;
+            stage[to].y = halves.y;
         } else {
-            stage[to].zw = four_halves(x);
+            stage[to].z = halves.x;
+            stage[to].w = halves.y;
         }
     }
 }

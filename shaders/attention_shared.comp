@@ -33,6 +33,12 @@ uint pair;  // the first of this invocation's two rows within the group
 // drivers keep the sums in memory.
 vec4 sums[2u * kBlocks];
 
+// Where key i of a tile lies: the four keys of a lane are kLane rows apart, so that the lanes of a
+// row read from as many banks.
+uint key_slot(uint i) {
+    return i % 4u * kLane + i / 4u;
+}
+
 float largest_of(uint row) {
     vec4 found = scores_tile[row * kStride];
     for (uint i = 1u; i < kLane; ++i) {
@@ -64,7 +70,7 @@ void add_block(uint first, uint b) {
         // Numbers that are not finite become 0: 0 * inf must not enter where a key is masked.
         bvec4 untamed = equal(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
         if (any(untamed)) {
-            wild = 1u;
+            atomicOr(wild, 1u);
         }
         keys_tile[i / kLane * kStride + i % kLane] = mix(v, vec4(0.0), untamed);
     }
@@ -82,6 +88,10 @@ void add_block(uint first, uint b) {
             sums[kBlocks + b] += wild_part(scores_tile[(pair + 1u) * kStride + i / 4u][i % 4u], v);
         }
     }
+}
+
+void store_block(uint to, uint i, uint b, float factor) {
+    store(to, value_column(work.slice, kBlocks, b, kTile, lane), sums[i * kBlocks + b] * factor);
 }
 
 void main() {
@@ -135,14 +145,15 @@ void main() {
                 vec4 q = load_query(query_offset(min(work.first_row + row, work.last_row)), column);
                 vec4 k = load_key(key_offsets(first + row).x, column);
                 rows_tile[row * kStride + i % kLane] = inside ? q : vec4(0.0);
-                keys_tile[row * kStride + i % kLane] = inside ? k : vec4(0.0);
+                keys_tile[key_slot(row) * kStride + i % kLane] = inside ? k : vec4(0.0);
             }
             barrier();
             for (uint i = 0u; i < kLane; ++i) {
                 vec4 q0 = rows_tile[pair * kStride + i];
                 vec4 q1 = rows_tile[(pair + 1u) * kStride + i];
-                mat4 k = mat4(keys_tile[(lane * 4u) * kStride + i], keys_tile[(lane * 4u + 1u) * kStride + i],
-                              keys_tile[(lane * 4u + 2u) * kStride + i], keys_tile[(lane * 4u + 3u) * kStride + i]);
+                uint at = key_slot(lane * 4u) * kStride + i;
+                mat4 k = mat4(keys_tile[at], keys_tile[at + kLane * kStride], keys_tile[at + 2u * kLane * kStride],
+                              keys_tile[at + 3u * kLane * kStride]);
                 products[0] += q0 * k;
                 products[1] += q1 * k;
             }
@@ -226,8 +237,13 @@ void main() {
             }
         }
 #endif
-        [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
-            store(to, value_column(work.slice, kBlocks, b, kTile, lane), sums[i * kBlocks + b] * factor);
+        store_block(to, i, 0u, factor);
+        if (kBlocks > 1u) {
+            store_block(to, i, 1u, factor);
+        }
+        if (kBlocks > 2u) {
+            store_block(to, i, 2u, factor);
+            store_block(to, i, 3u, factor);
         }
     }
 }

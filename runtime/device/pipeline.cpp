@@ -243,13 +243,15 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                        "vkCreateShaderModule");
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, kernel.subgroup_size};
-    const bool sized = kernel.subgroup_size != 0;
-    const VkPipelineShaderStageCreateFlags full = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    // a device whose subgroups have one size need not offer to be told of it
+    const bool sized = kernel.subgroup_size != 0 && kernel.subgroup_size != caps.exact_subgroup_size;
+    const VkPipelineShaderStageCreateFlags full =
+        kernel.subgroup_size != 0 ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;
     const VkComputePipelineCreateInfo info{
         VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         nullptr,
         0,
-        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, sized ? &size : nullptr, sized ? full : 0,
+        {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, sized ? &size : nullptr, full,
          VK_SHADER_STAGE_COMPUTE_BIT, module, "main", nullptr},
         p.layout,
         VK_NULL_HANDLE,

@@ -45,7 +45,10 @@ bool has_properties(const InstanceTable& api, VkPhysicalDevice physical, Capabil
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
     c.matrix_subgroup_size = std::clamp(c.subgroup_size, sizes.minSubgroupSize, sizes.maxSubgroupSize);
     c.max_subgroups = sizes.maxComputeWorkgroupSubgroups;
-    return c.matrix_subgroup_size != 0 && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+    // where all subgroups have one size, none need be required
+    const bool sized = sizes.minSubgroupSize == sizes.maxSubgroupSize ||
+                       (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    return c.matrix_subgroup_size != 0 && sized &&
            (matrices.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
 }
 

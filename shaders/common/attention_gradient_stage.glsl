@@ -101,7 +101,7 @@ void stage_far(bool second, uint first, uint part, uint eights, uint to) {
         bvec4 low = equal(halves & 0x7c00u, uvec4(0x7c00u));
         bvec4 high = equal(halves & 0x7c000000u, uvec4(0x7c000000u));
         if (any(low) || any(high)) {
-            wild_rows[row] = first + 1u;
+            atomicMax(wild_rows[row], first + 1u);
             halves &= ~(mix(uvec4(0u), uvec4(0xffffu), low) | mix(uvec4(0u), uvec4(0xffff0000u), high));
         }
         stage[to + row * kPitch + eight] = halves;

@@ -121,7 +121,7 @@ void stage_values(uint first) {
         bvec4 low = equal(halves & 0x7c00u, uvec4(0x7c00u));
         bvec4 high = equal(halves & 0x7c000000u, uvec4(0x7c000000u));
         if (any(low) || any(high)) {
-            wild = first + 1u;
+            atomicMax(wild, first + 1u);
             halves &= ~(mix(uvec4(0u), uvec4(0xffffu), low) | mix(uvec4(0u), uvec4(0xffff0000u), high));
         }
         stage[kValuesAt + row * kValuePitch + eight] = halves;
