@@ -39,7 +39,8 @@ struct AttentionTile {
         constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
         const std::uint32_t eights =
             (rows() + kKeys) * (part / 8 + 1) + kKeys * (blocks * kKeys / 8 + 1) + rows() * (kKeys / 4 + 1);
-        return 16 * eights + 4 * (2 * rows() + 1);
+        const std::uint32_t spoilt = rows() * blocks * kKeys / 16;
+        return 16 * eights + 4 * (2 * rows() + 1 + spoilt);
     }
 
     bool fits(const Capabilities& device) const {

@@ -31,6 +31,11 @@
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
 
+// What values that are not finite make of the sums: see wild_bits(). Of each row of the group a byte
+// a four of columns. Only read once such values were there.
+const uint kSpoiltWords = kTile / 16u;  // of a block
+shared uint spoilt[kRows * kBlocks * kSpoiltWords];
+
 // True where a row of the subgroup may see a key of the tile. All of its invocations find the same.
 bool takes_part(uint first) {
     uint from = work.first_row + subgroup_row;
@@ -151,13 +156,13 @@ void put_weights() {
 }
 
 // Reads from the weights in the strip which keys a row sees, and which of these by more than 0: a
-// bit a key. Without `any_there` it sees none.
-void read_weights(bool any_there, out uint seen[kRowsEach], out uint positive[kRowsEach]) {
+// bit a key.
+void read_weights(out uint seen[kRowsEach], out uint positive[kRowsEach]) {
     for (uint n = 0u; n < kRowsEach; ++n) {
         uint row = row_of(n);
         uint kept = 0u;
         uint more = 0u;
-        for (uint word = 0u; word < kTile / 2u && any_there && row < kSubgroupRows; ++word) {
+        for (uint word = 0u; word < kTile / 2u && row < kSubgroupRows; ++word) {
             uint pair = stage[strip + row * kWeightPitch + word / 4u][word % 4u];
             uvec2 halves = uvec2(pair & 0xffffu, pair >> 16);
             uvec2 bits = uvec2(1u, 2u) << (word * 2u);
@@ -171,29 +176,53 @@ void read_weights(bool any_there, out uint seen[kRowsEach], out uint positive[kR
     }
 }
 
-// Adds the numbers of V that stage_values() left out, times their weights: the number itself, or
-// NaN where the weight is 0 and not masked. Block b is in the strip.
-void add_wild(uint first, uint b, uint seen[kRowsEach], uint positive[kRowsEach]) {
+// The word of a four of a row of the subgroup's.
+uint spoilt_word(uint row, uint b, uint four) {
+    return ((subgroup_row + row) * kBlocks + b) * kSpoiltWords + four / 4u;
+}
+
+// What becomes of sums that get four numbers, as two bits each: 0 stays, 1 and 2 are infinities, 3
+// is NaN. Numbers beyond f16 are infinite. All are found by their bits: numbers that are converted
+// there and back may be taken as they were.
+uint wild_bits(vec4 v) {
+    uvec2 halves = four_halves(v);
+    bvec4 untamed = equal(uvec4(halves, halves >> 16).xzyw & 0x7c00u, uvec4(0x7c00u));
+    uvec4 bits = floatBitsToUint(v);
+    uvec4 kinds = mix((bits >> 31) + 1u, uvec4(3u), greaterThan(bits & kMagnitudeBits, uvec4(kInfinityBits)));
+    kinds = mix(uvec4(0u), kinds, untamed);
+    return kinds.x | kinds.y << 2 | kinds.z << 4 | kinds.w << 6;
+}
+
+// Marks the sums that the numbers of V which stage_values() left out would make infinite, or NaN;
+// NaN too where the weight is 0 and not masked.
+void add_wild(uint first) {
+    uint seen[kRowsEach];
+    uint positive[kRowsEach];
+    read_weights(seen, positive);
     [[dont_unroll]] for (uint key = 0u; key < kTile; ++key) {
         uint offset = key_offsets(first + key).y;
-        for (uint m = 0u; m < kFoursEach; ++m) {
-            vec4 v = load_value(offset, value_column(work.slice, kBlocks, b, kTile, four_of(m)));
-            // Infinities and NaN are found by their bits: numbers that are converted there and back
-            // may be taken as they were.
-            uvec2 halves = four_halves(v);
-            bvec4 untamed = equal(uvec4(halves, halves >> 16).xzyw & 0x7c00u, uvec4(0x7c00u));
-            uvec4 bits = floatBitsToUint(v);
-            v = mix(uintBitsToFloat((bits & kSignBit) | kInfinityBits), v,
-                    greaterThan(bits & kMagnitudeBits, uvec4(kInfinityBits)));
+        [[dont_unroll]] for (uint i = 0u; i < kBlocks * kFoursEach; ++i) {
+            uint b = i / kFoursEach;
+            uint four = four_of(i % kFoursEach);
+            uint bits = wild_bits(load_value(offset, value_column(work.slice, kBlocks, b, kTile, four)));
+            uint nans = ((bits | bits >> 1) & 0x55u) * 3u;
             for (uint n = 0u; n < kRowsEach; ++n) {
-                if (row_of(n) < kSubgroupRows && any(untamed) && (seen[n] >> key & 1u) != 0u) {
-                    vec4 product = (positive[n] >> key & 1u) != 0u ? v : vec4(quiet_nan());
-                    uint at = strip + row_of(n) * kStripPitch + four_of(m);
-                    stage[at] = floatBitsToUint(uintBitsToFloat(stage[at]) + mix(vec4(0.0), product, untamed));
+                if (bits != 0u && row_of(n) < kSubgroupRows && (seen[n] >> key & 1u) != 0u) {
+                    bool counts = (positive[n] >> key & 1u) != 0u;
+                    atomicOr(spoilt[spoilt_word(row_of(n), b, four)], (counts ? bits : nans) << (four % 4u * 8u));
                 }
             }
         }
     }
+}
+
+// Four sums, and what add_wild() marked of them.
+vec4 spoil(vec4 o, uint row, uint b, uint four) {
+    uint bits = spoilt[spoilt_word(row, b, four)] >> (four % 4u * 8u);
+    uvec4 kinds = uvec4(bits, bits >> 2, bits >> 4, bits >> 6) & 3u;
+    vec4 infinite = uintBitsToFloat(mix(uvec4(kInfinityBits), uvec4(kInfinityBits | kSignBit), equal(kinds, uvec4(2u))));
+    o = mix(o + infinite, o, equal(kinds, uvec4(0u)));
+    return mix(o, vec4(quiet_nan()), equal(kinds, uvec4(3u)));
 }
 
 // Adds up the parts of a row's sum, in a fixed order.
@@ -235,15 +264,38 @@ void finish_row(uint n, out float factor, out uint to) {
     }
 }
 
-// A block of O and the strip: coopMatStore to it, coopMatLoad from it.
-#define MOVE_BLOCK(move, b) \
+// Brings a block of O to the strip.
+#define PUT_BLOCK(b) \
     [[unroll]] for (uint i = 0u; i < kMatsDown; ++i) { \
         [[unroll]] for (uint j = 0u; j < kMatsAcross; ++j) { \
-            move(sums[i * kOutMats + (b) * kMatsAcross + j], stage, \
+            coopMatStore(sums[i * kOutMats + (b) * kMatsAcross + j], stage, \
                  strip + i * kMatRows * kStripPitch + j * (kMatColumns / 4u), kStripPitch, \
                  gl_CooperativeMatrixLayoutRowMajor); \
         } \
     }
+
+// Writes block b of O, which is in the strip.
+void store_block(uint b, float row_factors[kRowsEach], uint to[kRowsEach]) {
+    for (uint n = 0u; n < kRowsEach; ++n) {
+        uint row = row_of(n);
+        for (uint m = 0u; m < kFoursEach; ++m) {
+            if (row < kSubgroupRows && work.first_row + subgroup_row + row <= work.last_row) {
+                vec4 o = uintBitsToFloat(stage[strip + row * kStripPitch + four_of(m)]) * row_factors[n];
+                if (wild != 0u) {
+                    o = spoil(o, row, b, four_of(m));
+                }
+                store(to[n], value_column(work.slice, kBlocks, b, kTile, four_of(m)), o);
+            }
+        }
+    }
+}
+
+// Written out, not looped over: NVK keeps the sums in memory where a loop picks them.
+#define STORE_BLOCK(b) \
+    PUT_BLOCK(b) \
+    subgroupBarrier(); \
+    store_block(b, row_factors, to); \
+    subgroupBarrier();
 
 // All subgroups of a group come to each subgroupBarrier() together, also those that have nothing to
 // do there: llvmpipe (Mesa 26) holds the whole group at it.
@@ -256,6 +308,9 @@ void main() {
     Accumulator sums[kMatsDown * kOutMats];
     [[unroll]] for (uint i = 0u; i < kMatsDown * kOutMats; ++i) {
         sums[i] = Accumulator(0.0);
+    }
+    for (uint i = gl_LocalInvocationID.x; i < kRows * kBlocks * kSpoiltWords; i += kThreads) {
+        spoilt[i] = 0u;
     }
     for (uint n = 0u; n < kRowsEach; ++n) {
         maxima[n] = negative_infinity();
@@ -377,19 +432,8 @@ void main() {
                 }
             }
         }
-        if (wild == first + 1u) {
-            uint seen[kRowsEach];
-            uint positive[kRowsEach];
-            read_weights(part_taken, seen, positive);
-            subgroupBarrier();
-            [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
-                MOVE_BLOCK(coopMatStore, b)
-                subgroupBarrier();
-                add_wild(first, b, seen, positive);
-                subgroupBarrier();
-                MOVE_BLOCK(coopMatLoad, b)
-                subgroupBarrier();
-            }
+        if (wild == first + 1u && part_taken) {
+            add_wild(first);
         }
     }
 
@@ -399,18 +443,12 @@ void main() {
     for (uint n = 0u; n < kRowsEach; ++n) {
         finish_row(n, row_factors[n], to[n]);
     }
-    [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
-        MOVE_BLOCK(coopMatStore, b)
-        subgroupBarrier();
-        for (uint n = 0u; n < kRowsEach; ++n) {
-            uint row = row_of(n);
-            for (uint m = 0u; m < kFoursEach; ++m) {
-                if (row < kSubgroupRows && work.first_row + subgroup_row + row <= work.last_row) {
-                    vec4 o = uintBitsToFloat(stage[strip + row * kStripPitch + four_of(m)]);
-                    store(to[n], value_column(work.slice, kBlocks, b, kTile, four_of(m)), o * row_factors[n]);
-                }
-            }
-        }
-        subgroupBarrier();
+    STORE_BLOCK(0u)
+    if (kBlocks > 1u) {
+        STORE_BLOCK(1u)
+    }
+    if (kBlocks > 2u) {
+        STORE_BLOCK(2u)
+        STORE_BLOCK(3u)
     }
 }
