@@ -10,6 +10,9 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
+
+import peer
 
 # What drivers call what is reported: RADV, NVK, Turnip, Honeykrisp, lavapipe. The first that a
 # driver tells of counts; where several names stand together, their sum.
@@ -51,7 +54,11 @@ def run(arguments, gpu):
     command = [arguments.program, "--only", arguments.only]
     if gpu != "here":
         command = [arguments.compilers, gpu] + command
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    for _ in range(3):  # the compilers may be busy
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
+        time.sleep(2)
     if done.returncode != 0 or not done.stdout.startswith("{"):
         sys.exit(f"gpu-report: {gpu}: {(done.stderr or done.stdout).strip()[-2000:]}")
     told = json.loads(done.stdout)
@@ -157,12 +164,6 @@ def picture(told):
     return "\n".join(out) + "\n"
 
 
-def ggml_beside(arguments, gpu, told):
-    """Lines of ours beside ggml's for the same work; see peer.py."""
-    import peer
-    return peer.beside(arguments.compilers, gpu, told)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gpus", nargs="*", metavar="GPU")
@@ -182,7 +183,7 @@ def main():
         told[gpu] = run(arguments, gpu)
         print(table(gpu, told[gpu]) + "\n", flush=True)
         if arguments.ggml:
-            print("\n".join(ggml_beside(arguments, gpu, told[gpu])) + "\n", flush=True)
+            print("\n".join(peer.beside(arguments.compilers, arguments.program, gpu)) + "\n", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(told, indent=1) + "\n")
     if arguments.svg:
