@@ -87,6 +87,11 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
     }
 }
 
+/// Up to so many rows, tiles of 64 rows: more groups, for GPUs of many units. Beyond them tiles of
+/// twice as many by as many invocations.
+constexpr std::int64_t kTallTileRows = 256;
+constexpr uint kTallTile = 128;
+
 /// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding
 /// step.
 void choose_for_gpu(Choice& choice, const Capabilities& device, const Constants& form, const MatmulParams& params,
@@ -106,10 +111,25 @@ void choose_for_gpu(Choice& choice, const Capabilities& device, const Constants&
     } else if (reduced.halves) {
         choose_half(choice, device, form);
     } else {
+        const auto add = [&](SharedTile tile, uint rows) {
+            const bool eight = tile.constants.values()[0] == tile.rows * kSharedColumns / 32;
+            choice.add(kShared, std::move(tile.constants), rows, tile.rows, kSharedColumns,
+                       "tiles of " + std::to_string(tile.rows) + "x64x" + std::to_string(tile.depth) +
+                           " in shared memory, " + (eight ? "8x4" : "4x4") + " an invocation" + tile.note);
+        };
         SharedTile tile = shared_tile(device, form);
-        choice.add(kShared, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
-                   "tiles of " + std::to_string(tile.rows) + "x64x" + std::to_string(tile.depth) + " in shared memory" +
-                       tile.note);
+        const bool tall = tile.note.empty() && most_rows > kTallTileRows && tile.rows == 64 &&
+                          shared_tile_bytes(kTallTile, tile.depth) <= device.shared_memory;
+        if (!tall) {
+            add(std::move(tile), kAnyRows);
+            return;
+        }
+        SharedTile more = tile;
+        more.rows = kTallTile;
+        more.constants.set(kMatmulSpecRows, kTallTile);
+        more.constants.set(kMatmulSpecTileRows, kTallTile);
+        add(std::move(tile), static_cast<uint>(kTallTileRows));
+        add(std::move(more), kAnyRows);
     }
 }
 

@@ -1,9 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product with tiles in shared memory, for GPUs: a group computes kTileRows by kTileColumns
-// outputs, each invocation 4x4 of them, and walks along k in steps of kTileDepth. Both tiles are
-// kept with k outermost, so that an invocation reads the four rows and the four columns it needs at
-// one k as one vec4 each; a vec4 of padding per k keeps the transposing stores off a single bank.
+// outputs, and walks along k in steps of kTileDepth. An invocation computes 4x4 of them, or with
+// half as many invocations 8x4, so that what it reads of B serves two quads of rows. Both tiles are
+// kept with k outermost, so that an invocation reads four rows, or four columns, at one k as one
+// vec4; a vec4 of padding per k keeps the transposing stores off a single bank. The next step's
+// numbers are fetched into registers while this step's are multiplied.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both
 // operands are 0.
@@ -42,12 +44,17 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/other.glsl"
 #include "common/quads.glsl"
 
+const uint kThreads = gl_WorkGroupSize.x;
 const uint kRowQuads = kTileRows / 4;
 const uint kColumnQuads = kTileColumns / 4;
 const uint kDepthQuads = kTileDepth / 4;
 const uint kRowPitch = kRowQuads + 1;
 const uint kColumnPitch = kColumnQuads + 1;
-const uint kThreads = kRowQuads * kColumnQuads;
+// Quads of rows of an invocation, so far apart; vec4 that it fetches of A and of B a step.
+const uint kQuads = kRowQuads * kColumnQuads / kThreads;
+const uint kQuadStride = kRowQuads / kQuads;
+const uint kFetchA = (kRowQuads * kTileDepth + kThreads - 1) / kThreads;
+const uint kFetchB = (kColumnQuads * kTileDepth + kThreads - 1) / kThreads;
 
 shared vec4 a_tile[kTileDepth * kRowPitch];
 shared vec4 b_tile[kTileDepth * kColumnPitch];
@@ -66,73 +73,103 @@ vec4 tame(vec4 values) {
     return mix(values, vec4(0.0), untamed);
 }
 
-void stage_a(uint a_base, uint m0, uint k0) {
+// Item i of the invocation's part of a tile that has so many lines of so many items.
+uint line_of(uint i, uint items) {
+    return (gl_LocalInvocationID.x + i * kThreads) / items;
+}
+uint item_of(uint i, uint items) {
+    return (gl_LocalInvocationID.x + i * kThreads) % items;
+}
+
+// The vec4 of A or B behind the end of a tile are fetched as others are, and not staged.
+bool has_item(uint i, uint count) {
+    return count % kThreads == 0 || gl_LocalInvocationID.x + i * kThreads < count;
+}
+
+vec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
     if (kALoad == kMatmulAVecM) {
-        for (uint i = gl_LocalInvocationID.x; i < kTileDepth * kRowQuads; i += kThreads) {
-            uint depth = i / kRowQuads;
-            uint quad = i - depth * kRowQuads;
-            uint k = k0 + depth;
-            vec4 values = vec4(0.0);
-            if (k < p.k) {
-                values = a_vec[(a_base + k * p.a_k + min(m0 + quad * 4, p.m - 4)) >> 2];
-            }
-            a_tile[depth * kRowPitch + quad] = values;
+        uint k = k0 + line_of(i, kRowQuads);
+        uint row = min(m0 + item_of(i, kRowQuads) * 4, p.m - 4);
+        return k < p.k ? a_vec[(a_base + k * p.a_k + row) >> 2] : vec4(0.0);
+    }
+    uint k = k0 + item_of(i, kDepthQuads) * 4;
+    uint at = a_base + min(m0 + line_of(i, kDepthQuads), p.m - 1) * p.a_row;
+    if (kALoad == kMatmulAVecK) {
+        return k < p.k ? a_vec[(at + k) >> 2] : vec4(0.0);
+    }
+    vec4 values = vec4(0.0);
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        if (k + j < p.k) {
+            values[j] = a[at + (k + j) * p.a_k];
         }
+    }
+    return values;
+}
+
+void stage_a(uint i, vec4 values) {
+    if (kALoad == kMatmulAVecM) {
+        a_tile[line_of(i, kRowQuads) * kRowPitch + item_of(i, kRowQuads)] = values;
         return;
     }
-    for (uint i = gl_LocalInvocationID.x; i < kTileRows * kDepthQuads; i += kThreads) {
-        uint row = i / kDepthQuads;
-        uint depth = (i - row * kDepthQuads) * 4;
-        uint k = k0 + depth;
-        uint at = a_base + min(m0 + row, p.m - 1) * p.a_row;
-        vec4 values = vec4(0.0);
-        if (kALoad == kMatmulAVecK) {
-            if (k < p.k) {
-                values = a_vec[(at + k) >> 2];
-            }
-        } else {
-            for (uint j = 0; j < 4 && k + j < p.k; ++j) {
-                values[j] = a[at + (k + j) * p.a_k];
-            }
-        }
-        for (uint j = 0; j < 4; ++j) {
-            a_tile[(depth + j) * kRowPitch + row / 4][row % 4] = values[j];
-        }
+    uint row = line_of(i, kDepthQuads);
+    uint depth = item_of(i, kDepthQuads) * 4;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        a_tile[(depth + j) * kRowPitch + row / 4][row % 4] = values[j];
     }
 }
 
-void stage_b(uint b_base, uint n0, uint k0) {
-    for (uint i = gl_LocalInvocationID.x; i < kTileColumns * kDepthQuads; i += kThreads) {
-        if (kBLoad == kMatmulBVecK || kPacked != kPackedF32) {
-            uint column = i / kDepthQuads;
-            uint depth = (i - column * kDepthQuads) * 4;
-            uint k = k0 + depth;
-            vec4 values = vec4(0.0);
-            if (k < p.k) {
-                uint row = b_base + min(n0 + column, p.n - 1) * p.b_column;
-                values = kPacked != kPackedF32 ? load_packed(row, k) : tame(b_vec[(row + k) >> 2]);
-            }
-            for (uint j = 0; j < 4; ++j) {
-                b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = values[j];
-            }
-        } else {
-            uint depth = i / kColumnQuads;
-            uint quad = i - depth * kColumnQuads;
-            uint n = n0 + quad * 4;
-            uint k = k0 + depth;
-            vec4 values = vec4(0.0);
-            if (k < p.k) {
-                uint at = b_base + k * p.b_k;
-                if (kBLoad == kMatmulBVecN) {
-                    values = tame(b_vec[(at + min(n, p.n - 4)) >> 2]);
-                } else {
-                    uvec4 columns = at + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
-                    values = tame(vec4(b[columns.x], b[columns.y], b[columns.z], b[columns.w]));
-                }
-            }
-            b_tile[depth * kColumnPitch + quad] = values;
+const bool kBAlongK = kBLoad == kMatmulBVecK || kPacked != kPackedF32;
+
+vec4 fetch_b(uint i, uint b_base, uint n0, uint k0) {
+    if (kBAlongK) {
+        uint k = k0 + item_of(i, kDepthQuads) * 4;
+        uint row = b_base + min(n0 + line_of(i, kDepthQuads), p.n - 1) * p.b_column;
+        if (k >= p.k) {
+            return vec4(0.0);
         }
+        return kPacked != kPackedF32 ? load_packed(row, k) : b_vec[(row + k) >> 2];
     }
+    uint k = k0 + line_of(i, kColumnQuads);
+    uint n = n0 + item_of(i, kColumnQuads) * 4;
+    if (k >= p.k) {
+        return vec4(0.0);
+    }
+    uint at = b_base + k * p.b_k;
+    if (kBLoad == kMatmulBVecN) {
+        return b_vec[(at + min(n, p.n - 4)) >> 2];
+    }
+    uvec4 columns = at + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
+    return vec4(b[columns.x], b[columns.y], b[columns.z], b[columns.w]);
+}
+
+void stage_b(uint i, vec4 values) {
+    if (kBAlongK) {
+        uint column = line_of(i, kDepthQuads);
+        uint depth = item_of(i, kDepthQuads) * 4;
+        values = kPacked != kPackedF32 ? values : tame(values);
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = values[j];
+        }
+    } else {
+        b_tile[line_of(i, kColumnQuads) * kColumnPitch + item_of(i, kColumnQuads)] = tame(values);
+    }
+}
+
+// Four outputs once more, where B was not finite: each product of an absent element of A is left
+// out.
+vec4 sums_of_present(uint a_row, uint b_base, uint n) {
+    vec4 sums;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        uint b_column = b_base + min(n + j, p.n - 1) * p.b_column;
+        float sum = 0.0;
+        for (uint k = 0; k < p.k; ++k) {
+            float weight = a[a_row + k * p.a_k];
+            float product = weight * b[b_column + k * p.b_k];
+            sum += floatBitsToUint(weight) == kSignBit ? 0.0 : product;
+        }
+        sums[j] = sum;
+    }
+    return sums;
 }
 
 void main() {
@@ -158,52 +195,65 @@ void main() {
         }
         barrier();
     }
-    vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+    vec4 next_a[kFetchA];
+    vec4 next_b[kFetchB];
+    [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+        next_a[i] = fetch_a(i, a_base, m0, 0);
+    }
+    [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+        next_b[i] = fetch_b(i, b_base, n0, 0);
+    }
+    vec4 sums[kQuads * 4];
+    [[unroll]] for (uint i = 0; i < kQuads * 4; ++i) {
+        sums[i] = vec4(0.0);
+    }
     for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
-        stage_a(a_base, m0, k0);
-        stage_b(b_base, n0, k0);
+        [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+            if (has_item(i, kRowQuads * kTileDepth)) {
+                stage_a(i, next_a[i]);
+            }
+        }
+        [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+            if (has_item(i, kColumnQuads * kTileDepth)) {
+                stage_b(i, next_b[i]);
+            }
+        }
         barrier();
+        [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+            next_a[i] = fetch_a(i, a_base, m0, k0 + kTileDepth);
+        }
+        [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+            next_b[i] = fetch_b(i, b_base, n0, k0 + kTileDepth);
+        }
         for (uint depth = 0; depth < kTileDepth; ++depth) {
-            vec4 column = a_tile[depth * kRowPitch + row_quad];
             vec4 row = b_tile[depth * kColumnPitch + column_quad];
-            sums[0] += column.x * row;
-            sums[1] += column.y * row;
-            sums[2] += column.z * row;
-            sums[3] += column.w * row;
+            [[unroll]] for (uint i = 0; i < kQuads; ++i) {
+                vec4 column = a_tile[depth * kRowPitch + row_quad + i * kQuadStride];
+                sums[i * 4] += column.x * row;
+                sums[i * 4 + 1] += column.y * row;
+                sums[i * 4 + 2] += column.z * row;
+                sums[i * 4 + 3] += column.w * row;
+            }
         }
         barrier();
     }
 
-    uint m = m0 + row_quad * 4;
     uint n = n0 + column_quad * 4;
-    // Where B was not finite, the outputs are computed once more and each product of an absent
-    // element is left out.
-    if (kAMasked != 0 && wild != 0) {
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            uint a_row = a_base + min(m + i, p.m - 1) * p.a_row;
-            [[unroll]] for (uint j = 0; j < 4; ++j) {
-                uint b_column = b_base + min(n + j, p.n - 1) * p.b_column;
-                float sum = 0.0;
-                for (uint k = 0; k < p.k; ++k) {
-                    float weight = a[a_row + k * p.a_k];
-                    float product = weight * b[b_column + k * p.b_k];
-                    sum += floatBitsToUint(weight) == kSignBit ? 0.0 : product;
-                }
-                sums[i][j] = sum;
-            }
-        }
-    }
+    vec4 scales = vec4(1.0);
     if (kPacked == kPackedInt8) {
-        vec4 scales;
         [[unroll]] for (uint j = 0; j < 4; ++j) {
             scales[j] = column_scale(b_base + min(n + j, p.n - 1) * p.b_column);
         }
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            sums[i] *= scales;
-        }
     }
     vec4 shift = biases(n);
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        store_quad(sums[i], shift, m + i, n, c_base);
+    [[unroll]] for (uint quad = 0; quad < kQuads; ++quad) {
+        uint m = m0 + (row_quad + quad * kQuadStride) * 4;
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+            vec4 sum = sums[quad * 4 + i];
+            if (kAMasked != 0 && wild != 0) {
+                sum = sums_of_present(a_base + min(m + i, p.m - 1) * p.a_row, b_base, n);
+            }
+            store_quad(kPacked == kPackedInt8 ? sum * scales : sum, shift, m + i, n, c_base);
+        }
     }
 }

@@ -26,7 +26,7 @@ using namespace shader;
 
 // --- products ------------------------------------------------------------------------------------
 
-/// A group's invocations compute 4x4 outputs each.
+/// A group's invocations compute 4x4 outputs each, or several such quads.
 bool in_quads(const Prepared& e) {
     return e.name() == "matmul_shared" || e.name() == "matmul_dot" || e.name() == "matmul_half";
 }
@@ -41,8 +41,11 @@ void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
     const uint tile_rows = e.constant(kMatmulSpecTileRows), tile_columns = e.constant(kMatmulSpecTileColumns);
     for (uint i = 0; i < e.local_size(); ++i) {
         if (in_quads(e)) {
-            cover.block(tile_m * tile_rows + quad_row(i, tile_columns),
-                        tile_n * tile_columns + quad_column(i, tile_columns), 4, 4);
+            const uint quads = tile_rows * tile_columns / 16 / e.local_size();
+            for (uint quad = 0; quad < quads; ++quad) {
+                cover.block(tile_m * tile_rows + quad_row(i, tile_columns) + quad * (tile_rows / quads),
+                            tile_n * tile_columns + quad_column(i, tile_columns), 4, 4);
+            }
         } else if (e.name() == "matvec") {
             const uint split = e.constant(kMatmulSpecSplit);
             if (i % split == 0) {  // where the parts come together

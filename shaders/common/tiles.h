@@ -32,8 +32,8 @@ VKF_FUNCTION uint lane_column(uint tile, uint lanes, uint lane) {
     return (tile * lanes + lane) * 4u;
 }
 
-// matmul_shared: the first of an invocation's four rows and of its four columns within the tile,
-// which is that wide.
+// matmul_shared: the first of an invocation's four rows, or of its first four of several, and of
+// its four columns within the tile, which is that wide.
 VKF_FUNCTION uint quad_row(uint invocation, uint columns) {
     return invocation / (columns / 4u) * 4u;
 }
