@@ -142,6 +142,10 @@ vkf_result vkf_all_gather(vkf_value x, uint32_t ranks, const int64_t* columns, v
     });
 }
 
+vkf_result vkf_broadcast(vkf_value x, uint32_t from, vkf_value* y) {
+    return give_value(__func__, y, [&] { return broadcast(value_of(x, "x"), static_cast<int>(from)); });
+}
+
 vkf_result vkf_column_parallel_linear(vkf_value x, const char* name, int64_t out,
                                       const vkf_column_parallel_linear_options* options, vkf_value* y) {
     return give_value(__func__, y, [&] {

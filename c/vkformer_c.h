@@ -1190,6 +1190,7 @@ VKF_API vkf_result vkf_graph_weight_shard(vkf_graph* graph, const char* name, ui
 VKF_API vkf_result vkf_all_reduce(vkf_value x, vkf_value* y);
 /// `columns` and `parts` have one for each of the graph's ranks.
 VKF_API vkf_result vkf_all_gather(vkf_value x, uint32_t ranks, const int64_t* columns, vkf_value* parts);
+VKF_API vkf_result vkf_broadcast(vkf_value x, uint32_t from, vkf_value* y);
 
 /// C++: ColumnParallelLinearOptions.
 typedef struct vkf_column_parallel_linear_options {

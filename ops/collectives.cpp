@@ -15,11 +15,16 @@ using namespace support;
 
 constexpr const char* kAllReduceName = "all_reduce";
 constexpr const char* kAllGatherName = "all_gather";
+constexpr const char* kBroadcastName = "broadcast";
 
 struct AllReduceParams {};
 
 struct AllGatherParams {
     std::vector<std::uint32_t> columns;
+};
+
+struct BroadcastParams {
+    std::uint32_t from;
 };
 
 /// Emits the collective on the values themselves, or on copies where they lie elsewhere.
@@ -44,10 +49,17 @@ void lower_all_gather(Lowering& l) {
     lower_on_exchanged(l, Collective::all_gather, l.params<AllGatherParams>().columns);
 }
 
+void lower_broadcast(Lowering& l) { lower_on_exchanged(l, Collective::broadcast, {l.params<BroadcastParams>().from}); }
+
+void require_word(const char* name, Value x) {
+    require(x.dtype() == DType::f32 || x.dtype() == DType::i32, name, x.str() + " must be F32 or I32");
+}
+
 std::vector<Value> all_reduce_gradient(const GradientSite& site) { return {site.gradient()}; }
 
 constexpr OpType kAllReduce{.name = kAllReduceName, .lower = lower_all_reduce, .gradient = all_reduce_gradient};
 constexpr OpType kAllGather{.name = kAllGatherName, .lower = lower_all_gather};
+constexpr OpType kBroadcast{.name = kBroadcastName, .lower = lower_broadcast};
 
 }  // namespace
 
@@ -58,7 +70,7 @@ Value all_reduce(Value x) {
 
 std::vector<Value> all_gather(Value x, const std::vector<std::int64_t>& columns) {
     Graph& g = x.graph();
-    require(x.dtype() == DType::f32 || x.dtype() == DType::i32, kAllGatherName, x.str() + " must be F32 or I32");
+    require_word(kAllGatherName, x);
     require(x.rank() >= 1, kAllGatherName, x.str() + " has no last dimension");
     const auto rank = static_cast<std::size_t>(g.rank().rank);
     require(
@@ -88,6 +100,12 @@ std::vector<Value> all_gather(Value x, const std::vector<std::int64_t>& columns)
         first = first + rows * Dim(c);
     }
     return parts;
+}
+
+Value broadcast(Value x, int from) {
+    require_word(kBroadcastName, x);
+    require(from >= 0, kBroadcastName, "there is no rank " + std::to_string(from));
+    return add_op(kBroadcast, {dense(x)}, BroadcastParams{static_cast<std::uint32_t>(from)}, x.shape(), x.dtype());
 }
 
 }  // namespace vkf

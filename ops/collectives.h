@@ -21,4 +21,9 @@ VKF_API Value all_reduce(Value x);
 /// torch.distributed.all_gather.
 VKF_API std::vector<Value> all_gather(Value x, const std::vector<std::int64_t>& columns);
 
+/// Gives every rank the numbers of rank `from`: x (...) f32 or i32, of the same sizes on all.
+/// Throws Error for a number below 0; one that the program's ranks do not have is found as it is
+/// compiled. PyTorch: torch.distributed.broadcast.
+VKF_API Value broadcast(Value x, int from = 0);
+
 }  // namespace vkf

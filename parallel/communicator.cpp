@@ -51,7 +51,7 @@ void sum_in_order(std::span<float> x, int rank, int ranks, Of of) {
 /// What ranks tell each other before a collective: those that do not do the same are found at once.
 struct Communicator::Header {
     std::uint32_t kind;
-    std::uint32_t spare = 0;
+    std::uint32_t from = 0;  ///< whose bytes a broadcast gives
     std::uint64_t call, amount;
 
     bool operator==(const Header&) const = default;
@@ -72,8 +72,8 @@ void Communicator::exchange(const std::vector<Outgoing>& out, const std::vector<
     }
 }
 
-void Communicator::begin(std::uint32_t kind, std::uint64_t amount) {
-    const Header mine{kind, 0, calls_++, amount};
+void Communicator::begin(std::uint32_t kind, std::uint64_t amount, int from) {
+    const Header mine{kind, static_cast<std::uint32_t>(from), calls_++, amount};
     std::vector<Header> theirs(static_cast<std::size_t>(ranks()));
     std::vector<Outgoing> out;
     std::vector<Incoming> in;
@@ -89,7 +89,8 @@ void Communicator::begin(std::uint32_t kind, std::uint64_t amount) {
                                                    "agree",   "send",       "meet"};
         const auto k = static_cast<std::size_t>(h.kind);
         return std::string(k < names.size() ? names[k] : "something unknown") + " of " + std::to_string(h.amount) +
-               " as call " + std::to_string(h.call);
+               (h.kind == kBroadcast ? " of rank " + std::to_string(h.from) : std::string()) + " as call " +
+               std::to_string(h.call);
     };
     for (const Incoming& i : in) {
         const Header& other = theirs[static_cast<std::size_t>(i.from)];
@@ -199,7 +200,7 @@ void Communicator::broadcast(std::span<std::byte> data, int from) {
     if (ranks() == 1) {
         return;
     }
-    begin(kBroadcast, data.size());
+    begin(kBroadcast, data.size(), from);
     std::vector<Outgoing> out;
     for (int r = 0; rank() == from && r < ranks(); ++r) {
         if (r != from) {

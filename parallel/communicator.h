@@ -61,7 +61,7 @@ public:
 private:
     struct Header;
     void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
-    void begin(std::uint32_t kind, std::uint64_t amount);
+    void begin(std::uint32_t kind, std::uint64_t amount, int from = 0);
     void exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, int limits);
     void reduce_at_once(std::span<float> x);
     void reduce_by_parts(std::span<float> x);

@@ -76,6 +76,8 @@ TEST_CASE("c functions: layers that are shared out describe a rank's part") {
     CHECK(vkf_all_reduce(y, &y) == VKF_OK);
     const int64_t columns[2] = {8, 8};
     CHECK(vkf_all_gather(y, 2, columns, parts) == VKF_OK);
+    CHECK(vkf_broadcast(y, 1, &y) == VKF_OK);
+    CHECK(vkf_broadcast(y, UINT32_MAX, &y) != VKF_OK);
     dims[0] = vkf_size(2);
     const vkf_part part = {2, 2};
     CHECK(vkf_graph_weight_shard(graph, "w", 2, dims, 0, 4, 1, &part, &part_of_w) == VKF_OK);

@@ -124,6 +124,8 @@ void bind_ranks(nb::module_& m) {
           "The sum of x (...) over the ranks of a program. torch.distributed.all_reduce.");
     m.def("all_gather", &vkf::all_gather, "x"_a, "columns"_a,
           "What every rank has of (..., columns[rank]). torch.distributed.all_gather.");
+    m.def("broadcast", &vkf::broadcast, "x"_a, "from_"_a = 0, nb::keep_alive<0, 1>(),
+          "What rank from_ has as x (...), on every rank of a program. torch.distributed.broadcast.");
     m.def(
         "column_parallel_linear",
         [](V x, const std::string& layer, std::int64_t out, bool bias, const Act& activation, bool gather_output) {

@@ -19,8 +19,8 @@ EXAMPLES = int(os.environ.get("VKFORMER_EXAMPLES", "5"))
 
 # Public functions without numbers of their own, and where they are tested.
 ELSEWHERE = {
-    "all_gather": "test_ranks.py", "all_reduce": "test_ranks.py", "column_parallel_linear": "test_ranks.py",
-    "local_communicators": "test_ranks.py", "row_parallel_linear": "test_ranks.py", "vocab_parallel_embedding": "test_ranks.py",
+    "all_gather": "test_ranks.py", "all_reduce": "test_ranks.py", "broadcast": "test_ranks.py",
+    "column_parallel_linear": "test_ranks.py", "local_communicators": "test_ranks.py", "row_parallel_linear": "test_ranks.py", "vocab_parallel_embedding": "test_ranks.py",
     "begin_of_text": "test_models.py", "broadcast_shapes": "below", "clear_adapter": "test_models.py",
     "clear_programs": "test_border.py", "compile_glsl": "test_border.py", "decoder_logits": "test_models.py",
     "default_device": "test_border.py", "describe_text_encoder": "test_models.py", "dropout": "test_ops.py",

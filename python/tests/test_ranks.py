@@ -67,6 +67,7 @@ def test_layers(device):
         y = vkf.row_parallel_linear(vkf.column_parallel_linear(h, "up", 8), "down", 8, 6, input_is_parallel=True)
         g.output("y", y)
         g.output("sum", vkf.all_reduce(h))
+        g.output("first", vkf.broadcast(vkf.scale(h, float(c.rank)), 1))
         g.output("both", vkf.concat(vkf.all_gather(h, [6] * c.ranks), -1))
         mine = slice(4 * c.rank, 4 * c.rank + 4)
         weights = {"up.weight": up[mine], "down.weight": down[:, mine], "table": table[5 * c.rank:5 * c.rank + 5]}
@@ -78,6 +79,7 @@ def test_layers(device):
     for one in out:
         np.testing.assert_allclose(one["y"], h @ up.T @ down.T, rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(one["sum"], 2 * h)
+        np.testing.assert_array_equal(one["first"], h)
         np.testing.assert_array_equal(one["both"], np.concatenate([h, h], -1))
 
 

@@ -19,7 +19,7 @@ TORCH = ["AdamW", "Adam", "SGD", "argmax", "batch_norm_train", "broadcast_to", "
          "torch.multihead_attention", "torch.transformer_encoder_layer", "torch.transformer_decoder_layer", "torch.transformer",
          "nn.Linear", "nn.Embedding", "nn.LayerNorm", "nn.RMSNorm", "nn.MultiheadAttention", "nn.TransformerEncoderLayer",
          "nn.TransformerDecoderLayer", "nn.TransformerEncoder", "nn.TransformerDecoder", "nn.Transformer", "Recompute",
-         "Value.reshape", "Value.transpose", "Value.permute", "Value.to", "all_reduce", "all_gather"]
+         "Value.reshape", "Value.transpose", "Value.permute", "Value.to", "all_reduce", "all_gather", "broadcast"]
 # What takes tensors and gives tensors: letters in brackets say their shapes.
 SHAPES = ["attention", "attention_scores", "batch_norm", "batch_norm_train", "cross_entropy", "embed_tokens", "embedding",
           "feed_forward", "gather_pages", "grouped_query_attention", "incremental_attention", "layer_norm", "linear", "linear_layer",

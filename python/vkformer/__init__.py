@@ -39,7 +39,7 @@ from ._vkformer import (
     ScoreMod, Segment, SharedBuffer, State, StoredTensor, TextEncoderCore, TextEncoderModel,
     Tensor, Ticket, Traffic, TrainerCore, TrainingStep, Tunable, Value, WeightLayout, Weights, accumulate,
     activate, add, all_gather, all_reduce, append, attention, attention_scores, batch_norm, batch_norm_train,
-    biased_scores, broadcast_shapes, broadcast_to, clear_adapter, clip_grad_norm,
+    biased_scores, broadcast, broadcast_shapes, broadcast_to, clear_adapter, clip_grad_norm,
     column_parallel_linear, combine_masks, compile_glsl, concat, contiguous, copy_into, decoder_logits,
     describe_text_encoder, embed_tokens, feed_forward, gated, gated_feed_forward, gather_pages,
     glsl_compiler, gradients, grouped_query_attention, hard_max, image_input, image_output,
@@ -66,8 +66,8 @@ from .training import Adam, Trainer
 from . import nn, plot
 
 __all__ = [
-    "Communicator", "Traffic", "all_gather", "all_reduce", "column_parallel_linear", "local_communicators",
-    "row_parallel_linear", "vocab_parallel_embedding",
+    "Communicator", "Traffic", "all_gather", "all_reduce", "broadcast", "column_parallel_linear",
+    "local_communicators", "row_parallel_linear", "vocab_parallel_embedding",
     "Adam", "AdamW", "Adapter", "ArgumentError", "ArithmeticUse", "AttentionResult",
     "BufferRange", "CachedKv", "Capabilities", "Checkpoint", "Cost", "Decoded", "Decoder",
     "DecoderCore", "DecoderFacts", "DecoderModel", "DecoderPlan", "Device", "DeviceLost",

@@ -122,6 +122,7 @@ enum class Collective : std::uint8_t {
     none,
     all_reduce,  ///< the output is the sum over the ranks
     all_gather,  ///< the output is what all have, one behind the other
+    broadcast,   ///< the output is what one rank has as its input
 };
 
 constexpr const char* name_of(Collective collective) noexcept {
@@ -129,6 +130,7 @@ constexpr const char* name_of(Collective collective) noexcept {
         case Collective::none: return "none";
         case Collective::all_reduce: return "all_reduce";
         case Collective::all_gather: return "all_gather";
+        case Collective::broadcast: return "broadcast";
     }
     return "?";
 }
@@ -143,7 +145,8 @@ struct CollectivePush {
 struct Dispatch {
     NodeId node = 0;
     /// Where this is not none, there are two bindings, the input and the output, and no kernel. For
-    /// an all_gather `words` are the columns that each rank has.
+    /// an all_gather `words` are the columns that each rank has, for a broadcast the rank whose
+    /// input it is.
     Collective collective = Collective::none;
     /// one of these is chosen at recording, by the sizes; all have the same bindings
     std::vector<Kernel> kernels;

@@ -210,7 +210,7 @@ Dispatch& Lowering::collective(Collective what, ValueId input, ValueId output, s
     d.bindings = {{input, Access::read}, {output, Access::write}};
     d.prepare = prepare_collective;
     d.words = std::move(words);
-    if (what == Collective::all_reduce) {
+    if (what != Collective::all_gather) {  // as many numbers as before
         d.in_place_input = 0;
         d.in_place_output = 1;
     }

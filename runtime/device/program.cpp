@@ -84,6 +84,10 @@ void check_ranks(const Plan& plan, const CompileOptions& options) {
             throw Error("gathers what " + std::to_string(ranks) + " ranks have, of " + std::to_string(there),
                         options.name + ": " + label);
         }
+        if (d.dispatch.collective == Collective::broadcast && d.dispatch.words[0] >= there) {
+            throw Error("gives what rank " + std::to_string(d.dispatch.words[0]) + " has, of " + std::to_string(there),
+                        options.name + ": " + label);
+        }
     }
 }
 

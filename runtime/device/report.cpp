@@ -139,6 +139,9 @@ std::string Program::explain() const {
         if (d.dispatch.collective != Collective::none) {
             out += format("\n        %s of rank %d of %d, on the host", name_of(d.dispatch.collective),
                           core_->options.communicator->rank(), core_->options.communicator->ranks());
+            if (d.dispatch.collective == Collective::broadcast) {
+                out += format(", of what rank %u has", d.dispatch.words[0]);
+            }
             const auto meanwhile = d.over_before - static_cast<std::uint32_t>(&entry - plan.work.data()) - 1;
             out += meanwhile == 0 ? "" : format(", while the next %u run", meanwhile);
         } else if (plan.exchange_offset[result.storage] != Plan::kNotInArena) {

@@ -125,6 +125,22 @@ private:
     Command command_;
 };
 
+/// Puts this rank's numbers in their place in `out`, where those of all lie then; rank r has
+/// columns[r] of each row.
+void gather(Communicator& ranks, const std::vector<std::uint32_t>& columns, std::span<const std::byte> in,
+            std::byte* out) {
+    const auto rank = static_cast<std::size_t>(ranks.rank());
+    std::vector<std::uint64_t> bytes;
+    std::uint64_t all = 0, before = 0;
+    for (std::size_t r = 0; r < columns.size(); ++r) {
+        before = r == rank ? all : before;
+        bytes.push_back(in.size() / columns[rank] * columns[r]);
+        all += bytes.back();
+    }
+    std::memcpy(out + before, in.data(), in.size());
+    ranks.all_gather({out, static_cast<std::size_t>(all)}, bytes);
+}
+
 }  // namespace
 
 void ProgramCore::finish_run() {
@@ -151,25 +167,27 @@ void ProgramCore::exchange(std::size_t dispatch, const Command& command) {
     };
     const std::byte* in = first(0, at.input_offset);
     std::byte* out = first(1, at.output_offset);
-    const std::uint64_t bytes = command.groups() * sizeof(float);
-    if (planned.dispatch.collective == Collective::all_reduce) {
-        if (in != out) {
-            std::memcpy(out, in, bytes);
+    const auto numbers = static_cast<std::size_t>(command.groups());
+    const std::size_t bytes = numbers * sizeof(float);
+    Communicator& ranks = *options.communicator;
+    switch (planned.dispatch.collective) {
+        case Collective::none: break;
+        case Collective::all_reduce:
+            if (in != out) {
+                std::memcpy(out, in, bytes);
+            }
+            ranks.all_reduce({reinterpret_cast<float*>(out), numbers});
+            break;
+        case Collective::all_gather: gather(ranks, planned.dispatch.words, {in, bytes}, out); break;
+        case Collective::broadcast: {
+            const auto from = static_cast<int>(planned.dispatch.words[0]);
+            if (in != out && from == ranks.rank()) {
+                std::memcpy(out, in, bytes);
+            }
+            ranks.broadcast({out, bytes}, from);
+            break;
         }
-        options.communicator->all_reduce({reinterpret_cast<float*>(out), static_cast<std::size_t>(command.groups())});
-        return;
     }
-    const std::vector<std::uint32_t>& columns = planned.dispatch.words;
-    const auto rank = static_cast<std::size_t>(options.communicator->rank());
-    std::vector<std::uint64_t> sizes_of_ranks;
-    std::uint64_t all = 0, before = 0;
-    for (std::size_t r = 0; r < columns.size(); ++r) {
-        before = r == rank ? all : before;
-        sizes_of_ranks.push_back(bytes / columns[rank] * columns[r]);
-        all += sizes_of_ranks.back();
-    }
-    std::memcpy(out + before, in, bytes);
-    options.communicator->all_gather({out, static_cast<std::size_t>(all)}, sizes_of_ranks);
 }
 
 void ProgramCore::run() {

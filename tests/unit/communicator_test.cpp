@@ -95,7 +95,13 @@ TEST_SUITE("communicator") {
             std::vector<float> x(4);
             c->rank() == 0 ? c->all_reduce(x) : c->broadcast(std::as_writable_bytes(std::span(x)));
         });
-        CHECK(errors[1] == "rank 0: does all_reduce of 4 as call 0, rank 1 does broadcast of 16 as call 0");
+        CHECK(errors[1] == "rank 0: does all_reduce of 4 as call 0, rank 1 does broadcast of 16 of rank 0 as call 0");
+        errors = on_ranks(2, [](const std::shared_ptr<Communicator>& c) {
+            std::vector<std::byte> told(3);
+            c->broadcast(told, c->rank());
+        });
+        CHECK(errors[0] ==
+              "rank 1: does broadcast of 3 of rank 1 as call 0, rank 0 does broadcast of 3 of rank 0 as call 0");
         errors = on_ranks(
             2, [](const std::shared_ptr<Communicator>& c) { c->agree("model", c->rank() == 0 ? "llama" : "gemma"); });
         CHECK(errors[0] == "rank 1: has another model than rank 0");
