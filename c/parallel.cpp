@@ -81,20 +81,20 @@ vkf_result vkf_communicator_broadcast(vkf_communicator* communicator, void* data
 }
 
 vkf_result vkf_communicator_send(vkf_communicator* communicator, const void* data, uint64_t bytes, uint32_t to,
-                                 uint32_t limits) {
+                                 double share) {
     return guard(__func__, [&] {
         need(communicator, "communicator")
             .ranks->send(span_of(static_cast<const std::byte*>(data), bytes, "data"), static_cast<int>(to),
-                         static_cast<int>(limits));
+                         or_default(share, 1.0));
     });
 }
 
 vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, uint64_t bytes, uint32_t from,
-                                    uint32_t limits) {
+                                    double share) {
     return guard(__func__, [&] {
         need(communicator, "communicator")
             .ranks->receive(span_of(static_cast<std::byte*>(data), bytes, "data"), static_cast<int>(from),
-                            static_cast<int>(limits));
+                            or_default(share, 1.0));
     });
 }
 
@@ -116,8 +116,13 @@ vkf_result vkf_communicator_traffic(const vkf_communicator* communicator, vkf_tr
     });
 }
 
-vkf_result vkf_graph_set_rank(vkf_graph* graph, uint32_t rank, uint32_t ranks) {
-    return guard(__func__, [&] { need(graph, "graph").set_rank({static_cast<int>(rank), static_cast<int>(ranks)}); });
+vkf_result vkf_graph_set_rank(vkf_graph* graph, uint32_t rank, uint32_t ranks, const double* speeds) {
+    return guard(__func__, [&] {
+        Rank r{static_cast<int>(rank), static_cast<int>(ranks)};
+        check_rank(r);  // before so many speeds are read
+        r.speeds.assign(speeds, speeds ? speeds + ranks : speeds);
+        need(graph, "graph").set_rank(r);
+    });
 }
 
 vkf_result vkf_graph_weight_shard(vkf_graph* graph, const char* name, uint32_t rank, const vkf_dim* shape, uint32_t dim,

@@ -1159,10 +1159,11 @@ VKF_API vkf_result vkf_communicator_all_reduce(vkf_communicator* communicator, f
 VKF_API vkf_result vkf_communicator_all_gather(vkf_communicator* communicator, void* all, const uint64_t* bytes);
 VKF_API vkf_result vkf_communicator_broadcast(vkf_communicator* communicator, void* data, uint64_t bytes,
                                               uint32_t from);
+/// Waits up to `share` of the limit; 0: all of it.
 VKF_API vkf_result vkf_communicator_send(vkf_communicator* communicator, const void* data, uint64_t bytes, uint32_t to,
-                                         uint32_t limits);
+                                         double share);
 VKF_API vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, uint64_t bytes, uint32_t from,
-                                            uint32_t limits);
+                                            double share);
 VKF_API vkf_result vkf_communicator_meet(vkf_communicator* communicator, double seconds);
 VKF_API vkf_result vkf_communicator_agree(vkf_communicator* communicator, const char* what, const char* text);
 
@@ -1182,7 +1183,8 @@ typedef struct vkf_part {
     int64_t first, count;
 } vkf_part;
 
-VKF_API vkf_result vkf_graph_set_rank(vkf_graph* graph, uint32_t rank, uint32_t ranks);
+/// `speeds` has one for each rank; null: alike.
+VKF_API vkf_result vkf_graph_set_rank(vkf_graph* graph, uint32_t rank, uint32_t ranks, const double* speeds);
 /// Graph::weight() with a Shard: `rank` and `shape` are those of this rank's part.
 VKF_API vkf_result vkf_graph_weight_shard(vkf_graph* graph, const char* name, uint32_t rank, const vkf_dim* shape,
                                           uint32_t dim, int64_t whole, uint32_t part_count, const vkf_part* parts,

@@ -19,11 +19,7 @@ Value column_parallel_linear(Value x, const std::string& name, std::int64_t out,
     if (!options.gather_output) {
         return y;
     }
-    std::vector<std::int64_t> columns;
-    for (int r = 0; r < g.rank().ranks; ++r) {
-        columns.push_back(share_of_width(out, {r, g.rank().ranks}).count);
-    }
-    return concat(all_gather(y, columns), -1);
+    return concat(all_gather(y, shares_of_width(out, g.rank())), -1);
 }
 
 Value row_parallel_linear(Value x, const std::string& name, std::int64_t in, std::int64_t out,

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sharing.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "ops/collectives.h"
 #include "runtime/base/error.h"
 
@@ -26,6 +22,16 @@ std::int64_t columns_of_shard(const Shard& shard) {
     return count;
 }
 
+/// What `share` gives for each of the ranks.
+template <class Share>
+std::vector<std::int64_t> shares_of_all(Rank rank, Share share) {
+    std::vector<std::int64_t> all;
+    for (rank.rank = 0; rank.rank < rank.ranks; ++rank.rank) {
+        all.push_back(share(rank));
+    }
+    return all;
+}
+
 }  // namespace
 
 Part share_of_width(std::int64_t width, const Rank& rank) {
@@ -44,41 +50,19 @@ Part share_of_vocabulary(std::int64_t rows, const Rank& rank) {
     return share_of(rows, rank);
 }
 
-std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, int ranks) {
-    std::vector<std::int64_t> all;
-    for (int r = 0; r < ranks; ++r) {
-        all.push_back(share_of_vocabulary(rows, {r, ranks}).count);
-    }
-    return all;
+std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, const Rank& rank) {
+    return shares_of_all(rank, [&](const Rank& r) { return share_of_vocabulary(rows, r).count; });
 }
 
-Part share_of_layers(std::int64_t layers, const Rank& rank, std::span<const double> speeds) {
-    const auto ranks = static_cast<std::size_t>(rank.ranks);
+std::vector<std::int64_t> shares_of_width(std::int64_t width, const Rank& rank) {
+    return shares_of_all(rank, [&](const Rank& r) { return share_of_width(width, r).count; });
+}
+
+Part share_of_layers(std::int64_t layers, const Rank& rank) {
     if (layers < rank.ranks) {
         refuse_share(layers, layers == 1 ? "layer" : "layers", rank);
     }
-    if (!speeds.empty() && speeds.size() != ranks) {
-        throw Error(std::to_string(speeds.size()) + " speeds of " + std::to_string(ranks) + " ranks", "parallel");
-    }
-    for (const double speed : speeds) {
-        if (!(speed > 0 && std::isfinite(speed))) {
-            throw Error("speed " + std::to_string(speed) + " of a rank is not above 0", "parallel");
-        }
-    }
-    // Each layer goes where the layers are computed soonest with it.
-    std::vector<std::int64_t> counts(ranks, 1);
-    const auto time_with_one_more = [&](std::size_t r) {
-        return static_cast<double>(counts[r] + 1) / (speeds.empty() ? 1.0 : speeds[r]);
-    };
-    for (std::int64_t left = layers - rank.ranks; left > 0; --left) {
-        std::size_t soonest = 0;
-        for (std::size_t r = 1; r < ranks; ++r) {
-            soonest = time_with_one_more(r) < time_with_one_more(soonest) ? r : soonest;
-        }
-        ++counts[soonest];
-    }
-    const auto own = counts.begin() + rank.rank;
-    return {std::accumulate(counts.begin(), own, std::int64_t{0}), *own};
+    return share_of(layers, rank);
 }
 
 HeadShare share_of_heads(const HeadSizes& whole, const Rank& rank) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,20 +16,21 @@ inline bool is_whole(const Graph& graph) { return graph.rank().ranks == 1; }
 
 /// A rank's share of a layer's inner width: in units of 32 columns, which int4 keeps together,
 /// where there are as many units as ranks, else in smaller ones. Throws Error naming the width
-/// where even so a rank would have nothing.
+/// where even so a rank would have nothing. This and what follows is in proportion to the ranks'
+/// speeds (share_of).
 Part share_of_width(std::int64_t width, const Rank& rank);
 /// Likewise of a vocabulary, in units of a row.
 Part share_of_vocabulary(std::int64_t rows, const Rank& rank);
-/// The numbers of rows that all ranks have.
-std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, int ranks);
+/// The numbers of columns and rows that all ranks have.
+std::vector<std::int64_t> shares_of_width(std::int64_t width, const Rank& rank);
+std::vector<std::int64_t> shares_of_vocabulary(std::int64_t rows, const Rank& rank);
 
-/// The layers of a rank where each has some, one behind the other: in proportion to the ranks'
-/// speeds, so that the slowest takes the least time; alike where there are none. Every rank has one
-/// at least. Throws Error naming the numbers where there are fewer layers than ranks, or another
-/// number of speeds, or one that is not above 0.
-Part share_of_layers(std::int64_t layers, const Rank& rank, std::span<const double> speeds);
+/// The layers of a rank where each has some, one behind the other: one at least. Throws Error
+/// naming the numbers where there are fewer layers than ranks.
+Part share_of_layers(std::int64_t layers, const Rank& rank);
 
-/// The heads of a rank. Its key and value heads are those that its query heads look at; one that
+/// The heads of a rank: whole groups that look at one key and value head, where there are as many
+/// groups as ranks. Its key and value heads are those that its query heads look at; one that
 /// heads of two ranks look at is kept by both.
 struct HeadShare {
     HeadSizes sizes;

@@ -46,11 +46,19 @@ std::vector<StoredTensor> caches_of(const State& state) {
 /// The rows of a cache that hold tokens: of a ring that has been filled, all.
 std::int64_t rows_in_use(const StoredTensor& cache, std::int64_t length) { return std::min(length, cache.shape[1]); }
 
+std::string speeds_text(const std::vector<double>& speeds) {
+    std::string text;
+    for (const double speed : speeds) {
+        text += (text.empty() ? " by " : " : ") + std::to_string(speed);
+    }
+    return text;
+}
+
 /// The part of a decoder that a rank has, as the file says it; empty where it has all.
 std::string part_text(const DecoderOptions& o) {
     return o.communicator && o.communicator->ranks() > 1
                ? std::to_string(o.communicator->rank()) + " of " + std::to_string(o.communicator->ranks()) +
-                     (o.split == Split::layers ? ", layers" : ", tensor")
+                     (o.split == Split::layers ? ", layers" : ", tensor") + speeds_text(o.speeds)
                : std::string();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "layers/sharing.h"
 #include "models/blocks/cache_ring.h"
 #include "models/cache_file.h"
 #include "models/decoder_batch.h"
@@ -144,16 +145,28 @@ struct Decoder::Parts {
         batch.advance(count);
     }
 
+    void find_first_words() {
+        const Communicator& c = *options.communicator;
+        std::int64_t first = 0;
+        for (const std::int64_t words :
+             shares_of_vocabulary(plan.model().facts().vocab_size, {c.rank(), c.ranks(), options.speeds})) {
+            found.first_words.push_back(static_cast<std::int32_t>(first));
+            first += words;
+        }
+    }
+
     void read_answers(DecoderTask task) {
         if (options.communicator && options.communicator->ranks() > 1 && options.split == Split::tensor) {
-            const int ranks = options.communicator->ranks();
-            const auto each = static_cast<std::size_t>(std::max<std::int64_t>(1, options.candidates) * ranks);
+            const auto each =
+                static_cast<std::size_t>(std::max<std::int64_t>(1, options.candidates) * options.communicator->ranks());
             found.tokens.resize(batch.size() * each);
             found.logits.resize(batch.size() * each);
             program(task).download("candidate_tokens", std::span(found.tokens));
             program(task).download("candidate_logits", std::span(found.logits));
-            merge_answers(found, ranks, plan.model().facts().vocab_size, static_cast<std::size_t>(options.candidates),
-                          answers);
+            if (found.first_words.empty()) {
+                find_first_words();
+            }
+            merge_answers(found, static_cast<std::size_t>(options.candidates), answers);
             return;
         }
         const auto candidates = batch.size() * static_cast<std::size_t>(options.candidates);

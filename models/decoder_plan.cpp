@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <set>
 
 #include "layers/sharing.h"
@@ -26,21 +27,16 @@ bool has_layers_apart(const DecoderOptions& o) {
     return o.communicator && o.split == Split::layers && o.communicator->ranks() > 1;
 }
 
+Rank rank_of(const DecoderOptions& o) { return {o.communicator->rank(), o.communicator->ranks(), o.speeds}; }
+
 /// The layers that are this rank's. Throws Error where they cannot be shared out.
 Part own_layers(const DecoderFacts& facts, const DecoderOptions& o) {
     const auto layers = static_cast<std::int64_t>(facts.layers.size());
-    return has_layers_apart(o) ? share_of_layers(layers, {o.communicator->rank(), o.communicator->ranks()}, o.speeds)
-                               : Part{0, layers};
+    return has_layers_apart(o) ? share_of_layers(layers, rank_of(o)) : Part{0, layers};
 }
 
 /// Throws Error where several ranks cannot have such a decoder, or another rank has another.
 void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
-    const std::int64_t rows = facts.vocab_size / o.communicator->ranks();
-    if (o.split == Split::tensor && o.candidates > rows) {
-        throw Error("candidates = " + std::to_string(o.candidates) + " is more than the " + std::to_string(rows) +
-                        " words that a rank of " + std::to_string(o.communicator->ranks()) + " has",
-                    kDecoder);
-    }
     if (o.lora) {
         throw Error("an adapter cannot be shared out over ranks", kDecoder);
     }
@@ -58,10 +54,21 @@ void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
           static_cast<std::int64_t>(o.arithmetic), static_cast<std::int64_t>(o.split)}) {
         options += std::to_string(n) + " ";
     }
-    for (const double speed : o.speeds) {
-        options += std::to_string(speed) + " ";
+    for (const double speed : o.speeds) {  // every bit of them
+        options += std::to_string(std::bit_cast<std::uint64_t>(speed)) + " ";
     }
     o.communicator->agree("set of options", options);
+    check_rank(rank_of(o));
+    if (o.split == Split::layers) {
+        return;
+    }
+    const std::vector<std::int64_t> words = shares_of_vocabulary(facts.vocab_size, rank_of(o));
+    const std::int64_t fewest = *std::min_element(words.begin(), words.end());
+    if (o.candidates > fewest) {
+        throw Error("candidates = " + std::to_string(o.candidates) + " is more than the " + std::to_string(fewest) +
+                        " words that a rank of " + std::to_string(o.communicator->ranks()) + " has",
+                    kDecoder);
+    }
 }
 
 /// Names, types and shapes of a checkpoint's tensors, and the first bytes of each.
@@ -108,7 +115,7 @@ DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
 
 void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, DecoderTask task) {
     if (o.communicator && o.split == Split::tensor) {
-        g.set_rank({o.communicator->rank(), o.communicator->ranks()});
+        g.set_rank(rank_of(o));
     }
     const Part layers = own_layers(model.facts(), o);
     const std::int64_t hidden = layers.first == 0 ? 0 : model.facts().width;
@@ -125,7 +132,7 @@ void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, Deco
     }
     const int ranks = g.rank().ranks;
     if (task == DecoderTask::score) {
-        const auto all = [&] { return all_gather(logits, shares_of_vocabulary(model.facts().vocab_size, ranks)); };
+        const auto all = [&] { return all_gather(logits, shares_of_vocabulary(model.facts().vocab_size, g.rank())); };
         g.output("logits", ranks == 1 ? logits : concat(all(), -1));
         return;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits differ in their limits: a rank that hangs is found first by the one next to it, which then
+// Waits are shares of the limit: a rank that hangs is found first by the one next to it, which then
 // names it to the others.
 #include "models/layer_split.h"
 
@@ -9,6 +9,14 @@
 #include "runtime/device/program.h"
 
 namespace vkf {
+
+namespace {
+
+/// How much of the limit is waited for a rank that may wait for others, `hops` in all; of so many
+/// ranks the longest wait is the limit.
+double share_of_limit(int hops, int ranks) { return 0.7 + 0.3 * hops / ranks; }
+
+}  // namespace
 
 LayerSplit::LayerSplit(const DecoderPlan& plan)
     : facts_(&plan.model().facts()),
@@ -29,7 +37,8 @@ void LayerSplit::receive(Program& program, std::size_t tokens) {
     }
     Communicator& ranks = *options_->communicator;
     hidden_.resize(tokens * static_cast<std::size_t>(facts_->width));
-    ranks.receive(std::as_writable_bytes(std::span(hidden_)), ranks.rank() - 1, ranks.rank());
+    ranks.receive(std::as_writable_bytes(std::span(hidden_)), ranks.rank() - 1,
+                  share_of_limit(ranks.rank(), ranks.ranks()));
     program.upload("hidden", std::span<const float>(hidden_));
 }
 
@@ -40,16 +49,17 @@ void LayerSplit::send(Program& program, std::size_t tokens) {
     Communicator& ranks = *options_->communicator;
     hidden_.resize(tokens * static_cast<std::size_t>(facts_->width));
     program.download("next_hidden", std::span(hidden_));
-    ranks.send(std::as_bytes(std::span(hidden_)), ranks.rank() + 1, last_rank() - ranks.rank());
+    ranks.send(std::as_bytes(std::span(hidden_)), ranks.rank() + 1,
+               share_of_limit(last_rank() - ranks.rank(), ranks.ranks()));
 }
 
 void LayerSplit::share(std::span<std::byte> numbers) {
     Communicator& ranks = *options_->communicator;
     for (int r = 0; last_ && r < last_rank(); ++r) {
-        ranks.send(numbers, r, ranks.ranks());
+        ranks.send(numbers, r);
     }
     if (!last_) {
-        ranks.receive(numbers, last_rank(), ranks.ranks());
+        ranks.receive(numbers, last_rank());
     }
 }
 

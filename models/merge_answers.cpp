@@ -4,32 +4,28 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/sharing.h"
-
 namespace vkf {
 
-void merge_answers(FoundByRanks& found, int ranks, std::int64_t vocabulary, std::size_t candidates,
-                   DecoderAnswers& answers) {
-    const std::size_t each = std::max<std::size_t>(candidates, 1), all = each * static_cast<std::size_t>(ranks);
+void merge_answers(FoundByRanks& found, std::size_t candidates, DecoderAnswers& answers) {
+    const std::size_t ranks = found.first_words.size(), each = std::max<std::size_t>(candidates, 1), all = each * ranks;
     const std::size_t batch = found.tokens.size() / all;
     answers.next.resize(batch);
     answers.candidate_tokens.resize(batch * candidates);
     answers.candidate_logits.resize(batch * candidates);
     std::vector<std::size_t>& taken = found.taken;  // of each rank
-    taken.resize(static_cast<std::size_t>(ranks));
+    taken.resize(ranks);
     for (std::size_t row = 0; row < batch; ++row) {
         const std::span<std::int32_t> tokens = std::span(found.tokens).subspan(row * all, all);
         const std::span<float> logits = std::span(found.logits).subspan(row * all, all);
         for (std::size_t i = 0; i < all; ++i) {
-            const Rank rank{static_cast<int>(i / each), ranks};
-            tokens[i] += static_cast<std::int32_t>(share_of_vocabulary(vocabulary, rank).first);
+            tokens[i] += found.first_words[i / each];
         }
         // Each rank's are in order: the best that is left is the first of one of them. Of equals
         // the first rank's has the lower number.
         std::fill(taken.begin(), taken.end(), std::size_t{0});
         for (std::size_t k = 0; k < each; ++k) {
             std::size_t best = all;
-            for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+            for (std::size_t r = 0; r < ranks; ++r) {
                 const std::size_t at = r * each + taken[r];
                 if (taken[r] == each) {
                     continue;

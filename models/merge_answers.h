@@ -16,10 +16,11 @@ struct FoundByRanks {
     std::vector<float> logits;
     /// scratch of merge_answers(), which allocates nothing the second time
     std::vector<std::size_t> taken;
+    /// the first word of each rank: of shares_of_vocabulary()
+    std::vector<std::int32_t> first_words;
 };
 
 /// Fills in `answers`: of each sequence the best `candidates`, in top_k()'s order.
-void merge_answers(FoundByRanks& found, int ranks, std::int64_t vocabulary, std::size_t candidates,
-                   DecoderAnswers& answers);
+void merge_answers(FoundByRanks& found, std::size_t candidates, DecoderAnswers& answers);
 
 }  // namespace vkf

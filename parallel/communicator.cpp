@@ -251,8 +251,11 @@ void Communicator::agree(std::string_view what, std::string_view text) {
     }
 }
 
-void Communicator::exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, int limits) {
-    transport_->limit(seconds_ * limits);
+void Communicator::exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, double share) {
+    if (!(share > 0 && share <= 1)) {
+        throw Error(std::to_string(share) + " of the limit cannot be waited for", "Communicator");
+    }
+    transport_->limit(seconds_ * share);
     try {
         transport_->exchange(out, in);
     } catch (...) {
@@ -262,22 +265,22 @@ void Communicator::exchange_one(const std::vector<Outgoing>& out, const std::vec
     transport_->limit(seconds_);
 }
 
-void Communicator::send(std::span<const std::byte> data, int to, int limits) {
+void Communicator::send(std::span<const std::byte> data, int to, double share) {
     const std::scoped_lock lock(mutex_);
     const Header header{kMessage, 0, 0, data.size()};
     message_.resize(sizeof(header) + data.size());
     const auto* bytes = std::as_bytes(std::span(&header, 1)).data();
     std::copy(data.begin(), data.end(), std::copy(bytes, bytes + sizeof(header), message_.begin()));
-    exchange_one({{to, message_}}, {}, limits);
+    exchange_one({{to, message_}}, {}, share);
     ++traffic_.sends;
     traffic_.bytes += data.size();
 }
 
-void Communicator::receive(std::span<std::byte> data, int from, int limits) {
+void Communicator::receive(std::span<std::byte> data, int from, double share) {
     const std::scoped_lock lock(mutex_);
     Header header{};
     message_.resize(sizeof(header) + data.size());
-    exchange_one({}, {{from, message_}}, limits);
+    exchange_one({}, {{from, message_}}, share);
     const auto behind = message_.begin() + sizeof(header);
     std::copy(message_.begin(), behind, std::as_writable_bytes(std::span(&header, 1)).begin());
     if (header.kind != kMessage || header.amount != data.size()) {

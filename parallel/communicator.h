@@ -15,7 +15,9 @@
 
 namespace vkf {
 
-/// What went over a communicator so far. Bytes are those that this rank sent.
+/// What went over a communicator so far. Bytes are those that this rank sent, but for the headers by
+/// which ranks tell each other what they do: 24 bytes to each other rank before a collective, and 24
+/// before a message.
 struct Traffic {
     std::uint64_t all_reduces = 0, all_gathers = 0, broadcasts = 0;
     std::uint64_t all_reduce_elements = 0;  ///< numbers that were reduced, of this rank
@@ -45,11 +47,12 @@ public:
     void all_gather(std::span<std::byte> all, std::span<const std::uint64_t> bytes);
     /// Gives every rank what `from` has.
     void broadcast(std::span<std::byte> data, int from = 0);
-    /// Gives `to` these bytes, which meanwhile receives as many from this rank. Waits up to
-    /// `limits` times the limit: more than one where the other may be waiting for others itself, so that a
-    /// rank that hangs is found first by one that waits for it alone.
-    void send(std::span<const std::byte> data, int to, int limits = 1);
-    void receive(std::span<std::byte> data, int from, int limits = 1);
+    /// Gives `to` these bytes, which meanwhile receives as many from this rank. Waits up to `share`
+    /// of the limit, above 0 and at most 1: less where the other may be waited for by others too,
+    /// so that a rank that hangs is found first by one that waits for it alone. Throws Error for
+    /// another share.
+    void send(std::span<const std::byte> data, int to, double share = 1);
+    void receive(std::span<std::byte> data, int from, double share = 1);
     /// Waits until all ranks are here, up to so many seconds, or the limit if that is more: what
     /// goes before, such as loading, takes some longer than others.
     void meet(double seconds);
@@ -62,7 +65,7 @@ private:
     struct Header;
     void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
     void begin(std::uint32_t kind, std::uint64_t amount, int from = 0);
-    void exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, int limits);
+    void exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, double share);
     void reduce_at_once(std::span<float> x);
     void reduce_by_parts(std::span<float> x);
 

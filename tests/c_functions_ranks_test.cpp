@@ -24,8 +24,8 @@ TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted"
         results[r][2] = vkf_communicator_broadcast(ranks[r], &told, 1, 1);
         results[r][3] = vkf_communicator_agree(ranks[r], "name", "same");
         char passed[3] = {'x', 'y', 'z'};
-        results[r][4] = r == 0 ? vkf_communicator_send(ranks[r], passed, 3, 1, 1)
-                               : vkf_communicator_receive(ranks[r], passed, 3, 0, 2);
+        results[r][4] = r == 0 ? vkf_communicator_send(ranks[r], passed, 3, 1, 0)
+                               : vkf_communicator_receive(ranks[r], passed, 3, 0, 0.5);
         results[r][5] = vkf_communicator_meet(ranks[r], 60);
         if (std::string(all, 3) != "abc" || told != 'x') {
             results[r][1] = VKF_ERROR;
@@ -62,8 +62,11 @@ TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted"
 TEST_CASE("c functions: layers that are shared out describe a rank's part") {
     vkf_graph* graph = nullptr;
     REQUIRE(vkf_graph_create(&graph) == VKF_OK);
-    CHECK(vkf_graph_set_rank(graph, 2, 2) != VKF_OK);
-    REQUIRE(vkf_graph_set_rank(graph, 1, 2) == VKF_OK);
+    CHECK(vkf_graph_set_rank(graph, 2, 2, nullptr) != VKF_OK);
+    const double no_speeds[2] = {1, 0}, speeds[2] = {1, 2};
+    CHECK(vkf_graph_set_rank(graph, 1, 2, no_speeds) != VKF_OK);
+    CHECK(vkf_graph_set_rank(graph, 1, 2, speeds) == VKF_OK);
+    REQUIRE(vkf_graph_set_rank(graph, 1, 2, nullptr) == VKF_OK);
     vkf_value x, y, parts[2], part_of_w;
     vkf_dim dims[2];
     dims[0] = vkf_size(3);

@@ -295,5 +295,5 @@ TEST_CASE("collectives: who cannot do them says so") {
     third.output("y", broadcast(third.input("x", {4}), 2));
     CHECK_THROWS_WITH_AS(device().compile(third, {}, options), "program: broadcast: gives what rank 2 has, of 1",
                          Error);
-    CHECK_THROWS_WITH_AS(two.set_rank({2, 2}), "Graph: rank 2 is none of 2", Error);
+    CHECK_THROWS_WITH_AS(two.set_rank({2, 2}), "parallel: rank 2 is none of 2", Error);
 }

@@ -307,7 +307,7 @@ TEST_CASE("layer split: layers are shared out in proportion to speeds, or refuse
         std::vector<std::int64_t> all;
         std::int64_t next = 0;
         for (int r = 0; r < ranks; ++r) {
-            const Part part = share_of_layers(layers, {r, ranks}, speeds);
+            const Part part = share_of_layers(layers, {r, ranks, speeds});
             CHECK(part.first == next);
             next += part.count;
             all.push_back(part.count);

@@ -2,10 +2,19 @@
 // Decoders whose heads, widths and vocabularies are shared out over ranks: as one rank answers.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <limits>
 #include <mutex>
+#include <numeric>
 
+#include <nlohmann/json.hpp>
+
+#include "layers/sharing.h"
 #include "models/decoder.h"
 #include "tests/decoder_models.h"
+#include "tests/fixtures.h"
 #include "tests/ranks.h"
 
 using namespace vkf;
@@ -47,9 +56,160 @@ std::vector<Answers> answers_of(const std::filesystem::path& folder, int ranks, 
     return all;
 }
 
+/// A model in llama's shape of made-up numbers, with 4 heads of 32 columns, each with a key and
+/// value head of its own, and an inner width of 160: wide enough for int4 in unlike parts.
+class WideModel {
+public:
+    WideModel() {
+        constexpr std::int64_t kWidth = 64, kHeads = 4, kHeadDim = 32, kInner = 160, kWords = 97;
+        nlohmann::json config = nlohmann::json::parse(file_text(kModels / "llama" / "config.json"));
+        config.update({{"hidden_size", kWidth},
+                       {"num_attention_heads", kHeads},
+                       {"num_key_value_heads", kHeads},
+                       {"head_dim", kHeadDim},
+                       {"intermediate_size", kInner}});
+        std::ofstream(path() / "config.json") << config;
+        add("model.embed_tokens.weight", {kWords, kWidth});
+        for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+            for (const std::string name : {"q_proj", "k_proj", "v_proj"}) {
+                add(layer + "self_attn." + name + ".weight", {kHeads * kHeadDim, kWidth});
+            }
+            add(layer + "self_attn.o_proj.weight", {kWidth, kHeads * kHeadDim});
+            add(layer + "mlp.gate_proj.weight", {kInner, kWidth});
+            add(layer + "mlp.up_proj.weight", {kInner, kWidth});
+            add(layer + "mlp.down_proj.weight", {kWidth, kInner});
+            add(layer + "input_layernorm.weight", {kWidth});
+            add(layer + "post_attention_layernorm.weight", {kWidth});
+        }
+        add("model.norm.weight", {kWidth});
+        add("lm_head.weight", {kWords, kWidth});
+        std::vector<HostTensor> all;
+        for (std::size_t i = 0; i < numbers_.size(); ++i) {
+            all.push_back({names_[i], DType::f32, shapes_[i], std::as_bytes(std::span(numbers_[i]))});
+        }
+        save_safetensors(path() / "model.safetensors", all);
+    }
+
+    const std::filesystem::path& path() const { return folder_.path(); }
+
+private:
+    void add(const std::string& name, const std::vector<std::int64_t>& shape) {
+        const std::int64_t count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+        std::vector<float> numbers;
+        for (std::int64_t i = 0; i < count; ++i) {
+            state_ = state_ * 1664525u + 1013904223u;
+            numbers.push_back(static_cast<float>(static_cast<std::int32_t>(state_)) *
+                              (shape.size() == 1 ? 4e-10f : 8e-11f));
+        }
+        names_.push_back(name);
+        shapes_.push_back(shape);
+        numbers_.push_back(std::move(numbers));
+    }
+
+    TemporaryFolder folder_;
+    std::vector<std::string> names_;
+    std::vector<std::vector<std::int64_t>> shapes_;
+    std::vector<std::vector<float>> numbers_;
+    std::uint32_t state_ = 1;
+};
+
 }  // namespace
 
 TEST_SUITE_BEGIN("parallel decoder");
+
+TEST_CASE("parallel decoder: unlike shares answer as transformers does, for every family") {
+    for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+        const std::string name = entry.path().filename().string();
+        CAPTURE(name);
+        const Expected expected(entry.path());
+        for (const std::vector<double>& speeds : {std::vector<double>{1, 4}, {3, 1, 2}, {1, 9, 1, 1}}) {
+            const int ranks = static_cast<int>(speeds.size());
+            CAPTURE(ranks);
+            const std::vector<Answers> all = answers_of(entry.path(), ranks, 64, {}, {.speeds = speeds});
+            for (const Answers& answers : all) {
+                CHECK_MESSAGE(answers.worst <= 1.0, name << ": " << answers.worst << " of the tolerance");
+                CHECK(answers.tokens == expected.greedy);
+            }
+            CHECK(all[1].weights != all[0].weights);
+            CHECK((all[1].weights > all[0].weights) == (speeds[1] > speeds[0]));
+        }
+    }
+}
+
+TEST_CASE("parallel decoder: unlike shares of weights and caches in fewer bits answer as one rank with the same") {
+    const WideModel wide;
+    const Checkpoint checkpoint(wide.path());
+    const DecoderModel model = read_decoder(checkpoint);
+    std::vector<std::int32_t> ids(20);
+    std::iota(ids.begin(), ids.end(), 3);
+    for (const WeightType type : {WeightType::f32, WeightType::int8, WeightType::int4}) {
+        CAPTURE(name_of(type));
+        const WeightType kv = type == WeightType::f32 ? type : WeightType::int8;
+        const auto score = [&](const std::shared_ptr<Communicator>& c, const std::vector<double>& speeds,
+                               std::uint64_t& weights) {
+            const DecoderOptions options{.kv = kv, .communicator = c, .speeds = speeds, .score = true};
+            const DecoderPlan plan(device(), checkpoint, model, options, {.matrices = type});
+            weights = plan.memory().weights;
+            Decoder decoder(device(), checkpoint, plan);
+            std::vector<float> logits = decoder.score(ids);
+            decoder.prompt(ids);
+            logits.push_back(static_cast<float>(decoder.next()[0]));
+            return logits;
+        };
+        std::uint64_t whole = 0;
+        const std::vector<float> want = score(nullptr, {}, whole);
+        for (const std::vector<double>& speeds : {std::vector<double>{}, {3, 1}, {1, 2, 1}}) {
+            const std::size_t ranks = speeds.empty() ? 2 : speeds.size();
+            CAPTURE(ranks);
+            std::vector<std::uint64_t> weights(ranks);
+            const auto errors = on_ranks(static_cast<int>(ranks), [&](const std::shared_ptr<Communicator>& c) {
+                c->limit(120);
+                const double worst = worst_error(score(c, speeds, weights[static_cast<std::size_t>(c->rank())]), want);
+                CHECK_MESSAGE(worst <= 1.0, worst << " of the tolerance");
+            });
+            CHECK(joined(errors) == "");
+            if (speeds.size() == 2) {
+                CHECK(weights[0] > weights[1] * 2);
+                CHECK(weights[0] < whole);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel decoder: what is shared out is in proportion to speeds, whole, and in order") {
+    struct Case {
+        std::int64_t size, unit;
+        std::vector<double> speeds;
+        std::vector<std::int64_t> counts;
+    };
+    for (const Case& c :
+         {Case{16, 1, {3, 1}, {12, 4}}, Case{97, 1, {3, 1}, {73, 24}}, Case{40, 4, {1, 4}, {8, 32}},
+          Case{100, 32, {1, 1, 5}, {32, 32, 36}}, Case{5, 1, {1e-300, 1e300}, {1, 4}}, Case{12, 3, {1, 1}, {6, 6}},
+          Case{2, 1, {1, 1, 5}, {0, 0, 2}}, Case{262144, 1, {1, 2, 5}, {32768, 65536, 163840}}}) {
+        const int ranks = static_cast<int>(c.speeds.size());
+        std::int64_t next = 0;
+        for (int r = 0; r < ranks; ++r) {
+            const Part part = share_of(c.size, {r, ranks, c.speeds}, c.unit);
+            CHECK(part.first == next);
+            CHECK(part.count == c.counts[static_cast<std::size_t>(r)]);
+            next += part.count;
+        }
+        CHECK(next == c.size);
+    }
+    // groups that look at one key and value head stay whole
+    const HeadSizes sizes{12, 4, 8};
+    CHECK(share_of_heads(sizes, {0, 2, {3, 1}}).query == Part{0, 9});
+    CHECK(share_of_heads(sizes, {1, 2, {3, 1}}).query == Part{9, 3});
+    CHECK(share_of_heads(sizes, {1, 2, {3, 1}}).kv == std::vector<std::int64_t>{3});
+    CHECK(shares_of_width(320, {0, 3, {1, 8, 1}}) == std::vector<std::int64_t>{32, 256, 32});
+    for (const double wrong : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+        Graph g;
+        CHECK_THROWS_WITH_AS(g.set_rank({0, 2, {1, wrong}}),
+                             ("parallel: speed " + std::to_string(wrong) + " of a rank is not above 0").c_str(), Error);
+    }
+    CHECK_THROWS_WITH_AS(share_of(8, {0, 2, {1, 2, 3}}), "parallel: 3 speeds of 2 ranks", Error);
+    CHECK_THROWS_WITH_AS(share_of(8, {3, 2}), "parallel: rank 3 is none of 2", Error);
+}
 
 TEST_CASE("parallel decoder: two, three and four ranks answer as transformers does, for every family") {
     for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
@@ -125,6 +285,9 @@ TEST_CASE("parallel decoder: what cannot be shared out is refused with the numbe
             DecoderOptions options = with;
             options.communicator = communicator;
             options.chunk += options.max_tokens == 7 ? communicator->rank() : 0;
+            if (options.max_tokens == 8) {
+                options.speeds = {1.0, 1.0 + 1e-15 * communicator->rank()};
+            }
             const DecoderPlan plan(device(), checkpoint, model, options, load);
         });
         for (const std::string& e : errors) {
@@ -134,5 +297,9 @@ TEST_CASE("parallel decoder: what cannot be shared out is refused with the numbe
     all_say(31, {}, {}, "heads cannot be shared out over 31 ranks");
     all_say(2, {.lora = LoraOptions{.rank = 2, .alpha = 2, .targets = {"q_proj"}}}, {}, "adapter cannot be shared out");
     all_say(2, {.max_tokens = 7, .chunk = 3}, {}, "has another set of options than rank");
+    all_say(2, {.max_tokens = 8}, {}, "has another set of options than rank");
+    all_say(2, {.speeds = {1, 2, 3}}, {}, "parallel: 3 speeds of 2 ranks");
+    all_say(2, {.speeds = {0, 1}}, {}, "parallel: speed 0.000000 of a rank is not above 0");
+    all_say(2, {.candidates = 30, .speeds = {1, 9}}, {}, "candidates = 30 is more than the 9 words that a rank of 2");
     all_say(4, {}, {.matrices = WeightType::int4}, "would end inside a group that shares a scale");
 }

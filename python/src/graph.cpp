@@ -173,11 +173,12 @@ void bind_graph_class(nb::module_& m) {
             "A parameter of which this rank has a part: along `dim`, of `whole` elements, the parts (first, count).")
         .def(
             "set_rank",
-            [](G& g, int rank, int ranks) {
-                g.set_rank({rank, ranks});
+            [](G& g, int rank, int ranks, const std::vector<double>& speeds) {
+                g.set_rank({rank, ranks, speeds});
             },
-            "rank"_a, "ranks"_a,
-            "The rank that layers describe from now on: they share heads, widths and vocabularies out.")
+            "rank"_a, "ranks"_a, "speeds"_a = std::vector<double>(),
+            "The rank that layers describe from now on: they share heads, widths and vocabularies out, in proportion "
+            "to the ranks' speeds.")
         .def_prop_ro(
             "rank", [](const G& g) { return g.rank().rank; }, "The rank of a communicator that layers describe.")
         .def("push_scope", &G::push_scope, "name"_a, "Use through Scope.")

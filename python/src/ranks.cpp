@@ -59,14 +59,14 @@ nb::bytes broadcast(Ranks& ranks, const nb::bytes& data, int from) {
     return to_bytes(all);
 }
 
-void send(Ranks& ranks, const nb::bytes& data, int to, int limits) {
+void send(Ranks& ranks, const nb::bytes& data, int to, double share) {
     const std::span<const std::byte> given = bytes_of(data);
-    unlocked([&] { ranks.communicator->send(given, to, limits); });
+    unlocked([&] { ranks.communicator->send(given, to, share); });
 }
 
-nb::bytes receive(Ranks& ranks, std::size_t bytes, int from, int limits) {
+nb::bytes receive(Ranks& ranks, std::size_t bytes, int from, double share) {
     std::vector<std::byte> all(bytes);
-    unlocked([&] { ranks.communicator->receive(all, from, limits); });
+    unlocked([&] { ranks.communicator->receive(all, from, share); });
     return to_bytes(all);
 }
 
@@ -96,9 +96,9 @@ void bind_ranks(nb::module_& m) {
              nb::sig("def all_gather(self, data: bytes) -> list[bytes]"))
         .def("broadcast", broadcast, "data"_a, "from_"_a = 0,
              "The bytes that rank from_ has; those of the others are as many.")
-        .def("send", send, "data"_a, "to"_a, "limits"_a = 1,
-             "Gives rank `to` these bytes, which it receives meanwhile; waits up to `limits` times the limit.")
-        .def("receive", receive, "bytes"_a, "from_"_a, "limits"_a = 1, "So many bytes that rank from_ sends.")
+        .def("send", send, "data"_a, "to"_a, "share"_a = 1.0,
+             "Gives rank `to` these bytes, which it receives meanwhile; waits up to `share` of the limit.")
+        .def("receive", receive, "bytes"_a, "from_"_a, "share"_a = 1.0, "So many bytes that rank from_ sends.")
         .def(
             "meet", [](Ranks& r, double seconds) { unlocked([&] { r.communicator->meet(seconds); }); }, "seconds"_a,
             "Waits until all ranks are here, up to so many seconds, or the limit if that is more.")

@@ -40,7 +40,7 @@ TWINS = {
     "ModelMemory::add": "for whoever runs models of their own in C++", "FineTuner::trainer": "FineTuner.trainer_state",
     "DecoderPlan::load": "its own arguments", "ScoreMod::shader": "for whoever writes ops", "Cost::total": "Cost.total",
     "Transport": "local_communicators() makes them", "local_transports": "local_communicators", "Communicator::Communicator": "local_communicators",
-    "cut": "DecoderPlan does it", "packed_shard": "DecoderPlan does it", "share_of": "for whoever writes layers",
+    "cut": "DecoderPlan does it", "packed_shard": "DecoderPlan does it", "share_of": "for whoever writes layers", "check_rank": "Graph.set_rank() does it",
     "Safetensors::Safetensors": "Safetensors", "Decoder::Decoder": "DecoderCore",
     }
 # What is an options struct in C++ is keywords in Python.

@@ -199,7 +199,7 @@ def load_decoder(folder: Path, weights: Kept | None = None, *, device: _c.Device
     0. kv: what keys and values are kept as. adapter: a folder of PEFT's (LoRA). progress: True shows a bar on a terminal;
     or a function (bytes done, bytes in all). communicator: the ranks that compute the model together,
     each with a device of its own: every rank loads it and calls it alike. split: "tensor" gives each
-    a part of every layer, "layers" some of the layers, in proportion to the ranks' speeds.
+    a part of every layer, "layers" some of the layers, both in proportion to the ranks' speeds.
     """
     device = device or default_device()
     checkpoint = _c.Checkpoint(folder)

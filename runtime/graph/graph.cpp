@@ -207,9 +207,7 @@ Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape,
 }
 
 void Graph::set_rank(const Rank& rank) {
-    if (rank.ranks < 1 || rank.rank < 0 || rank.rank >= rank.ranks) {
-        throw Error("rank " + std::to_string(rank.rank) + " is none of " + std::to_string(rank.ranks), "Graph");
-    }
+    check_rank(rank);
     rank_ = rank;
 }
 

@@ -91,9 +91,9 @@ public:
     /// `name` with the open scopes before it.
     std::string scoped(std::string_view name) const;
     /// The rank that layers describe from now on: they share their heads, widths and vocabularies
-    /// out over the ranks. One of one at first.
+    /// out over the ranks. One of one at first. Throws Error as check_rank() does.
     void set_rank(const Rank& rank);
-    Rank rank() const noexcept { return rank_; }
+    const Rank& rank() const noexcept { return rank_; }
     /// The nodes added in between are a block, which gradients() computes again. Use through
     /// Recompute.
     void begin_recompute();

@@ -2,7 +2,10 @@
 #include "runtime/graph/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numeric>
+#include <span>
 #include <string>
 
 #include "runtime/base/error.h"
@@ -74,10 +77,69 @@ void cut_columns(const HostTensor& whole, const Shard& shard, ByteWriter& out) {
     }
 }
 
+/// The most units that each rank gets done in a time, in which the fastest does `time`.
+std::vector<std::int64_t> done_within(double time, std::int64_t least, std::span<const double> speeds) {
+    std::vector<std::int64_t> counts;
+    for (const double speed : speeds) {
+        counts.push_back(std::max(least, static_cast<std::int64_t>(time * speed)));
+    }
+    return counts;
+}
+
+/// Units for each rank, so that the slowest takes the least time. Nothing here is added to a
+/// product, which processors would round in unlike ways: ranks must come to the same.
+std::vector<std::int64_t> units_by_speed(std::int64_t units, std::vector<double> speeds) {
+    const double most = *std::max_element(speeds.begin(), speeds.end());
+    for (double& speed : speeds) {
+        speed /= most;
+    }
+    const std::int64_t least = units >= static_cast<std::int64_t>(speeds.size()) ? 1 : 0;
+    const auto sum = [](const std::vector<std::int64_t>& counts) {
+        return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    };
+    double enough = 0, too_much = static_cast<double>(units) + 1;
+    for (int i = 0; i < 100; ++i) {
+        const double time = (enough + too_much) / 2;
+        (sum(done_within(time, least, speeds)) <= units ? enough : too_much) = time;
+    }
+    std::vector<std::int64_t> counts = done_within(enough, least, speeds);
+    for (std::int64_t left = units - sum(counts); left > 0; --left) {
+        std::size_t soonest = 0;
+        const auto time = [&](std::size_t r) { return static_cast<double>(counts[r] + 1) / speeds[r]; };
+        for (std::size_t r = 1; r < counts.size(); ++r) {
+            soonest = time(r) < time(soonest) ? r : soonest;
+        }
+        ++counts[soonest];
+    }
+    return counts;
+}
+
 }  // namespace
 
-Part share_of(std::int64_t size, Rank rank, std::int64_t unit) {
+void check_rank(const Rank& rank) {
+    if (rank.ranks < 1 || rank.rank < 0 || rank.rank >= rank.ranks) {
+        throw Error("rank " + std::to_string(rank.rank) + " is none of " + std::to_string(rank.ranks), "parallel");
+    }
+    if (!rank.speeds.empty() && rank.speeds.size() != static_cast<std::size_t>(rank.ranks)) {
+        throw Error(std::to_string(rank.speeds.size()) + " speeds of " + std::to_string(rank.ranks) + " ranks",
+                    "parallel");
+    }
+    for (const double speed : rank.speeds) {
+        if (!(speed > 0 && std::isfinite(speed))) {
+            throw Error("speed " + std::to_string(speed) + " of a rank is not above 0", "parallel");
+        }
+    }
+}
+
+Part share_of(std::int64_t size, const Rank& rank, std::int64_t unit) {
+    check_rank(rank);
     const std::int64_t units = (size + unit - 1) / unit;
+    if (!rank.speeds.empty()) {
+        const std::vector<std::int64_t> counts = units_by_speed(units, rank.speeds);
+        const auto own = counts.begin() + rank.rank;
+        const std::int64_t begin = std::accumulate(counts.begin(), own, std::int64_t{0}) * unit;
+        return {std::min(size, begin), std::min(size, begin + *own * unit) - std::min(size, begin)};
+    }
     const std::int64_t each = units / rank.ranks, more = units % rank.ranks;
     const auto begin = [&](std::int64_t r) { return std::min(size, (r * each + std::min(r, more)) * unit); };
     return {begin(rank.rank), begin(rank.rank + 1) - begin(rank.rank)};

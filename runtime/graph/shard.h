@@ -14,6 +14,9 @@ namespace vkf {
 /// One of the ranks that compute a graph together.
 struct Rank {
     int rank = 0, ranks = 1;
+    /// How fast the ranks' devices are, in any unit: what is shared out is so in proportion. One
+    /// for each rank, above 0; empty: alike.
+    std::vector<double> speeds = {};
 
     bool operator==(const Rank&) const = default;
 };
@@ -36,8 +39,13 @@ struct Shard {
 };
 
 /// What a rank has of `size` things in units of `unit`, the last of which may be smaller: as many
-/// units as the others, or one more.
-VKF_API Part share_of(std::int64_t size, Rank rank, std::int64_t unit = 1);
+/// units as the others, or one more. Where ranks have speeds, it is in proportion to them, so that
+/// the slowest takes the least time; one unit at least to each where there are so many. Throws
+/// Error as check_rank() does.
+VKF_API Part share_of(std::int64_t size, const Rank& rank, std::int64_t unit = 1);
+/// Throws Error naming the numbers for a rank that there is not, for another number of speeds than
+/// of ranks, and for one that is not above 0.
+VKF_API void check_rank(const Rank& rank);
 
 /// The part of a whole tensor: its bytes, or those of a copy in `owned`, which must outlive the
 /// result. The tensor may be packed; then a shard of columns is one where packed_shard() says so.

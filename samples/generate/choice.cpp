@@ -11,6 +11,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Up to so many numbers an all-reduce sends everything to everyone.
 constexpr double kReducedAtOnce = 16384;
+/// All ranks go on with the first one's token, and stop together: an all-gather.
+constexpr double kAgreedLatencies = 2;
 
 double all_reduces(const Measured& m, double tokens) {
     const double numbers = tokens * static_cast<double>(m.width), others = static_cast<double>(m.step.size()) - 1;
@@ -56,37 +58,85 @@ std::string told(const Measured& m, const Choice& c) {
            in_milliseconds("tensor", c.tensor) + ", " + in_milliseconds("layers", c.layers);
 }
 
-}  // namespace
+/// The seconds that each device alone takes for the prompt and the answer.
+std::vector<double> alone(const Measured& m) {
+    std::vector<double> times;
+    for (std::size_t r = 0; r < m.step.size(); ++r) {
+        times.push_back(static_cast<double>(m.chunks) * m.chunk[r] + static_cast<double>(m.steps) * m.step[r]);
+    }
+    return times;
+}
 
-Choice choose(const Measured& m) {
-    const std::size_t ranks = m.step.size();
-    const double n = static_cast<double>(ranks), chunks = static_cast<double>(m.chunks);
+/// What part of the model each rank has.
+std::vector<double> shares_of(const Measured& m) {
+    std::vector<double> shares = speeds_of(m);
+    shares.resize(m.step.size(), 1.0);
+    const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+    for (double& share : shares) {
+        share /= sum;
+    }
+    return shares;
+}
+
+bool fits_alone(const Measured& m, std::size_t rank) { return m.one_fits.empty() || m.one_fits[rank]; }
+
+/// The rank that is the soonest done alone, of those that the model fits where there are any.
+std::size_t fastest_of(const Measured& m) {
+    const std::vector<double> times = alone(m);
+    std::size_t best = 0;
+    for (std::size_t r = 1; r < times.size(); ++r) {
+        const bool fits = fits_alone(m, r), best_fits = fits_alone(m, best);
+        best = fits == best_fits ? (times[r] < times[best] ? r : best) : fits ? r : best;
+    }
+    return best;
+}
+
+Choice::Times by_layers(const Measured& m, const std::vector<double>& shares) {
+    const std::size_t ranks = shares.size();
     const double tokens = static_cast<double>(m.chunk_tokens);
-    Choice c;
-    std::vector<double> alone;
+    double through = 0, longest = 0, step = kAgreedLatencies * m.latency;
     for (std::size_t r = 0; r < ranks; ++r) {
-        alone.push_back(chunks * m.chunk[r] + static_cast<double>(m.steps) * m.step[r]);
-    }
-    const auto best = static_cast<std::size_t>(std::min_element(alone.begin(), alone.end()) - alone.begin());
-    c.fastest = static_cast<int>(best);
-    for (const double time : alone) {
-        c.speeds.push_back(alone[best] / time);
-    }
-    c.one = in_all(m, chunks * m.chunk[best], m.step[best], m.one_fits);
-    const double slowest_chunk = *std::max_element(m.chunk.begin(), m.chunk.end());
-    const double slowest_step = *std::max_element(m.step.begin(), m.step.end());
-    c.tensor = in_all(m, chunks * (slowest_chunk / n + all_reduces(m, tokens)),
-                      slowest_step / n + all_reduces(m, 1) + 4 * m.latency, ranks > 1 && m.tensor_fits);
-    const double sum = std::accumulate(c.speeds.begin(), c.speeds.end(), 0.0);
-    double through = 0, longest = 0, step = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-        const double share = c.speeds[r] / sum, part = share * m.chunk[r] + (r + 1 < ranks ? message(m, tokens) : 0);
+        const bool last = r + 1 == ranks;
+        const double part = shares[r] * m.chunk[r] + (last ? 0 : message(m, tokens));
         through += part;
         longest = std::max(longest, part);
-        step += share * m.step[r] + (r + 1 < ranks ? message(m, 1) + m.latency : 0);
+        step += shares[r] * m.step[r] + (last ? 0 : message(m, 1) + m.latency);
     }
-    c.layers = in_all(m, through + std::max(0.0, chunks - 1) * longest, step,
-                      ranks > 1 && m.layers >= static_cast<std::int64_t>(ranks));
+    return in_all(m, through + std::max(0.0, static_cast<double>(m.chunks) - 1) * longest, step,
+                  ranks > 1 && m.layers_fit && m.layers >= static_cast<std::int64_t>(ranks));
+}
+
+Choice::Times by_tensor(const Measured& m, const std::vector<double>& shares) {
+    const double agreed = kAgreedLatencies * m.latency;
+    double chunk = 0, step = 0;  // of the slowest
+    for (std::size_t r = 0; r < shares.size(); ++r) {
+        chunk = std::max(chunk, shares[r] * m.chunk[r]);
+        step = std::max(step, shares[r] * m.step[r]);
+    }
+    return in_all(m, static_cast<double>(m.chunks) * (chunk + all_reduces(m, static_cast<double>(m.chunk_tokens))),
+                  step + all_reduces(m, 1) + 4 * m.latency + agreed, shares.size() > 1 && m.tensor_fits);
+}
+
+}  // namespace
+
+std::vector<double> speeds_of(const Measured& m) {
+    constexpr double kAlike = 0.8;
+    std::vector<double> times = alone(m);
+    const double best = *std::min_element(times.begin(), times.end());
+    for (double& time : times) {
+        time = best / time;
+    }
+    return *std::min_element(times.begin(), times.end()) > kAlike ? std::vector<double>() : times;
+}
+
+Choice choose(const Measured& m) {
+    Choice c;
+    const std::size_t best = fastest_of(m);
+    const std::vector<double> shares = shares_of(m);
+    c.fastest = static_cast<int>(best);
+    c.one = in_all(m, static_cast<double>(m.chunks) * m.chunk[best], m.step[best], fits_alone(m, best));
+    c.tensor = by_tensor(m, shares);
+    c.layers = by_layers(m, shares);
     c.way = c.one.all <= std::min(c.tensor.all, c.layers.all) ? Way::one
             : c.tensor.all <= c.layers.all                    ? Way::tensor
                                                               : Way::layers;

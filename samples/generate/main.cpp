@@ -330,6 +330,12 @@ void add_options(CLI::App& app, Options& o) {
         ->check(CLI::IsMember({"tensor", "layers", "auto"}))
         ->excludes(tensor)
         ->excludes(layers);
+    app.add_option("--speeds", o.speeds,
+                   "how fast the processes' devices are, as 3,1: shares are in proportion; else --layer-parallel "
+                   "measures, and --tensor-parallel takes them for alike")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app.add_option("--limit", o.limit, "most seconds that one process waits for another")->check(CLI::Range(0.01, 1e6));
     app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");
     app.add_flag("--check", o.check, "compare with the answers PyTorch gave, in the model's expected.json");
 }
@@ -363,6 +369,9 @@ int main(int argc, char** argv) {
         if (!options.parallel.empty() && (options.check || !options.texts.empty() || !options.save.empty())) {
             throw CLI::ValidationError(flag, "goes with an answer, not with --check, --accuracy or --save");
         }
+        if (!options.speeds.empty() && options.parallel != "tensor" && options.parallel != "layers") {
+            throw CLI::ValidationError("--speeds", "goes with --tensor-parallel or --layer-parallel");
+        }
         if (!options.adapter.empty() && (options.check || !options.texts.empty())) {
             throw CLI::ValidationError("--adapter", "--check and --accuracy are of the model alone");
         }
@@ -376,7 +385,7 @@ int main(int argc, char** argv) {
     std::signal(SIGINT, interrupt);
     std::string rank;
     try {
-        Ranks ranks(options.parallel);
+        Ranks ranks(options.parallel, options.speeds, options.limit);
         rank = ranks.name();
         const int code = !options.save.empty()    ? save(options)
                          : !options.texts.empty() ? accuracy(options)

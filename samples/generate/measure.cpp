@@ -50,11 +50,11 @@ LinkSpeed measure_link(vkf::Communicator& ranks) {
     const auto there_and_back = [&](std::span<std::byte> bytes, int a, int b, int times) {
         return shortest(times, [&] {
             if (ranks.rank() == a) {
-                ranks.send(bytes, b, ranks.ranks());
-                ranks.receive(bytes, b, ranks.ranks());
+                ranks.send(bytes, b);
+                ranks.receive(bytes, b);
             } else {
-                ranks.receive(bytes, a, ranks.ranks());
-                ranks.send(bytes, a, ranks.ranks());
+                ranks.receive(bytes, a);
+                ranks.send(bytes, a);
             }
         });
     };

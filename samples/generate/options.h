@@ -35,7 +35,9 @@ struct Options {
     bool check = false;
     bool copy_rate = false;
     bool tensor_parallel = false, layer_parallel = false;
-    std::string parallel;  ///< "tensor", "layers" or "auto"; empty: this process alone
+    std::string parallel;        ///< "tensor", "layers" or "auto"; empty: this process alone
+    std::vector<double> speeds;  ///< of the ranks' devices
+    double limit = 10;           ///< seconds that a rank waits for another
 };
 
 /// "fp32", "fp16", ... ; nothing for an empty name.

@@ -10,20 +10,24 @@
 #include <string>
 #include <vector>
 
+#include "choice.h"
+
 /// The ranks of a run: one that draws and prints, and others that do what it does.
 class Ranks {
 public:
     /// One rank where `parallel` is empty, else those that mpirun started, which share the model
     /// out as it says: "tensor", "layers", or "auto". Throws vkf::Error in a build without MPI.
-    explicit Ranks(const std::string& parallel);
+    /// `speeds` are those of the devices, where they are not to be measured; `limit` is the
+    /// longest wait for another rank, in seconds.
+    explicit Ranks(const std::string& parallel, const std::vector<double>& speeds = {}, double limit = 10);
 
     struct Work {
         std::size_t prompt;                ///< tokens
         std::int64_t chunk, most_answers;  ///< tokens of a part of the prompt, and of the answer
     };
     /// Measures devices and, for "auto", the link; prints what is chosen and why. `memory` gives
-    /// what the model would take of this rank's device, by tensor parallel with the others or
-    /// alone. False: another rank answers alone, and this one has nothing to do.
+    /// what the model would take of this rank's device, with the others as split() and speeds()
+    /// say then, or alone. False: another rank answers alone, and this one has nothing to do.
     bool settle(const vkf::Device& device, const vkf::DecoderFacts& facts, const Work& work,
                 const std::function<vkf::ModelMemory(bool together)>& memory);
 
@@ -45,8 +49,14 @@ public:
     Next agreed(Next mine) const;
 
 private:
+    Measured measured_devices(const vkf::Device& device, const vkf::DecoderFacts& facts, const Work& work) const;
+    void find_what_fits(const vkf::Device& device, const std::function<vkf::ModelMemory(bool together)>& memory,
+                        Measured& m);
+    bool take(const Choice& choice);
+
     std::shared_ptr<vkf::Communicator> communicator_;
     std::string parallel_;
     vkf::Split split_ = vkf::Split::tensor;
     std::vector<double> speeds_;
+    double limit_;
 };

@@ -128,6 +128,16 @@ TEST_CASE("generate: --tensor-parallel answers on several ranks as on one") {
         CHECK(o.code == 0);
         CHECK(o.output == want);
     }
+    // and where its devices are not alike, by their speeds
+    words.insert(words.end(), {"--speeds", "3,1"});
+    Outcome unlike = on_ranks(2, words, "2>/dev/null");
+    CHECK(unlike.code == 0);
+    CHECK(unlike.output == want);
+    unlike = on_ranks(3, words);
+    CHECK(unlike.code != 0);
+    CHECK_MESSAGE(has(unlike.output, "2 speeds of 3 ranks"), unlike.output);
+    words.erase(words.end() - 2, words.end());
+    check_refused(run({GENERATE_PROGRAM, "--speeds", "3,1"}), "--speeds", "goes with --tensor-parallel");
     // each rank says what it takes
     const Outcome o = on_ranks(2, words);
     CHECK_MESSAGE(sorted_lines(o.output, "rank 0 of 2: memory: ").size() == 1, o.output);

@@ -83,6 +83,7 @@ const Reasons kNotInC{
     {"cut", "a part of vkf_decoder_create()"},
     {"packed_shard", "a part of vkf_decoder_create()"},
     {"share_of", "for whoever writes layers"},
+    {"check_rank", "vkf_graph_set_rank() does it"},
     {"contiguous_strides", "for whoever writes ops"},
     {"describe_text_encoder", "vkf_text_encoder_create() does it"},
     {"elements", "for whoever writes ops"},

@@ -42,7 +42,7 @@ TEST_SUITE("choice") {
         CHECK(choose(m).way == Way::layers);
         m.chunks = 1;
         CHECK(choose(m).way == Way::one);
-        m.one_fits = false;
+        m.one_fits = {false, false};
         CHECK(choose(m).way == Way::layers);
         CHECK(std::isinf(choose(m).one.all));
         CHECK(choose(m).why.find("rank 0 alone cannot be") != std::string::npos);
@@ -51,16 +51,35 @@ TEST_SUITE("choice") {
         Measured m = measured(1e-4, 10e9, {3, 1, 1.5});
         const Choice c = choose(m);
         CHECK(c.fastest == 1);
-        CHECK(c.speeds[0] == doctest::Approx(1.0 / 3));
-        CHECK(c.speeds[1] == doctest::Approx(1.0));
-        CHECK(c.speeds[2] == doctest::Approx(2.0 / 3));
-        CHECK(c.tensor.step > 0.1);  // the slowest has a third too
+        const std::vector<double> speeds = speeds_of(m);
+        CHECK(speeds[0] == doctest::Approx(1.0 / 3));
+        CHECK(speeds[1] == doctest::Approx(1.0));
+        CHECK(speeds[2] == doctest::Approx(2.0 / 3));
         // each rank's share takes half of what the fastest would take for all
+        CHECK(c.tensor.step == doctest::Approx(0.05 + 65 * 2e-4 + 65 * 32768 / 10e9 + 6e-4));
         CHECK(c.layers.step == doctest::Approx(3 * 0.05).epsilon(0.01));
+        CHECK(c.way == Way::tensor);
+        m.latency = 2e-3;
         m.steps = 1;
         CHECK(choose(m).way == Way::layers);
         m.steps = 1000;
         CHECK(choose(m).way == Way::one);
+        CHECK(speeds_of(measured(1e-4, 10e9, {1, 1.2})).empty());
+    }
+    TEST_CASE("choice: a device alone must have room for all, layers for their part") {
+        Measured m = measured(1e-1, 1e6, {3, 1});
+        CHECK(choose(m).way == Way::one);
+        m.one_fits = {true, false};
+        Choice c = choose(m);
+        CHECK(c.way == Way::one);
+        CHECK(c.fastest == 0);
+        CHECK(c.one.step == doctest::Approx(0.3));
+        m.one_fits = {false, false};
+        CHECK(choose(m).way == Way::layers);
+        m.layers_fit = false;
+        c = choose(m);
+        CHECK(c.way == Way::tensor);
+        CHECK(c.why.find("layers cannot be") != std::string::npos);
     }
     TEST_CASE("choice: what cannot be shared out is not chosen") {
         Measured m = measured(1e-6, 100e9);
