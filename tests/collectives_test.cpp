@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "layers/parallel.h"
 #include "ops/gradients.h"
@@ -247,6 +249,43 @@ TEST_CASE("collectives: an exchange that goes wrong while the device works ends 
         }
     }
     CHECK(joined(on_ranks(2, life)) == "");
+}
+
+TEST_CASE("collectives: kernels that run during one are in its time, and count once in the time in all") {
+    int count = 0;
+    const auto errors =
+        on_ranks(faulty_transports(2, 1, Fault::slow, 1, &count), [](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph g;
+            const Value x = g.input("x", {256, 256});
+            const Value sum = all_reduce(scale(slice(x, 0, 0, 1), 2.0f));
+            Value longer = x;
+            for (int i = 0; i < 6; ++i) {
+                longer = softmax(matmul(longer, x));
+            }
+            g.output("y", slice(longer, 0, 0, 1) + sum);
+            Program program = device().compile(g, {}, {.profile = true, .communicator = c});
+            upload(program, "x", Tensor({256, 256}, 1.0));
+            program.run();
+            double kernels = 0, exchange = 0, meanwhile = 0;
+            for (const DispatchTime& t : program.times()) {
+                (t.kernel == "all_reduce" ? exchange : kernels) += t.ms;
+            }
+            for (const DispatchTime& t : program.times()) {
+                const DispatchTime& all = *std::find_if(program.times().begin(), program.times().end(),
+                                                        [](const DispatchTime& o) { return o.kernel == "all_reduce"; });
+                const bool inside = t.start_ms >= all.start_ms && t.start_ms + t.ms <= all.start_ms + all.ms;
+                meanwhile += &t != &all && inside ? t.ms : 0;
+            }
+            const std::string table = program.time_table();
+            const double in_all = std::stod(table.substr(table.rfind('\n', table.size() - 2) + 1));
+            if (device().capabilities().timestamp_period > 0) {
+                CHECK(exchange > 20);
+                CHECK(meanwhile > 0);
+                CHECK(in_all == doctest::Approx(kernels + exchange - meanwhile).epsilon(1e-3));
+            }
+        });
+    CHECK(joined(errors) == "");
 }
 
 TEST_CASE("collectives: ranks whose sizes differed go on once they are the same") {
