@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
@@ -149,6 +150,63 @@ TEST_SUITE("parallel training") {
         REQUIRE(joined(errors) == "");
         CHECK(explained[1].find("all_reduce of rank 1 of 2, on the host, while the next ") != std::string::npos);
         CHECK(after[0] == after[1]);
+    }
+
+    TEST_CASE("parallel training: several gradients go in one bucket, while the backward of earlier layers goes on") {
+        // ten weights of 25600 numbers and their biases fill a bucket
+        constexpr std::int64_t kWidth = 160, kLayers = 14;
+        std::vector<std::vector<std::vector<std::byte>>> after(3);
+        const auto train = [&](const std::shared_ptr<Communicator>& c, std::size_t out) {
+            Graph graph;
+            const std::int64_t rows = c ? 4 : 8;
+            Value x = graph.input("x", {rows, kWidth});
+            for (std::int64_t i = 0; i < kLayers; ++i) {
+                const std::string name = "layer" + std::to_string(i);
+                x = x + relu(linear(x, graph.weight(name, {kWidth, kWidth}), graph.weight(name + ".bias", {kWidth})));
+            }
+            const Value loss = scale(sum(x * x), 1.0f / static_cast<float>(rows * kWidth));
+            Trainer trainer(device(), graph, loss, trainable(graph),
+                            {.optimizer = Sgd{.learning_rate = 1e-3}, .communicator = c});
+            for (const std::string& name : trainer.parameters()) {
+                std::vector<float> numbers(trainer.state().read(name).size() / sizeof(float));
+                for (std::size_t k = 0; k < numbers.size(); ++k) {
+                    numbers[k] = std::sin(static_cast<float>(k + name.size())) * 0.03f;
+                }
+                trainer.state().write(name, std::as_bytes(std::span(numbers)));
+            }
+            std::vector<float> data;
+            for (std::int64_t i = 0; i < rows * kWidth; ++i) {
+                data.push_back(std::cos(static_cast<float>(i + (c ? c->rank() * rows * kWidth : 0))));
+            }
+            trainer.program().upload("x", data);
+            trainer.take_step();
+            for (const std::string& name : trainer.parameters()) {
+                after[out].push_back(trainer.state().read(name));
+            }
+            if (!c) {
+                return;
+            }
+            const Plan& plan = plan_of(trainer.program());
+            std::vector<std::size_t> meanwhile;
+            for (std::size_t e = 0; e < plan.work.size(); ++e) {
+                if (plan.work[e].kind == WorkKind::collective) {
+                    meanwhile.push_back(plan.dispatches[plan.work[e].index].over_before - e - 1);
+                }
+            }
+            REQUIRE(meanwhile.size() == 2);  // 28 tensors
+            CHECK(meanwhile[0] >= 4);        // gradients of the layers before those of the bucket
+            CHECK(c->traffic().all_reduce_elements >= static_cast<std::uint64_t>(kLayers * (kWidth + 1) * kWidth));
+        };
+        train(nullptr, 2);
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            train(c, static_cast<std::size_t>(c->rank()));
+        });
+        REQUIRE(joined(errors) == "");
+        CHECK(after[0] == after[1]);
+        for (std::size_t p = 0; p < after[2].size(); ++p) {
+            CHECK(worst_difference(after[0][p], after[2][p]) < 1e-5);
+        }
     }
 
     TEST_CASE("parallel training: ranks begin with the first one's parameters, and must train the same") {
