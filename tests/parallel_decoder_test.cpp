@@ -49,6 +49,9 @@ std::vector<Answers> answers_of(const std::filesystem::path& folder, int ranks, 
         mine.scoring = communicator->traffic();
         mine.scoring.all_reduces -= before.all_reduces;
         mine.scoring.all_reduce_elements -= before.all_reduce_elements;
+        mine.scoring.all_gathers -= before.all_gathers;
+        mine.scoring.broadcasts -= before.broadcasts;
+        mine.scoring.bytes -= before.bytes;
         mine.tokens = greedy(decoder, expected.prompt, count);
         mine.weights = plan.memory().weights;
     });
@@ -176,6 +179,32 @@ TEST_CASE("parallel decoder: unlike shares of weights and caches in fewer bits a
     }
 }
 
+TEST_CASE("parallel decoder: the same bits in twenty runs") {
+    const Checkpoint checkpoint(kModels / "llama");
+    const DecoderModel model = read_decoder(checkpoint);
+    const Expected expected(kModels / "llama");
+    for (const std::vector<double>& speeds : {std::vector<double>{}, {1, 3, 2}}) {
+        const std::size_t ranks = speeds.empty() ? 2 : speeds.size();
+        std::vector<std::vector<float>> first(ranks);
+        const auto errors = on_ranks(static_cast<int>(ranks), [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(120);
+            std::vector<float>& mine = first[static_cast<std::size_t>(c->rank())];
+            for (int run = 0; run < 20; ++run) {
+                const DecoderPlan plan(device(), checkpoint, model,
+                                       {.communicator = c, .speeds = speeds, .score = true});
+                Decoder decoder(device(), checkpoint, plan);
+                const std::vector<float> logits = decoder.score(expected.ids);
+                mine = run == 0 ? logits : mine;
+                CHECK(logits == mine);
+            }
+        });
+        CHECK(joined(errors) == "");
+        for (const std::vector<float>& logits : first) {
+            CHECK(logits == first.front());
+        }
+    }
+}
+
 TEST_CASE("parallel decoder: what is shared out is in proportion to speeds, whole, and in order") {
     struct Case {
         std::int64_t size, unit;
@@ -232,9 +261,20 @@ TEST_CASE("parallel decoder: two all-reduces a layer and one for the words, of t
     const DecoderModel model = read_decoder(checkpoint);
     const std::size_t layers = model.facts().layers.size();
     const auto width = static_cast<std::size_t>(checkpoint.find("model.norm.weight")->shape[0]);
-    for (const Answers& answers : answers_of(kModels / "llama", 2, 1)) {
-        CHECK(answers.scoring.all_reduces == 2 * layers + 1);
-        CHECK(answers.scoring.all_reduce_elements == (2 * layers + 1) * expected.ids.size() * width);
+    for (const int ranks : {2, 3}) {
+        const std::vector<Answers> all = answers_of(kModels / "llama", ranks, 1);
+        const std::vector<std::int64_t> words = shares_of_vocabulary(model.facts().vocab_size, {0, ranks});
+        for (std::size_t r = 0; r < all.size(); ++r) {
+            const Traffic& scoring = all[r].scoring;
+            const std::size_t numbers = (2 * layers + 1) * expected.ids.size() * width;
+            CHECK(scoring.all_reduces == 2 * layers + 1);
+            CHECK(scoring.all_reduce_elements == numbers);
+            // the scores of all words are gathered, and nothing else goes to the other ranks
+            CHECK(scoring.all_gathers == 1);
+            CHECK(scoring.broadcasts + scoring.sends == 0);
+            const std::size_t logits = expected.ids.size() * static_cast<std::size_t>(words[r]);
+            CHECK(scoring.bytes == 4 * (numbers + logits) * (all.size() - 1));
+        }
     }
 }
 
