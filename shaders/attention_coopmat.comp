@@ -31,8 +31,8 @@
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
 
-// What values that are not finite make of the sums: see wild_bits(). Of each row of the group a byte
-// a four of columns. Only read once such values were there.
+// What values that are not finite make of the sums: see wild_bits(). Of each row of the group a
+// byte a four of columns. Only read once such values were there.
 const uint kSpoiltWords = kTile / 16u;  // of a block
 shared uint spoilt[kRows * kBlocks * kSpoiltWords];
 
