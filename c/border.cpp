@@ -66,6 +66,7 @@ VKF_ENDS_WITH(vkf_fp32_reason, reason);
 VKF_ENDS_WITH(vkf_dispatch_time, bytes);
 VKF_ENDS_WITH(vkf_compile_options, communicator);
 VKF_ENDS_WITH(vkf_memory_sizes, exchanged);
+VKF_ENDS_WITH(vkf_device_memory, used);
 VKF_ENDS_WITH(vkf_buffer_range, buffer_device);
 VKF_ENDS_WITH(vkf_image_view, height);
 VKF_ENDS_WITH(vkf_recording, sizes);

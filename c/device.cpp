@@ -213,6 +213,13 @@ vkf_result vkf_device_capabilities(const vkf_device* device, vkf_capabilities* c
     });
 }
 
+vkf_result vkf_device_memory_use(const vkf_device* device, vkf_device_memory* memory) {
+    return guard(__func__, [&] {
+        const DeviceMemory m = need(device, "device").device.memory_use();
+        fill(need(memory, "memory"), {0, m.allocated, m.outside, m.heap, m.budget, m.used});
+    });
+}
+
 vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capacity, size_t* needed) {
     return guard(__func__, [&] {
         vkf_device& d = need(device, "device");

@@ -800,6 +800,13 @@ typedef struct vkf_staging_range {
 /// Does not allocate.
 VKF_API vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer commands,
                                             const vkf_staging_range* staging);
+/// C++: DeviceMemory.
+typedef struct vkf_device_memory {
+    uint32_t struct_size;
+    uint64_t allocated, outside, heap, budget, used;
+} vkf_device_memory;
+
+VKF_API vkf_result vkf_device_memory_use(const vkf_device* device, vkf_device_memory* memory);
 VKF_API vkf_result vkf_device_pending_uploads(const vkf_device* device, uint64_t* bytes);
 VKF_API vkf_result vkf_device_recorded_uploads(const vkf_device* device, uint64_t* bytes);
 /// Everything recorded before vkf_device_recorded_uploads() gave `recorded` has been executed. A

@@ -139,6 +139,74 @@ TEST_SUITE("faults") {
         CHECK(SmallModel::check(program, 4) == "");
     }
 
+    TEST_CASE("faults: where the device's memory is full, the host's is taken, and that is told") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        // A heap of the device's and one of the host's, both of them the driver's first in truth.
+        bool full = false;
+        VkDeviceSize budget = 0;
+        fake::Vulkan vulkan;
+        vulkan.vkGetPhysicalDeviceMemoryProperties.instead = [&](VkPhysicalDevice d,
+                                                                 VkPhysicalDeviceMemoryProperties* m) {
+            vulkan.vkGetPhysicalDeviceMemoryProperties.real(d, m);
+            m->memoryTypeCount = m->memoryHeapCount = 2;
+            m->memoryTypes[0] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0};
+            m->memoryTypes[1] = {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, 1};
+            m->memoryHeaps[0].flags = VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+            m->memoryHeaps[1] = {m->memoryHeaps[0].size, 0};
+        };
+        vulkan.vkGetPhysicalDeviceMemoryProperties2.instead = [&](VkPhysicalDevice,
+                                                                  VkPhysicalDeviceMemoryProperties2* m) {
+            auto& budgets = *static_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(m->pNext);
+            budgets.heapBudget[0] = budget;
+            budgets.heapUsage[0] = 1000;
+        };
+        vulkan.vkEnumerateDeviceExtensionProperties.instead = [&](VkPhysicalDevice d, const char* layer,
+                                                                  std::uint32_t* count, VkExtensionProperties* list) {
+            const std::uint32_t room = list ? *count - 1 : 0;
+            *count = room;
+            const VkResult result = vulkan.vkEnumerateDeviceExtensionProperties.real(d, layer, count, list);
+            if (list) {
+                list[*count] = {VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, 1};
+            }
+            ++*count;
+            return result;
+        };
+        vulkan.vkGetBufferMemoryRequirements.instead = [&](VkDevice d, VkBuffer buffer, VkMemoryRequirements* needs) {
+            vulkan.vkGetBufferMemoryRequirements.real(d, buffer, needs);
+            needs->memoryTypeBits = 3;
+        };
+        vulkan.vkAllocateMemory.instead = [&](VkDevice d, const VkMemoryAllocateInfo* info,
+                                              const VkAllocationCallbacks* allocator, VkDeviceMemory* memory) {
+            if (full && info->memoryTypeIndex == 0) {
+                return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+            }
+            VkMemoryAllocateInfo real = *info;
+            real.memoryTypeIndex = 0;
+            return vulkan.vkAllocateMemory.real(d, &real, allocator, memory);
+        };
+        const Device device = Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});
+        Graph g;
+        SmallModel::describe(g, 4);
+        const auto outside = [&](bool is_full, VkDeviceSize may_have) {
+            full = is_full;
+            budget = may_have;
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 4) == "");
+            const DeviceMemory memory = device.memory_use();
+            CHECK(memory.allocated > memory.outside);  // mirrors are the host's by right
+            CHECK(memory.budget == may_have);
+            CHECK(memory.used == 1000);
+            CHECK(contains(program.explain(), "lie in the host's memory") == (memory.outside != 0));
+            return memory.outside != 0;
+        };
+        CHECK_FALSE(outside(false, 0));
+        CHECK(outside(true, 0));
+        CHECK_FALSE(outside(false, 1 << 30));
+        CHECK(outside(false, 1001));  // over the budget: it would be slow there too
+        CHECK_FALSE(outside(false, 0));
+        CHECK(device.memory_use().allocated == 0);
+    }
+
     TEST_CASE("faults: a lost device stays lost, and is destroyed in peace") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         for (const std::string where : {"submit", "wait", "upload", "pipelines"}) {

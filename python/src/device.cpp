@@ -195,6 +195,13 @@ void bind_shared_buffer(nb::module_& m) {
 
 void bind_device(nb::module_& m) {
     bind_capabilities(m);
+    nb::class_<vkf::DeviceMemory>(m, "DeviceMemory", "Memory of a device, in bytes.")
+        .def_ro("allocated", &vkf::DeviceMemory::allocated, "Allocated by the library and not yet given back.")
+        .def_ro("outside", &vkf::DeviceMemory::outside,
+                "Of these, what lies in the host's memory because the device's was full.")
+        .def_ro("heap", &vkf::DeviceMemory::heap, "The largest heap of device-local memory.")
+        .def_ro("budget", &vkf::DeviceMemory::budget, "What the process may have in that heap; 0: not told.")
+        .def_ro("used", &vkf::DeviceMemory::used, "What the process has in that heap; 0: not told.");
     bind_storage(m);
     bind_tensors(m);
     bind_shared_buffer(m);
@@ -233,6 +240,7 @@ void bind_device(nb::module_& m) {
             },
             "instance"_a, "physical"_a, "get_instance_proc_addr"_a = 0,
             "What a host that will lend this device should enable at vkCreateDevice.")
+        .def("memory_use", &D::memory_use, "Memory as of now: what there is, and what is in use.")
         .def_prop_ro("capabilities", &D::capabilities, nb::rv_policy::copy, "What the device can do.")
         .def_prop_ro(
             "name", [](const D& d) { return d.capabilities().name; }, "The device's name, as its driver has it.")

@@ -15,6 +15,7 @@
 #include "runtime/device/insides.h"
 #include "runtime/device/instance.h"
 #include "runtime/device/keep_enabled.h"
+#include "runtime/device/memory.h"
 #include "runtime/device/query_capabilities.h"
 #include "runtime/device/tensor_store.h"
 #include "runtime/device/tuning_store.h"
@@ -113,6 +114,7 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
         core->capabilities.clamp_to_minimum();
     }
     core->instance->api.vkGetPhysicalDeviceMemoryProperties(core->physical, &core->memory);
+    core->tells_budgets = has_extension(core->instance->api, core->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
     find_tuning(core->capabilities, options, folder);
     std::filesystem::path file;
@@ -262,6 +264,21 @@ std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred 
 Device DeviceTensor::device() const { return Insides::make<Device>(store().core); }
 
 void Device::give_up_all() noexcept { ++Sticky::era; }
+
+DeviceMemory Device::memory_use() const {
+    core_->check_alive();
+    DeviceMemory out{core_->allocated, core_->outside, 0, 0, 0};
+    const std::vector<HeapBudget> budgets = heap_budgets(*core_);
+    for (std::uint32_t i = 0; i < core_->memory.memoryHeapCount; ++i) {
+        const VkMemoryHeap& heap = core_->memory.memoryHeaps[i];
+        if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0 && heap.size > out.heap) {
+            out.heap = heap.size;
+            out.budget = budgets[i].budget;
+            out.used = budgets[i].used;
+        }
+    }
+    return out;
+}
 
 const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }
 

@@ -32,6 +32,20 @@ struct CompileOptions;
 struct DeviceCore;
 struct Plan;
 
+/// Memory of a device, in bytes.
+struct DeviceMemory {
+    /// what was allocated for this device and not yet given back, by the library, not by a host's
+    /// allocator
+    std::uint64_t allocated = 0;
+    /// of these, what kernels work on and yet lies in the host's memory, because the device's was
+    /// full: it is slow there, explain() says so
+    std::uint64_t outside = 0;
+    std::uint64_t heap = 0;  ///< the largest heap of device-local memory
+    /// What the process may have in that heap before it gets slow, and what it has
+    /// (VK_EXT_memory_budget). 0: not told.
+    std::uint64_t budget = 0, used = 0;
+};
+
 /// A device may be used by several threads at once. Copies share the device; it is destroyed after
 /// the last object made from it.
 class VKF_API Device {
@@ -54,6 +68,8 @@ public:
     static void give_up_all() noexcept;
 
     const Capabilities& capabilities() const noexcept;
+    /// Asks how much memory there is and what is in use, as of now.
+    DeviceMemory memory_use() const;
 
     /// Uploads tensors under their names. Throws when memory does not suffice, saying what was
     /// asked and what there was. Tensors of F16 and BF16 stand for fp32 numbers: graphs declare

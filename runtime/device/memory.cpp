@@ -12,16 +12,40 @@
 
 namespace vkf {
 
-std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
-                          VkMemoryPropertyFlags wish) {
-    for (const VkMemoryPropertyFlags flags : {need | wish, need}) {
-        for (std::uint32_t i = 0; i < core.memory.memoryTypeCount; ++i) {
-            if ((allowed & (1u << i)) != 0 && (core.memory.memoryTypes[i].propertyFlags & flags) == flags) {
-                return i;
-            }
+std::vector<std::uint32_t> memory_types(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                                        VkMemoryPropertyFlags wish) {
+    std::vector<std::uint32_t> out;
+    for (std::uint32_t i = 0; i < core.memory.memoryTypeCount; ++i) {
+        if ((allowed & (1u << i)) != 0 && (core.memory.memoryTypes[i].propertyFlags & need) == need) {
+            out.push_back(i);
         }
     }
-    return kNoMemoryType;
+    std::stable_partition(out.begin(), out.end(), [&](std::uint32_t type) {
+        return (core.memory.memoryTypes[type].propertyFlags & wish) == wish;
+    });
+    return out;
+}
+
+std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                          VkMemoryPropertyFlags wish) {
+    const std::vector<std::uint32_t> types = memory_types(core, allowed, need, wish);
+    return types.empty() ? kNoMemoryType : types.front();
+}
+
+std::vector<HeapBudget> heap_budgets(const DeviceCore& core) {
+    std::vector<HeapBudget> out(core.memory.memoryHeapCount);
+    if (core.tells_budgets) {
+        VkPhysicalDeviceMemoryBudgetPropertiesEXT budgets{};
+        budgets.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+        VkPhysicalDeviceMemoryProperties2 memory{};
+        memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+        memory.pNext = &budgets;
+        core.instance->api.vkGetPhysicalDeviceMemoryProperties2(core.physical, &memory);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            out[i] = {budgets.heapBudget[i], budgets.heapUsage[i]};
+        }
+    }
+    return out;
 }
 
 Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose)
@@ -48,6 +72,7 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     } else if (use == MemoryUse::readback || use == MemoryUse::shared) {
         wish = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     }
+    outside_ = use == MemoryUse::device;  // find_memory() sees whether it is
     try {
         if (core_->host.memory.allocate) {
             take_from_host(needs, need, wish, purpose);
@@ -64,29 +89,62 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
 void Block::allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
                      const std::string& purpose) {
     const DeviceTable& vk = core_->api;
-    const std::uint32_t type = memory_type(*core_, needs.memoryTypeBits, need, wish);
+    std::vector<std::uint32_t> types = memory_types(*core_, needs.memoryTypeBits, need, wish);
     const std::string asked = megabytes(needs.size) + " for " + purpose;
-    if (type == kNoMemoryType) {
+    if (types.empty()) {
         throw Error(asked + ": the device has no memory of a fitting type");
     }
-    const std::uint64_t heap = core_->memory.memoryHeaps[core_->memory.memoryTypes[type].heapIndex].size;
-    if (needs.size > core_->capabilities.max_allocation || needs.size > heap) {
-        throw Error(asked + " were asked; the heap has " + megabytes(heap) + " and one allocation at most " +
-                        megabytes(core_->capabilities.max_allocation),
-                    {}, VK_ERROR_OUT_OF_DEVICE_MEMORY);
-    }
-    const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
-    const VkResult result = vk.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
-    if (result != VK_SUCCESS) {
-        core_->heard(result);
-        throw Error(asked + " were asked; the heap has " + megabytes(heap) + ": " + result_name(result), {}, result);
-    }
+    // heaps in which the process has room left come first
+    const std::vector<HeapBudget> budgets = heap_budgets(*core_);
+    std::stable_partition(types.begin(), types.end(), [&](std::uint32_t type) {
+        const HeapBudget& b = budgets[core_->memory.memoryTypes[type].heapIndex];
+        return b.budget == 0 || b.used + needs.size <= b.budget;
+    });
+    find_memory(needs, types, asked);
     core_->check_result(vk.vkBindBufferMemory(core_->handle, buffer_, memory_, 0), "vkBindBufferMemory");
     if ((need & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0) {
         void* pointer = nullptr;
         core_->check_result(vk.vkMapMemory(core_->handle, memory_, 0, VK_WHOLE_SIZE, 0, &pointer), "vkMapMemory");
         mapped_ = static_cast<std::byte*>(pointer);
     }
+}
+
+/// Takes memory of the first type whose heap has it; a full heap is not asked again.
+void Block::find_memory(const VkMemoryRequirements& needs, std::span<const std::uint32_t> types,
+                        const std::string& asked) {
+    const VkPhysicalDeviceMemoryProperties& memory = core_->memory;
+    std::uint32_t full = 0;  // heaps, a bit each
+    std::string had;
+    VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    for (const std::uint32_t type : types) {
+        const std::uint32_t at = memory.memoryTypes[type].heapIndex;
+        if ((full & (1u << at)) != 0) {
+            continue;
+        }
+        const std::uint64_t heap = memory.memoryHeaps[at].size;
+        had += (had.empty() ? "" : ", another ") + megabytes(heap);
+        full |= 1u << at;
+        if (needs.size > core_->capabilities.max_allocation || needs.size > heap) {
+            continue;
+        }
+        const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
+        result = core_->api.vkAllocateMemory(core_->handle, &allocate, nullptr, &memory_);
+        if (result == VK_SUCCESS) {
+            allocated_ = needs.size;
+            core_->allocated += allocated_;
+            outside_ = outside_ && (memory.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) == 0;
+            core_->outside += outside_ ? allocated_ : 0;
+            return;
+        }
+        core_->heard(result);
+        had += ": " + result_name(result);
+        if (result != VK_ERROR_OUT_OF_DEVICE_MEMORY && result != VK_ERROR_OUT_OF_HOST_MEMORY) {
+            break;
+        }
+    }
+    throw Error(asked + " were asked; the heap has " + had + "; one allocation at most " +
+                    megabytes(core_->capabilities.max_allocation),
+                {}, result);
 }
 
 void Block::take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
@@ -121,6 +179,8 @@ Block& Block::operator=(Block&& other) noexcept {
         memory_ = std::exchange(other.memory_, VkDeviceMemory(VK_NULL_HANDLE));
         piece_ = std::exchange(other.piece_, {});
         bytes_ = std::exchange(other.bytes_, 0);
+        allocated_ = std::exchange(other.allocated_, 0);
+        outside_ = other.outside_;
         mapped_ = std::exchange(other.mapped_, nullptr);
     }
     return *this;
@@ -138,6 +198,9 @@ void Block::release() noexcept {
                 core_->host.memory.release(core_->host.memory.user, piece_);
             }
         }
+        core_->allocated -= allocated_;
+        core_->outside -= outside_ ? allocated_ : 0;
+        allocated_ = 0;
         piece_ = {};
         buffer_ = VK_NULL_HANDLE;
         memory_ = VK_NULL_HANDLE;

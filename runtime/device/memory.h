@@ -17,9 +17,19 @@ struct DeviceCore;
 
 inline constexpr std::uint32_t kNoMemoryType = ~0u;
 
-/// The first memory type with all of `need` and, if any has them, `wish`.
+/// The memory types with all of `need`, those that have `wish` too first.
+std::vector<std::uint32_t> memory_types(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
+                                        VkMemoryPropertyFlags wish);
+/// The first of memory_types(), or kNoMemoryType.
 std::uint32_t memory_type(const DeviceCore& core, std::uint32_t allowed, VkMemoryPropertyFlags need,
                           VkMemoryPropertyFlags wish);
+
+/// What this process may have in a heap before it gets slow, and what it has
+/// (VK_EXT_memory_budget); 0 where the driver does not tell.
+struct HeapBudget {
+    std::uint64_t budget = 0, used = 0;
+};
+std::vector<HeapBudget> heap_budgets(const DeviceCore& core);
 
 enum class MemoryUse : std::uint8_t {
     device,    ///< kernels read and write; host-visible where memory is unified
@@ -46,6 +56,7 @@ public:
 private:
     void allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
                   const std::string& purpose);
+    void find_memory(const VkMemoryRequirements& needs, std::span<const std::uint32_t> types, const std::string& asked);
     void take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
                         const std::string& purpose);
     void release() noexcept;
@@ -55,6 +66,8 @@ private:
     VkDeviceMemory memory_ = VK_NULL_HANDLE;
     MemoryPiece piece_;  ///< the memory, where a host's hooks gave it
     std::uint64_t bytes_ = 0;
+    std::uint64_t allocated_ = 0;  ///< from the driver
+    bool outside_ = false;         ///< not in the device's memory, though it should be
     std::byte* mapped_ = nullptr;
 };
 

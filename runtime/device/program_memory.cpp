@@ -227,7 +227,9 @@ void ProgramCore::allocate_io() {
     if (io || inputs_and_outputs == 0) {
         return;
     }
-    Block both(device, inputs_and_outputs, MemoryUse::device, options.name + " inputs and outputs");
+    // where there is one memory for both, the host reads through its cache
+    const MemoryUse use = device->capabilities.unified_memory ? MemoryUse::shared : MemoryUse::device;
+    Block both(device, inputs_and_outputs, use, options.name + " inputs and outputs");
     if (!both.mapped()) {
         if (plan.memory.inputs != 0) {
             upload_mirror = Block(device, plan.memory.inputs, MemoryUse::upload, options.name + " upload");

@@ -118,6 +118,10 @@ std::string Program::explain() const {
         static_cast<unsigned long long>(peak_live_bytes(plan.intervals, caps.storage_alignment)),
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
         static_cast<unsigned long long>(plan.memory.mirrors));
+    if (const std::uint64_t outside = core_->device->outside; outside != 0) {
+        out += format("memory: %llu bytes of this device's lie in the host's memory, because its own is full: slow\n",
+                      static_cast<unsigned long long>(outside));
+    }
     if (!caps.keeps_special_f32) {
         out += "floats: this driver was not asked to keep NaN, infinities and -0.0, for it does not offer it\n";
     }

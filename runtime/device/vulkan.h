@@ -20,6 +20,7 @@ namespace vkf {
     X(vkGetPhysicalDeviceProperties2)              \
     X(vkGetPhysicalDeviceFeatures2)                \
     X(vkGetPhysicalDeviceMemoryProperties)         \
+    X(vkGetPhysicalDeviceMemoryProperties2)        \
     X(vkGetPhysicalDeviceExternalBufferProperties) \
     X(vkGetPhysicalDeviceQueueFamilyProperties)    \
     X(vkEnumerateDeviceExtensionProperties)        \

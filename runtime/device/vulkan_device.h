@@ -49,6 +49,9 @@ struct VulkanDevice {
     BorrowedDevice host;  ///< lock functions of a borrowed queue
     Capabilities capabilities;
     VkPhysicalDeviceMemoryProperties memory{};
+    bool tells_budgets = false;                ///< VK_EXT_memory_budget
+    std::atomic<std::uint64_t> allocated = 0;  ///< bytes of Block, without those of a host's hooks
+    std::atomic<std::uint64_t> outside = 0;    ///< DeviceMemory::outside
     DeviceOptions options;
     double submit_budget = 0;  ///< the budget of DeviceOptions, decided for this device
     bool canary = false;       ///< submissions are asked whether they ran: Canary in memory.h
