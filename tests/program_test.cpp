@@ -3,6 +3,9 @@
 #include "runtime/device/program.h"
 #include "runtime/compile/plan.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
+#include "runtime/device/submit_budget.h"
 
 #include <doctest/doctest.h>
 
@@ -151,6 +154,33 @@ TEST_SUITE("program") {
         CHECK(many < each);
         CHECK(last_words(std::move(bounded)) == "");
         CHECK(last_words(std::move(tiny)) == "");
+    }
+
+    TEST_CASE("program: how long runs take tells how much a submission may hold") {
+        CHECK(learned_budget(1e10, 4e9, 1) == 1.25e9);  // slower than was thought, by eight at most
+        CHECK(learned_budget(1e10, 3e10, 1) == 7.5e9);
+        CHECK(learned_budget(1e10, 1e12, 0.5) == 8e10);  // faster, likewise
+        CHECK(learned_budget(8e10, 1e12, 0.5) == 5e11);
+        CHECK(learned_budget(1e10, 1e6, 0.001) == 1e10);  // too short to tell
+        CHECK(learned_budget(2e8, 1e6, 1) == 1e8);        // never less
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        vulkan.vkGetPhysicalDeviceProperties2.instead = [&](VkPhysicalDevice d, VkPhysicalDeviceProperties2* p) {
+            vulkan.vkGetPhysicalDeviceProperties2.real(d, p);
+            p->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+        };
+        const auto budget_after_run = [&](const DeviceOptions& options) {
+            const Device device = Device::create(options);
+            Graph g;
+            g.output("y", matmul(g.input("a", {768, 768}), g.input("b", {768, 768})));
+            Program program = device.compile(g);
+            program.upload("a", std::vector<float>(768 * 768, 1.0f));
+            program.upload("b", std::vector<float>(768 * 768, 1.0f));
+            program.run();
+            return Insides::core(device).submit_budget.load();
+        };
+        CHECK(budget_after_run({.get_instance_proc_addr = vulkan.entry()}) != kFirstSubmitBudget);
+        CHECK(budget_after_run({.submit_budget = 1e9, .get_instance_proc_addr = vulkan.entry()}) == 1e9);
     }
 
     TEST_CASE("program: weights that do not fit the graph are named when it is compiled") {

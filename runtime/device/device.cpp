@@ -17,6 +17,7 @@
 #include "runtime/device/keep_enabled.h"
 #include "runtime/device/memory.h"
 #include "runtime/device/query_capabilities.h"
+#include "runtime/device/submit_budget.h"
 #include "runtime/device/tensor_store.h"
 #include "runtime/device/tuning_store.h"
 #include "runtime/graph/sixteen.h"
@@ -25,7 +26,6 @@ namespace vkf {
 
 namespace {
 
-constexpr double kGpuSubmitBudget = 2e11;
 constexpr double kGpuWaitSeconds = 600, kProcessorWaitSeconds = 3600;
 
 struct Candidate {
@@ -108,7 +108,8 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     core->canary = options.canary || core->options.checked;
     core->set_wait_limit(
         options.wait_seconds.value_or(core->capabilities.cpu() ? kProcessorWaitSeconds : kGpuWaitSeconds));
-    core->submit_budget = options.submit_budget.value_or(core->capabilities.cpu() ? 0 : kGpuSubmitBudget);
+    core->learns_budget = !options.submit_budget && !core->capabilities.cpu();
+    core->submit_budget = options.submit_budget.value_or(core->learns_budget ? kFirstSubmitBudget : 0);
     core->capabilities.variants = environment("VKFORMER_VARIANT");
     if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
         core->capabilities.clamp_to_minimum();

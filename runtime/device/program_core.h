@@ -143,6 +143,7 @@ struct ProgramCore {
     std::size_t submissions = 0;
     Canary canary;
     std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
+    Cost run_cost;                        ///< its work
     bool ran = false;
     std::vector<std::uint64_t> ticks;  ///< two timestamps a dispatch
     std::vector<DispatchTime> times;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running a program by itself, the mirrors of its inputs and outputs copied.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 
 #include "runtime/device/barrier.h"
 #include "runtime/device/program_core.h"
+#include "runtime/device/submit_budget.h"
 
 namespace vkf {
 
@@ -191,8 +193,14 @@ void ProgramCore::exchange(std::size_t dispatch, const Command& command) {
 }
 
 void ProgramCore::run() {
+    const auto start = std::chrono::steady_clock::now();
     submit(false);
     finish_run();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const bool alone = plan.memory.exchanged == 0;  // else other ranks took part of the time
+    if (device->learns_budget && alone) {
+        device->submit_budget = learned_budget(device->submit_budget, run_cost.total(), took.count());
+    }
 }
 
 Ticket ProgramCore::submit(bool ticket) {
@@ -277,8 +285,8 @@ Ticket ProgramCore::submit(bool ticket) {
     sink.mirrors = !io.mapped();
     open(sink.commands, scratch, true, sink.mirrors);
     Position at;
-    Cost spent;
-    const Status status = record(sink, 0, sizes, at, spent);
+    run_cost = {};
+    const Status status = record(sink, 0, sizes, at, run_cost);
     if (submissions_of_run.error || !status) {
         submissions_of_run.abandon();
     }

@@ -53,9 +53,11 @@ struct VulkanDevice {
     std::atomic<std::uint64_t> allocated = 0;  ///< bytes of Block, without those of a host's hooks
     std::atomic<std::uint64_t> outside = 0;    ///< DeviceMemory::outside
     DeviceOptions options;
-    double submit_budget = 0;  ///< the budget of DeviceOptions, decided for this device
-    bool canary = false;       ///< submissions are asked whether they ran: Canary in memory.h
-    Sticky lost;               ///< every later call throws
+    /// the budget of DeviceOptions, or the one that fits this device so far; 0: no limit
+    std::atomic<double> submit_budget = 0;
+    bool learns_budget = false;  ///< the options left it to us
+    bool canary = false;         ///< submissions are asked whether they ran: Canary in memory.h
+    Sticky lost;                 ///< every later call throws
     /// lost too: what was submitted may still be at work, so nothing is destroyed
     Sticky given_up;
     std::uint64_t wait_limit = ~std::uint64_t{0};  ///< in nanoseconds
