@@ -3,7 +3,9 @@
 #include <optional>
 
 #include "layer_norm.spv.h"
+#include "layer_norm_subgroups.spv.h"
 #include "norm_gradient.spv.h"
+#include "norm_gradient_subgroups.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
@@ -22,7 +24,9 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"layer_norm", spirv::kLayerNormSpirv};
+const Shader kSubgroups{"layer_norm_subgroups", spirv::kLayerNormSubgroupsSpirv};
 const Shader kGradientShader{"norm_gradient", spirv::kNormGradientSpirv};
+const Shader kGradientSubgroups{"norm_gradient_subgroups", spirv::kNormGradientSubgroupsSpirv};
 
 struct NormParams {
     float eps;
@@ -114,18 +118,19 @@ void lower(Lowering& l) {
     const ValueId weight = input(params.weight);
     const ValueId bias = input(params.bias);
     const ValueId y = l.output(params.added ? 1 : 0);
-    const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
+    const RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm);
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(r)) && in_fours(l.info(weight)) &&
                        in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
     const auto flag = [](bool set) { return set ? 1u : 0u; };
-    const Kernel kernel{&kShader,
+    const Kernel kernel{group.subgroups ? &kSubgroups : &kShader,
                         {group.local_size,
                          {{kNormSpecLanes, group.lanes},
                           {kNormSpecCentred, flag(params.centred)},
                           {kNormSpecWeight, flag(params.weight)},
                           {kNormSpecBias, flag(params.bias)},
                           {kNormSpecFours, flag(fours)},
-                          {kNormSpecAdded, flag(params.added)}}},
+                          {kNormSpecAdded, flag(params.added)},
+                          {kNormSpecHeld, group.held}}},
                         why_rows(l.device(), group, fours) + (params.added ? "; of a sum" : "")};
     const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
     const std::vector<uint> words{group.local_size, group.lanes};
@@ -250,15 +255,16 @@ void prepare_gradient(const Operands& operands, Command& command) noexcept {
 void lower_gradient(Lowering& l) {
     const auto& params = l.params<NormParams>();
     const ValueId x = l.input(0), dy = l.input(1), weight = params.weight ? l.input(2) : x;
-    const RowGroup group = row_group(l, l.max_of(l.info(x).shape.back()));
+    const RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm);
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(dy)) && in_fours(l.info(weight));
     Dispatch& d =
-        l.dispatch({{&kGradientShader,
+        l.dispatch({{group.subgroups ? &kGradientSubgroups : &kGradientShader,
                      {group.local_size,
                       {{kNormGradientSpecLanes, group.lanes},
                        {kNormGradientSpecCentred, params.centred ? 1u : 0u},
                        {kNormGradientSpecWeight, params.weight ? 1u : 0u},
-                       {kNormGradientSpecFours, fours ? 1u : 0u}}},
+                       {kNormGradientSpecFours, fours ? 1u : 0u},
+                       {kNormGradientSpecHeld, group.held}}},
                      why_rows(l.device(), group, fours)}},
                    {{x, Access::read}, {weight, Access::read}, {dy, Access::read}, {l.output(0), Access::write}},
                    prepare_gradient, {group.local_size, group.lanes});

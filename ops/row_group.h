@@ -2,6 +2,7 @@
 // How kernels that work row by row share rows out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/base/numbers.h"
@@ -16,6 +17,9 @@ namespace vkf::support {
 struct RowGroup {
     std::uint32_t local_size;
     std::uint32_t lanes;  ///< a power of two that divides local_size
+    /// fours of a row that an invocation holds in registers; 0: it reads them again
+    std::uint32_t held = 0;
+    bool subgroups = false;  ///< the variant with SUBGROUPS of shaders/common/row.glsl
 
     std::uint64_t groups(std::uint64_t rows) const noexcept { return divide_up(rows, local_size / lanes); }
 };
@@ -32,11 +36,33 @@ inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
     return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
 }
 
+/// The most fours of a row that an invocation holds in registers (shaders/common/held.glsl).
+inline constexpr std::uint32_t kMostHeldFours = 8;
+
+/// Longest rows that kernels hold in registers; with more some compilers spill (tools/gpu_report).
+/// Norms hold weights too, and their gradient a second row.
+inline constexpr std::int64_t kLongestHeldRow = 16384;
+inline constexpr std::int64_t kLongestHeldNorm = 8192;
+
+// What VKFORMER_VARIANT can ask of row kernels, on processors too: the row in registers and sums by
+// subgroups; the same without these; neither.
+inline constexpr const char* kRowsBySubgroups = "rows_subgroups";
+inline constexpr const char* kRowsHeld = "rows_held";
+inline constexpr const char* kRowsLooped = "rows_looped";
+
+/// True where row kernels are those for GPUs: on GPUs, and where VKFORMER_VARIANT asks for them.
+bool takes_gpu_rows(const Capabilities& device);
+/// True where these sum by subgroups. Throws Error naming the op where VKFORMER_VARIANT asks for
+/// what the device lacks.
+bool rows_by_subgroups(const Lowering& l);
+/// The most invocations in a group, a power of two up to 1024.
+std::uint32_t most_row_lanes(const Capabilities& device);
+
+/// As row_group(), for kernels with a variant that sums by subgroups, and that can hold rows of up
+/// to `most_held` elements in registers (0: none).
+RowGroup held_row_group(const Lowering& l, std::int64_t row_length, std::int64_t most_held);
+
 /// Says for explain() how many invocations work on a row, and why.
-inline std::string why_rows(const Capabilities& device, const RowGroup& group, bool fours = false) {
-    return (device.cpu() && group.lanes == 1 ? "processor: a row an invocation"
-                                             : std::to_string(group.lanes) + " invocations a row") +
-           (fours ? ", by fours" : "");
-}
+std::string why_rows(const Capabilities& device, const RowGroup& group, bool fours = false);
 
 }  // namespace vkf::support

@@ -11,6 +11,7 @@
 #include "ops/row_group.h"
 #include "ops/softmax_gradient.h"
 #include "softmax.spv.h"
+#include "softmax_subgroups.spv.h"
 #include "softmax_wide.spv.h"
 
 namespace vkf {
@@ -22,6 +23,7 @@ using namespace support;
 
 const Shader kShader{"softmax", spirv::kSoftmaxSpirv};
 const Shader kWide{"softmax_wide", spirv::kSoftmaxWideSpirv};
+const Shader kSubgroups{"softmax_subgroups", spirv::kSoftmaxSubgroupsSpirv};
 constexpr const char* kName = "softmax";
 
 struct SoftmaxParams {
@@ -87,15 +89,18 @@ void lower(Lowering& l) {
     const ValueId scores = l.input(0);
     const ValueId mask = params.mask ? l.input(1) : scores;
     const ValueId term = params.term != kSoftmaxTermNone ? l.input(params.mask ? 2 : 1) : scores;
-    const RowGroup group = row_group(l, l.max_of(l.info(scores).shape.back()));
+    const RowGroup group = held_row_group(l, l.max_of(l.info(scores).shape.back()),
+                                          params.output == kSoftmaxOutputWeights ? kLongestHeldRow : 0);
     const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
                           (params.term != kSoftmaxTermBias || in_fours(l.info(term)));
-    const bool wide = by_fours && l.device().int64;
+    const bool wide = by_fours && l.device().int64 && !takes_gpu_rows(l.device());
     const uint fours = !by_fours ? 0 : wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours : 1;
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(
-        {{wide ? &kWide : &kShader,
+        {{group.subgroups ? &kSubgroups
+          : wide          ? &kWide
+                          : &kShader,
           {group.local_size,
            {{kSoftmaxSpecLanes, group.lanes},
             {kSoftmaxSpecMask, mask_kind},
@@ -103,7 +108,8 @@ void lower(Lowering& l) {
             {kSoftmaxSpecCausal, params.causal == Causal::none ? 0u : 1u},
             {kSoftmaxSpecSoftcap, params.softcap == 0 ? 0u : 1u},
             {kSoftmaxSpecOutput, params.output},
-            {kSoftmaxSpecFours, fours}}},
+            {kSoftmaxSpecFours, fours},
+            {kSoftmaxSpecHeld, group.held}}},
           why_rows(l.device(), group, by_fours) + (wide ? ", 8 bytes a load" : "")}},
         {{scores, Access::read}, {mask, Access::read}, {term, Access::read}, {l.output(0), Access::read_write}},
         prepare, {group.local_size, group.lanes});

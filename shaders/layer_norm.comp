@@ -1,11 +1,17 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
+//! variant layer_norm
+//! variant layer_norm_subgroups -DSUBGROUPS
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in.
 // Mean first, then the mean square of what is left: in one pass a row of mean 1000 and spread 1
 // would lose its spread. Each lane sums in four parts, which keeps the rounding error of long rows
-// to that of rows a quarter as long. With kAdded, x is the sum of two tensors: every lane stores
-// its part of it first, and reads that again.
+// to that of rows a quarter as long. With kHeld a row is read once and stays in registers. Without,
+// with kAdded, where x is the sum of two tensors, every lane stores its part of it first, and reads
+// that again.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
 #include "layer_norm.h"
 
 layout(local_size_x_id = 0) in;
@@ -15,6 +21,7 @@ layout(constant_id = kNormSpecWeight) const uint kWeight = 1;
 layout(constant_id = kNormSpecBias) const uint kBias = 1;
 layout(constant_id = kNormSpecFours) const uint kFours = 0;
 layout(constant_id = kNormSpecAdded) const uint kAdded = 0;
+layout(constant_id = kNormSpecHeld) const uint kHeld = 0;
 
 layout(push_constant) uniform Push { NormPush p; };
 layout(set = 0, binding = kNormBindingX) readonly buffer X { float x[]; };
@@ -32,6 +39,7 @@ layout(set = 0, binding = kNormBindingSum) buffer SumFours { vec4 sum_fours[]; }
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
+#include "common/held.glsl"
 
 float sum_of(vec4 v) {
     return (v.x + v.y) + (v.z + v.w);
@@ -122,12 +130,86 @@ void write_fours(uint from, uint to, uint fours, float mean, float scale) {
     }
 }
 
+// --- held in registers ---------------------------------------------------------------------------
+
+HELD_LOAD(held_x, x_fours, x)
+HELD_LOAD(held_residual, residual_fours, residual)
+HELD_LOAD(held_weight, weight_fours, weight)
+HELD_LOAD(held_bias, bias_fours, bias)
+HELD_STORE(store_sum, sum_fours, sum)
+HELD_STORE(store_y, y_fours, y)
+
+void norm_held(uint row) {
+    bool there = row < p.rows;
+    uint at = p.x_offset + row / p.x_group * p.x_outer + row % p.x_group * p.x_inner;
+    vec4 held[kMostHeld];
+    vec4 weights[kMostHeld];
+    vec4 biases[kMostHeld];
+    for (uint i = 0u; i < kHeld; ++i) {
+        held[i] = vec4(0.0);
+    }
+    if (there) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            held[i] = held_x(at, 1u, i, p.width);
+        }
+        // these come while the sums are made
+        if (kWeight != 0u) {
+            for (uint i = 0u; i < kHeld; ++i) {
+                weights[i] = held_weight(p.weight_offset, p.weight_stride, i, p.width);
+            }
+        }
+        if (kBias != 0u) {
+            for (uint i = 0u; i < kHeld; ++i) {
+                biases[i] = held_bias(p.bias_offset, p.bias_stride, i, p.width);
+            }
+        }
+        if (kAdded != 0u) {
+            for (uint i = 0u; i < kHeld; ++i) {
+                held[i] += held_residual(p.residual_offset + row * p.width, 1u, i, p.width);
+            }
+            for (uint i = 0u; i < kHeld; ++i) {
+                store_sum(p.sum_offset + row * p.width, i, p.width, held[i]);
+            }
+        }
+    }
+    vec4 sums = vec4(0.0);
+    float mean = 0.0;
+    if (kCentred != 0u) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            sums += mix(vec4(0.0), held[i], held_inside(i, p.width));
+        }
+        mean = row_sum(sum_of(sums)) / float(p.width);
+        sums = vec4(0.0);
+    }
+    for (uint i = 0u; i < kHeld; ++i) {
+        held[i] -= mean;
+        sums += mix(vec4(0.0), held[i] * held[i], held_inside(i, p.width));
+    }
+    float scale = 1.0 / sqrt(row_sum(sum_of(sums)) / float(p.width) + p.eps);
+    if (there) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            vec4 v = held[i] * scale;
+            if (kWeight != 0u) {
+                v *= weights[i];
+            }
+            if (kBias != 0u) {
+                v += biases[i];
+            }
+            store_y(p.y_offset + row * p.width, i, p.width, v);
+        }
+    }
+}
+
 void main() {
     uint group = group_index();
     if (group >= p.group_count) {
         return;
     }
     uint row = row_of(group);
+    if (kHeld != 0u) {
+        norm_held(row);
+        return;
+    }
     uint width = row < p.rows ? p.width : 0u;
     uint at = p.x_offset + row / p.x_group * p.x_outer + row % p.x_group * p.x_inner;
     uint to = p.y_offset + row * p.width;

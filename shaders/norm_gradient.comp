@@ -1,9 +1,14 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
+//! variant norm_gradient
+//! variant norm_gradient_subgroups -DSUBGROUPS
 // With n = (x - mean) / deviation and g = weight dy: dx = (g - mean(g) - n mean(g n)) / deviation;
 // RMSNorm takes no means off. Mean and deviation are computed again as layer_norm.comp does, which
-// costs less than keeping them.
+// costs less than keeping them. With kHeld, rows of x and dy are read once and stay in registers.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
 #include "norm_gradient.h"
 
 layout(local_size_x_id = 0) in;
@@ -11,6 +16,7 @@ layout(constant_id = kNormGradientSpecLanes) const uint kLanes = 1;
 layout(constant_id = kNormGradientSpecCentred) const uint kCentred = 1;
 layout(constant_id = kNormGradientSpecWeight) const uint kWeight = 1;
 layout(constant_id = kNormGradientSpecFours) const uint kFours = 0;
+layout(constant_id = kNormGradientSpecHeld) const uint kHeld = 0;
 
 layout(push_constant) uniform Push { NormGradientPush p; };
 layout(set = 0, binding = kNormGradientBindingX) readonly buffer X { float x[]; };
@@ -24,6 +30,7 @@ layout(set = 0, binding = kNormGradientBindingDx) writeonly buffer DxFours { vec
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
+#include "common/held.glsl"
 
 // Four elements of a row from `four` on; those beyond its end are `beyond`.
 vec4 load_x(uint offset, uint four, float beyond) {
@@ -65,12 +72,74 @@ float sum_of(vec4 v) {
     return (v.x + v.y) + (v.z + v.w);
 }
 
+// --- held in registers ---------------------------------------------------------------------------
+
+HELD_LOAD(held_x, x_fours, x)
+HELD_LOAD(held_dy, dy_fours, dy)
+HELD_LOAD(held_weight, weight_fours, weight)
+HELD_STORE(store_dx, dx_fours, dx)
+
+void gradient_held(uint row) {
+    bool there = row < p.rows;
+    uint start = row * p.width;
+    vec4 n[kMostHeld];
+    vec4 g[kMostHeld];
+    for (uint i = 0u; i < kHeld; ++i) {
+        n[i] = vec4(0.0);
+        g[i] = vec4(0.0);
+    }
+    if (there) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            n[i] = held_x(p.x_offset + start, 1u, i, p.width);
+            g[i] = held_dy(p.dy_offset + start, 1u, i, p.width);
+        }
+        if (kWeight != 0u) {
+            for (uint i = 0u; i < kHeld; ++i) {
+                g[i] *= held_weight(p.weight_offset, 1u, i, p.width);
+            }
+        }
+    }
+    float mean = 0.0;
+    vec4 sums = vec4(0.0);
+    if (kCentred != 0u) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            sums += mix(vec4(0.0), n[i], held_inside(i, p.width));
+        }
+        mean = row_sum(sum_of(sums)) / float(p.width);
+        sums = vec4(0.0);
+    }
+    for (uint i = 0u; i < kHeld; ++i) {
+        n[i] -= mean;
+        sums += mix(vec4(0.0), n[i] * n[i], held_inside(i, p.width));
+    }
+    float factor = 1.0 / sqrt(row_sum(sum_of(sums)) / float(p.width) + p.eps);
+
+    sums = vec4(0.0);
+    vec4 products = vec4(0.0);
+    for (uint i = 0u; i < kHeld; ++i) {
+        n[i] *= factor;
+        sums += mix(vec4(0.0), g[i], held_inside(i, p.width));
+        products += mix(vec4(0.0), g[i] * n[i], held_inside(i, p.width));
+    }
+    float mean_g = kCentred != 0u ? row_sum(sum_of(sums)) / float(p.width) : 0.0;
+    float mean_product = row_sum(sum_of(products)) / float(p.width);
+    if (there) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            store_dx(p.dx_offset + start, i, p.width, (g[i] - mean_g - n[i] * mean_product) * factor);
+        }
+    }
+}
+
 void main() {
     uint group = group_index();
     if (group >= p.group_count) {
         return;
     }
     uint row = row_of(group);
+    if (kHeld != 0u) {
+        gradient_held(row);
+        return;
+    }
     uint width = row < p.rows ? p.width : 0u;
     uint fours = tiles_over(width, 4u);
     uint start = row * p.width;

@@ -16,6 +16,8 @@ VKF_CONSTANT(kNormGradientSpecLanes, 1)
 VKF_CONSTANT(kNormGradientSpecCentred, 2)
 VKF_CONSTANT(kNormGradientSpecWeight, 3)   // 1: there is a weight, dense
 VKF_CONSTANT(kNormGradientSpecFours, 4)    // 1: rows are read and written four elements at a time
+// fours of a row that a lane holds in registers; 0: it reads them again
+VKF_CONSTANT(kNormGradientSpecHeld, 5)
 
 VKF_PUSH_BEGIN(NormGradientPush)
     uint rows;

@@ -2,14 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! variant softmax
 //! variant softmax_wide -DWIDE
+//! variant softmax_subgroups -DSUBGROUPS
 // Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the
-// output row holds what a pass leaves for the next, each element touched by one invocation only.
-// The order is scale, softcap, bias, mask.
+// output row holds what a pass leaves for the next, each element touched by one invocation only. Or
+// registers hold it (kHeld): then a row is read once and written once. The order is scale, softcap,
+// bias, mask.
 //
 // A key masked with fill -inf leaves the weight -0.0, which no exponential gives: the product with
 // the values knows by it what to pass over. A row whose largest score is -inf has no key left and
 // gets weights of 0.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
 #include "common/fours.glsl"
 #include "softmax.h"
 
@@ -21,6 +26,7 @@ layout(constant_id = kSoftmaxSpecCausal) const uint kCausal = 0;
 layout(constant_id = kSoftmaxSpecSoftcap) const uint kSoftcap = 0;
 layout(constant_id = kSoftmaxSpecOutput) const uint kOutput = kSoftmaxOutputWeights;
 layout(constant_id = kSoftmaxSpecFours) const uint kFours = 0;
+layout(constant_id = kSoftmaxSpecHeld) const uint kHeld = 0;
 
 layout(push_constant) uniform Push { SoftmaxPush p; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer Scores { float scores[]; };
@@ -35,6 +41,7 @@ layout(set = 0, binding = kSoftmaxBindingOut) buffer OutFours { FOURS result_fou
 #include "common/dispatch.glsl"
 #include "common/log_sum_exp.glsl"
 #include "common/row.glsl"
+#include "common/held.glsl"
 
 struct Row {
     uint scores;
@@ -226,6 +233,67 @@ void write_weights_by_fours(Row row, uint fours) {
     }
 }
 
+#ifndef WIDE
+// Masked scores of the lane's i-th four; -inf beyond the row.
+vec4 held_scores(Row row, uint i) {
+    vec4 s;
+    if (kFours != 0u) {
+        s = masked_scores(row, held_four_from(i, p.keys));
+    } else {
+        uvec4 keys = held_from(i, p.keys);
+        s = vec4(masked_score(row, keys.x), masked_score(row, keys.y), masked_score(row, keys.z),
+                 masked_score(row, keys.w));
+    }
+    return mix(vec4(negative_infinity()), s, held_inside(i, p.keys));
+}
+
+HELD_STORE(store_weights, result_fours, result)
+
+// As write_weights_by_fours(), for rows of any length that registers hold.
+void write_weights_held(Row row, bool there) {
+    float sink = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
+    vec4 held[kMostHeld];
+    for (uint i = 0u; i < kHeld; ++i) {
+        held[i] = vec4(negative_infinity());
+    }
+    if (there) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            held[i] = held_scores(row, i);
+        }
+    }
+    vec4 maxima = vec4(negative_infinity());
+    uvec4 magnitudes = uvec4(0u);
+    for (uint i = 0u; i < kHeld; ++i) {
+        maxima = max(maxima, held[i]);
+        magnitudes = max(magnitudes, floatBitsToUint(held[i]) & kMagnitudeBits);
+    }
+    uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
+    float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
+    largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
+
+    vec4 sums = vec4(0.0);
+    for (uint i = 0u; i < kHeld; ++i) {
+        bvec4 masked = equal(floatBitsToUint(held[i]), uvec4(kInfinityBits | kSignBit));
+        vec4 s = held[i] - largest;
+        s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
+        sums += s;
+        held[i] = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
+    }
+    float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
+    if (kTerm == kSoftmaxTermSinks) {
+        sum += exp_of_number(sink - largest);
+    }
+
+    float scale = is_masked(largest) ? 0.0 : (is_finite(largest) ? 1.0 / sum : quiet_nan());
+    if (there) {
+        for (uint i = 0u; i < kHeld; ++i) {
+            bvec4 masked = equal(floatBitsToUint(held[i]), uvec4(kSignBit));
+            store_weights(row.result, i, p.keys, mix(held[i] * scale, held[i], masked));
+        }
+    }
+}
+#endif
+
 void write_log_sum_exp(Row row, uint keys, uint index) {
     float largest = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
     float sink = largest;
@@ -299,6 +367,10 @@ void main() {
         write_log_sum_exp(row, keys, index);
     } else if (kOutput == kSoftmaxOutputHard) {
         write_hard(row, keys);
+#ifndef WIDE
+    } else if (kHeld != 0u) {
+        write_weights_held(row, inside);
+#endif
     } else if (kFours != 0u) {
         write_weights_by_fours(row, keys / 4u);
     } else {

@@ -20,6 +20,8 @@ VKF_CONSTANT(kSoftmaxSpecSoftcap, 5)
 VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // a kSoftmaxOutput... below
 // fours a turn, for weights whose scores, mask and bias lie in fours; 0: key by key
 VKF_CONSTANT(kSoftmaxSpecFours, 7)
+// weights: fours of a row that a lane holds in registers; 0: the result keeps them
+VKF_CONSTANT(kSoftmaxSpecHeld, 8)
 
 VKF_CONSTANT(kSoftmaxMostFours, 4)   // most fours in a turn: a line of a processor's cache
 

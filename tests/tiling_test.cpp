@@ -104,13 +104,24 @@ std::string product_mismatch(const Capabilities& device, std::int64_t m, std::in
 
 // --- rows and elements ---------------------------------------------------------------------------
 
-/// Rows that `lanes` invocations share, column by column.
-std::string rows_mismatch(const Prepared& e, uint lanes, std::size_t rows, std::size_t columns) {
+/// How a kernel shares a row: how many invocations, how many fours each holds in registers (0: it
+/// goes column by column), and whether these lie beside each other.
+struct RowShare {
+    uint lanes, held;
+    bool fours;
+};
+
+std::string rows_mismatch(const Prepared& e, const RowShare& share, std::size_t rows, std::size_t columns) {
     Cover cover(rows, columns);
     for (uint group = 0; group < e.groups(); ++group) {
         for (uint i = 0; i < e.local_size(); ++i) {
-            for (std::size_t column = i % lanes; column < columns; column += lanes) {
-                cover.add(shared_row(group, e.local_size(), lanes, i), column);
+            const uint lane = i % share.lanes, row = shared_row(group, e.local_size(), share.lanes, i);
+            for (std::size_t column = lane; column < columns && share.held == 0; column += share.lanes) {
+                cover.add(row, column);
+            }
+            for (uint n = 0; n < share.held * 4; ++n) {
+                cover.add(row, share.fours ? held_four_place(n / 4, lane, share.lanes) * 4 + n % 4
+                                           : held_place(n / 4, n % 4, lane, share.lanes));
             }
         }
     }
@@ -247,7 +258,7 @@ TEST_SUITE("tiling") {
     TEST_CASE("tiling: row kernels") {
         for (const Capabilities& device : devices()) {
             for (const std::int64_t rows : {1, 5, 130}) {
-                for (const std::int64_t columns : {1, 40, 300}) {
+                for (const std::int64_t columns : {1, 40, 300, 301, 5000}) {
                     CAPTURE(rows);
                     CAPTURE(columns);
                     const auto r = static_cast<std::size_t>(rows), c = static_cast<std::size_t>(columns);
@@ -255,11 +266,17 @@ TEST_SUITE("tiling") {
                     const Value x = g.input("x", {rows, columns});
                     const Plan soft = plan_of(g, softmax(x), device);
                     const Prepared s = prepare(soft, soft.dispatches.front().dispatch);
-                    CHECK(rows_mismatch(s, s.constant(kSoftmaxSpecLanes), r, c) == "");
+                    CHECK(rows_mismatch(s,
+                                        {s.constant(kSoftmaxSpecLanes), s.constant(kSoftmaxSpecHeld),
+                                         s.constant(kSoftmaxSpecFours) != 0},
+                                        r, c) == "");
                     Graph h;
                     const Plan norm = plan_of(h, layer_norm(h.input("x", {rows, columns}), {}, {}), device);
                     const Prepared n = prepare(norm, norm.dispatches.front().dispatch);
-                    CHECK(rows_mismatch(n, n.constant(kNormSpecLanes), r, c) == "");
+                    CHECK(rows_mismatch(
+                              n,
+                              {n.constant(kNormSpecLanes), n.constant(kNormSpecHeld), n.constant(kNormSpecFours) != 0},
+                              r, c) == "");
                 }
             }
         }

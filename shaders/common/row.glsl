@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over a row that `kLanes` neighbouring invocations share (a power of two that divides
-// the group's size, at most 128). With one lane a row nothing is shared and no barrier is reached.
-// Include it after declaring kLanes.
+// the group's size). With one lane a row nothing is shared and no barrier is reached. Include it
+// after declaring kLanes.
+//
+// Sums have a fixed order. With SUBGROUPS a row that a whole group shares is summed within each
+// subgroup and then over these, whatever their size. Without, it is a tree of at most kMaxRowGroup
+// invocations.
 #ifndef VKF_SHADERS_COMMON_ROW_GLSL
 #define VKF_SHADERS_COMMON_ROW_GLSL
 
 #include "common/numeric.glsl"
+#include "common/order.glsl"
 #include "common/tiles.h"
-
-const uint kMaxRowGroup = 128;
-shared float row_scratch[kMaxRowGroup];
 
 uint row_lane() {
     return gl_LocalInvocationID.x % kLanes;
@@ -19,6 +21,78 @@ uint row_lane() {
 uint row_of(uint group) {
     return shared_row(group, gl_WorkGroupSize.x, kLanes, gl_LocalInvocationID.x);
 }
+
+#ifdef SUBGROUPS
+// Two halves, taken by turns: one barrier a reduction then keeps its words from the next but one.
+shared uint row_scratch[2u * gl_WorkGroupSize.x];
+uint row_half = 0u;
+
+bool shared_by_group() {
+    return kLanes == gl_WorkGroupSize.x;
+}
+
+// The words of which a row's result is made, each subgroup's or each lane's, as one invocation goes
+// over them. A subgroup goes over all: how many invocations it has is counted, not believed.
+struct RowParts {
+    uint first;
+    uint end;
+    uint step;
+};
+
+RowParts put_in_scratch(uint word) {
+    row_half = gl_WorkGroupSize.x - row_half;
+    if (shared_by_group()) {
+        if (subgroupElect()) {
+            row_scratch[row_half + gl_SubgroupID] = word;
+        }
+        barrier();
+        return RowParts(row_half + subgroupExclusiveAdd(1u), row_half + gl_NumSubgroups, subgroupAdd(1u));
+    }
+    row_scratch[row_half + gl_LocalInvocationID.x] = word;
+    barrier();
+    uint first = row_half + gl_LocalInvocationID.x - row_lane();
+    return RowParts(first, first + kLanes, 1u);
+}
+
+// Sums over the lanes of a row, with the same bits in every lane. All invocations of the group call
+// it.
+float row_sum(float value) {
+    if (kLanes > 1u) {
+        value = shared_by_group() ? subgroupAdd(value) : value;
+        if (!shared_by_group() || gl_NumSubgroups > 1u) {
+            RowParts parts = put_in_scratch(floatBitsToUint(value));
+            value = 0.0;
+            for (uint i = parts.first; i < parts.end; i += parts.step) {
+                value += uintBitsToFloat(row_scratch[i]);
+            }
+            value = shared_by_group() ? subgroupAdd(value) : value;
+        }
+    }
+    return value;
+}
+
+// Finds the largest of the keys of order_key() over the lanes of a row.
+uint row_max_key(uint key) {
+    if (kLanes > 1u) {
+        key = shared_by_group() ? subgroupMax(key) : key;
+        if (!shared_by_group() || gl_NumSubgroups > 1u) {
+            RowParts parts = put_in_scratch(key);
+            for (uint i = parts.first; i < parts.end; i += parts.step) {
+                key = max(key, row_scratch[i]);
+            }
+            key = shared_by_group() ? subgroupMax(key) : key;
+        }
+    }
+    return key;
+}
+
+// Finds the largest number over the lanes of a row; NaN when one is.
+float row_max(float value) {
+    return kLanes > 1u ? ordered_float(row_max_key(order_key(value))) : value;
+}
+#else
+const uint kMaxRowGroup = 128;
+shared float row_scratch[kMaxRowGroup];
 
 // Sums over the lanes of a row, with the same bits in every lane: a tree in a fixed order. All
 // invocations of the group call it.
@@ -56,5 +130,6 @@ float row_max(float value) {
     }
     return value;
 }
+#endif
 
 #endif

@@ -67,6 +67,15 @@ VKF_FUNCTION uint shared_row(uint group, uint local_size, uint lanes, uint invoc
     return group * (local_size / lanes) + invocation / lanes;
 }
 
+// The place in a row of a lane's i-th four, where it holds fours in registers, counted in fours;
+// and of the j-th element of that, where it holds elements instead that lie `lanes` apart.
+VKF_FUNCTION uint held_four_place(uint i, uint lane, uint lanes) {
+    return lane + i * lanes;
+}
+VKF_FUNCTION uint held_place(uint i, uint j, uint lane, uint lanes) {
+    return lane + (4u * i + j) * lanes;
+}
+
 // The first of an invocation's `each` items that lie behind each other, in kernels that go element
 // by element.
 VKF_FUNCTION uint first_item(uint group, uint local_size, uint invocation, uint each) {
