@@ -7,6 +7,8 @@
 #include "matmul_lanes8_wide.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
+#include "matvec_columns.spv.h"
+#include "matvec_columns_subgroups.spv.h"
 #include "ops/fours.h"
 #include "ops/shared_tile.h"
 #include "ops/tuned.h"
@@ -24,6 +26,8 @@ const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
 const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanes8WideSpirv};
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
+const Shader kColumns{"matvec_columns", spirv::kMatvecColumnsSpirv};
+const Shader kColumnsSubgroups{"matvec_columns_subgroups", spirv::kMatvecColumnsSubgroupsSpirv};
 
 /// True when the value can be read by vec4 along `dim`: unit stride there, everything else a
 /// multiple of four.
@@ -87,22 +91,82 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
     }
 }
 
+/// Numbers in 16 bytes, by kPacked... of shaders/common/packed.h.
+constexpr uint kMatvecNumbers[] = {4, 8, 8, 16, 32};
+/// Invocations that share the sums of matvec_columns at least, and at most unless tuning says
+/// otherwise.
+constexpr uint kFewestSharing = 32, kMostSharing = 128;
+
+/// What keeps a product of few rows from matvec_columns, for explain(); empty: nothing.
+std::string no_columns(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
+    const ValueInfo& b = l.info(part.product.b);
+    const Dim& k = l.info(part.product.a).shape.back();
+    const bool along_k = part.form.b_load == kMatmulBVecK || part.form.b_load > kMatmulBPacked;
+    if (params.masked_weights || !along_k || part.form.a_load != kMatmulAVecK) {
+        return "b is not read along k by vec4";
+    }
+    const uint numbers = kMatvecNumbers[b.words ? static_cast<uint>(l.weight_type(part.product.b)) : kPackedF32];
+    if (!k.is_constant() || k.constant() % numbers != 0 || k.constant() < std::int64_t{kFewestSharing} * numbers) {
+        return "sums are not of " + std::to_string(kFewestSharing * numbers) + " products, or more in steps of " +
+               std::to_string(numbers);
+    }
+    return vectorizable(b, b.shape.size() - 1) ? "" : "rows of b begin at odd places";
+}
+
+/// Few rows, each invocation 16 bytes of several columns at a time; each has two steps or more
+/// where fewer can share the sums.
+void choose_columns(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t k,
+                    std::int64_t most_rows, const std::string& in_fp32) {
+    const auto numbers = kMatvecNumbers[std::max(form.values()[kMatmulSpecBLoad], kMatmulBPacked) - kMatmulBPacked];
+    uint by_length = kFewestSharing;
+    while (by_length < kMostSharing && k >= std::int64_t{4} * by_length * numbers) {
+        by_length *= 2;
+    }
+    const Tuned sharing = tuned(device, "matvec_split", by_length);
+    const bool subgroups = device.subgroup_arithmetic && device.subgroup_size >= kMatvecLeastSubgroup;
+    for (const uint rows : {1u, 2u, kMatvecMaxRows}) {
+        if (rows > 1 && most_rows <= rows / 2) {
+            return;
+        }
+        choice.add(subgroups ? kColumnsSubgroups : kColumns, with_rows(form, sharing.value, rows), rows, rows,
+                   kMatvecColumns,
+                   std::to_string(rows) + (rows == 1 ? " row" : " rows") + in_fp32 + " by " +
+                       std::to_string(kMatvecColumns) + " columns: sums shared by " + std::to_string(sharing.value) +
+                       " invocations" + (subgroups ? " and their subgroups" : "") + sharing.note);
+    }
+}
+
+/// Few rows with any strides.
+void choose_matvec(Choice& choice, const Capabilities& device, const Constants& form, const MatmulParams& params,
+                   const std::string& in_fp32, const std::string& why) {
+    const Tuned sharing = tuned(device, "matvec_split", 32);
+    const uint split = params.transpose_b ? sharing.value : 1;
+    const uint local = std::max(64u, split);
+    Constants matvec = with_rows(form, local, kMatvecMaxRows);
+    matvec.set(kMatmulSpecSplit, split);
+    choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, local / split,
+               "up to 4 rows" + in_fp32 + ": sums split over " + std::to_string(split) + " invocations, for " + why +
+                   (params.transpose_b ? sharing.note : ""));
+}
+
 /// Up to so many rows, tiles of 64 rows: more groups, for GPUs of many units. Beyond them tiles of
 /// twice as many by as many invocations.
 constexpr std::int64_t kTallTileRows = 256;
 constexpr uint kTallTile = 128;
 
-/// GPUs: tiles in shared memory, and sums split over invocations for the few rows of a decoding
+/// GPUs: tiles in shared memory, and sums that invocations share for the few rows of a decoding
 /// step.
-void choose_for_gpu(Choice& choice, const Capabilities& device, const Constants& form, const MatmulParams& params,
-                    std::int64_t most_rows, const ReducedArithmetic& reduced) {
-    Constants matvec = with_rows(form, 64, kMatvecMaxRows);
-    const Tuned sharing = tuned(device, "matvec_split", 32);
-    const uint split = params.transpose_b ? sharing.value : 1;
-    matvec.set(kMatmulSpecSplit, split);
-    choice.add(kMatvec, matvec, kMatvecMaxRows, kMatvecMaxRows, 64 / split,
-               std::string("up to 4 rows") + (reduced.halves ? ", in fp32" : "") + ": sums split over " +
-                   std::to_string(split) + " invocations" + (params.transpose_b ? sharing.note : ""));
+void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, const Constants& form,
+                    const MatmulParams& params, const ReducedArithmetic& reduced) {
+    const Capabilities& device = l.device();
+    const std::int64_t most_rows = part.most_rows;
+    const std::string in_fp32 = reduced.halves ? ", in fp32," : "";
+    const std::string why = no_columns(l, part, params);
+    if (why.empty()) {
+        choose_columns(choice, device, form, l.info(part.product.a).shape.back().constant(), most_rows, in_fp32);
+    } else {
+        choose_matvec(choice, device, form, params, in_fp32, why);
+    }
     if (most_rows <= kMatvecMaxRows) {
         return;
     }
@@ -224,10 +288,10 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
         choose_coopmat(choice, l.device(), form, part.most_rows);
     } else if (reduced.halves && half_is_forced(l.device())) {
         choose_half(choice, l.device(), form);
-    } else if (l.device().cpu()) {
+    } else if (l.device().cpu() && !l.device().asks_for("matvec_columns")) {
         choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row, params.backward);
     } else {
-        choose_for_gpu(choice, l.device(), form, params, part.most_rows, reduced);
+        choose_for_gpu(choice, l, part, form, params, reduced);
     }
     for (Kernel& kernel : choice.kernels) {
         if (part.form.a_load == kMatmulAVecM && !reads_along_m(kernel)) {
@@ -245,7 +309,8 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
             kernel.why += times ? "; times a tensor" : "; plus a tensor";
         }
     }
-    const bool few = reduced.halves && choice.kernels.back().shader == &kMatvec;
+    const Shader* widest = choice.kernels.back().shader;
+    const bool few = reduced.halves && (widest == &kMatvec || widest == &kColumns || widest == &kColumnsSubgroups);
     Kernel& last = choice.kernels.back();
     last.why_fp32 = few ? "products of so few rows are bound by loads" : reduced.why_fp32;
     last.why += few || reduced.no_coopmat.empty() ? "" : "; " + reduced.no_coopmat;

@@ -41,7 +41,7 @@ Values matmul_depth(const Capabilities& c) {
     return out;
 }
 
-Values matvec_split(const Capabilities& c) { return c.cpu() ? Values{} : Values{8, 16, 32, 64}; }
+Values matvec_split(const Capabilities& c) { return c.cpu() ? Values{} : Values{32, 64, 128}; }
 
 Values attention_split(const Capabilities& c) {
     return c.storage_buffers <= shader::kAttentionBindingPartial ? Values{} : Values{128, 256, 512, 1024, 2048, 4096};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in fp32: C[b, m, n] = act(alpha * (sum over k of A[b, m, k] * B[b, k, n]) +
 // bias[n]) over three batch dimensions b; that plus other[b, m, n], a residual, or times it, a
-// gate, where there is one. Six kernels take the same parameters: matmul.comp (tiles in registers
-// alone), matmul_shared.comp (tiles in shared memory), matvec.comp (few rows of A),
-// matmul_half.comp (A and B rounded to f16), matmul_coopmat.comp (the same on cooperative matrices)
-// and matmul_dot.comp. This one, and the int8 variant of matmul_coopmat.comp, multiply codes of
-// int8: both A and B are rows of words then, and k counts the codes in them, filled up as they are.
+// gate, where there is one. Seven kernels take the same parameters: matmul.comp (tiles in registers
+// alone), matmul_shared.comp (tiles in shared memory), matvec.comp and matvec_columns.comp (few
+// rows of A), matmul_half.comp (A and B rounded to f16), matmul_coopmat.comp (the same on
+// cooperative matrices) and matmul_dot.comp. This one, and the int8 variant of matmul_coopmat.comp,
+// multiply codes of int8: both A and B are rows of words then, and k counts the codes in them,
+// filled up as they are.
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch
 // dimensions (sequence, kv head, head within its group), with 0 as B's last batch stride. Sizes are
@@ -28,11 +29,11 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
 // Rows: rows of C per group in matmul (1 to 8, with 8 lanes to 32) and matvec (1 to 4). matmul's
-//   LANES variants load A another way for up to kMatmulFewRows.
+//   LANES variants load A another way for up to kMatmulFewRows. 1, 2 or 4 in matvec_columns.
 // ALoad: how A is read, a kMatmulA... below.
 // BLoad: how B is read, a kMatmulB... below.
-// CVec: 1 writes C, and reads the bias, by vec4 (not in matvec). Needs c_column == 1, bias_stride 0
-//   or 1, and n, c_row, c_batch[], c_offset and bias_offset multiples of 4.
+// CVec: 1 writes C, and reads the bias, by vec4 (not in those for few rows of A). Needs c_column ==
+//   1, bias_stride 0 or 1, and n, c_row, c_batch[], c_offset and bias_offset multiples of 4.
 // Act: a kAct... of common/activation.h.
 // AMasked: 1 lets an element of A whose bits are those of -0.0 count as absent: B's element there
 //   contributes nothing, be it NaN or infinite.
@@ -51,7 +52,7 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 //   the tile has such parts.
 // Other: what the other operand is and where, a kMatmulOther... below.
 // Split: invocations that share the sum of one output in matvec; a power of two that divides the
-//   local size.
+//   local size. In matvec_columns that is the local size, a power of two from 8 * Rows on.
 //
 // Where a value says vec4, the buffer's bound range must start at a multiple of 16 bytes.
 VKF_CONSTANT(kMatmulSpecRows, 1)
@@ -104,6 +105,9 @@ VKF_CONSTANT(kMatmulOtherGateBesideBias, 4)
 // Rows of C per group that the kernels have code for.
 VKF_CONSTANT(kMatmulMaxRows, 32)
 VKF_CONSTANT(kMatvecMaxRows, 4)
+// matvec_columns: columns a group, and the fewest invocations of a subgroup
+VKF_CONSTANT(kMatvecColumns, 4)
+VKF_CONSTANT(kMatvecLeastSubgroup, 4)
 VKF_CONSTANT(kMatmulFewRows, 4)
 
 // matmul_half: products that are summed in f16 before fp32 takes over (docs/numerics.md, 12).

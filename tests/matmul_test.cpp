@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/believed.h"
 #include "tests/product_check.h"
 
 using namespace vkf;
@@ -71,6 +72,65 @@ TEST_CASE("matmul: few rows of large matrices, which have kernels of their own")
             a.at({row, k - 1}) = -0.0;
         }
         CHECK(matmul_mismatch(a, b, {.masked_weights = true}) == "");
+    }
+}
+
+TEST_CASE("matmul: few rows on GPUs, 16 bytes of several columns at a time") {
+    for (const bool subgroups : {true, false}) {
+        const Believed as([&](Capabilities& c) { c.subgroup_arithmetic = c.subgroup_arithmetic && subgroups; });
+        CAPTURE(subgroups);
+        for (const std::int64_t m : {1, 2, 3, 4, 5, 9}) {
+            for (const Sizes& nk : {Sizes{1, 128}, Sizes{6, 260}, Sizes{9, 1040}}) {
+                CAPTURE(m);
+                CAPTURE(nk[0]);
+                const Tensor a = random_tensor({m, nk[1]}, 1), b = random_tensor({nk[0], nk[1]}, 2);
+                CHECK(matmul_mismatch(a, b,
+                                      {.bias = random_tensor({nk[0]}, 3),
+                                       .activation = Activation::gelu,
+                                       .scale = 0.5,
+                                       .transpose_b = true}) == "");
+            }
+        }
+        CHECK(matmul_mismatch(random_tensor({3, 2, 1, 128}, 1), random_tensor({3, 1, 7, 128}, 2),
+                              {.transpose_b = true}) == "");
+        Tensor a = random_tensor({3, 256}, 1), b = random_tensor({6, 256}, 2);
+        a.at({1, 255}) = kNan;
+        b.at({5, 0}) = kInf;
+        CHECK(matmul_mismatch(a, b, {.transpose_b = true}) == "");
+    }
+}
+
+TEST_CASE("matmul: which kernel few rows take on GPUs, and the same bits in every run") {
+    const auto said = [](std::int64_t m, std::int64_t k) {
+        Graph g;
+        g.output("y", linear(g.input("x", {m, k}), g.input("w", {9, k})));
+        return device().compile(g, {}).explain();
+    };
+    for (const bool subgroups : {true, false}) {
+        const Believed gpu([&](Capabilities& c) {
+            as_gpu(c);
+            c.subgroup_arithmetic = c.subgroup_arithmetic && subgroups;
+        });
+        const bool by_subgroups = device().capabilities().subgroup_arithmetic;
+        for (const std::int64_t m : {1, 2, 4}) {
+            CHECK(contains(said(m, 512), by_subgroups ? "matvec_columns_subgroups" : "matvec_columns"));
+            CHECK(contains(said(m, 512), std::to_string(m) + (m == 1 ? " row by" : " rows by")));
+            CHECK(contains(said(m, 512), "and their subgroups") == by_subgroups);
+        }
+        CHECK_FALSE(contains(said(1, 512), "2 rows by"));
+        CHECK(contains(said(2, 510), "split over 32 invocations, for b is not read along k by vec4"));
+        CHECK(contains(said(1, 124), "for sums are not of 128 products, or more in steps of 4"));
+        const Tensor x = random_tensor({3, 516}, 1), w = random_tensor({9, 516}, 2);
+        OpCheck check;
+        const Value y = linear(check.input("x", x), check.input("w", w));
+        const Tensor first = check.run(y);
+        for (int i = 0; i < 20; ++i) {
+            CHECK(same_bits(check.run(y), first));
+        }
+    }
+    if (device().capabilities().cpu()) {
+        const Believed forced([](Capabilities& c) { c.variants = "matvec_columns"; });
+        CHECK(contains(said(1, 512), "matvec_columns"));
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -134,6 +135,23 @@ TEST_CASE("packed weights: linear of every type, sizes around every tile's and e
         for (const WeightType type : kAllTypes) {
             CHECK(mismatch({.x_shape = {size[0], size[2]}, .columns = size[1]}, type) == "");
         }
+    }
+}
+
+TEST_CASE("packed weights: few rows, 16 bytes of several columns at a time") {
+    const std::int64_t sizes[][3] = {{1, 7, 1024}, {2, 5, 1056}, {3, 1, 2048}, {4, 6, 1024}, {1, 34, 4096}};
+    for (const bool subgroups : {true, false}) {
+        const Believed as([&](Capabilities& c) { c.subgroup_arithmetic = c.subgroup_arithmetic && subgroups; });
+        for (const auto& size : sizes) {
+            CAPTURE(size[0]);
+            CAPTURE(size[2]);
+            for (const WeightType type : kAllTypes) {
+                CHECK(mismatch({.x_shape = {size[0], size[2]}, .columns = size[1], .bias = size[0] == 2}, type) == "");
+            }
+        }
+    }
+    for (const WeightType type : kAllTypes) {
+        CHECK(mismatch({.x_shape = {2, 1024}, .columns = 9}, type, 1023) == "");
     }
 }
 

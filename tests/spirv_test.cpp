@@ -100,7 +100,9 @@ TEST_SUITE("spirv") {
         CHECK(reflect(module_of({{op(6, 16), 1, 17, 8, 4, 2}}), "t").local_size[1] == 4);
         CHECK(reflect(module_of({{op(6, 16), 1, 17, 8, 4, 2}}), "t").local_size_id == -1);
         CHECK(reflect(module_of({{op(2, 17), 4433}}), "t").uses_16bit_storage);
-        CHECK(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroups);
+        CHECK(reflect(module_of({{op(2, 17), 65}}), "t").uses_subgroups);
+        CHECK(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroup_arithmetic);
+        CHECK_FALSE(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroups);
         CHECK(reflect(module_of({{op(2, 17), 9}}), "t").uses_float16);
         CHECK(reflect(module_of({{op(2, 17), 39}}), "t").uses_int8);
         CHECK(reflect(module_with_buffers({}), "t").bindings == 0);

@@ -34,6 +34,9 @@ bool in_quads(const Prepared& e) {
 /// A group's subgroups compute a part each.
 bool in_parts(const Prepared& e) { return e.name() == "matmul_coopmat" || e.name() == "matmul_coopmat_int8"; }
 
+/// Each invocation that has an output computes one.
+bool in_columns(const Prepared& e) { return e.name() == "matvec_columns" || e.name() == "matvec_columns_subgroups"; }
+
 /// Counts the outputs of C that one group of a product's kernel computes, whose tile has this row
 /// and column.
 void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
@@ -50,6 +53,10 @@ void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
             const uint split = e.constant(kMatmulSpecSplit);
             if (i % split == 0) {  // where the parts come together
                 cover.block(tile_m * rows, split_column(tile_n, e.local_size(), split, i), rows, 1);
+            }
+        } else if (in_columns(e)) {
+            if (i < rows * kMatvecColumns) {
+                cover.add(tile_m * rows + i / kMatvecColumns, tile_n * kMatvecColumns + i % kMatvecColumns);
             }
         } else if (!in_parts(e)) {
             cover.block(tile_m * rows, lane_column(tile_n, e.local_size(), i), rows, 4);
@@ -78,6 +85,7 @@ std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns) 
     const bool tiled = in_quads(e) || in_parts(e);
     const uint tile_rows = tiled ? e.constant(kMatmulSpecTileRows) : e.constant(kMatmulSpecRows);
     const uint tile_columns = tiled                  ? e.constant(kMatmulSpecTileColumns)
+                              : in_columns(e)        ? kMatvecColumns
                               : e.name() == "matvec" ? e.local_size() / e.constant(kMatmulSpecSplit)
                                                      : e.local_size() * 4;
     Cover cover(rows, columns);
@@ -93,10 +101,11 @@ std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns) 
     return cover.mismatch();
 }
 
-std::string product_mismatch(const Capabilities& device, std::int64_t m, std::int64_t n, Arithmetic arithmetic) {
+std::string product_mismatch(const Capabilities& device, std::int64_t m, std::int64_t n, Arithmetic arithmetic,
+                             std::int64_t k = 48) {
     Graph g;
     const Plan plan =
-        plan_of(g, matmul(g.input("a", {m, 48}), g.input("b", {n, 48}), {.transpose_b = true}), device, arithmetic);
+        plan_of(g, matmul(g.input("a", {m, k}), g.input("b", {n, k}), {.transpose_b = true}), device, arithmetic);
     const Prepared e = prepare(plan, plan.dispatches.front().dispatch);
     const std::string found = product_mismatch(e, static_cast<std::size_t>(m), static_cast<std::size_t>(n));
     return found.empty() ? found : e.name() + ": " + found;
@@ -155,6 +164,7 @@ TEST_SUITE("tiling") {
                     CAPTURE(m);
                     CAPTURE(n);
                     CHECK(product_mismatch(device, m, n, Arithmetic::f32) == "");
+                    CHECK(product_mismatch(device, m, n, Arithmetic::f32, 1024) == "");
                 }
             }
         }

@@ -27,7 +27,8 @@ struct ShaderInterface {
     bool uses_float16 = false;  ///< arithmetic
     bool uses_int8 = false;
     bool uses_int64 = false;
-    bool uses_subgroups = false;
+    bool uses_subgroups = false;  ///< more of them than Vulkan 1.1 guarantees, but arithmetic
+    bool uses_subgroup_arithmetic = false;
     bool uses_cooperative_matrices = false;
     bool uses_matrix_elements = false;
     bool uses_integer_dot = false;

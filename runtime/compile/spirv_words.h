@@ -109,6 +109,7 @@ enum : std::uint32_t {
     kCapabilityInt64 = 11,
     kCapabilityInt8 = 39,
     kCapabilityGroupNonUniform = 61,
+    kCapabilityGroupNonUniformArithmetic = 63,
     kCapabilityGroupNonUniformQuad = 68,
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityDenormPreserve = 4464,

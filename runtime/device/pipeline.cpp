@@ -52,6 +52,7 @@ void require_features(const ShaderInterface& face, const Kernel& kernel, const C
         {face.uses_cooperative_matrices, matrices, "cooperative matrices"},
         {face.uses_matrix_elements, caps.matrix_elements, "operations on the elements of matrices"},
         {face.uses_subgroups && !face.uses_cooperative_matrices, caps.subgroup_shuffle, "subgroup shuffles"},
+        {face.uses_subgroup_arithmetic, caps.subgroup_arithmetic, "arithmetic of subgroups"},
         {face.uses_16bit_storage, caps.storage_16bit, "16-bit storage"},
         {face.uses_float16, caps.float16, "arithmetic in f16"},
         {face.uses_int8, caps.cooperative_matrix_int8, "8-bit integers"},

@@ -30,6 +30,21 @@ vec4 unpack_int8(uint word) {
     return vec4(ivec4(uvec4(word) << uvec4(24, 16, 8, 0)) >> 24);
 }
 
+// Unpacks the `four`-th four numbers of 16 bytes of any type but int4; those of int8 without the
+// scale.
+vec4 unpack_four(uint type, uvec4 words, uint four) {
+    switch (type) {
+    case kPackedF16:
+        return unpack_f16(four == 0 ? words.xy : words.zw);
+    case kPackedBf16:
+        return unpack_bf16(four == 0 ? words.xy : words.zw);
+    case kPackedInt8:
+        return unpack_int8(words[four]);
+    default:
+        return uintBitsToFloat(words);
+    }
+}
+
 // The scale of a group of int4.
 float group_scale(uint word) {
     return uintBitsToFloat(word & ~15u);
