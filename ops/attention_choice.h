@@ -14,6 +14,14 @@
 
 namespace vkf {
 
+/// attention_rows, which takes the place of attention_shared_full where there are few rows. It has
+/// the same local size and tile of keys.
+struct FewRows {
+    const Shader* shader = nullptr;
+    const PackedText* source = nullptr;   ///< as AttentionTiling::source
+    std::vector<shader::uint> rows = {};  ///< one kernel each, fewest first; none: it is not taken
+};
+
 /// The kernel that a device takes, and how it walks over rows and keys.
 struct AttentionTiling {
     const Shader* shader = nullptr;
@@ -30,6 +38,7 @@ struct AttentionTiling {
     Arithmetic arithmetic = Arithmetic::f32;
     /// why it is computed in fp32 though f16 was asked for
     std::string why_fp32 = {};
+    FewRows few = {};
 };
 
 /// Rounds of the loops of attention_lanes.comp for so many keys: tiles, head dimension and values.
@@ -88,6 +97,13 @@ void prepare_attention(const Operands& operands, Command& command) noexcept;
 void prepare_splits_merge(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_mask.h.
 void prepare_mask_bits(const Operands& operands, Command& command) noexcept;
+
+// --- few rows: attention_rows.comp ---------------------------------------------------------------
+
+/// Says what keeps such attention from attention_rows; empty: nothing.
+std::string no_attention_rows(const Lowering& l, const AttentionParams& params);
+/// Chooses the rows that groups take where no_attention_rows() finds nothing.
+FewRows choose_attention_rows(const AttentionParams& params);
 
 // --- a program for f16: attention_coopmat.comp ---------------------------------------------------
 

@@ -51,7 +51,8 @@ constexpr uint kGpuSplit = 256;
 constexpr std::int64_t kSmallModelRows = 128;
 
 AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
-    const uint lanes = device.asks_for("attention_shared") ? 0 : exact_lanes(device);
+    const bool shared = device.asks_for("attention_shared") || device.asks_for("attention_rows");
+    const uint lanes = shared ? 0 : exact_lanes(device);
     if (device.asks_for("attention_lanes") && lanes == 0) {
         fail(kAttentionName,
              "VKFORMER_VARIANT asks for attention_lanes, which needs a processor whose subgroups have exactly 4 or 8 "
@@ -101,13 +102,22 @@ std::int64_t rounds_of(const AttentionTiling& t, uint value_dim, std::int64_t ke
                                  : shared_rounds(t.tile, blocks_of(t, value_dim), keys, head_dim);
 }
 
-/// The tiling, and in `modded` the shader with the caller's mod, where there is one.
+/// The shaders of a tiling with the caller's mod; null where there is none.
+struct Modded {
+    std::shared_ptr<const Shader> shader, few;
+};
+
+/// The tiling, and in `modded` its shaders with the caller's mod, where there is one.
 AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool full, std::int64_t value_dim,
-                       std::shared_ptr<const Shader>& modded) {
+                       Modded& modded) {
     const Capabilities& device = l.device();
     const auto compile = [&](const AttentionTiling& t) {
         const ScoreMod& mod = params.score_mod;
-        modded = mod ? mod.shader(std::string(t.shader->name) + "_mod", t.source->text(), t.defines) : nullptr;
+        const auto with_mod = [&](const Shader& shader, const PackedText& source) {
+            return mod.shader(std::string(shader.name) + "_mod", source.text(), t.defines);
+        };
+        modded.shader = mod ? with_mod(*t.shader, *t.source) : nullptr;
+        modded.few = mod && !t.few.rows.empty() ? with_mod(*t.few.shader, *t.few.source) : nullptr;
     };
     std::string why_fp32;
     if (l.arithmetic() == Arithmetic::f16) {
@@ -127,8 +137,14 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
             }
         }
     }
-    AttentionTiling t = choose_f32(device, full, params.most_queries * params.group);
+    const std::string no_rows = no_attention_rows(l, params);
+    AttentionTiling t = choose_f32(device, full || no_rows.empty(), params.most_queries * params.group);
     t.why_fp32 = why_fp32;
+    if (no_rows.empty()) {
+        t.few = choose_attention_rows(params);
+    } else if (!device.cpu() || device.asks_for("attention_rows")) {
+        t.why += ", few rows too: " + no_rows;
+    }
     compile(t);
     return t;
 }
@@ -207,7 +223,7 @@ void lower(Lowering& l) {
     const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());
     // splitting the keys takes a buffer more than the four that are always there
     const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
-    std::shared_ptr<const Shader> modded;
+    Modded modded;
     AttentionTiling tiling = choose(l, params, params.full || room, value_dim, modded);
     const bool full = tiling.full;
     if (params.queries >= 0) {  // the table of packed sequences is made for one size of tile
@@ -225,8 +241,13 @@ void lower(Lowering& l) {
     std::vector<Kernel> kernels;
     const uint split = splits.may ? splits.keys_a_group.value : 0;
     std::vector<uint> words{blocks * tiling.tile, split};
-    for (std::size_t i = 0; i < tiling.rows.size(); ++i) {
-        const uint rows = tiling.rows[i];
+    std::vector<uint> all_rows = tiling.few.rows;
+    if (all_rows.empty() || params.most_queries * params.group > all_rows.back()) {
+        all_rows.insert(all_rows.end(), tiling.rows.begin(), tiling.rows.end());
+    }
+    for (std::size_t i = 0; i < all_rows.size(); ++i) {
+        const bool few = i < tiling.few.rows.size();
+        const uint rows = all_rows[i];
         Constants constants(tiling.local_size,
                             {{kAttentionSpecRows, rows},
                              {kAttentionSpecBlocks, blocks},
@@ -258,16 +279,24 @@ void lower(Lowering& l) {
         if (!tiling.matrices.empty()) {
             add_matrix_constants(tiling.matrices[i], constants);
         }
-        kernels.push_back({modded ? modded.get() : tiling.shader, std::move(constants),
-                           tiling.why + ": " + std::to_string(rows) + " rows by " + std::to_string(tiling.tile) +
-                               " keys" + (fours ? ", by fours" : "") +
+        if (few) {
+            constants.set(kAttentionSpecHeadDim, static_cast<uint>(params.head_dim));
+        }
+        const std::shared_ptr<const Shader>& with_mod = few ? modded.few : modded.shader;
+        kernels.push_back({with_mod ? with_mod.get()
+                           : few    ? tiling.few.shader
+                                    : tiling.shader,
+                           std::move(constants),
+                           (few ? "few rows, keys and values in registers" : tiling.why) + ": " + std::to_string(rows) +
+                               " rows by " + std::to_string(tiling.tile) + " keys" + (fours ? ", by fours" : "") +
                                (packed_kv ? ", keys and values " + std::string(name_of(params.kv_type)) : "") +
                                (splits.may ? splits.keys_a_group.note : ""),
-                           modded});
+                           with_mod});
         kernels.back().arithmetic = tiling.arithmetic;
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
         // a mod's own loops are not counted, and a driver may unroll them
-        kernels.back().keep_loops = l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() && !modded;
+        kernels.back().keep_loops =
+            l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() && !with_mod && !few;
         words.push_back(rows);
     }
     kernels.back().why_fp32 = tiling.why_fp32;
@@ -342,6 +371,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
         return "VKFORMER_VARIANT asks for attention_composed";
     }
     const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes") ||
+                        device.asks_for("attention_rows") ||
                         (device.cooperative_matrix && coopmat_attention_is_forced(device));
     if (!device.cpu() || forced) {
         return {};

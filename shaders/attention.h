@@ -78,6 +78,9 @@ VKF_CONSTANT(kAttentionSpecSubgroupRows, 24)  // rows a subgroup takes
 VKF_CONSTANT(kAttentionSpecSubgroup, 25)      // its size
 VKF_CONSTANT(kAttentionSpecPart, 26)          // columns of Q and K that are staged at once
 
+// attention_rows.comp: p.head_dim
+VKF_CONSTANT(kAttentionSpecHeadDim, 27)
+
 // A sequence's words in the table: its first query, number of queries, first key, number of keys,
 // and where sequences are packed the first of the row tiles that are its own.
 VKF_CONSTANT(kAttentionSequenceWords, 5)
@@ -89,6 +92,9 @@ VKF_CONSTANT(kAttentionSplitQueries, 8)
 VKF_CONSTANT(kAttentionMostSplits, 64)
 // keys of a tile, and columns of a block, of attention_coopmat.comp
 VKF_CONSTANT(kAttentionMatrixTile, 32)
+// attention_rows.comp: most rows of a group, and widest heads
+VKF_CONSTANT(kAttentionRowsMost, 8)
+VKF_CONSTANT(kAttentionRowsWidth, 256)
 VKF_CONSTANT(kAttentionPresent, 16)
 VKF_CONSTANT(kAttentionPresentBatch, 8)
 VKF_CONSTANT(kAttentionPresentHead, 4)

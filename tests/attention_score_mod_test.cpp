@@ -44,7 +44,7 @@ template <class F>
 void on_each_variant(F f) {
     Capabilities& capabilities = Insides::core(device()).capabilities;
     const std::string before = capabilities.variants;
-    for (const char* variant : {before.c_str(), "attention_shared", "attention_composed"}) {
+    for (const char* variant : {before.c_str(), "attention_shared", "attention_rows", "attention_composed"}) {
         capabilities.variants = variant;
         CAPTURE(variant);
         f();

@@ -19,7 +19,7 @@ constexpr std::int64_t kValueDim = 8;
 template <class F>
 void on_each_way(const F& f) {
     f();
-    for (const char* variant : {"attention_shared", "attention_composed"}) {
+    for (const char* variant : {"attention_shared", "attention_rows", "attention_composed"}) {
         const Believed forced([&](Capabilities& c) { c.variants = variant; });
         CAPTURE(variant);
         f();

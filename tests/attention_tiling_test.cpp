@@ -52,7 +52,8 @@ std::string attention_mismatch(const Capabilities& device, std::int64_t queries,
     Prepared e = prepare(plan, plan.dispatches.front().dispatch);
     const bool in_shared = contains(e.name(), "attention_shared");
     const bool in_matrices = contains(e.name(), "attention_coopmat");
-    const uint lanes = in_shared || in_matrices ? 8 : e.local_size();
+    const bool in_registers = contains(e.name(), "attention_rows");
+    const uint lanes = in_shared || in_matrices || in_registers ? 8 : e.local_size();
     const uint tile = 4 * lanes, rows = e.constant(kAttentionSpecRows), blocks = e.constant(kAttentionSpecBlocks);
     const uint all_rows = static_cast<uint>(queries * heads), columns = static_cast<uint>(width);
     Cover cover(all_rows, columns);
@@ -74,7 +75,10 @@ std::string attention_mismatch(const Capabilities& device, std::int64_t queries,
             cover_strips(t, first_row, slice, cover);
             continue;
         }
-        for (uint i = 0; i < e.local_size(); ++i) {
+        for (uint i = 0; i < blocks * tile / 4 && in_registers; ++i) {
+            cover.block(first_row, slice * blocks * tile + i * 4, rows, 4);
+        }
+        for (uint i = 0; i < e.local_size() && !in_registers; ++i) {
             for (uint block = 0; block < blocks; ++block) {
                 const uint column = value_column(slice, blocks, block, tile, i % lanes);
                 const uint row = in_shared ? pair_row(i, lanes) : 0;

@@ -39,7 +39,7 @@ std::vector<std::string> kernels() {
         cannot_run("12 storage buffers");
         return {};
     }
-    std::vector<std::string> out{"attention_shared"};
+    std::vector<std::string> out{"attention_shared", "attention_rows"};
     if (c.cpu() && c.subgroup_shuffle && (c.exact_subgroup_size == 4 || c.exact_subgroup_size == 8)) {
         out.push_back("attention_lanes");
     }
@@ -190,6 +190,68 @@ TEST_CASE("fused attention: widths of heads, odd ones and wide ones") {
             const Qkv x = random_qkv({1, 3, 1, 7, 37, widths.first, widths.second}, 3);
             CHECK(mismatch(x, {}, 7) == "");
         }
+    }
+}
+
+TEST_CASE("fused attention: few rows, for every number of them that a group takes") {
+    if (kernels().empty()) {
+        return;
+    }
+    const Forced forced("attention_rows");
+    const AttentionSizes sizes[] = {{1, 3, 3, 1, 300, 64, 64},  {2, 4, 1, 1, 33, 128, 128}, {1, 7, 1, 1, 70, 80, 96},
+                                    {1, 8, 1, 1, 290, 256, 20}, {1, 2, 1, 2, 65, 20, 132},  {1, 4, 2, 4, 40, 4, 4},
+                                    {1, 1, 1, 8, 31, 100, 260}, {1, 16, 2, 2, 40, 16, 16}};
+    for (const AttentionSizes& s : sizes) {
+        CAPTURE(s.heads);
+        CAPTURE(s.head_dim);
+        const Qkv x = random_qkv(s, 6);
+        CHECK(mismatch(x, {}, s.queries) == "");
+        CHECK(mismatch(x, {}, s.queries + 1) == "");  // one kernel for one query, another for more
+        Options o;
+        o.scores.causal = Causal::bottom_right;
+        o.scores.window = 30;
+        o.scores.softcap = 4;
+        o.scores.keys = mask_of(s.batch, s.keys, 0, s.keys - 3);
+        CHECK(mismatch(x, o, s.queries) == "");
+    }
+}
+
+TEST_CASE("fused attention: who takes the kernel for few rows, and who does not, which explain() says") {
+    if (kernels().empty()) {
+        return;
+    }
+    const auto said = [](const AttentionSizes& s) {
+        Graph g;
+        const Value q = g.input("q", {s.batch, s.heads, s.queries, s.head_dim});
+        const Value k = g.input("k", {s.batch, s.kv_heads, s.keys, s.head_dim});
+        const Value v = g.input("v", {s.batch, s.kv_heads, s.keys, s.value_dim});
+        g.output("y", contiguous(scaled_dot_product_attention(q, k, v).y));
+        return device().compile(g, {}).explain();
+    };
+    const Believed gpu(as_gpu);
+    CHECK(contains(said({1, 4, 1, 1, 40, 64, 64}), "few rows, keys and values in registers: 4 rows by 32 keys"));
+    CHECK(contains(said({1, 4, 1, 2, 40, 64, 64}), "registers: 8 rows by 32 keys"));
+    CHECK_FALSE(contains(said({1, 4, 1, 2, 40, 64, 64}), "attention_shared"));
+    CHECK(contains(said({1, 4, 1, 3, 40, 64, 64}), "few rows too: there are more than 8 of them"));
+    CHECK(contains(said({1, 16, 1, 1, 40, 64, 64}), "few rows too: more than 8 query heads share keys"));
+    CHECK(contains(said({1, 4, 1, 1, 40, 300, 64}), "few rows too: heads are wider than 256"));
+    CHECK(contains(said({1, 4, 1, 1, 40, 30, 64}), "few rows too: they do not go by fours"));
+    const Believed shared([](Capabilities& c) { c.variants = "attention_shared"; });
+    CHECK(contains(said({1, 4, 1, 1, 40, 64, 64}), "few rows too: VKFORMER_VARIANT asks for attention_shared"));
+}
+
+TEST_CASE("fused attention: few rows give the same bits in every run") {
+    if (kernels().empty()) {
+        return;
+    }
+    const Forced forced("attention_rows");
+    const Qkv x = random_qkv({1, 4, 1, 1, 700, 64, 64}, 7);
+    OpCheck check;
+    const Value y =
+        scaled_dot_product_attention(check.input("q", x.query), check.input("k", x.key), check.input("v", x.value)).y;
+    const Tensor first = check.run(y);
+    for (int i = 0; i < 10; ++i) {
+        CHECK(same_bits(check.run(y), first));
     }
 }
 

@@ -70,6 +70,6 @@ inline Values with_gradients(Value y, const Values& at) {
 }
 
 /// The ways to compute attention.
-inline const char* const kWays[] = {"", "attention_shared", "attention_composed"};
+inline const char* const kWays[] = {"", "attention_shared", "attention_rows", "attention_composed"};
 
 }  // namespace vkf::test::bounds

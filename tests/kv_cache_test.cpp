@@ -235,6 +235,53 @@ TEST_CASE("kv cache: attention over keys in a ring is attention over them in ord
     }
 }
 
+TEST_CASE("kv cache: what a masked row of a cache holds leaves no trace, and what is seen shows") {
+    const AttentionSizes sizes{1, 4, 2, 1, 70, 64, 64};
+    const Qkv clean = random_qkv(sizes, 8);
+    Qkv spoilt = clean;
+    for (const std::int64_t token : {3, 40}) {
+        for (std::int64_t i = 0; i < 64; ++i) {
+            spoilt.key.at({0, 1, token, i}) = i % 2 != 0 ? kNan : kInf;
+            spoilt.value.at({0, 1, token, i}) = i % 2 != 0 ? -kInf : kNan;
+        }
+    }
+    Qkv one = clean;
+    one.value.at({0, 0, 40, 9}) = kInf;
+    for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8}) {
+        CAPTURE(name_of(type));
+        const bool plain = type == WeightType::f32;
+        Tensor mask({1, 1, 1, 70}, 1.0);
+        const auto attended = [&](const Qkv& x) {
+            OpCheck check;
+            const auto cache = [&](const char* name, const Tensor& t) {
+                const Value in = check.input(std::string(name) + "_in", t);
+                if (plain) {
+                    return in;
+                }
+                const Value state = check.graph.state(name, {1, 2, 70, words_of(type, 64)}, DType::i32);
+                pack_into(state, in, type);
+                return state;
+            };
+            AttentionOptions o{.kv_type = type, .value_dim = 64};
+            o.mask.keys = check.input("mask", mask, DType::i32);
+            return check.run(
+                scaled_dot_product_attention(check.input("q", x.query), cache("k", x.key), cache("v", x.value), o).y);
+        };
+        const auto expected = [&](const Qkv& x) {
+            reference::AttentionOptions o;
+            o.scores.keys = mask;
+            return reference::attention(x.query, plain ? x.key : kept(x.key, type),
+                                        plain ? x.value : kept(x.value, type), o)
+                .y;
+        };
+        CHECK(difference(attended(spoilt), expected(spoilt), {2e-5, 1e-4, {}}) == "");
+        CHECK(difference(attended(one), expected(one), {2e-5, 1e-4, {}}) == "");
+        mask.at({0, 0, 0, 3}) = mask.at({0, 0, 0, 40}) = 0;
+        CHECK(same_bits(attended(clean), attended(spoilt)));
+        CHECK(difference(attended(clean), expected(clean), {2e-5, 1e-4, {}}) == "");
+    }
+}
+
 TEST_CASE("kv cache: half a ring is refused, and a ring where its rows would be taken as they lie") {
     Graph g;
     const Value x = g.input("x", {1, 2, 8});
