@@ -112,7 +112,8 @@ TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
         const bool split = sizes.queries <= 8;
         if (caps.cpu() && too_many && !split &&
             // which give way if they are not forced
-            (caps.asks_for("attention_lanes") || caps.asks_for("attention_shared"))) {
+            (caps.asks_for("attention_lanes") || caps.asks_for("attention_shared") ||
+             caps.asks_for("attention_rows"))) {
             CHECK(contains(error_of([&] { attend(x); }), std::to_string(sizes.keys) + " keys would take"));
             continue;
         }
