@@ -6,6 +6,7 @@
 #include "c/device.h"
 #include "ops/tuning.h"
 #include "runtime/base/map_file.h"
+#include "runtime/device/left_out.h"
 #include "runtime/device/tuning.h"
 
 struct vkf_requirements {
@@ -26,6 +27,7 @@ DeviceOptions options_of(const vkf_device_options* options) {
     out.minimum_profile = o.minimum_profile;
     out.cache_folder = path_of(text_or(o.cache_folder));
     out.tuning = text_or(o.tuning);
+    out.leave_out = text_or(o.leave_out);
     out.staging_bytes = or_default(o.staging_bytes, out.staging_bytes);
     if (o.submit_budget != 0) {
         out.submit_budget = o.submit_budget < 0 ? 0 : o.submit_budget;
@@ -253,6 +255,51 @@ vkf_result vkf_device_save_tuning(const vkf_device* device, const char* choices,
 vkf_result vkf_device_tuning_file(const vkf_device* device, char* path, size_t capacity, size_t* needed) {
     return guard(__func__,
                  [&] { give_text(utf8_name(tuning_file(need(device, "device").device)), path, capacity, needed); });
+}
+
+vkf_result vkf_device_save_left_out(const vkf_device* device, uint32_t count, const vkf_left_out* kernels, char* path,
+                                    size_t capacity, size_t* needed) {
+    return guard(__func__, [&] {
+        const Device& d = need(device, "device").device;
+        std::vector<LeftOut> all;
+        for (uint32_t i = 0; i < count; ++i) {
+            const vkf_left_out& k = (&need(kernels, "kernels"))[i];
+            all.push_back({text(k.kernel, "kernel"), text(k.why, "why")});
+        }
+        give_text(utf8_name(save_left_out(d, all)), path, capacity, needed);
+    });
+}
+
+vkf_result vkf_device_left_out_file(const vkf_device* device, char* path, size_t capacity, size_t* needed) {
+    return guard(__func__,
+                 [&] { give_text(utf8_name(left_out_file(need(device, "device").device)), path, capacity, needed); });
+}
+
+vkf_result vkf_device_left_out(const vkf_device* device, char* text, size_t capacity, size_t* needed) {
+    return guard(__func__, [&] {
+        std::string lines;
+        for (const LeftOut& kernel : need(device, "device").device.left_out()) {
+            lines += kernel.kernel + " " + kernel.why + "\n";
+        }
+        give_text(lines, text, capacity, needed);
+    });
+}
+
+vkf_result vkf_device_self_test(const vkf_device* device, const vkf_self_test_options* options, vkf_verdict* verdict) {
+    return guard(__func__, [&] {
+        const vkf_self_test_options o = read(options);
+        SelfTestOptions out;
+        out.thorough = o.thorough;
+        out.repeats = or_default(o.repeats, out.repeats);
+        out.seconds = o.seconds;
+        if (o.progress) {
+            out.progress = [o](const SelfCheck& c) {
+                o.progress(o.user, c.kernel.c_str(), c.what.c_str(), c.problem.c_str(), c.error, c.ms);
+            };
+        }
+        vkf_verdict& found = need(verdict, "verdict");
+        found = static_cast<vkf_verdict>(need(device, "device").device.self_test(out).verdict);
+    });
 }
 
 vkf_result vkf_tunable(uint32_t index, const char** name, const char** what) {

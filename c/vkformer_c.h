@@ -699,9 +699,32 @@ typedef struct vkf_device_options {
     uint64_t staging_bytes;    ///< 0: 16 MiB
     double submit_budget;      ///< 0: what suits the device; below 0: no limit
     vkf_get_instance_proc_addr get_instance_proc_addr;
-    const char* tuning;   ///< null: what vkformer-tune kept; "0": nothing
-    double wait_seconds;  ///< 0: 600, on processors 3600; below 0: no limit
+    const char* tuning;     ///< null: what vkformer-tune kept; "0": nothing
+    double wait_seconds;    ///< 0: 600, on processors 3600; below 0: no limit
+    const char* leave_out;  ///< null: what vkformer-doctor found; "0": nothing
 } vkf_device_options;
+
+/// C++: LeftOut. The texts are the caller's.
+typedef struct vkf_left_out {
+    const char* kernel;
+    const char* why;
+} vkf_left_out;
+
+/// C++: SelfTestOptions.
+typedef struct vkf_self_test_options {
+    uint32_t struct_size;
+    uint32_t repeats;  ///< 0: 2
+    double seconds;    ///< 0: no bound
+    /// Called after each check, whose `problem` is empty where nothing is wrong; may be null.
+    void (*progress)(void* user, const char* kernel, const char* what, const char* problem, double error, double ms);
+    void* user;
+    bool thorough;
+    uint8_t reserved[7];
+} vkf_self_test_options;
+
+/// C++: Verdict.
+typedef uint32_t vkf_verdict;
+enum { VKF_HEALTHY, VKF_DEGRADED, VKF_UNUSABLE };
 
 /// C++: MemoryRequest.
 typedef struct vkf_memory_request {
@@ -781,6 +804,16 @@ VKF_API vkf_result vkf_device_save_tuning(const vkf_device* device, const char* 
                                           size_t* needed);
 /// The file's name; empty where there is no cache folder.
 VKF_API vkf_result vkf_device_tuning_file(const vkf_device* device, char* path, size_t capacity, size_t* needed);
+/// save_left_out(): keeps a list for later devices; none removes it. `path` as above.
+VKF_API vkf_result vkf_device_save_left_out(const vkf_device* device, uint32_t count, const vkf_left_out* kernels,
+                                            char* path, size_t capacity, size_t* needed);
+/// The file's name; empty where there is no cache folder.
+VKF_API vkf_result vkf_device_left_out_file(const vkf_device* device, char* path, size_t capacity, size_t* needed);
+/// The kernels that no program is given, a line each: the name, a space, and why.
+VKF_API vkf_result vkf_device_left_out(const vkf_device* device, char* text, size_t capacity, size_t* needed);
+/// Runs the device's kernels, and leaves out those that are wrong. `options` may be null.
+VKF_API vkf_result vkf_device_self_test(const vkf_device* device, const vkf_self_test_options* options,
+                                        vkf_verdict* verdict);
 /// Gives name and meaning of a number that can be chosen; an error beyond the last. The texts live
 /// as long as the library.
 VKF_API vkf_result vkf_tunable(uint32_t index, const char** name, const char** what);

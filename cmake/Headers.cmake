@@ -52,9 +52,11 @@ set(public_headers
     runtime/device/device.h
     runtime/device/device_options.h
     runtime/device/device_tensor.h
+    runtime/device/left_out.h
     runtime/device/program.h
     runtime/device/recording.h
     runtime/device/requirements.h
+    runtime/device/self_test.h
     runtime/device/shared_buffer.h
     runtime/device/state.h
     runtime/device/status.h

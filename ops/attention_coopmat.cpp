@@ -43,7 +43,9 @@ std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_d
     const bool fits =
         device.cooperative_matrix && attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim)).has_value();
     const std::string lacking = lacking_matrices(device, kAttentionName, kVariant, device.cooperative_matrix, fits);
+    const std::string full = left_out(device, kAttentionName, kCoopmatFull.name, kVariant);
     return !lacking.empty()                      ? lacking
+           : !full.empty()                       ? full
            : device.asks_for("attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
            : device.asks_for("attention_lanes")  ? "VKFORMER_VARIANT asks for attention_lanes"
            : device.cpu() && !forced             ? kMatricesSlowOnProcessors

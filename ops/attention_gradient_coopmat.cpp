@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient_tiles.h"
+#include "ops/left_out.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "attention_gradient_coopmat.spv.h"
 #endif
@@ -62,6 +63,9 @@ std::string no_coopmat_gradient(const Capabilities& device, const AttentionParam
     const std::string of_forward = no_coopmat_attention(device, params.head_dim);
     if (!of_forward.empty()) {
         return of_forward;
+    }
+    if (std::string left = left_out(device, kAttentionName, kCoopmat.name, "attention_coopmat"); !left.empty()) {
+        return left;
     }
     if (!device.subgroup_arithmetic) {
         return "no cooperative matrices: the device has no arithmetic of subgroups";

@@ -136,6 +136,15 @@ void lower_delta(Lowering& l, uint stage, bool lse, ValueId y, ValueId dy, Value
                {stage, sinks_present});
 }
 
+/// The kernel for subgroups of so many lanes; null: those that there are are left out.
+const Shader* lanes_kernel(const Capabilities& device, uint lanes) {
+    if (lanes == 8 && device.int64 && !device.leaves_out(kLanes8Wide.name)) {
+        return &kLanes8Wide;
+    }
+    const Shader& kernel = lanes == 4 ? kLanes4 : kLanes8;
+    return device.leaves_out(kernel.name) ? nullptr : &kernel;
+}
+
 }  // namespace
 
 std::string support::declined_gradient(const Capabilities& device, const AttentionGradientParams& p) {
@@ -149,12 +158,18 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     if (p.weights) {
         return "its weights have a gradient";
     }
+    if (std::string left = device.why_left_out(kDelta.name); !left.empty()) {
+        return left;
+    }
     if (takes_shared_gradient(device)) {
         return declined_shared_gradient(device, p);
     }
     const uint lanes = exact_lanes(device);
     if (lanes == 0) {
         return "no kernel computes it on this device as one";
+    }
+    if (!lanes_kernel(device, lanes)) {
+        return device.why_left_out(lanes == 4 ? kLanes4.name : kLanes8.name);
     }
     const GradientChunks chunks = plan_chunks(device, p);
     if (!chunks.refused.empty()) {
@@ -214,7 +229,7 @@ void support::lower_gradient(Lowering& l) {
         const std::int64_t columns = std::int64_t{attention_gradient_planes(chunks.keep)} * chunks.queries * a.group;
         kept = l.scratch(DType::f32, {keys[0], keys[1], keys[2], Dim(columns)});
     }
-    const Shader& shader = lanes == 4 ? kLanes4 : l.device().int64 ? kLanes8Wide : kLanes8;
+    const Shader* shader = lanes_kernel(l.device(), lanes);
     const auto side = [&](uint which, uint chunk, ValueId first, ValueId second, std::int64_t columns) {
         const auto wanted = static_cast<uint>(divide_up(static_cast<std::uint64_t>(columns), 4 * lanes));
         const uint blocks = wanted > 2 ? kAttentionGradientMaxBlocks : wanted;
@@ -234,7 +249,7 @@ void support::lower_gradient(Lowering& l) {
         const auto of_scores = [&](uint constant) { return which == kAttentionGradientOfKept ? 0 : constant; };
         const Access to = of_keys && chunk != 0 ? Access::read_write : Access::write;
         l.dispatch(
-             {{&shader,
+             {{shader,
                {lanes,
                 {{kAttentionGradientSpecSide, which},
                  {kAttentionGradientSpecBlocks, blocks},

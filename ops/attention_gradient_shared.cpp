@@ -10,6 +10,7 @@
 #include "ops/attention_gradient_tiles.h"
 #include "ops/dropout.h"
 #include "ops/fours.h"
+#include "ops/left_out.h"
 #include "ops/pushed_mask.h"
 #include "shaders/attention.h"
 #include "shaders/attention_gradient_tiles.h"
@@ -178,6 +179,9 @@ std::string support::declined_shared_gradient(const Capabilities& device, const 
         return input >= 0 &&
                std::count(params.wanted.begin(), params.wanted.end(), static_cast<std::size_t>(input)) != 0;
     };
+    if (std::string left = left_out(device, kAttentionName, kShared.name, "attention_shared"); !left.empty()) {
+        return left;
+    }
     if (wanted(p.bias)) {
         return "its bias has a gradient";
     }

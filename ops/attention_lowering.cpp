@@ -20,6 +20,7 @@
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/fours.h"
+#include "ops/left_out.h"
 #include "ops/pushed_mask.h"
 #include "ops/sequence_table.h"
 #include "ops/tuned.h"
@@ -50,19 +51,52 @@ constexpr uint kGpuSplit = 256;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr std::int64_t kSmallModelRows = 128;
 
+/// The kernel for a processor's subgroups; null: they have none, or it is left out.
+const Shader* lanes_kernel(const Capabilities& device) {
+    const uint lanes = exact_lanes(device);
+    for (const Shader* kernel : {&kLanes8Wide, &kLanes8, &kLanes4}) {
+        const bool fits = kernel == &kLanes4 ? lanes == 4 : lanes == 8 && (device.int64 || kernel == &kLanes8);
+        if (fits && !device.leaves_out(kernel->name)) {
+            return kernel;
+        }
+    }
+    return nullptr;
+}
+
+/// Says why it is null though the subgroups suit; empty: they do not.
+std::string lanes_left_out(const Capabilities& device) {
+    const uint lanes = exact_lanes(device);
+    return lanes == 0 ? "" : device.why_left_out(lanes == 8 ? kLanes8.name : kLanes4.name);
+}
+
+std::string shared_left_out(const Capabilities& device) {
+    const std::string plain = left_out(device, kAttentionName, kShared.name);
+    return plain.empty() ? left_out(device, kAttentionName, kSharedFull.name, kShared.name) : plain;
+}
+
+/// Says why a kernel beside the fused one is left out; empty: none is.
+std::string parts_left_out(const Capabilities& device, const AttentionParams& params) {
+    std::string why = params.mask >= 0 ? device.why_left_out(kMask.name) : "";
+    return why.empty() && params.keys >= 0 ? device.why_left_out("attention_sequences") : why;
+}
+
 AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
-    const bool shared = device.asks_for("attention_shared") || device.asks_for("attention_rows");
-    const uint lanes = shared ? 0 : exact_lanes(device);
+    const bool asks_for_shared = device.asks_for("attention_shared") || device.asks_for("attention_rows");
+    if (asks_for_shared) {
+        (void)shared_left_out(device);  // throws where it is
+    }
+    const Shader* kernel = asks_for_shared ? nullptr : lanes_kernel(device);
+    const uint lanes = kernel ? exact_lanes(device) : 0;
     if (device.asks_for("attention_lanes") && lanes == 0) {
+        const std::string left = lanes_left_out(device);
+        require(left.empty(), kAttentionName, "VKFORMER_VARIANT asks for attention_lanes; " + left);
         fail(kAttentionName,
              "VKFORMER_VARIANT asks for attention_lanes, which needs a processor whose subgroups have exactly 4 or 8 "
              "lanes");
     }
     if (lanes != 0) {
-        const bool wide = lanes == 8 && device.int64;
-        AttentionTiling t{.shader = wide         ? &kLanes8Wide
-                                    : lanes == 8 ? &kLanes8
-                                                 : &kLanes4,
+        const bool wide = kernel == &kLanes8Wide;
+        AttentionTiling t{.shader = kernel,
                           .full = true,
                           .source = &glsl::kAttentionLanesGlsl,
                           .defines = {"LANES=" + std::to_string(lanes), "FULL"},
@@ -203,7 +237,7 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
     s.rows = params.most_heads * std::min<std::int64_t>(params.most_queries, kAttentionSplitQueries);
     const bool busy = params.most_heads / params.group >= kBusyHeads;
     const auto bytes = static_cast<std::uint64_t>(s.rows * s.most * (params.value_dim + 2)) * sizeof(float);
-    s.may = s.most > 1 && !busy && bytes <= device.storage_range;
+    s.may = s.most > 1 && !busy && bytes <= device.storage_range && !device.leaves_out(kMerge.name);
     if (s.may && params.most_queries <= kAttentionSplitQueries) {
         s.most_keys = std::max(attention_split_keys(wanted, 1, static_cast<uint>(params.most_keys)), wanted);
     }
@@ -370,19 +404,28 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     if (device.asks_for("attention_composed")) {
         return "VKFORMER_VARIANT asks for attention_composed";
     }
+    if (std::string left = parts_left_out(device, params); !left.empty()) {
+        return left;
+    }
     const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes") ||
                         device.asks_for("attention_rows") ||
                         (device.cooperative_matrix && coopmat_attention_is_forced(device));
     if (!device.cpu() || forced) {
-        return {};
+        return lanes_kernel(device) ? std::string() : shared_left_out(device);
     }
     const AttentionTiling tiling = choose_f32(device, params.full, params.most_queries * params.group);
     const std::int64_t keys = key_splits(device, params, tiling.full).most_keys;
     if (rounds_of(tiling, static_cast<uint>(params.value_dim), keys, params.head_dim) > kMostRounds) {
         return "so many keys would take more rounds of a loop than a processor's driver may allow";
     }
+    if (tiling.lanes == 0 && !shared_left_out(device).empty()) {
+        return shared_left_out(device);
+    }
     if (params.keys >= 0) {  // composed, it would compute the scores of all sequences together
         return {};
+    }
+    if (tiling.lanes == 0 && !lanes_left_out(device).empty()) {
+        return lanes_left_out(device);
     }
     if (tiling.lanes == 0) {
         return "a processor whose subgroups' size is not certain gains nothing by fusing";

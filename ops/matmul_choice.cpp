@@ -10,6 +10,7 @@
 #include "matvec_columns.spv.h"
 #include "matvec_columns_subgroups.spv.h"
 #include "ops/fours.h"
+#include "ops/matmul_lanes.h"
 #include "ops/shared_tile.h"
 #include "ops/tuned.h"
 
@@ -51,8 +52,8 @@ constexpr std::int64_t kSmallTileRows = 16;
 void choose_for_processor(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
                           bool large, bool one_row, bool backward) {
     const auto constants = [&](uint local, uint rows) { return with_rows(form, local, rows); };
-    const uint lanes = device.subgroup_shuffle ? device.exact_subgroup_size : 0;
-    const Shader& eight = device.int64 ? kLanes8Wide : kLanes8;
+    const uint lanes = matmul_lanes(device);
+    const Shader& eight = takes_wide_lanes(device) ? kLanes8Wide : kLanes8;
     if (one_row) {
         choice.add(kPlain, constants(16, 1), kAnyRows, 1, 64, "a long sum of masked weights: 1x64 tiles");
         return;
@@ -99,6 +100,9 @@ constexpr uint kFewestSharing = 32, kMostSharing = 128;
 
 /// What keeps a product of few rows from matvec_columns, for explain(); empty: nothing.
 std::string no_columns(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
+    if (std::string left = l.device().why_left_out(kColumns.name); !left.empty()) {
+        return left;
+    }
     const ValueInfo& b = l.info(part.product.b);
     const Dim& k = l.info(part.product.a).shape.back();
     const bool along_k = part.form.b_load == kMatmulBVecK || part.form.b_load > kMatmulBPacked;
@@ -123,7 +127,8 @@ void choose_columns(Choice& choice, const Capabilities& device, const Constants&
         by_length *= 2;
     }
     const Tuned sharing = tuned(device, "matvec_split", by_length);
-    const bool subgroups = device.subgroup_arithmetic && device.subgroup_size >= kMatvecLeastSubgroup;
+    const bool subgroups = device.subgroup_arithmetic && device.subgroup_size >= kMatvecLeastSubgroup &&
+                           !device.leaves_out(kColumnsSubgroups.name);
     for (const uint rows : {1u, 2u, kMatvecMaxRows}) {
         if (rows > 1 && most_rows <= rows / 2) {
             return;
@@ -164,16 +169,18 @@ void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, 
     const std::string why = no_columns(l, part, params);
     if (why.empty()) {
         choose_columns(choice, device, form, l.info(part.product.a).shape.back().constant(), most_rows, in_fp32);
-    } else {
+    } else if (!device.leaves_out(kMatvec.name)) {
         choose_matvec(choice, device, form, params, in_fp32, why);
     }
-    if (most_rows <= kMatvecMaxRows) {
+    if (most_rows <= kMatvecMaxRows && !choice.kernels.empty()) {
         return;
     }
     if (reduced.coopmat) {
         choose_coopmat(choice, device, form, most_rows);
     } else if (reduced.halves) {
         choose_half(choice, device, form);
+    } else if (device.leaves_out(kShared.name)) {
+        choice.add(kPlain, with_rows(form, 16, 8), kAnyRows, 8, 64, "tiles of 8x64 in registers");
     } else {
         const auto add = [&](SharedTile tile, uint rows) {
             const bool eight = tile.constants.values()[0] == tile.rows * kSharedColumns / 32;

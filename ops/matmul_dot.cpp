@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul_dot.spv.h"
-#include "ops/checks.h"
+#include "ops/left_out.h"
 #include "ops/matmul_choice.h"
+#include "runtime/compile/pack_lanes.h"
 
 namespace vkf {
 
@@ -30,14 +31,18 @@ std::string no_dot(const Capabilities& device) {
              "VKFORMER_VARIANT asks for matmul_dot, which needs integer dot products: the device has none, or was not "
              "told of them");
     }
-    return !device.integer_dot                   ? "the device has no integer dot products, or was not told of them"
+    const std::string left = left_out(device, kMatmulName, kDot.name);
+    return !left.empty()                         ? left
+           : !device.integer_dot                 ? "the device has no integer dot products, or was not told of them"
            : !device.fast_integer_dot && !forced ? "the device does not call its integer dot products fast"
                                                  : "";
 }
 
 std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows) {
     const std::int64_t k = l.max_of(l.info(a).shape.back());
-    return l.weight_type(b) != WeightType::int8        ? "b is no weight kept as int8"
+    const std::string no_packing = l.device().why_left_out(kPackedRows.name);
+    return !no_packing.empty()                         ? no_packing
+           : l.weight_type(b) != WeightType::int8      ? "b is no weight kept as int8"
            : !l.info(b).words                          ? "b is not whole rows of a weight"
            : most_rows <= std::int64_t{kMatvecMaxRows} ? "up to " + std::to_string(kMatvecMaxRows) + " rows"
            : l.info(a).shape.size() > kMostCodesRank

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul_half.spv.h"
-#include "ops/checks.h"
+#include "ops/left_out.h"
 #include "ops/matmul_choice.h"
 #include "ops/shared_tile.h"
 
@@ -24,7 +24,9 @@ std::string no_half(const Capabilities& device, const MatmulParams& params) {
              "VKFORMER_VARIANT asks for matmul_half, which needs arithmetic in f16: the device has none that rounds to "
              "the nearest, or was not told of it");
     }
-    return !device.float16
+    const std::string left = left_out(device, kMatmulName, kHalf.name);
+    return !left.empty() ? left
+           : !device.float16
                ? "no arithmetic in f16: the device has none that rounds to the nearest, or was not told of it"
            : params.masked_weights   ? "masked weights are multiplied in fp32"
            : device.cpu() && !forced ? "on a processor arithmetic in f16 is no faster"

@@ -71,7 +71,7 @@ void lower(Lowering& l) {
                        table.offset.divided_by(Dim(4), table_fours);
     const uint items = !fours ? 0u : l.device().cpu() ? 8u : 1u;
     const uint half = params.layout == RopeLayout::half ? 1u : 0u;
-    const bool wide = fours && l.device().int64;
+    const bool wide = fours && l.device().int64 && !l.device().leaves_out(kWide.name);
     l.dispatch({{wide ? &kWide : &kShader,
                  {kLocalSize,
                   {{kRopeSpecHalf, half},

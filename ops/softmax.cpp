@@ -94,7 +94,7 @@ void lower(Lowering& l) {
     const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
                           (params.term != kSoftmaxTermBias || in_fours(l.info(term)));
-    const bool wide = by_fours && l.device().int64 && !takes_gpu_rows(l.device());
+    const bool wide = by_fours && l.device().int64 && !takes_gpu_rows(l.device()) && !l.device().leaves_out(kWide.name);
     const uint fours = !by_fours ? 0 : wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours : 1;
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/matmul_lanes.h"
 #include "ops/shared_tile.h"
 #include "shaders/attention.h"
 
@@ -14,11 +15,9 @@ using namespace support;
 
 using Values = std::vector<std::uint32_t>;
 
-std::uint32_t lanes_of(const Capabilities& c) { return c.cpu() && c.subgroup_shuffle ? c.exact_subgroup_size : 0; }
-
 Values matmul_rows(const Capabilities& c) {
     if (c.cpu()) {
-        return lanes_of(c) == 8 ? Values{8, 16, 24, 32} : Values{4, 8};
+        return matmul_lanes(c) == 8 ? Values{8, 16, 24, 32} : Values{4, 8};
     }
     Values out;
     for (const std::uint32_t rows : {32u, 64u, 128u}) {

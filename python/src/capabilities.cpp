@@ -15,6 +15,34 @@ void bind_capabilities(nb::module_& m) {
         .def("__repr__", [](const vkf::MatrixShape& s) {
             return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
         });
+    nb::class_<vkf::LeftOut>(m, "LeftOut", "A kernel that a device does without.")
+        .def_ro("kernel", &vkf::LeftOut::kernel, "The kernel, as explain() names it.")
+        .def_ro("why", &vkf::LeftOut::why, "Why, as the rest of a sentence.")
+        .def("__repr__", [](const vkf::LeftOut& k) { return k.kernel + " is left out: " + k.why; });
+    nb::class_<vkf::SelfCheck>(m, "SelfCheck", "One kernel on one input.")
+        .def_ro("kernel", &vkf::SelfCheck::kernel, "The kernel, as explain() names it.")
+        .def_ro("what", &vkf::SelfCheck::what, "The op, its sizes, and what is special in the input.")
+        .def_ro("problem", &vkf::SelfCheck::problem, "Empty where results are right, and the same each time.")
+        .def_ro("error", &vkf::SelfCheck::error, "The largest error as a share of what is allowed.")
+        .def_ro("ms", &vkf::SelfCheck::ms, "Milliseconds on the host, compilation too.")
+        .def_ro("chosen", &vkf::SelfCheck::chosen, "True where the device chooses the kernel unasked.");
+    nb::class_<vkf::FloatFacts>(m, "FloatFacts", "What fp32 numbers keep on their way through a kernel.")
+        .def_ro("denormals", &vkf::FloatFacts::denormals, "Denormal numbers stay.")
+        .def_ro("nan", &vkf::FloatFacts::nan, "NaN stays.")
+        .def_ro("infinity", &vkf::FloatFacts::infinity, "Infinities stay.")
+        .def_ro("minus_zero", &vkf::FloatFacts::minus_zero, "The sign of a zero stays.");
+    nb::class_<vkf::SelfTest>(m, "SelfTest", "What Device.self_test() found.")
+        .def_ro("checks", &vkf::SelfTest::checks, "Each kernel on each input.")
+        .def_ro("left_out", &vkf::SelfTest::left_out, "Kernels that failed and that others stand in for.")
+        .def_ro("floats", &vkf::SelfTest::floats, "What fp32 numbers keep.")
+        .def_ro("complete", &vkf::SelfTest::complete, "False where the time was over, or the device was lost.")
+        .def_prop_ro(
+            "verdict",
+            [](const vkf::SelfTest& t) {
+                constexpr const char* kNames[] = {"healthy", "degraded", "unusable"};
+                return kNames[static_cast<std::size_t>(t.verdict)];
+            },
+            "healthy; degraded: others stand in for kernels that failed; unusable: for one there is no other.");
     nb::class_<C> c(m, "Capabilities", "What a device can do, as far as anything in this library asks.");
     c.def_prop_ro(
          "type", [](const C& x) { return name(x.type); }, "discrete, integrated, virtual, cpu or other.")
@@ -88,6 +116,7 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(tuning_from, "Where `tuning` comes from.");
     MEMBER(tuning_is_asked,
            "True where a variable or an option asked for `tuning`: a number that does not fit is an error then.");
+    MEMBER(left_out, "Kernels that ops do not take: what was asked for, or what vkformer-doctor found.");
 #undef MEMBER
     nb::class_<vkf::DeviceRequirement>(m, "DeviceRequirement",
                                        "An extension or feature that a host must, or may, turn on.")

@@ -29,7 +29,7 @@ H handle_of(std::uint64_t number) {
 vkf::DeviceOptions device_options(const std::string& select, bool validation, bool minimum_profile,
                                   const std::optional<std::filesystem::path>& cache_folder, std::uint64_t staging_bytes,
                                   std::optional<double> submit_budget, bool checked, const std::string& tuning,
-                                  std::optional<double> wait_seconds, bool canary) {
+                                  std::optional<double> wait_seconds, bool canary, const std::string& leave_out) {
     return {.select = select,
             .validation = validation,
             .minimum_profile = minimum_profile,
@@ -39,13 +39,14 @@ vkf::DeviceOptions device_options(const std::string& select, bool validation, bo
             .wait_seconds = wait_seconds,
             .canary = canary,
             .checked = checked,
-            .tuning = tuning};
+            .tuning = tuning,
+            .leave_out = leave_out};
 }
 
 #define DEVICE_OPTIONS                                                                                 \
     "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = nb::none(),                \
     "staging_bytes"_a = std::uint64_t{16u << 20}, "submit_budget"_a = nb::none(), "checked"_a = false, \
-    "tuning"_a = "", "wait_seconds"_a = nb::none(), "canary"_a = false
+    "tuning"_a = "", "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = ""
 
 /// Functions of a host around each use of its queue.
 struct QueueLock {
@@ -68,7 +69,7 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
                    std::uint64_t queue, bool host_submits, nb::object lock, nb::object unlock,
                    std::uint64_t created_with, std::uint64_t get_instance_proc_addr, bool debug_utils,
                    std::uint64_t pipeline_cache, bool minimum_profile, bool checked, const std::string& tuning,
-                   bool keep_uploads, std::optional<double> wait_seconds, bool canary) {
+                   bool keep_uploads, std::optional<double> wait_seconds, bool canary, const std::string& leave_out) {
     vkf::BorrowedDevice host;
     host.instance = handle_of<VkInstance>(instance);
     host.physical = handle_of<VkPhysicalDevice>(physical);
@@ -93,7 +94,8 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
                                      .wait_seconds = wait_seconds,
                                      .canary = canary,
                                      .checked = checked,
-                                     .tuning = tuning};
+                                     .tuning = tuning,
+                                     .leave_out = leave_out};
     host.keep_uploads = keep_uploads;
     making_device();
     return unlocked([&] { return vkf::Device::borrow(host, options); });
@@ -213,10 +215,10 @@ void bind_device(nb::module_& m) {
     const auto create = [](const std::string& select, bool validation, bool minimum_profile,
                            const std::optional<std::filesystem::path>& cache_folder, std::uint64_t staging_bytes,
                            std::optional<double> submit_budget, bool checked, const std::string& tuning,
-                           std::optional<double> wait_seconds, bool canary) {
+                           std::optional<double> wait_seconds, bool canary, const std::string& leave_out) {
         const vkf::DeviceOptions options =
             device_options(select, validation, minimum_profile, cache_folder, staging_bytes, submit_budget, checked,
-                           tuning, wait_seconds, canary);
+                           tuning, wait_seconds, canary, leave_out);
         making_device();
         return unlocked([&] { return D::create(options); });
     };
@@ -228,7 +230,7 @@ void bind_device(nb::module_& m) {
                     "queue"_a = 0, "host_submits"_a = false, "lock"_a = nb::none(), "unlock"_a = nb::none(),
                     "created_with"_a = 0, "get_instance_proc_addr"_a = 0, "debug_utils"_a = false,
                     "pipeline_cache"_a = 0, "minimum_profile"_a = false, "checked"_a = false, "tuning"_a = "",
-                    "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false,
+                    "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = "",
                     "Uses a host's device; handles and addresses are integers, 0 for none. created_with: the address "
                     "of the VkDeviceCreateInfo, of whose extensions and features alone is made use. lock and unlock "
                     "are called around each use of the queue.")
@@ -340,6 +342,20 @@ void bind_device(nb::module_& m) {
         .def("save_pipeline_cache", &D::save_pipeline_cache,
              "Writes the pipeline cache now, which the device else does at its end. False where there is nowhere to "
              "write.")
+        .def("left_out", &D::left_out,
+             "The kernels that no program is given, and why: what was asked for or kept, what the driver refused, what "
+             "self_test() found.")
+        .def(
+            "self_test",
+            [](const D& d, bool thorough, std::uint32_t repeats, double seconds) {
+                return unlocked([&] {
+                    return d.self_test({.thorough = thorough, .repeats = repeats, .seconds = seconds, .progress = {}});
+                });
+            },
+            nb::kw_only(), "thorough"_a = false, "repeats"_a = 2, "seconds"_a = 0.0,
+            "Runs the kernels that the device would choose on small inputs and compares with double precision. Those "
+            "that fail are left out of what this device compiles from now on. thorough: every kernel that it can run; "
+            "seconds: begins no further check then, 0: no bound.")
         .def("__repr__", [](const D& d) {
             const vkf::Capabilities& c = d.capabilities();
             return "<Device " + c.name + ", " + name(c.type) + ", " + c.driver + ">";
@@ -348,6 +364,18 @@ void bind_device(nb::module_& m) {
           "The file in which save_tuning() keeps the choices for this device.");
     m.def("save_tuning", &vkf::save_tuning, "device"_a, "choices"_a,
           "Keeps choices, \"name=number\" with commas between, for every Device that is made of this device later.");
+    m.def("left_out_file", &vkf::left_out_file, "device"_a,
+          "The file in which save_left_out() keeps the kernels that this device does without.");
+    m.def(
+        "save_left_out",
+        [](const vkf::Device& d, const std::vector<std::pair<std::string, std::string>>& kernels) {
+            std::vector<vkf::LeftOut> list;
+            for (const auto& [kernel, why] : kernels) list.push_back({kernel, why});
+            return vkf::save_left_out(d, list);
+        },
+        "device"_a, "kernels"_a,
+        "Keeps kernels, pairs of a name and why, that every Device made of this device later does without. An empty "
+        "list removes what was kept.");
     nb::class_<vkf::Tunable>(m, "Tunable", "A number by which ops choose kernels.")
         .def_prop_ro(
             "name", [](const vkf::Tunable& t) { return t.name; }, "The name, as in \"name=number\".")

@@ -55,7 +55,7 @@ KEYWORDS = {
     "Mask": "Mask.__init__", "Rope": "Rope.__init__", "RopeScaling": "RopeScaling.__init__", "LoraOptions": "LoraOptions.__init__",
     "AdamW": "AdamW.__init__", "Sgd": "SGD.__init__", "Schedule": "Schedule.__init__", "UpdateOptions": "update",
     "TrainerOptions": "TrainerCore", "FineTuneOptions": "FineTuner", "DecoderOptions": "DecoderPlan",
-    "TextEncoderOptions": "TextEncoderCore", "CompileOptions": "Device.compile", "DeviceOptions": "Device.create",
+    "TextEncoderOptions": "TextEncoderCore", "CompileOptions": "Device.compile", "DeviceOptions": "Device.create", "SelfTestOptions": "Device.self_test",
     "BorrowedDevice": "Device.borrow", "LoadOptions": "Device.load", "SamplerOptions": "Sampler.__init__",
     "BufferRange": "BufferRange.__init__", "ImageView": "ImageView.__init__", "Recording": "Program.record",
     "StagingRange": "Device.record_upload", "EncoderDecoderConfig": "EncoderDecoderConfig.__init__",
@@ -69,7 +69,7 @@ MEMBERS = {
     "BorrowedDevice::void": "lock and unlock, pointers to functions", "BorrowedDevice::user": "closures of Python", "BorrowedDevice::memory": "a host's allocator is C or C++",
     "BorrowedDevice::keep": "references of Python", "BufferRange::name": "the key of the dict", "ImageView::name": "the key of the dict",
     "DecoderOptions::progress": "progress", "FineTuneOptions::load": "matrices", "FineTuneOptions::trainer": "optimizer",
-    "TrainerOptions::AdamW": "optimizer, of two types", "UpdateOptions::learning_rate": "learning_rate",
+    "TrainerOptions::AdamW": "optimizer, of two types", "SelfTestOptions::progress": "SelfTest.checks", "UpdateOptions::learning_rate": "learning_rate",
 }
 
 

@@ -31,7 +31,7 @@ ELSEWHERE = {
     "make_weight_layout": "below", "merge_adapter": "test_models.py", "read_decoder": "test_models.py",
     "read_text": "below", "read_text_encoder": "test_models.py", "restore_state": "below",
     "rope_scaling_kind": "test_golden.py", "save_adapter": "test_models.py", "save_decoder": "test_models.py",
-    "save_safetensors": "below", "save_state": "below", "save_tuning": "below", "set_default_device": "test_border.py",
+    "save_safetensors": "below", "save_state": "below", "save_tuning": "below", "left_out_file": "below", "save_left_out": "below", "set_default_device": "test_border.py",
     "trainable": "test_training.py", "tunables": "below", "tuning_file": "below", "use_glsl_compiler": "test_border.py",
 }
 
@@ -159,3 +159,13 @@ def test_what_has_no_numbers(device, tmp_path):
     tunable = vkf.tunables()[0]
     vkf.save_tuning(own, f"{tunable.name}={tunable.values(own.capabilities)[0]}")
     assert tunable.name in vkf.tuning_file(own).read_text() and isinstance(tunable.what, str)
+    path = vkf.save_left_out(own, [("softmax_wide", "a test says so")])
+    assert path == vkf.left_out_file(own)
+    later = vkf.Device(cache_folder=tmp_path / "cache")
+    assert [(k.kernel, k.why) for k in later.left_out()] == [("softmax_wide", "a test says so")]
+    assert vkf.Device(cache_folder=tmp_path / "cache", leave_out="0").capabilities.left_out == []
+    vkf.save_left_out(own, [])
+    assert not path.exists()
+    tested = own.self_test()
+    assert tested.verdict == "healthy" and tested.complete and tested.floats.nan and not tested.left_out
+    assert all(c.problem == "" and c.error <= 1 for c in tested.checks) and len(tested.checks) > 10

@@ -52,4 +52,17 @@ bool Capabilities::asks_for(std::string_view variant) const noexcept {
     return false;
 }
 
+bool Capabilities::leaves_out(std::string_view kernel) const noexcept {
+    return std::any_of(left_out.begin(), left_out.end(), [&](const LeftOut& k) { return k.kernel == kernel; });
+}
+
+std::string Capabilities::why_left_out(std::string_view kernel) const {
+    for (const LeftOut& k : left_out) {
+        if (k.kernel == kernel) {
+            return k.kernel + " is left out: " + k.why;
+        }
+    }
+    return {};
+}
+
 }  // namespace vkf

@@ -22,6 +22,13 @@ struct MatrixShape {
     bool operator==(const MatrixShape&) const = default;
 };
 
+/// A kernel that ops do not take on a device, though it is offered all that the kernel needs.
+struct LeftOut {
+    std::string kernel;  ///< shader, as Program::explain() names it
+    std::string why;     ///< the rest of a sentence: "its pipeline failed with VK_ERROR_UNKNOWN"
+    bool operator==(const LeftOut&) const = default;
+};
+
 struct VKF_API Capabilities {
     std::string name;  ///< VkPhysicalDeviceProperties::deviceName
     /// driver name and version text where the driver tells, else the packed number
@@ -102,10 +109,17 @@ struct VKF_API Capabilities {
     /// number of a file that does not fit is not used
     bool tuning_is_asked = false;
 
+    /// Kernels that ops do not take: DeviceOptions::leave_out, or what vkformer-doctor found. Those
+    /// that were found since the device was made are in Device::left_out() alone.
+    std::vector<LeftOut> left_out;
+
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }
     /// True when `variants`, names with commas between, has this one.
     bool asks_for(std::string_view variant) const noexcept;
+    bool leaves_out(std::string_view kernel) const noexcept;
+    /// "KERNEL is left out: WHY"; empty where it is not.
+    std::string why_left_out(std::string_view kernel) const;
     /// The number of this name in `tuning`; nothing where there is none.
     std::optional<std::uint32_t> tuned(std::string_view name) const noexcept;
     /// Lowers everything to what Vulkan 1.1 guarantees.

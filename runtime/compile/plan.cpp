@@ -387,7 +387,15 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     find_ends_of_collectives(ordered_work(plan));
     plan.arithmetic = arithmetic_use(plan.dispatches, options.arithmetic);
     plan_memory(plan, device.storage_alignment, device.unified_memory);
+    plan.left_out = device.left_out;
+    plan.source = std::make_shared<const PlanSource>(PlanSource{GraphEdit::clone(graph), device, weights, options});
     return plan;
+}
+
+Plan plan_again(const PlanSource& source, std::vector<LeftOut> left_out) {
+    Capabilities device = source.device;
+    device.left_out = std::move(left_out);
+    return make_plan(*source.graph, device, source.weights, source.options);
 }
 
 std::size_t Plan::symbol(std::string_view name) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,20 @@
 #include "weight_layout.h"
 
 namespace vkf {
+
+struct PlanOptions {
+    Arithmetic arithmetic = Arithmetic::f32;
+    /// true: rewrites turn what is described into what is fast, see CompileOptions::rewrite
+    bool rewrite = true;
+};
+
+/// What a plan was made of, so that it can be made again where a driver refuses a kernel.
+struct PlanSource {
+    std::unique_ptr<const Graph> graph;
+    Capabilities device;
+    WeightLayout weights;
+    PlanOptions options;
+};
 
 struct Plan {
     std::vector<SymbolInfo> symbols;
@@ -49,6 +64,10 @@ struct Plan {
     std::vector<std::string> notes;
     ArithmeticUse arithmetic;
     MemorySizes memory;
+    /// kernels that the ops were told not to take
+    std::vector<LeftOut> left_out;
+    /// null: the plan stays as it is, and a kernel that its device refuses is an error
+    std::shared_ptr<const PlanSource> source;
 
     static constexpr std::uint64_t kNotInArena = ~std::uint64_t{0};
 
@@ -62,16 +81,13 @@ struct Plan {
     VKF_API StorageId named(StorageKind kind, std::string_view name) const;
 };
 
-struct PlanOptions {
-    Arithmetic arithmetic = Arithmetic::f32;
-    /// true: rewrites turn what is described into what is fast, see CompileOptions::rewrite
-    bool rewrite = true;
-};
-
 /// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells how the graph's lie
 /// in memory: the error names one that is missing there or has another shape. A layout of no tensor
 /// stands for weights as the graph declares them, one behind the other.
 VKF_API Plan make_plan(const Graph& graph, const Capabilities& device,
                        const WeightLayout& weights = WeightLayout::none(), const PlanOptions& options = {});
+
+/// The same graph planned once more, without these kernels.
+VKF_API Plan plan_again(const PlanSource& source, std::vector<LeftOut> left_out);
 
 }  // namespace vkf

@@ -15,6 +15,7 @@
 #include "runtime/device/insides.h"
 #include "runtime/device/instance.h"
 #include "runtime/device/keep_enabled.h"
+#include "runtime/device/left_out_store.h"
 #include "runtime/device/memory.h"
 #include "runtime/device/query_capabilities.h"
 #include "runtime/device/submit_budget.h"
@@ -118,6 +119,7 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     core->tells_budgets = has_extension(core->instance->api, core->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
     find_tuning(core->capabilities, options, folder);
+    find_left_out(core->capabilities, options, folder);
     std::filesystem::path file;
     if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
         file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);
@@ -288,6 +290,8 @@ std::vector<std::string> Device::messages() const {
     const std::scoped_lock lock(log.mutex);
     return std::exchange(log.messages, {});
 }
+
+std::vector<LeftOut> Device::left_out() const { return core_->left_out(); }
 
 bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
 

@@ -17,6 +17,7 @@
 #include "device_options.h"
 #include "device_tensor.h"
 #include "requirements.h"
+#include "self_test.h"
 #include "state.h"
 #include "status.h"
 #include "vulkan_handles.h"
@@ -93,8 +94,10 @@ public:
     /// does not suffice, and on a device for which the host submits.
     DeviceTensor make_tensor(std::vector<std::int64_t> shape, DType dtype = DType::f32) const;
 
-    /// Lowers, schedules, plans memory and builds pipelines. Throws vkf::Error naming the weight
-    /// that is missing or has another shape. No tensor memory is allocated until
+    /// Lowers, schedules, plans memory and builds pipelines. A kernel that the driver refuses is
+    /// left out, and the program planned again with the next, which explain() says; the last that
+    /// there is, or one that VKFORMER_VARIANT asks for, is an error. Throws vkf::Error naming the
+    /// weight that is missing or has another shape. No tensor memory is allocated until
     /// Program::allocate(), upload() or run().
     Program compile(const Graph& graph, const Weights& weights, const CompileOptions& options) const;
     Program compile(const Graph& graph, const Weights& weights = {}) const;
@@ -141,6 +144,15 @@ public:
     /// Imports an Android hardware buffer of format BLOB. Needs
     /// VK_ANDROID_external_memory_android_hardware_buffer.
     SharedBuffer import_hardware_buffer(AHardwareBuffer* buffer) const;
+
+    /// The kernels that no program is given: those of Capabilities::left_out, those of which the
+    /// driver made no pipeline when a program was compiled, and those that self_test() found wrong.
+    std::vector<LeftOut> left_out() const;
+    /// Runs the kernels that the device would choose on small inputs, and compares with double
+    /// precision on the processor; defined in doctor/self_test.h. Those that fail are left out of
+    /// the programs that this device compiles from now on. Not for a device for which the host
+    /// submits: throws Error.
+    SelfTest self_test(const SelfTestOptions& options = {}) const;
 
     /// Returns the validation messages of warning or worse since the last call, and forgets them.
     /// Empty without validation.

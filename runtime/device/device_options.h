@@ -47,6 +47,10 @@ struct DeviceOptions {
     /// capabilities suggest (tunables()). Empty: what save_tuning() kept in the cache folder; "0":
     /// what capabilities suggest. VKFORMER_TUNING is stronger.
     std::string tuning = {};
+    /// Kernels that ops shall not take, as explain() names them, with commas between. Empty: those
+    /// that vkformer-doctor found wrong and kept in the cache folder; "0": none.
+    /// VKFORMER_LEAVE_OUT is stronger.
+    std::string leave_out = {};
     /// The loader's entry point; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
 };

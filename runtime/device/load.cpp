@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/base/text.h"
+#include "runtime/compile/pack_lanes.h"
 #include "runtime/compile/weight_order.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device.h"
@@ -16,11 +17,14 @@ namespace vkf {
 
 namespace {
 
-bool packs_on_device(const DeviceCore& core, PackOn asked) {
+bool may_pack_on_device(const DeviceCore& core, PackOn asked) {
     if (asked == PackOn::device && core.deferred) {
         throw Error("weights cannot be packed on a device for which the host submits", "Device::load");
     }
     const DeviceType type = core.capabilities.type;
+    if (asked == PackOn::by_device && core.capabilities.leaves_out(kPackedRows.name)) {
+        return false;
+    }
     const bool gpu = type == DeviceType::discrete || type == DeviceType::integrated || type == DeviceType::virtual_gpu;
     return asked == PackOn::device || (asked == PackOn::by_device && gpu && !core.deferred);
 }
@@ -31,19 +35,20 @@ constexpr std::uint64_t kPartBytes = 1u << 20;  // part of a tensor that is conv
 class Loader {
 public:
     Loader(const Device& device, const std::shared_ptr<DeviceCore>& core, TensorStore& store, std::uint64_t bytes,
-           const LoadProgress& progress, bool on_device)
+           const LoadProgress& progress, PackOn pack_on)
         : store_(store),
           uploader_(core, bytes),
           packer_(device, core, uploader_),
           all_(bytes),
           progress_(progress),
-          on_device_(on_device) {}
+          on_device_(may_pack_on_device(*core, pack_on)),
+          must_on_device_(pack_on == PackOn::device) {}
 
     void load(const HostTensor& t) {
         const StoredTensor& at = *store_.layout.find(t.name);
         if (t.type != WeightType::f32) {
             write(at, 0, t.data);
-        } else if (on_device_ && at.type != WeightType::f32 && !same_format(t.dtype, at.type)) {
+        } else if (at.type != WeightType::f32 && !same_format(t.dtype, at.type) && packs_on_device(t, at)) {
             pack_on_device(t, at);
             store_.packed_on_device += at.bytes;
         } else if (at.type != WeightType::f32) {
@@ -57,6 +62,22 @@ public:
     void finish() { uploader_.finish(); }
 
 private:
+    /// Where the driver refuses the kernel, the host packs this and all that follow, unless it was
+    /// asked not to.
+    bool packs_on_device(const HostTensor& t, const StoredTensor& at) {
+        try {
+            if (on_device_) {
+                packer_.compile(t, at.type);
+            }
+        } catch (const RefusedKernel&) {
+            if (must_on_device_) {
+                throw;
+            }
+            on_device_ = false;
+        }
+        return on_device_;
+    }
+
     void write(const StoredTensor& at, std::uint64_t offset, std::span<const std::byte> bytes) {
         uploader_.write(store_.blocks[at.block], at.offset + offset, bytes);
         progress(bytes.size());
@@ -111,7 +132,7 @@ private:
     std::uint64_t done_ = 0;
     std::uint64_t all_;
     const LoadProgress& progress_;
-    bool on_device_;
+    bool on_device_, must_on_device_;
 };
 
 void check_bytes(std::span<const HostTensor> tensors) {
@@ -161,13 +182,12 @@ void check_places(std::span<const HostTensor> tensors, const WeightLayout& layou
 
 Weights load_into(const Device& device, const std::shared_ptr<DeviceCore>& core, std::span<const HostTensor> tensors,
                   WeightLayout layout, const LoadProgress& progress, PackOn pack_on) {
-    const bool on_device = packs_on_device(*core, pack_on);
     std::uint64_t bytes = 0;
     for (const StoredTensor& t : layout.tensors()) {
         bytes += t.bytes;
     }
     auto store = std::make_shared<TensorStore>(core, std::move(layout), "weights");
-    Loader loader(device, core, *store, bytes, progress, on_device);
+    Loader loader(device, core, *store, bytes, progress, pack_on);
     for (const HostTensor& t : tensors) {
         loader.load(t);
     }

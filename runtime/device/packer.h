@@ -23,6 +23,8 @@ public:
 
     /// Rows of this matrix that pack() takes at once.
     std::uint64_t rows_at_once(const HostTensor& tensor, WeightType type) const;
+    /// Makes what pack() needs, without which a driver that refuses the kernel is noticed late.
+    void compile(const HostTensor& tensor, WeightType type) { program(tensor, type); }
     /// Packs rows first.. of a packable tensor to `offset` of `target`, and waits. Numbers that the
     /// type cannot hold are not looked for: require_packable() does.
     void pack(const HostTensor& tensor, WeightType type, std::int64_t first, std::uint64_t rows, const Block& target,

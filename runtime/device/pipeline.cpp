@@ -67,10 +67,26 @@ void require_features(const ShaderInterface& face, const Kernel& kernel, const C
     }
 }
 
+/// Throws where a driver did not make of the kernel what `call` asks for.
+void check_made(VulkanDevice& core, VkResult result, const char* call, const std::string& kernel) {
+    if (result == VK_SUCCESS) {
+        return;
+    }
+    core.heard(result);
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
+        result == VK_ERROR_DEVICE_LOST) {
+        throw Error(std::string(call) + " gave " + result_name(result), "shader " + kernel, result);
+    }
+    throw RefusedKernel(call, kernel, result);
+}
+
 /// Builds in parallel only when it pays for the threads.
 constexpr std::size_t kSerialPipelines = 2;
 
 }  // namespace
+
+RefusedKernel::RefusedKernel(const std::string& call, std::string kernel, VkResult result)
+    : Error(call + " gave " + result_name(result), "shader " + kernel, result), kernel_(std::move(kernel)) {}
 
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
     const FrameHeader header = header_for(device, data);
@@ -240,8 +256,8 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4,
                                                code.data()};
     VkShaderModule module = VK_NULL_HANDLE;
-    core_.check_result(core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module),
-                       "vkCreateShaderModule");
+    check_made(core_, core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module),
+               "vkCreateShaderModule", name);
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, kernel.subgroup_size};
     // a device whose subgroups have one size need not offer to be told of it
@@ -259,10 +275,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         -1};
     const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
-    if (result != VK_SUCCESS) {
-        core_.heard(result);
-        throw Error("vkCreateComputePipelines gave " + result_name(result), "shader " + name, result);
-    }
+    check_made(core_, result, "vkCreateComputePipelines", name);
     core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
     return p;
 }
@@ -309,7 +322,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     threads.clear();
 
     const std::scoped_lock lock(mutex_);
-    std::exception_ptr first_error;
+    std::exception_ptr first_error, refused;
     for (std::size_t i = 0; i < missing.size(); ++i) {
         try {
             if (errors[i]) {
@@ -319,14 +332,16 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
                 dirty_ = true;
                 continue;
             }
+        } catch (const RefusedKernel&) {
+            refused = refused ? refused : std::current_exception();
         } catch (...) {
             first_error = first_error ? first_error : std::current_exception();
         }
         // not built, built by another thread meanwhile, or no memory to keep it in
         core_.api.vkDestroyPipeline(core_.handle, built[i].handle, nullptr);
     }
-    if (first_error) {
-        std::rethrow_exception(first_error);
+    if (first_error || refused) {
+        std::rethrow_exception(first_error ? first_error : refused);
     }
     std::vector<const Pipeline*> out;
     for (const Kernel* k : kernels) {

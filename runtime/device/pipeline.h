@@ -27,6 +27,19 @@ struct Pipeline {
     std::shared_ptr<const Shader> owner = {};
 };
 
+/// A driver makes no pipeline of a kernel, and not for want of memory or of the device.
+class RefusedKernel : public Error {
+public:
+    RefusedKernel(const std::string& call, std::string kernel, VkResult result);
+
+    const std::string& kernel() const noexcept { return kernel_; }
+    /// The rest of a sentence, for LeftOut::why.
+    std::string why() const { return "its pipeline failed with " + result_name(static_cast<VkResult>(result())); }
+
+private:
+    std::string kernel_;
+};
+
 /// The pipelines of a device; safe to use from several threads.
 class PipelineStore {
 public:
@@ -37,7 +50,7 @@ public:
     PipelineStore& operator=(const PipelineStore&) = delete;
 
     /// The pipelines of these kernels, in order; missing ones are built, several at a time. Throws
-    /// naming shader and why.
+    /// naming shader and why, RefusedKernel where nothing else went wrong.
     std::vector<const Pipeline*> get(std::span<const Kernel* const> kernels);
     /// The layout of sets with that many storage buffers, the first of which may be an image
     /// instead.

@@ -5,6 +5,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/compile/stored.h"
+#include "runtime/device/build_pipelines.h"
 #include "runtime/device/device.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/program_core.h"
@@ -112,7 +113,9 @@ Program Device::compile(const Graph& graph, const Weights& weights, const Compil
 }
 
 Program Device::compile(const Graph& graph, const WeightLayout& weights, const CompileOptions& options) const {
-    Plan plan = make_plan(graph, core_->capabilities, weights, {options.arithmetic, options.rewrite});
+    Capabilities capabilities = core_->capabilities;
+    capabilities.left_out = core_->left_out();
+    Plan plan = make_plan(graph, capabilities, weights, {options.arithmetic, options.rewrite});
     if (weights.tensors().empty()) {  // else they are what the plan was made for
         check_weights(plan, weights);
     }
@@ -135,28 +138,18 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
                         (unified ? "does not see" : "sees") + ", unlike this one's",
                     options.name);
     }
+    core->pipelines = build_pipelines(*core_, plan);
     core->plan = std::move(plan);
     if (core->state) {
         check_state(core->plan, core->state);
     }
-    std::vector<const Kernel*> kernels;
-    for (const PlannedDispatch& d : core->plan.dispatches) {
-        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
-            if (d.may_choose(k)) {
-                kernels.push_back(&d.dispatch.kernels[k]);
-            }
-        }
-    }
-    const std::vector<const Pipeline*> built = core_->pipelines->get(kernels);
-    auto next = built.begin();
-    for (const PlannedDispatch& d : core->plan.dispatches) {
-        std::vector<const Pipeline*>& pipelines = core->pipelines.emplace_back();
-        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
-            pipelines.push_back(d.may_choose(k) ? *next++ : nullptr);
-            if (pipelines.back() && pipelines.back()->bindings != d.windows.size()) {
-                throw Error("binds " + std::to_string(d.windows.size()) + " buffers, its shader has " +
-                                std::to_string(pipelines.back()->bindings),
-                            core->plan.nodes[d.dispatch.node].label);
+    for (std::size_t d = 0; d < core->plan.dispatches.size(); ++d) {
+        const PlannedDispatch& planned = core->plan.dispatches[d];
+        for (const Pipeline* pipeline : core->pipelines[d]) {
+            if (pipeline && pipeline->bindings != planned.windows.size()) {
+                throw Error("binds " + std::to_string(planned.windows.size()) + " buffers, its shader has " +
+                                std::to_string(pipeline->bindings),
+                            core->plan.nodes[planned.dispatch.node].label);
             }
         }
     }

@@ -129,6 +129,9 @@ std::string Program::explain() const {
         out +=
             format("exchanged with other ranks: %llu bytes\n", static_cast<unsigned long long>(plan.memory.exchanged));
     }
+    for (const LeftOut& kernel : plan.left_out) {
+        out += kernel.kernel + " is left out: " + kernel.why + "\n";
+    }
     out += packed_weights(plan);
     for (const PlannedWork& entry : plan.work) {
         if (entry.kind == WorkKind::copy) {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/tuning_store.h"
 
-#include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
-#include "runtime/base/cache_folder.h"
 #include "runtime/base/map_file.h"
 #include "runtime/base/read_file.h"
+#include "runtime/base/write_file.h"
 #include "runtime/compile/tuning_list.h"
 #include "runtime/device/pipeline.h"
 
@@ -74,30 +72,7 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
 }
 
 void write_tuning(const std::filesystem::path& path, const std::string& choices) {
-    std::error_code error;
-    if (choices.empty()) {
-        std::filesystem::remove(path, error);
-    } else {
-        std::filesystem::create_directories(path.parent_path(), error);
-        std::filesystem::path temporary = path;
-        static std::atomic<unsigned> serial = 0;  // threads may save at once
-        temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
-        std::ofstream out(temporary, std::ios::binary);
-        out << kFirstLine << choices << "\n";
-        out.close();
-        if (!out) {
-            error = std::make_error_code(std::errc::io_error);
-        } else {
-            std::filesystem::rename(temporary, path, error);  // readers see the old file or the new
-        }
-        if (error) {
-            std::error_code ignored;
-            std::filesystem::remove(temporary, ignored);
-        }
-    }
-    if (error) {
-        throw Error("cannot be written: " + error.message(), utf8_name(path));
-    }
+    write_whole_file(path, choices.empty() ? choices : std::string(kFirstLine) + choices + "\n");
 }
 
 }  // namespace vkf

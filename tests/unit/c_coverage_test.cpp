@@ -171,10 +171,12 @@ const std::map<std::string, std::vector<std::string>> kTwins{
     {"save_adapter", {"adapter_save"}},
     {"save_decoder", {"decoder_save"}},
     {"save_state", {"state_save"}},
+    {"save_left_out", {"device_save_left_out"}},
     {"save_tuning", {"device_save_tuning"}},
     {"silu", {"activate"}},
     {"tunables", {"tunable"}},
     {"update", {"update_adamw", "update_sgd"}},
+    {"left_out_file", {"device_left_out_file"}},
     {"tuning_file", {"device_tuning_file"}},
 };
 

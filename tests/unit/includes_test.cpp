@@ -53,6 +53,7 @@ const std::vector<Room>& rooms() {
                                  {"models/families", families},
                                  {"models", models},
                                  {"train", with(models, {"train"})},
+                                 {"doctor", with(layers, {"parallel", "runtime/compile", "runtime/device"})},
                                  {"c", with(models, {"train"})},
                                  {"text", base}};
     }();
@@ -142,7 +143,7 @@ using Includes = std::map<std::string, std::vector<std::string>>;
 
 Includes read_all(const fs::path& source, std::vector<std::string>& lost) {
     Includes all;
-    for (const char* top : {"shaders", "runtime", "ops", "layers", "models", "train", "c", "text"}) {
+    for (const char* top : {"shaders", "runtime", "ops", "layers", "models", "train", "doctor", "c", "text"}) {
         for (const auto& entry : fs::recursive_directory_iterator(source / top)) {
             const std::string extension = entry.path().extension().string();
             if (extension == ".h" || extension == ".cpp" || extension == ".in" || extension == ".comp" ||

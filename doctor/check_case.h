@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case run on a device, and its results looked at.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "doctor/cases.h"
+#include "runtime/compile/plan.h"
+#include "runtime/device/device.h"
+
+namespace vkf::doctor {
+
+struct Checked {
+    std::string problem;  ///< empty: there is none
+    double error = 0;     ///< the largest, as a share of what is allowed
+    std::string kernel;   ///< the one of which the driver made no pipeline
+};
+
+/// The case and the weights that it names, on one device.
+struct LoadedCase {
+    LoadedCase(const Device& device, Case given);
+
+    /// Planned for these capabilities, with a plan that is not made again where a driver refuses a
+    /// kernel; nothing where an op refuses it: it cannot be there what VKFORMER_VARIANT asks for.
+    std::optional<Plan> plan(const Capabilities& capabilities) const;
+
+    Case given_case;
+    Weights weights;
+};
+
+/// Names of the kernels that the plan takes, each once.
+std::vector<std::string> kernels_of(const Plan& plan);
+
+/// Runs the plan so many times: every result must be right, and its bits the same each time. Throws
+/// Error where the device is lost.
+Checked check_case(const Device& device, const LoadedCase& loaded, Plan plan, std::uint32_t repeats);
+
+}  // namespace vkf::doctor

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device::self_test().
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <limits>
+
+#include "doctor/check_case.h"
+#include "runtime/device/compile_options.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
+#include "runtime/device/program.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace doctor;
+using Clock = std::chrono::steady_clock;
+
+/// Kernels that a device may have and not choose.
+constexpr const char* kForced[] = {"attention_lanes",     "attention_shared", "attention_coopmat", "matmul_coopmat",
+                                   "matmul_coopmat_int8", "matmul_half",      "matmul_dot"};
+
+double ms_since(Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// True where something of the plan multiplies in what was asked for.
+bool is_taken(const Plan& plan, Arithmetic arithmetic) {
+    return arithmetic == Arithmetic::f32 ||
+           std::any_of(plan.dispatches.begin(), plan.dispatches.end(), [&](const PlannedDispatch& d) {
+               return std::any_of(d.dispatch.kernels.begin(), d.dispatch.kernels.end(),
+                                  [&](const Kernel& k) { return k.arithmetic == arithmetic; });
+           });
+}
+
+class SelfTester {
+public:
+    SelfTester(const Device& device, DeviceCore& core, const SelfTestOptions& options)
+        : device_(device), core_(core), options_(options) {}
+
+    SelfTest run() {
+        try {
+            if (submissions_run()) {
+                for (const auto& cases : {product_cases(), row_cases(), attention_cases(), gradient_cases()}) {
+                    for (const CaseMaker& maker : cases) {
+                        if (options_.thorough || !maker.thorough) {
+                            test(maker);
+                        }
+                    }
+                }
+            }
+        } catch (const Error& e) {
+            if (e.result() != VK_ERROR_DEVICE_LOST) {
+                throw;
+            }
+            if (report_.checks.empty() || report_.checks.back().problem.empty()) {
+                add({.kernel = "device", .what = "self-test", .problem = e.what()});
+            }
+            report_.verdict = Verdict::unusable;
+            report_.complete = false;
+        }
+        return std::move(report_);
+    }
+
+private:
+    bool over() {
+        const bool late = options_.seconds > 0 && ms_since(start_) > options_.seconds * 1e3;
+        report_.complete = report_.complete && !late;
+        return late;
+    }
+
+    void add(SelfCheck check) {
+        if (options_.progress) {
+            options_.progress(check);
+        }
+        report_.checks.push_back(std::move(check));
+    }
+
+    Capabilities capabilities(const std::vector<LeftOut>& without, const char* forced = nullptr) const {
+        Capabilities c = device_.capabilities();
+        c.left_out = without;
+        c.variants = forced ? forced : c.variants;
+        return c;
+    }
+
+    /// Work that is reported as done was done, and what is special in fp32 goes through.
+    bool submissions_run() {
+        const Clock::time_point start = Clock::now();
+        Graph g;
+        const Value x = g.input("x", {8}), one = g.input("one", {1});
+        g.output("y", mul(x, one));
+        CompileOptions options;
+        options.name = "self-test";
+        options.checked = true;
+        SelfCheck check{.kernel = "submission", .what = "work that is reported as done"};
+        try {
+            Program program = device_.compile(g, {}, options);
+            program.upload("one", std::vector<float>{1});
+            for (int i = 1; i <= 8; ++i) {
+                const float n = static_cast<float>(i);
+                const std::vector<float> sent{
+                    n, -n, n / 2, 0x1p-140f, -0.0f, std::numeric_limits<float>::infinity(), std::nanf(""), 2 * n};
+                program.upload("x", sent);
+                program.run();
+                const std::vector<float> got = program.download("y");
+                if (got[0] != n || got[1] != -n || got[2] != n / 2 || got[7] != 2 * n) {
+                    check.problem = "run " + std::to_string(i) + " left what was there before, or something else";
+                }
+                report_.floats = {got[3] == sent[3], std::isnan(got[6]), std::isinf(got[5]), std::signbit(got[4])};
+            }
+        } catch (const Error& e) {
+            if (e.result() == VK_ERROR_DEVICE_LOST) {
+                throw;
+            }
+            check.problem = e.what();
+        }
+        const bool good = check.problem.empty();
+        check.ms = ms_since(start);
+        check.chosen = true;
+        add(std::move(check));
+        report_.verdict = good ? report_.verdict : Verdict::unusable;
+        return good;
+    }
+
+    void test(const CaseMaker& maker) {
+        if (over()) {
+            return;
+        }
+        const LoadedCase loaded(device_, maker.make());
+        std::vector<std::string> seen;
+        std::deque<std::vector<LeftOut>> waiting{core_.left_out()};
+        for (bool chosen = true; !waiting.empty() && !over(); chosen = false) {
+            const std::vector<LeftOut> without = core_.left_out_since.behind(std::move(waiting.front()));
+            waiting.pop_front();
+            const std::optional<Plan> plan = loaded.plan(capabilities(without));
+            if (!plan || !is_new(*plan, loaded, seen)) {
+                continue;
+            }
+            const std::string failed = check(maker, loaded, *plan, without, chosen || failing_);
+            if (!failed.empty()) {  // whatever stands in for it is tested, too
+                waiting.push_back(core_.left_out());
+            }
+            for (const std::string& kernel : kernels_of(*plan)) {
+                if (options_.thorough && kernel != failed) {
+                    waiting.push_back(without);
+                    waiting.back().push_back({kernel, "another is tested"});
+                }
+            }
+        }
+        failing_ = false;
+        for (const char* forced : kForced) {
+            if (!options_.thorough || over()) {
+                break;
+            }
+            const std::vector<LeftOut> without = core_.left_out();
+            const std::optional<Plan> plan = loaded.plan(capabilities(without, forced));
+            if (plan && is_new(*plan, loaded, seen)) {
+                check(maker, loaded, *plan, without, false);
+            }
+        }
+    }
+
+    /// True where the plan takes a kernel that this case has not run.
+    static bool is_new(const Plan& plan, const LoadedCase& loaded, std::vector<std::string>& seen) {
+        bool any = false;
+        for (const std::string& kernel : kernels_of(plan)) {
+            if (is_taken(plan, loaded.given_case.arithmetic) && !has(seen, kernel)) {
+                seen.push_back(kernel);
+                any = true;
+            }
+        }
+        return any;
+    }
+
+    /// The kernel that failed and that another stands in for; else empty.
+    std::string check(const CaseMaker& maker, const LoadedCase& loaded, const Plan& plan,
+                      const std::vector<LeftOut>& without, bool chosen) {
+        const std::vector<std::string> kernels = kernels_of(plan);
+        std::string kernel;
+        for (const std::string& name : kernels) {
+            kernel += (kernel.empty() ? "" : " + ") + name;
+        }
+        const Clock::time_point start = Clock::now();
+        Checked got;
+        try {
+            got = check_case(device_, loaded, plan, options_.repeats);
+        } catch (const Error& e) {  // the device is lost, and the report ends with what lost it
+            add({kernel, maker.what, e.what(), 0, ms_since(start), chosen});
+            throw;
+        }
+        const double ms = ms_since(start);
+        if (got.problem.empty()) {
+            add({kernel, maker.what, "", got.error, ms, chosen});
+            return {};
+        }
+        const std::string guilty = got.kernel.empty() ? blame(loaded, kernels, without) : got.kernel;
+        const bool replaced = !guilty.empty() && stands_in(loaded, guilty, without);
+        add({guilty.empty() ? kernel : guilty, maker.what, got.problem, got.error, ms, chosen});
+        if (!replaced) {
+            report_.verdict = Verdict::unusable;
+            return {};
+        }
+        report_.verdict = std::max(report_.verdict, Verdict::degraded);
+        const LeftOut out{guilty, got.kernel.empty() ? "the self-test found it wrong: " + got.problem : got.problem};
+        core_.left_out_since.add(out);
+        report_.left_out.push_back(out);
+        failing_ = chosen;
+        return guilty;
+    }
+
+    /// True where the case is planned without this kernel.
+    bool stands_in(const LoadedCase& loaded, const std::string& kernel, std::vector<LeftOut> without) const {
+        without.push_back({kernel, "another is looked for"});
+        const std::optional<Plan> other = loaded.plan(capabilities(without));
+        return other && !has(kernels_of(*other), kernel);
+    }
+
+    /// The one of these kernels without which results are right; the only one there is; empty: it
+    /// cannot be told.
+    std::string blame(const LoadedCase& loaded, const std::vector<std::string>& kernels,
+                      const std::vector<LeftOut>& without) const {
+        if (kernels.size() == 1) {
+            return kernels.front();
+        }
+        for (const std::string& kernel : kernels) {
+            std::vector<LeftOut> fewer = without;
+            fewer.push_back({kernel, "another is tried"});
+            std::optional<Plan> other = loaded.plan(capabilities(fewer));
+            if (other && !has(kernels_of(*other), kernel) &&
+                check_case(device_, loaded, std::move(*other), options_.repeats).problem.empty()) {
+                return kernel;
+            }
+        }
+        return {};
+    }
+
+    const Device& device_;
+    DeviceCore& core_;
+    const SelfTestOptions& options_;
+    const Clock::time_point start_ = Clock::now();
+    SelfTest report_;
+    bool failing_ = false;  ///< what the device would choose failed: the next stands in for it
+};
+
+}  // namespace
+
+SelfTest Device::self_test(const SelfTestOptions& options) const {
+    core_->check_alive();
+    if (core_->deferred) {
+        throw Error("the host submits for this device (BorrowedDevice::host_submits)", "Device::self_test");
+    }
+    return SelfTester(*this, *core_, options).run();
+}
+
+}  // namespace vkf

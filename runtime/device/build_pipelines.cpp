@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/build_pipelines.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace vkf {
+
+namespace {
+
+std::vector<const Kernel*> kernels_of(const Plan& plan) {
+    std::vector<const Kernel*> kernels;
+    for (const PlannedDispatch& d : plan.dispatches) {
+        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
+            if (d.may_choose(k)) {
+                kernels.push_back(&d.dispatch.kernels[k]);
+            }
+        }
+    }
+    return kernels;
+}
+
+bool takes(const Plan& plan, std::string_view kernel) {
+    const std::vector<const Kernel*> all = kernels_of(plan);
+    return std::any_of(all.begin(), all.end(), [&](const Kernel* k) { return k->shader->name == kernel; });
+}
+
+/// Plans again where the plan takes what the device has left out since.
+void catch_up(const DeviceCore& core, Plan& plan) {
+    bool behind = false;
+    const std::vector<LeftOut> all = core.left_out_since.behind(plan.left_out);
+    for (std::size_t i = plan.left_out.size(); i < all.size(); ++i) {
+        behind = behind || takes(plan, all[i].kernel);
+    }
+    if (behind && plan.source) {
+        plan = plan_again(*plan.source, all);
+    }
+}
+
+std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
+    catch_up(core, plan);
+    while (true) {
+        try {
+            return core.pipelines->get(kernels_of(plan));
+        } catch (const RefusedKernel& refused) {
+            if (!plan.source) {
+                throw;
+            }
+            std::vector<LeftOut> without = plan.left_out;
+            without.push_back({refused.kernel(), refused.why()});
+            Plan next = plan_again(*plan.source, without);
+            if (takes(next, refused.kernel())) {
+                throw;  // there is no other
+            }
+            core.left_out_since.add(without.back());
+            plan = std::move(next);
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<std::vector<const Pipeline*>> build_pipelines(DeviceCore& core, Plan& plan) {
+    const std::vector<const Pipeline*> all = built(core, plan);
+    plan.source.reset();
+    std::vector<std::vector<const Pipeline*>> out;
+    auto next = all.begin();
+    for (const PlannedDispatch& d : plan.dispatches) {
+        std::vector<const Pipeline*>& pipelines = out.emplace_back();
+        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
+            pipelines.push_back(d.may_choose(k) ? *next++ : nullptr);
+        }
+    }
+    return out;
+}
+
+}  // namespace vkf

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/left_out_store.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/base/map_file.h"
+#include "runtime/base/read_file.h"
+#include "runtime/base/write_file.h"
+#include "runtime/device/pipeline.h"
+
+namespace vkf {
+
+namespace {
+
+/// The first line of a file; then one a kernel: its name, a space, and why.
+constexpr std::string_view kLeftOutFirstLine = "vkformer left out 1\n";
+
+constexpr std::uint64_t kMostLeftOutBytes = 1 << 16;
+
+std::vector<LeftOut> named(std::string_view names, const std::string& by) {
+    std::vector<LeftOut> out;
+    while (!names.empty()) {
+        const std::size_t end = std::min(names.find(','), names.size());
+        if (end == 0) {
+            throw Error("has a kernel without a name", by);
+        }
+        out.push_back({std::string(names.substr(0, end)), by + " says so"});
+        names.remove_prefix(std::min(end + 1, names.size()));
+    }
+    return out;
+}
+
+std::vector<LeftOut> lines(std::string_view text) {
+    std::vector<LeftOut> out;
+    while (!text.empty()) {
+        const std::size_t end = text.find('\n');
+        const std::size_t space = text.find(' ');
+        if (end == std::string_view::npos || space == 0 || space > end) {
+            return {};  // damaged
+        }
+        out.push_back({std::string(text.substr(0, space)), std::string(text.substr(space + 1, end - space - 1))});
+        text.remove_prefix(end + 1);
+    }
+    return out;
+}
+
+}  // namespace
+
+std::filesystem::path left_out_path(const std::filesystem::path& folder, const Capabilities& device) {
+    return folder.empty() ? folder
+                          : (folder / cache_file_name(device))
+                                .replace_extension(device.minimum_profile ? ".minimum.left_out" : ".left_out");
+}
+
+void find_left_out(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder) {
+    const char* variable = std::getenv("VKFORMER_LEAVE_OUT");
+    const bool by_variable = variable && *variable != 0;
+    if (const std::string asked = by_variable ? variable : options.leave_out; !asked.empty()) {
+        if (asked != "0") {
+            capabilities.left_out = named(asked, by_variable ? "VKFORMER_LEAVE_OUT" : "DeviceOptions::leave_out");
+        }
+        return;
+    }
+    const std::filesystem::path path = left_out_path(folder, capabilities);
+    if (path.empty()) {
+        return;
+    }
+    const std::vector<std::byte> bytes = read_regular_file(path, kMostLeftOutBytes).value_or(std::vector<std::byte>());
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (text.starts_with(kLeftOutFirstLine)) {
+        capabilities.left_out = lines(text.substr(kLeftOutFirstLine.size()));
+    }
+}
+
+void write_left_out(const std::filesystem::path& path, std::span<const LeftOut> kernels) {
+    std::string text;
+    for (const LeftOut& k : kernels) {
+        if (k.kernel.empty() || k.kernel.find_first_of(" \n") != std::string::npos ||
+            k.why.find('\n') != std::string::npos) {
+            throw Error("cannot stand in a list of kernels that are left out", k.kernel + " " + k.why);
+        }
+        text += k.kernel + " " + k.why + "\n";
+    }
+    write_whole_file(path, text.empty() ? text : std::string(kLeftOutFirstLine) + text);
+}
+
+void LeftOutSince::add(const LeftOut& kernel) {
+    const std::scoped_lock lock(mutex_);
+    const auto same = [&](const LeftOut& k) { return k.kernel == kernel.kernel; };
+    if (std::none_of(kernels_.begin(), kernels_.end(), same)) {
+        kernels_.push_back(kernel);
+    }
+}
+
+std::vector<LeftOut> LeftOutSince::behind(std::vector<LeftOut> before) const {
+    const std::scoped_lock lock(mutex_);
+    for (const LeftOut& kernel : kernels_) {
+        const auto same = [&](const LeftOut& k) { return k.kernel == kernel.kernel; };
+        if (std::none_of(before.begin(), before.end(), same)) {
+            before.push_back(kernel);
+        }
+    }
+    return before;
+}
+
+}  // namespace vkf

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that are left out: where the list comes from, and what is added while a device lives.
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/compile/capabilities.h"
+#include "runtime/device/device_options.h"
+
+namespace vkf {
+
+/// Puts into `capabilities` what is left out: VKFORMER_LEAVE_OUT, else DeviceOptions::leave_out
+/// ("0": nothing), else the file. Throws Error for an empty name between commas; a file that is no
+/// such list is not used.
+void find_left_out(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder);
+
+/// The file in that folder for this device and its driver; empty where the folder is.
+std::filesystem::path left_out_path(const std::filesystem::path& folder, const Capabilities& device);
+
+/// Throws Error naming the file, or the kernel that no line can hold.
+void write_left_out(const std::filesystem::path& path, std::span<const LeftOut> kernels);
+
+/// What was found since a device was made; safe to use from several threads.
+class LeftOutSince {
+public:
+    void add(const LeftOut& kernel);
+    /// `before`, and what was added.
+    std::vector<LeftOut> behind(std::vector<LeftOut> before) const;
+
+private:
+    mutable std::mutex mutex_;
+    std::vector<LeftOut> kernels_;
+};
+
+}  // namespace vkf

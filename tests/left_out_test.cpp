@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that a device does without: those that its driver refuses, and those on its list.
+#include "runtime/device/left_out.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "ops/ops.h"
+#include "runtime/base/map_file.h"
+#include "runtime/compile/plan.h"
+#include "tests/believed.h"
+#include "tests/fake_vulkan.h"
+#include "tests/fixtures.h"
+#include "tests/op_check.h"
+#include "tests/reference.h"
+#include "tests/reference_attention.h"
+
+namespace vkf::test {
+
+namespace {
+
+/// No variable decides.
+struct LeftOutByFile : Environment {
+    LeftOutByFile() : Environment("VKFORMER_LEAVE_OUT", std::nullopt) {}
+};
+
+constexpr std::int64_t kRows = 150, kColumns = 72, kSums = 64;
+
+void describe_product(Graph& g) {
+    g.output("y", linear(g.input("x", {kRows, kSums}), g.input("w", {kColumns, kSums})));
+}
+
+/// Says what is wrong with the results of such a program.
+std::string product_mismatch(Program& program) {
+    const Tensor x = random_tensor({kRows, kSums}, 1), w = random_tensor({kColumns, kSums}, 2);
+    program.upload("x", x.floats());
+    program.upload("w", w.floats());
+    program.run();
+    const std::vector<float> got = program.download("y");
+    return difference({{kRows, kColumns}, {got.begin(), got.end()}}, reference::matmul(x, w, {.transpose_b = true}),
+                      {.rounding = reference::matmul_rounding(x, w, {.transpose_b = true})});
+}
+
+Program compile_product(const Device& device, const CompileOptions& options = {}) {
+    Graph g;
+    describe_product(g);
+    return device.compile(g, {}, options);
+}
+
+/// The kernel of a program of one.
+std::string kernel_of(const Program& program) {
+    return plan_of(program).dispatches.at(0).dispatch.kernels.back().shader->name;
+}
+
+DeviceOptions through(const fake::Vulkan& vulkan) { return {.get_instance_proc_addr = vulkan.entry()}; }
+
+}  // namespace
+
+TEST_SUITE("left out") {
+    TEST_CASE("left out: a kernel that the driver refuses leads to the next, and the last is an error") {
+        const LeftOutByFile by_file;
+        std::vector<std::string> kernels;
+        for (std::uint64_t refused = 0;; ++refused) {
+            CAPTURE(refused);
+            fake::Vulkan vulkan;
+            Device device = Device::create(through(vulkan));
+            vulkan.vkCreateComputePipelines.fail(VK_ERROR_UNKNOWN, 1, refused);
+            std::optional<Program> program;
+            const std::string error = error_of([&] { program = compile_product(device); });
+            if (!program) {
+                CHECK(contains(error, "vkCreateComputePipelines gave VK_ERROR_UNKNOWN"));
+                REQUIRE(refused == kernels.size());
+                // what nothing stands in for is not left out
+                CHECK(device.left_out().size() == refused - 1);
+                CHECK(last_words(std::move(device)) == "");
+                break;
+            }
+            const std::string kernel = kernel_of(*program);
+            CHECK(std::find(kernels.begin(), kernels.end(), kernel) == kernels.end());
+            CHECK(product_mismatch(*program) == "");
+            CHECK(device.left_out().size() == refused);
+            for (const std::string& before : kernels) {
+                CHECK(
+                    contains(program->explain(), before + " is left out: its pipeline failed with VK_ERROR_UNKNOWN\n"));
+            }
+            kernels.push_back(kernel);
+            // later programs do without from the start, those that were planned before too
+            vulkan.vkCreateComputePipelines.fail(VK_ERROR_UNKNOWN, 1, 0);
+            const std::uint64_t made = vulkan.vkCreateComputePipelines.calls;
+            CHECK(kernel_of(compile_product(device)) == kernel);
+            Graph g;
+            describe_product(g);
+            CHECK(kernel_of(device.compile(make_plan(g, device.capabilities()), CompileOptions{})) == kernel);
+            CHECK(vulkan.vkCreateComputePipelines.calls == made);
+            program.reset();
+            CHECK(last_words(std::move(device)) == "");
+        }
+        CHECK(kernels.back() == "matmul");
+        if (!device().capabilities().minimum_profile) {
+            CHECK(kernels.size() > 1);
+        }
+    }
+
+    TEST_CASE("left out: a shader module that the driver refuses is told as well") {
+        const LeftOutByFile by_file;
+        fake::Vulkan vulkan;
+        Device device = Device::create(through(vulkan));
+        Insides::core(device).capabilities.type = DeviceType::discrete;
+        vulkan.vkCreateShaderModule.fail(VK_ERROR_UNKNOWN);
+        Program program = compile_product(device);
+        CHECK(kernel_of(program) == "matmul");
+        CHECK(contains(program.explain(), "matmul_shared is left out: its pipeline failed with VK_ERROR_UNKNOWN\n"));
+        CHECK(product_mismatch(program) == "");
+    }
+
+    TEST_CASE("left out: of kernels that are built at once, those that are refused") {
+        const LeftOutByFile by_file;
+        for (const std::uint64_t nth : {1, 2, 3, 4}) {
+            CAPTURE(nth);
+            fake::Vulkan vulkan;
+            Device device = Device::create(through(vulkan));
+            Insides::core(device).capabilities.type = DeviceType::discrete;
+            Insides::core(device).capabilities.int64 = false;
+            vulkan.vkCreateComputePipelines.fail(VK_ERROR_UNKNOWN, nth);
+            Graph g;
+            const Tensor q = random_tensor({1, 4, 9, 16}, 1), k = random_tensor({1, 2, 40, 16}, 2),
+                         v = random_tensor({1, 2, 40, 16}, 3), x = random_tensor({3, 64}, 4),
+                         w = random_tensor({70, 64}, 5);
+            const auto input = [&](const char* name, const Tensor& t) {
+                return g.input(name, Shape(t.shape.begin(), t.shape.end()));
+            };
+            const Value y = scaled_dot_product_attention(input("q", q), input("k", k), input("v", v)).y;
+            g.output("y", contiguous(y));
+            g.output("z", linear(input("x", x), input("w", w)));
+            std::optional<Program> program;
+            const std::string error = error_of([&] { program = device.compile(g, {}, {}); });
+            if (!program) {  // elementwise, of which there is one
+                CHECK(contains(error, "vkCreateComputePipelines gave VK_ERROR_UNKNOWN"));
+                CHECK(device.left_out().empty());
+                continue;
+            }
+            CHECK(device.left_out().size() <= 1);
+            upload(*program, "q", q);
+            upload(*program, "k", k);
+            upload(*program, "v", v);
+            upload(*program, "x", x);
+            upload(*program, "w", w);
+            program->run();
+            CHECK(difference(download(*program, "y"), reference::attention(q, k, v).y) == "");
+        }
+    }
+
+    TEST_CASE("left out: what VKFORMER_VARIANT asks for is an error that names it") {
+        const LeftOutByFile by_file;
+        const CompileOptions f16{.arithmetic = Arithmetic::f16};
+        const auto of = [&](const std::function<void(fake::Vulkan&)>& change, const char* leave_out) {
+            const Environment variant("VKFORMER_VARIANT", "matmul_half");
+            fake::Vulkan vulkan;
+            DeviceOptions options = through(vulkan);
+            options.leave_out = leave_out;
+            const Device device = Device::create(options);
+            change(vulkan);
+            const std::string error = error_of([&] { compile_product(device, f16); });
+            CHECK(device.left_out().size() == device.capabilities().left_out.size());
+            return error;
+        };
+        if (!device().capabilities().float16) {
+            cannot_run("arithmetic in f16");
+            return;
+        }
+        CHECK(contains(of([](fake::Vulkan& v) { v.vkCreateComputePipelines.fail(VK_ERROR_UNKNOWN); }, ""),
+                       "VKFORMER_VARIANT asks for matmul_half; matmul_half is left out: its pipeline failed with "
+                       "VK_ERROR_UNKNOWN"));
+        CHECK(contains(of([](fake::Vulkan&) {}, "softmax,matmul_half"),
+                       "VKFORMER_VARIANT asks for matmul_half; matmul_half is left out: DeviceOptions::leave_out says "
+                       "so"));
+        CHECK(of([](fake::Vulkan&) {}, "") == "");
+    }
+
+    TEST_CASE("left out: want of memory and a lost device are errors, and leave nothing out") {
+        const LeftOutByFile by_file;
+        for (const VkResult result :
+             {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY, VK_ERROR_DEVICE_LOST}) {
+            fake::Vulkan vulkan;
+            const Device device = Device::create(through(vulkan));
+            vulkan.vkCreateComputePipelines.fail(result);
+            CHECK(contains(error_of([&] { compile_product(device); }), result_name(result)));
+            CHECK(device.left_out().empty());
+        }
+    }
+
+    TEST_CASE("left out: each kernel that stands in for another gives right results") {
+        const LeftOutByFile by_file;
+        for (const bool gpu : {false, true}) {
+            CAPTURE(gpu);
+            const Believed kind([&](Capabilities& c) {
+                if (gpu) {
+                    as_gpu(c);
+                }
+                c.variants.clear();
+            });
+            std::vector<LeftOut> without;
+            std::string before;
+            for (std::string kernel;; before = kernel) {
+                const Believed fewer([&](Capabilities& c) { c.left_out = without; });
+                Program program = compile_product(device());
+                kernel = kernel_of(program);
+                CAPTURE(kernel);
+                CHECK(product_mismatch(program) == "");
+                if (kernel == before) {
+                    break;
+                }
+                without.push_back({kernel, "a test says so"});
+            }
+            CHECK(before == "matmul");
+        }
+    }
+
+    TEST_CASE("left out: kept in the cache folder, found by later devices, forgotten") {
+        const LeftOutByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        const Device before = Device::create(options);
+        CHECK(before.left_out().empty());
+        const std::string kernel = kernel_of(compile_product(before));
+        const std::vector<LeftOut> list{{kernel, "the doctor found it wrong, a day in June"}, {"of_later", "so"}};
+        const std::filesystem::path file = save_left_out(before, list);
+        CHECK(file == left_out_file(before));
+        CHECK(before.left_out().empty());
+        const Device after = Device::create(options);
+        CHECK(after.left_out() == list);
+        CHECK(after.capabilities().left_out == list);
+        if (kernel != "matmul") {
+            const Program program = compile_product(after);
+            CHECK(kernel_of(program) != kernel);
+            CHECK(contains(program.explain(), kernel + " is left out: the doctor found it wrong, a day in June\n"));
+        }
+        DeviceOptions own = options;
+        own.leave_out = "0";
+        CHECK(Device::create(own).left_out().empty());
+        own.leave_out = "a,b";
+        CHECK(Device::create(own).left_out() == std::vector<LeftOut>{{"a", "DeviceOptions::leave_out says so"},
+                                                                     {"b", "DeviceOptions::leave_out says so"}});
+        own.leave_out = "a,,b";
+        CHECK(contains(error_of([&] { Device::create(own); }), "has a kernel without a name"));
+        {
+            const Environment variable("VKFORMER_LEAVE_OUT", "c");
+            CHECK(Device::create(own).left_out() == std::vector<LeftOut>{{"c", "VKFORMER_LEAVE_OUT says so"}});
+        }
+        if (!after.capabilities().minimum_profile) {
+            own = options;
+            own.minimum_profile = true;  // which is another device
+            CHECK(Device::create(own).left_out().empty());
+        }
+        CHECK(contains(error_of([&] { save_left_out(after, {{{"two words", "why"}}}); }), "cannot stand in a list"));
+        CHECK(contains(error_of([&] {
+                           save_left_out(after, {{{"kernel", "two\nlines"}}});
+                       }),
+                       "cannot stand in a list"));
+        CHECK(save_left_out(after, {}) == file);
+        CHECK_FALSE(std::filesystem::exists(file));
+        CHECK(Device::create(options).left_out().empty());
+        CHECK(save_left_out(after, {}) == file);
+    }
+
+    TEST_CASE("left out: a file that is damaged, or of another version, is not used") {
+        const LeftOutByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        const std::filesystem::path file = left_out_file(Device::create(options));
+        std::filesystem::create_directories(file.parent_path());
+        for (const char* text : {"", "vkformer left out 2\nmatmul why\n", "vkformer left out 1\nmatmul why",
+                                 "vkformer left out 1\nmatmul\n", "vkformer left out 1\n\xff\n", "\n\n"}) {
+            CAPTURE(text);
+            std::ofstream(file, std::ios::binary) << text;
+            CHECK(Device::create(options).left_out().empty());
+        }
+        std::ofstream(file, std::ios::binary) << "vkformer left out 1\nmatmul why not\n";
+        CHECK(Device::create(options).left_out() == std::vector<LeftOut>{{"matmul", "why not"}});
+    }
+
+    TEST_CASE("left out: weights are packed by the host where the driver refuses to") {
+        const LeftOutByFile by_file;
+        const Tensor w = random_tensor({6, 40}, 1);
+        const std::vector<float> numbers = w.floats();
+        const auto load = [&](PackOn on, VkResult result, std::uint64_t times) {
+            fake::Vulkan vulkan;
+            const Device device = Device::create(through(vulkan));
+            Insides::core(device).capabilities.type = DeviceType::discrete;
+            vulkan.vkCreateComputePipelines.fail(result, 1, times);
+            LoadOptions options;
+            options.matrices = WeightType::int8;
+            options.pack_on = on;
+            const HostTensor tensor = host_tensor("w", {6, 40}, numbers);
+            const std::string error = error_of([&] { device.load({&tensor, 1}, options); });
+            return std::pair{error, vulkan.vkCreateComputePipelines.calls.load()};
+        };
+        CHECK(load(PackOn::by_device, VK_SUCCESS, 0) == std::pair{std::string(), std::uint64_t{1}});
+        CHECK(load(PackOn::by_device, VK_ERROR_UNKNOWN, 1) == std::pair{std::string(), std::uint64_t{1}});
+        CHECK(contains(load(PackOn::by_device, VK_ERROR_OUT_OF_HOST_MEMORY, 1).first, "OUT_OF_HOST_MEMORY"));
+        CHECK(contains(load(PackOn::device, VK_ERROR_UNKNOWN, 1).first, "gave VK_ERROR_UNKNOWN"));
+    }
+
+    TEST_CASE("left out: threads that compile at once go on with what the first of them found") {
+        const LeftOutByFile by_file;
+        fake::Vulkan vulkan;
+        Device device = Device::create(through(vulkan));
+        Insides::core(device).capabilities.type = DeviceType::discrete;
+        vulkan.vkCreateComputePipelines.fail(VK_ERROR_UNKNOWN);
+        std::vector<std::string> kernels(4);
+        std::vector<std::thread> threads;
+        for (std::string& kernel : kernels) {
+            threads.emplace_back([&] { kernel = kernel_of(compile_product(device)); });
+        }
+        for (std::thread& t : threads) {
+            t.join();
+        }
+        CHECK(std::count(kernels.begin(), kernels.end(), "matmul") >= 1);
+        CHECK(device.left_out().size() == 1);
+        CHECK(kernel_of(compile_product(device)) == "matmul");
+    }
+}
+
+}  // namespace vkf::test
