@@ -82,7 +82,7 @@ function(vkformer_add_device_tests prefix)
                 set(again --test-suite-exclude=tiling
                     "--test-case-exclude=faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
-            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|embed|learn|async|c_[a-z_]*)-$")
+            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|doctor|embed|learn|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
             endif()
             if(profile)

@@ -135,8 +135,7 @@ Case paged() {
 }
 
 /// Keys and values that stay in fewer bits.
-template <WeightType type>
-Case packed_keys() {
+Case packed_keys(WeightType type) {
     Case c;
     constexpr AttentionSizes s{4, 2, 3, 200, 32, 32};
     const Tensors t = tensors(s);
@@ -164,8 +163,8 @@ constexpr CaseMaker kAttention[] = {
     {"attention of 130 by 136", true, even},
     {"attention in f16 of 130 by 136", true, even_half},
     {"attention to pages, one out of range", true, paged},
-    {"attention to keys and values kept as f16", true, packed_keys<WeightType::f16>},
-    {"attention to keys and values kept as int8", true, packed_keys<WeightType::int8>},
+    {"attention to keys and values kept as f16", true, [] { return packed_keys(WeightType::f16); }},
+    {"attention to keys and values kept as int8", true, [] { return packed_keys(WeightType::int8); }},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "runtime/device/compile_options.h"
 #include "runtime/device/pipeline.h"
@@ -128,6 +129,8 @@ Checked run(const Device& device, const LoadedCase& loaded, Plan plan, std::uint
 
 }  // namespace
 
+bool is_lost(const Error& error) { return error.result() == VK_ERROR_DEVICE_LOST || error.result() == VK_TIMEOUT; }
+
 LoadedCase::LoadedCase(const Device& device, Case given) : given_case(std::move(given)) {
     std::vector<HostTensor> tensors;
     for (const Case::Weight& w : given_case.weights) {
@@ -152,14 +155,24 @@ std::optional<Plan> LoadedCase::plan(const Capabilities& capabilities) const {
 }
 
 std::vector<std::string> kernels_of(const Plan& plan) {
-    std::vector<std::string> out;
+    std::vector<std::pair<double, std::string>> all;
     for (const PlannedDispatch& d : plan.dispatches) {
+        Command command;
+        plan.prepare(d, {}, command);
         for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
-            const std::string name = d.dispatch.kernels[k].shader->name;
-            if (d.may_choose(k) && std::find(out.begin(), out.end(), name) == out.end()) {
-                out.push_back(name);
+            if (!d.may_choose(k)) {
+                continue;
             }
+            const std::string name = d.dispatch.kernels[k].shader->name;
+            auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.second == name; });
+            at = at == all.end() ? all.insert(at, {0, name}) : at;
+            at->first += command.flops();
         }
+    }
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::string> out;
+    for (auto& one : all) {
+        out.push_back(std::move(one.second));
     }
     return out;
 }
@@ -170,7 +183,7 @@ Checked check_case(const Device& device, const LoadedCase& loaded, Plan plan, st
     } catch (const RefusedKernel& refused) {
         return {refused.why(), 0, refused.kernel()};
     } catch (const Error& e) {
-        if (e.result() == VK_ERROR_DEVICE_LOST) {
+        if (is_lost(e)) {
             throw;
         }
         return {e.what(), 0, {}};

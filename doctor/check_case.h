@@ -30,11 +30,14 @@ struct LoadedCase {
     Weights weights;
 };
 
-/// Names of the kernels that the plan takes, each once.
+/// Names of the kernels that the plan takes, each once, that with most of the work first.
 std::vector<std::string> kernels_of(const Plan& plan);
 
+/// True where the device is of no use any more: lost, or given up because it hung.
+bool is_lost(const Error& error);
+
 /// Runs the plan so many times: every result must be right, and its bits the same each time. Throws
-/// Error where the device is lost.
+/// Error where is_lost().
 Checked check_case(const Device& device, const LoadedCase& loaded, Plan plan, std::uint32_t repeats);
 
 }  // namespace vkf::doctor

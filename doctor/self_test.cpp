@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <iterator>
 #include <limits>
 
 #include "doctor/check_case.h"
@@ -57,7 +58,7 @@ public:
                 }
             }
         } catch (const Error& e) {
-            if (e.result() != VK_ERROR_DEVICE_LOST) {
+            if (!is_lost(e)) {
                 throw;
             }
             if (report_.checks.empty() || report_.checks.back().problem.empty()) {
@@ -116,7 +117,7 @@ private:
                 report_.floats = {got[3] == sent[3], std::isnan(got[6]), std::isinf(got[5]), std::signbit(got[4])};
             }
         } catch (const Error& e) {
-            if (e.result() == VK_ERROR_DEVICE_LOST) {
+            if (is_lost(e)) {
                 throw;
             }
             check.problem = e.what();
@@ -222,23 +223,44 @@ private:
         return other && !has(kernels_of(*other), kernel);
     }
 
-    /// The one of these kernels without which results are right; the only one there is; empty: it
-    /// cannot be told.
+    /// The kernel to blame for what these compute together: the only one; the one that can be replaced
+    /// by itself, and results are right then; the one with most of the work, if results are right at
+    /// the end of the row of those that stand in for it. Empty: it cannot be told.
     std::string blame(const LoadedCase& loaded, const std::vector<std::string>& kernels,
                       const std::vector<LeftOut>& without) const {
         if (kernels.size() == 1) {
             return kernels.front();
         }
-        for (const std::string& kernel : kernels) {
-            std::vector<LeftOut> fewer = without;
-            fewer.push_back({kernel, "another is tried"});
-            std::optional<Plan> other = loaded.plan(capabilities(fewer));
-            if (other && !has(kernels_of(*other), kernel) &&
-                check_case(device_, loaded, std::move(*other), options_.repeats).problem.empty()) {
-                return kernel;
+        for (const bool whole_row : {false, true}) {
+            for (const std::string& kernel : kernels) {
+                if (is_right_without(loaded, kernel, kernels, without, whole_row)) {
+                    return kernel;
+                }
             }
         }
         return {};
+    }
+
+    bool is_right_without(const LoadedCase& loaded, std::string kernel, std::vector<std::string> kernels,
+                          std::vector<LeftOut> without, bool whole_row) const {
+        while (true) {
+            without.push_back({kernel, "another is tried"});
+            std::optional<Plan> other = loaded.plan(capabilities(without));
+            if (!other || has(kernels_of(*other), kernel)) {
+                return false;  // there is no other
+            }
+            std::vector<std::string> next = kernels_of(*other), fresh;
+            std::copy_if(next.begin(), next.end(), std::back_inserter(fresh),
+                         [&](const std::string& name) { return !has(kernels, name); });
+            const bool by_itself = fresh.size() == 1 && next.size() == kernels.size();
+            const bool right = (whole_row || by_itself) &&
+                               check_case(device_, loaded, std::move(*other), options_.repeats).problem.empty();
+            if (right || !whole_row || fresh.empty()) {
+                return right;
+            }
+            kernel = fresh.front();
+            kernels = std::move(next);
+        }
     }
 
     const Device& device_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 
 #include "c/border.h"
@@ -19,6 +20,54 @@ using namespace vkf;
 using namespace vkf::test;
 
 TEST_SUITE_BEGIN("c functions");
+
+TEST_CASE("c functions: a device tests itself, and does without kernels that are named") {
+    const Environment variable("VKFORMER_LEAVE_OUT", std::nullopt);
+    const TemporaryFolder folder;
+    const std::string path = folder.path().string();
+    vkf_device_options options = sized<vkf_device_options>();
+    options.cache_folder = path.c_str();
+    options.leave_out = "of_another";
+    vkf_device* device = nullptr;
+    OK(vkf_device_create(&options, &device));
+    char text[256];
+    OK(vkf_device_left_out(device, text, sizeof(text), nullptr));
+    CHECK(std::string(text) == "of_another DeviceOptions::leave_out says so\n");
+    struct Told {
+        std::size_t checks = 0, wrong = 0;
+    } told;
+    vkf_self_test_options asked = sized<vkf_self_test_options>();
+    asked.repeats = 1;
+    asked.seconds = 0.05;  // the first few
+    asked.user = &told;
+    asked.progress = [](void* user, const char* kernel, const char* what, const char* problem, double error,
+                        double ms) {
+        Told& t = *static_cast<Told*>(user);
+        ++t.checks;
+        t.wrong += *problem == 0 && *kernel != 0 && *what != 0 && error <= 1 && ms > 0 ? 0 : 1;
+    };
+    vkf_verdict verdict = VKF_UNUSABLE;
+    OK(vkf_device_self_test(device, &asked, &verdict));
+    CHECK(verdict == VKF_HEALTHY);
+    CHECK(told.checks > 0);
+    CHECK(told.wrong == 0);
+    const vkf_left_out kernels[] = {{"softmax_wide", "a test says so"}, {"rope_wide", "too"}};
+    OK(vkf_device_save_left_out(device, 2, kernels, text, sizeof(text), nullptr));
+    char file[256];
+    OK(vkf_device_left_out_file(device, file, sizeof(file), nullptr));
+    CHECK(std::string(text) == file);
+    options.leave_out = nullptr;
+    vkf_device* later = nullptr;
+    OK(vkf_device_create(&options, &later));
+    OK(vkf_device_left_out(later, text, sizeof(text), nullptr));
+    CHECK(std::string(text) == "softmax_wide a test says so\nrope_wide too\n");
+    OK(vkf_device_save_left_out(later, 0, nullptr, nullptr, 0, nullptr));
+    CHECK_FALSE(std::filesystem::exists(file));
+    CHECK(vkf_device_save_left_out(later, 1, nullptr, nullptr, 0, nullptr) != VKF_OK);
+    CHECK(vkf_device_self_test(later, nullptr, nullptr) != VKF_OK);
+    vkf_device_destroy(later);
+    vkf_device_destroy(device);
+}
 
 TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
     const DeviceOfC on;

@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "tests/fault_lives.h"
 #include "tests/fixtures.h"
+#include "tests/op_check.h"
 #include "tests/tensor.h"
 
 namespace vkf::test {

@@ -13,7 +13,8 @@ namespace vkf {
 
 /// One kernel on one input.
 struct SelfCheck {
-    std::string kernel = {};   ///< as Program::explain() names it
+    /// as Program::explain() names it; several with " + " between, that with most of the work first
+    std::string kernel = {};
     std::string what = {};     ///< op, sizes and what is special in the input
     std::string problem = {};  ///< empty: results are right, and the same each time
     double error = 0;          ///< largest error as a share of what is allowed; above 1 it is wrong

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device::self_test() and tools/doctor: on devices that are right, and on drivers that lie.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "ops/ops.h"
+#include "tests/believed.h"
+#include "tests/fixtures.h"
+#include "tests/lying_device.h"
+#include "tests/op_check.h"
+#include "tools/doctor/doctor.h"
+
+namespace vkf::test {
+
+namespace {
+
+/// No variable decides.
+struct DoctorByFile {
+    Environment leave_out{"VKFORMER_LEAVE_OUT", std::nullopt};
+};
+
+std::vector<std::string> problems(const SelfTest& test) {
+    std::vector<std::string> out;
+    for (const SelfCheck& c : test.checks) {
+        if (!c.problem.empty()) {
+            out.push_back(c.kernel + ", " + c.what + ": " + c.problem);
+        }
+    }
+    return out;
+}
+
+bool has_shuffles(const Capabilities& c) { return c.cpu() && c.subgroup_shuffle && c.exact_subgroup_size != 0; }
+
+std::string read_all(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// What the doctor says, and its exit code.
+struct Visit {
+    int code = 0;
+    std::string said;
+};
+
+Visit visit(DoctorOptions options) {
+    options.quick = true;
+    options.measure = false;
+    options.out = std::tmpfile();
+    Visit out;
+    out.code = run_doctor(options);
+    std::rewind(options.out);
+    char part[4096];
+    while (const std::size_t count = std::fread(part, 1, sizeof(part), options.out)) {
+        out.said.append(part, count);
+    }
+    std::fclose(options.out);
+    return out;
+}
+
+/// Compiles a product whose kernel is the device's first choice.
+std::string explained_product(const DeviceOptions& options) {
+    Graph g;
+    g.output("y", linear(g.input("x", {150, 64}), g.input("w", {72, 64})));
+    return Device::create(options).compile(g, {}).explain();
+}
+
+}  // namespace
+
+TEST_SUITE("doctor") {
+    TEST_CASE("self-test: a device that is right is healthy, as a GPU too") {
+        const DoctorByFile by_file;
+        for (const bool gpu : {false, true}) {
+            CAPTURE(gpu);
+            const Believed kind([&](Capabilities& c) {
+                if (gpu) {
+                    as_gpu(c);
+                }
+                c.variants.clear();
+                c.left_out.clear();
+            });
+            std::size_t told = 0;
+            SelfTestOptions options;
+            options.progress = [&](const SelfCheck&) { ++told; };
+            const SelfTest test = device().self_test(options);
+            CHECK(problems(test).empty());
+            CHECK(test.verdict == Verdict::healthy);
+            CHECK(test.complete);
+            CHECK(test.left_out.empty());
+            CHECK(test.checks.size() >= 14);
+            CHECK(told == test.checks.size());
+            CHECK((test.floats.nan && test.floats.infinity && test.floats.minus_zero));
+            CHECK(std::all_of(test.checks.begin(), test.checks.end(),
+                              [](const SelfCheck& c) { return c.error <= 1 && c.ms > 0 && c.chosen; }));
+        }
+        CHECK(device().left_out().empty());
+    }
+
+    TEST_CASE("self-test: ends in time") {
+        const SelfTest test = device().self_test({.thorough = true, .repeats = 1, .seconds = 1e-9, .progress = {}});
+        CHECK_FALSE(test.complete);
+        CHECK(test.checks.size() == 1);
+        CHECK(test.verdict == Verdict::healthy);
+    }
+
+    TEST_CASE("self-test: a kernel that is wrong is left out, and what stands in for it is right") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        liar.corrupt();
+        const SelfTest test = device.self_test();
+        CHECK(test.verdict == Verdict::degraded);
+        CHECK(test.complete);
+        REQUIRE_FALSE(test.left_out.empty());
+        for (const LeftOut& k : test.left_out) {
+            CAPTURE(k.kernel);
+            CHECK(contains(k.kernel, "_lanes"));
+            CHECK(contains(k.why, "the self-test found it wrong: "));
+            CHECK(contains(k.why, " results are wrong: "));
+        }
+        CHECK(device.left_out() == test.left_out);
+        // every case was right in the end
+        for (const SelfCheck& c : test.checks) {
+            const auto same = [&](const SelfCheck& other) { return other.what == c.what && other.problem.empty(); };
+            CHECK_MESSAGE(std::any_of(test.checks.begin(), test.checks.end(), same), c.what);
+        }
+        Graph g;
+        g.output("y", linear(g.input("x", {150, 64}), g.input("w", {72, 64})));
+        const std::string how = device.compile(g, {}).explain();
+        CHECK(contains(how, "matmul<"));
+        CHECK(contains(how, " is left out: the self-test found it wrong"));
+        CHECK(device.self_test().verdict == Verdict::healthy);
+        CHECK(last_words(std::move(device)) == "");
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("self-test: bits that change from run to run are found") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        liar.corrupt(2);  // the first of two runs is right
+        const SelfTest test = device.self_test();
+        CHECK(test.verdict == Verdict::degraded);
+        const std::vector<std::string> found = problems(test);
+        CHECK(std::any_of(found.begin(), found.end(),
+                          [](const std::string& p) { return contains(p, "run 2 gave other bits than the first"); }));
+    }
+
+    TEST_CASE("self-test: a driver that drops what it says it ran is unusable") {
+        const DoctorByFile by_file;
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        liar.drop();
+        const SelfTest test = device.self_test();
+        CHECK(test.verdict == Verdict::unusable);
+        REQUIRE(problems(test).size() == 1);
+        CHECK(contains(problems(test)[0], "submission, work that is reported as done: "));
+        CHECK(contains(problems(test)[0], "was taken with VK_SUCCESS and did not run"));
+        CHECK(test.left_out.empty());
+    }
+
+    TEST_CASE("self-test: a lost device is told, with what lost it") {
+        const DoctorByFile by_file;
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        // behind the eight runs of the first check
+        vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST, 9);
+        const SelfTest test = device.self_test();
+        CHECK(test.verdict == Verdict::unusable);
+        CHECK_FALSE(test.complete);
+        REQUIRE(problems(test).size() == 1);
+        CHECK(contains(problems(test)[0], "product of 1 row"));
+        CHECK(contains(error_of([&] { device.self_test(); }), "was lost"));
+    }
+
+    TEST_CASE("doctor: a device that is right, and a report that tells nobody whose it is") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache, reports;
+        const Visit v = visit({.folder = reports.path(), .cache_folder = cache.path()});
+        CHECK(v.code == 0);
+        CHECK(contains(v.said, "healthy, after "));
+        CHECK(contains(v.said, device().capabilities().name));
+        const std::string text = read_all(reports.path() / "report.json"),
+                          page = read_all(reports.path() / "report.html");
+        const nlohmann::json report = nlohmann::json::parse(text);
+        CHECK(report.at("verdict") == "healthy");
+        CHECK(report.at("examined").at("name") == device().capabilities().name);
+        CHECK(report.at("checks").size() >= 14);
+        CHECK(report.at("left_out").empty());
+        CHECK(contains(page, "<svg "));
+        CHECK_FALSE(contains(page, "http"));  // nothing is fetched
+        for (const std::string& written : {text, page}) {
+            CHECK_FALSE(contains(written, reports.path().string()));
+            CHECK_FALSE(contains(written, cache.path().string()));
+            for (const char* name : {"HOME", "USER", "HOSTNAME"}) {
+                const char* value = std::getenv(name);
+                CHECK_FALSE((value && std::string_view(value).size() > 4 && contains(written, value)));
+            }
+        }
+        CHECK(Device::create({.cache_folder = cache.path()}).left_out().empty());
+    }
+
+    TEST_CASE("doctor: a kernel that is wrong is kept from later programs, until it is forgotten") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        const TemporaryFolder cache, reports;
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        liar.corrupt();
+        DoctorOptions options{
+            .folder = reports.path(), .cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()};
+        options.keep = false;
+        CHECK(visit(options).code == 1);
+        CHECK(contains(explained_product({.cache_folder = cache.path()}), "matmul_lanes"));
+        options.keep = true;
+        const Visit v = visit(options);
+        CHECK(v.code == 1);
+        CHECK(contains(v.said, "programs do without matmul_lanes"));
+        CHECK(contains(v.said, "degraded, after "));
+        CHECK(nlohmann::json::parse(read_all(reports.path() / "report.json")).at("verdict") == "degraded");
+        CHECK(contains(read_all(reports.path() / "report.html"), "class=\"bad\""));
+        const std::string how = explained_product({.cache_folder = cache.path()});
+        CHECK(contains(how, "matmul<"));
+        CHECK(contains(how, " is left out: the doctor found it wrong on 2"));
+        // who is on the list is examined all the same
+        CHECK(visit(options).code == 1);
+        options.forget = true;
+        CHECK(visit(options).code == 0);
+        CHECK(contains(explained_product({.cache_folder = cache.path()}), "matmul_lanes"));
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("doctor: a driver that refuses kernels is degraded, one that is wrong with all is unusable") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache;
+        if (has_shuffles(device().capabilities())) {
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, LyingDevice::kShuffles);
+            liar.refuse();
+            const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+            CHECK(v.code == 1);
+            CHECK(contains(v.said, "its pipeline failed with VK_ERROR_UNKNOWN"));
+        }
+        for (const bool drops : {false, true}) {
+            CAPTURE(drops);
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
+            if (drops) {
+                liar.drop();
+            } else {
+                liar.corrupt();
+            }
+            const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+            CHECK(v.code == 2);
+            CHECK(contains(v.said, "unusable, after "));
+        }
+    }
+
+    TEST_CASE("doctor: goes on, on a new device, behind a kernel that hangs") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        const TemporaryFolder cache;
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        liar.hang();
+        const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 1);
+        CHECK(contains(v.said, "did not finish within"));
+        CHECK(contains(explained_product({.cache_folder = cache.path()}), "matmul<"));
+    }
+
+    TEST_CASE("doctor: variables that decide already are an error") {
+        const Environment variable("VKFORMER_LEAVE_OUT", "matmul");
+        CHECK(contains(error_of([] { visit({}); }), "decides already; unset it"));
+    }
+}
+
+}  // namespace vkf::test

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "measure.h"
+#include "report.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A kernel that takes longer on inputs so small hangs.
+constexpr double kHangs = 20;
+/// Devices that are made anew after one was lost.
+constexpr int kMostDevices = 6;
+
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    char text[16];
+    std::strftime(text, sizeof(text), "%Y-%m-%d", std::gmtime(&now));
+    return text;
+}
+
+/// The reason that explain() gives, on one line.
+std::string why(const vkf::LeftOut& kernel, const std::string& day) {
+    std::string problem = kernel.why;
+    std::replace(problem.begin(), problem.end(), '\n', ' ');
+    return "the doctor found it wrong on " + day + ": " + problem;
+}
+
+vkf::Device device_of(const DoctorOptions& options, const std::vector<vkf::LeftOut>& without) {
+    std::string names;
+    for (const vkf::LeftOut& k : without) {
+        names += (names.empty() ? "" : ",") + k.kernel;
+    }
+    return vkf::Device::create({.select = options.device,
+                                .cache_folder = options.cache_folder,
+                                .wait_seconds = kHangs,
+                                .canary = true,
+                                .leave_out = names.empty() ? "0" : names,
+                                .get_instance_proc_addr = options.get_instance_proc_addr});
+}
+
+void print_devices(const DoctorOptions& options, const Report& report) {
+    std::fprintf(options.out, "devices:\n");
+    for (std::size_t i = 0; i < report.devices.size(); ++i) {
+        const vkf::Capabilities& c = report.devices[i];
+        std::fprintf(options.out, "  %zu  %s, %s, %s, Vulkan %u.%u, %llu MiB\n", i, c.name.c_str(), name_of(c.type),
+                     c.driver.c_str(), c.api_version >> 22, c.api_version >> 12 & 0x3ff,
+                     static_cast<unsigned long long>(c.device_memory >> 20));
+        std::fprintf(options.out,
+                     "     f16 %s, cooperative matrices %s%s, integer dot products %s, subgroups of %u%s\n",
+                     c.float16 ? "yes" : "no", c.cooperative_matrix ? "yes" : "no",
+                     c.cooperative_matrix_int8 ? " (int8 too)" : "",
+                     c.fast_integer_dot ? "fast"
+                     : c.integer_dot    ? "yes"
+                                        : "no",
+                     c.subgroup_size, c.unified_memory ? ", memory of the host" : "");
+    }
+}
+
+void print(const DoctorOptions& options, const Report& report) {
+    std::fprintf(options.out, "\n%-34s %7s %12s %10s\n", "kernel", "checks", "worst error", "ms");
+    for (const KernelSummary& k : summaries(report.test)) {
+        std::fprintf(options.out, "%-34s %7zu %11.3g%% %10.1f  %s\n", k.kernel.c_str(), k.checks, 100 * k.error, k.ms,
+                     k.problem.empty() ? (k.chosen ? "chosen" : "") : ("FAILED: " + k.problem).c_str());
+    }
+    const vkf::FloatFacts& f = report.test.floats;
+    std::fprintf(options.out, "fp32 keeps: NaN %s, infinity %s, -0.0 %s, denormals %s\n", f.nan ? "yes" : "no",
+                 f.infinity ? "yes" : "no", f.minus_zero ? "yes" : "no", f.denormals ? "yes" : "no");
+    if (!report.ops.empty()) {
+        std::fprintf(options.out, "\n%-42s %10s %9s %8s %8s\n", "measured", "ms", "GFLOP/s", "GB/s", "ceiling");
+    }
+    for (const auto* list : {&report.ceilings, &report.ops}) {
+        for (const Measured& m : *list) {
+            char share[16] = "";
+            if (m.share > 0) {
+                std::snprintf(share, sizeof(share), "%.0f %%", 100 * m.share);
+            }
+            std::fprintf(options.out, "%-42s %10.3f %9.1f %8.2f %8s  %s\n", m.name.c_str(), m.ms, m.gflops, m.gbps,
+                         share, m.kernel.c_str());
+        }
+    }
+    if (!report.not_measured.empty()) {
+        std::fprintf(options.out, "not measured: %s\n", report.not_measured.c_str());
+    }
+}
+
+/// Puts what a later device found behind what the ones before did.
+void append(vkf::SelfTest& all, vkf::SelfTest more) {
+    std::set<std::pair<std::string, std::string>> seen;
+    for (const vkf::SelfCheck& c : all.checks) {
+        seen.emplace(c.kernel, c.what);
+    }
+    for (vkf::SelfCheck& c : more.checks) {
+        if (!seen.contains({c.kernel, c.what})) {
+            all.checks.push_back(std::move(c));
+        }
+    }
+    all.left_out.insert(all.left_out.end(), more.left_out.begin(), more.left_out.end());
+    all.floats = more.floats;
+    all.complete = more.complete;
+    all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
+}
+
+/// Examines the device; where a kernel makes it hang or be lost, goes on without that on a new one.
+vkf::Device examine(const DoctorOptions& options, Report& report) {
+    for (int devices = 1;; ++devices) {
+        vkf::Device device = device_of(options, report.test.left_out);
+        report.device = device.capabilities();
+        vkf::SelfTest found = device.self_test(
+            {.thorough = !options.quick, .repeats = options.quick ? 2u : 3u, .seconds = 0, .progress = {}});
+        const bool lost = !found.complete;
+        std::string kernel = found.checks.empty() ? "" : found.checks.back().kernel;
+        kernel = kernel.substr(0, kernel.find(" + "));  // the one with most of the work
+        const std::string problem = found.checks.empty() ? "" : found.checks.back().problem;
+        append(report.test, std::move(found));
+        if (!lost || devices == kMostDevices || kernel == "device" || kernel == "submission") {
+            return device;
+        }
+        report.test.left_out.push_back({kernel, problem});
+    }
+}
+
+void write(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream out(path, std::ios::binary);
+    out << text;
+    if (!out.flush()) {
+        throw vkf::Error("could not be written", vkf::utf8_name(path));
+    }
+}
+
+void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report) {
+    std::vector<vkf::LeftOut> list;
+    for (const vkf::LeftOut& k : report.test.left_out) {
+        list.push_back({k.kernel, why(k, report.day)});
+    }
+    if (!options.keep || vkf::left_out_file(device).empty()) {
+        return;
+    }
+    vkf::save_left_out(device, list);
+    for (const vkf::LeftOut& k : list) {
+        std::fprintf(options.out, "programs do without %s from now on; vkformer-doctor --forget takes that back\n",
+                     k.kernel.c_str());
+    }
+}
+
+int forget(const DoctorOptions& options) {
+    const vkf::Device device = device_of(options, {});
+    vkf::save_left_out(device, {});
+    std::fprintf(options.out, "forgotten: nothing is left out on %s\n", device.capabilities().name.c_str());
+    return 0;
+}
+
+void refuse_variables() {
+    for (const char* name : {"VKFORMER_VARIANT", "VKFORMER_LEAVE_OUT"}) {
+        if (const char* decided = std::getenv(name); decided && *decided != 0) {
+            throw vkf::Error("decides already; unset it", std::string(name) + "=" + decided);
+        }
+    }
+}
+
+}  // namespace
+
+const char* name_of(vkf::Verdict verdict) {
+    switch (verdict) {
+        case vkf::Verdict::healthy: return "healthy";
+        case vkf::Verdict::degraded: return "degraded";
+        case vkf::Verdict::unusable: return "unusable";
+    }
+    return "?";
+}
+
+const char* name_of(vkf::DeviceType type) {
+    switch (type) {
+        case vkf::DeviceType::integrated: return "integrated GPU";
+        case vkf::DeviceType::discrete: return "discrete GPU";
+        case vkf::DeviceType::virtual_gpu: return "virtual GPU";
+        case vkf::DeviceType::cpu: return "processor";
+        case vkf::DeviceType::other: break;
+    }
+    return "other";
+}
+
+std::vector<KernelSummary> summaries(const vkf::SelfTest& test) {
+    std::vector<KernelSummary> out;
+    for (const vkf::SelfCheck& c : test.checks) {
+        for (std::string_view rest = c.kernel; !rest.empty();) {  // "one + another"
+            const std::size_t end = std::min(rest.find(" + "), rest.size());
+            const std::string kernel(rest.substr(0, end));
+            rest.remove_prefix(std::min(end + 3, rest.size()));
+            auto at = std::find_if(out.begin(), out.end(), [&](const KernelSummary& k) { return k.kernel == kernel; });
+            if (at == out.end()) {
+                at = out.insert(out.end(), KernelSummary{kernel, {}, 0, 0, 0, false});
+            }
+            at->problem = at->problem.empty() && !c.problem.empty() ? c.what + ": " + c.problem : at->problem;
+            ++at->checks;
+            at->error = std::max(at->error, c.error);
+            at->ms += c.ms;
+            at->chosen = at->chosen || c.chosen;
+        }
+    }
+    return out;
+}
+
+int run_doctor(const DoctorOptions& options) {
+    refuse_variables();
+    if (options.forget) {
+        return forget(options);
+    }
+    const auto start = Clock::now();
+    Report report;
+    report.version = VKFORMER_PROJECT_VERSION;
+    report.day = today();
+    report.quick = options.quick;
+    report.devices = vkf::Device::list(options.get_instance_proc_addr);
+    print_devices(options, report);
+    const vkf::Device device = examine(options, report);
+    std::fprintf(options.out, "examined: %s%s\n", report.device.name.c_str(),
+                 report.device.minimum_profile ? ", minimum profile" : "");
+    if (options.measure && report.test.verdict != vkf::Verdict::unusable) {
+        try {
+            measure(device, options.quick ? 0.1 : 1.0, report);
+        } catch (const std::exception& e) {
+            report.not_measured = e.what();
+            report.test.verdict = vkf::Verdict::unusable;
+        }
+    }
+    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    print(options, report);
+    keep(options, device, report);
+    if (!options.folder.empty()) {
+        std::filesystem::create_directories(options.folder);
+        write(options.folder / "report.json", json_of(report));
+        write(options.folder / "report.html", html_of(report));
+        std::fprintf(options.out, "written: report.json, report.html in %s\n", vkf::utf8_name(options.folder).c_str());
+    }
+    std::fprintf(options.out, "%s, after %.1f s\n", name_of(report.test.verdict), report.seconds);
+    return static_cast<int>(report.test.verdict);
+}

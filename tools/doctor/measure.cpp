@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tools/rates/rates.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Timed {
+    double ms = 0, flops = 0, bytes = 0;
+    std::string kernel;
+};
+
+/// Medians; the device's clock where it has one.
+Timed timed(vkf::Program& program, double seconds) {
+    constexpr std::size_t kFewest = 3, kMost = 200;
+    program.run();  // warms up
+    std::vector<double> samples;
+    Timed out;
+    const auto start = Clock::now();
+    const auto over = [&] { return std::chrono::duration<double>(Clock::now() - start).count() > seconds; };
+    while (samples.size() < kFewest || (samples.size() < kMost && !over())) {
+        const auto begun = Clock::now();
+        program.run();
+        double ms = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
+        double on_device = 0;
+        out.flops = out.bytes = 0;
+        for (const vkf::DispatchTime& t : program.times()) {
+            on_device += t.ms;
+            out.flops += t.flops;
+            out.bytes += t.bytes;
+            out.kernel = out.kernel.empty() ? t.kernel : out.kernel;
+        }
+        samples.push_back(on_device > 0 ? on_device : ms);
+    }
+    std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2), samples.end());
+    out.ms = samples[samples.size() / 2];
+    return out;
+}
+
+/// One op and what it computes with.
+class Op {
+public:
+    explicit Op(std::string name) : name_(std::move(name)) {}
+
+    vkf::Value input(const char* name, const std::vector<std::int64_t>& shape) {
+        inputs_.emplace_back(name, numbers(shape));
+        return graph.input(name, {shape.begin(), shape.end()});
+    }
+    vkf::Value weight(const std::vector<std::int64_t>& shape, vkf::WeightType type) {
+        weight_ = numbers(shape);
+        shape_ = shape;
+        type_ = type;
+        return graph.weight("weight", {shape.begin(), shape.end()});
+    }
+
+    std::optional<Measured> measure(const vkf::Device& device, double seconds, double gflops, double matrix_gflops,
+                                    double gbps) {
+        vkf::CompileOptions options;
+        options.name = name_;
+        options.arithmetic = arithmetic;
+        options.profile = device.capabilities().timestamp_period != 0;
+        vkf::Weights weights;
+        if (!shape_.empty()) {
+            const vkf::HostTensor tensor{"weight", vkf::DType::f32, shape_, std::as_bytes(std::span(weight_))};
+            vkf::LoadOptions load;
+            load.matrices = type_;
+            weights = device.load({&tensor, 1}, load);
+        }
+        vkf::Program program = device.compile(graph, weights, options);
+        if (arithmetic != vkf::Arithmetic::f32 && program.arithmetic().used != arithmetic) {
+            return std::nullopt;
+        }
+        for (const auto& [name, data] : inputs_) {
+            program.upload(name, data);
+        }
+        const Timed t = timed(program, seconds);
+        Measured out{name_, t.kernel, t.ms, t.flops / t.ms * 1e-6, t.bytes / t.ms * 1e-6};
+        const bool matrices = t.kernel.find("coopmat") != std::string::npos && matrix_gflops > 0;
+        const double most = matrices ? matrix_gflops : gflops;
+        if (most > 0 && gbps > 0) {
+            out.share = std::max(t.flops / most, t.bytes / gbps) * 1e-6 / t.ms;
+        }
+        return out;
+    }
+
+    vkf::Graph graph;
+    vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
+
+private:
+    static std::vector<float> numbers(const std::vector<std::int64_t>& shape) {
+        std::size_t count = 1;
+        for (const std::int64_t size : shape) {
+            count *= static_cast<std::size_t>(size);
+        }
+        std::vector<float> out(count);
+        for (std::size_t i = 0; i < count; ++i) {
+            out[i] = static_cast<float>((i * 2654435761u >> 8) % 1025) / 512.0f - 1.0f;
+        }
+        return out;
+    }
+
+    std::string name_;
+    std::vector<std::pair<std::string, std::vector<float>>> inputs_;
+    std::vector<float> weight_;
+    std::vector<std::int64_t> shape_;
+    vkf::WeightType type_ = vkf::WeightType::f32;
+};
+
+Measured rate(RateProgram made, const char* name, double seconds) {
+    const Timed t = timed(made.program, seconds);
+    return {name, made.variant, t.ms, made.flops / t.ms * 1e-6};
+}
+
+std::string square(std::int64_t n) { return std::to_string(n) + " by " + std::to_string(n); }
+
+/// linear() of `rows` by a matrix of n by n.
+void make_product(Op& op, std::int64_t rows, std::int64_t n, vkf::WeightType type) {
+    op.graph.output("y", linear(op.input("x", {rows, n}), op.weight({n, n}, type)));
+}
+
+void make_attention(Op& op, std::int64_t queries, std::int64_t keys) {
+    const vkf::Value q = op.input("q", {1, 8, queries, 64}), k = op.input("k", {1, 8, keys, 64}),
+                     v = op.input("v", {1, 8, keys, 64});
+    op.graph.output("y", merge_heads(scaled_dot_product_attention(q, k, v).y));
+}
+
+}  // namespace
+
+void measure(const vkf::Device& device, double seconds, Report& report) {
+    const bool cpu = device.capabilities().cpu();
+    double gflops = 0, matrix_gflops = 0, gbps = 0;
+    for (const bool fused : {false, true}) {
+        Measured m = rate(fma_rate(device, fused), "multiply-adds in fp32", seconds);
+        if (m.gflops > gflops) {
+            gflops = m.gflops;
+            report.ceilings = {std::move(m)};
+        }
+    }
+    std::optional<Measured> best;
+    for (const vkf::MatrixShape& shape : device.capabilities().matrix_shapes) {
+        if (device.capabilities().cooperative_matrix) {
+            Measured m = rate(matrix_rate(device, shape), "cooperative matrices of f16", seconds / 2);
+            if (m.gflops > matrix_gflops) {
+                matrix_gflops = m.gflops;
+                best = std::move(m);
+            }
+        }
+    }
+    if (best) {
+        report.ceilings.push_back(*best);
+    }
+    Op copy("copy of 64 MiB");
+    copy.graph.output("y", contiguous(copy.input("x", {16 << 20})));
+    const std::optional<Measured> copied = copy.measure(device, seconds, 0, 0, 0);
+    gbps = copied->gbps;
+    report.ceilings.push_back(*copied);
+
+    const auto add = [&](Op& op) {
+        if (auto m = op.measure(device, seconds, gflops, matrix_gflops, gbps)) {
+            report.ops.push_back(*m);
+        }
+    };
+    const std::int64_t n = cpu ? 512 : 2048, large = cpu ? 2048 : 4096;
+    using vkf::Arithmetic, vkf::WeightType;
+    const struct {
+        const char* in;
+        Arithmetic arithmetic;
+        WeightType type;
+    } products[] = {{"fp32", Arithmetic::f32, WeightType::f32},
+                    {"fp32, weights kept as int4", Arithmetic::f32, WeightType::int4},
+                    {"f16", Arithmetic::f16, WeightType::f16},
+                    {"int8", Arithmetic::int8, WeightType::int8}};
+    for (const auto& p : products) {
+        Op op("product of " + square(n) + " in " + p.in);
+        op.arithmetic = p.arithmetic;
+        make_product(op, n, n, p.type);
+        add(op);
+    }
+    for (const WeightType type : {WeightType::f32, WeightType::int4}) {
+        Op op("one row by " + square(large) + (type == WeightType::f32 ? "" : ", kept as int4"));
+        make_product(op, 1, large, type);
+        add(op);
+    }
+    const std::int64_t rows = cpu ? 2048 : 8192;
+    Op normed("layer_norm of " + std::to_string(rows) + " rows of 1024");
+    normed.graph.output("y", layer_norm(normed.input("x", {rows, 1024}), normed.input("w", {1024}), {}));
+    add(normed);
+    Op weighed("softmax of " + std::to_string(rows) + " rows of 1024");
+    weighed.graph.output("y", softmax(weighed.input("x", {rows, 1024})));
+    add(weighed);
+    Op prompt("attention of 512 queries, 8 heads of 64");
+    make_attention(prompt, 512, 512);
+    add(prompt);
+    Op step("decoding behind 8192 keys, 8 heads of 64");
+    make_attention(step, 1, 8192);
+    add(step);
+}

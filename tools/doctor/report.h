@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the doctor found, and how it is written. Nothing in it tells whose machine it was: no serial
+// number, name of a host or user, or path.
+#pragma once
+
+#include <vkformer/vkformer.h>
+
+#include <string>
+#include <vector>
+
+/// One op, or a ceiling, timed.
+struct Measured {
+    std::string name, kernel;
+    double ms = 0;  ///< median
+    double gflops = 0, gbps = 0;
+    double share = 0;  ///< of the ceiling that binds it; 0: it is one itself
+};
+
+struct Report {
+    std::string version, day;
+    bool quick = false;
+    std::vector<vkf::Capabilities> devices;  ///< all that there are
+    vkf::Capabilities device;                ///< the one that was examined
+    vkf::SelfTest test;
+    std::vector<Measured> ceilings, ops;
+    std::string not_measured;  ///< why, where something failed
+    double seconds = 0;
+};
+
+/// The checks of one kernel together. One of several kernels counts for each.
+struct KernelSummary {
+    std::string kernel, problem;
+    std::size_t checks = 0;
+    double error = 0;  ///< the largest
+    double ms = 0;     ///< of all
+    bool chosen = false;
+};
+/// In the order of the first check of each.
+std::vector<KernelSummary> summaries(const vkf::SelfTest& test);
+
+const char* name_of(vkf::Verdict verdict);
+const char* name_of(vkf::DeviceType type);
+
+std::string json_of(const Report& report);
+/// One page, with its pictures in it.
+std::string html_of(const Report& report);
