@@ -34,6 +34,7 @@ TWINS = {
     "SharedBuffer::SharedBuffer": "Device makes them", "DeviceRequirements::DeviceRequirements": "Device.requirements",
     "DeviceRequirements::str": "DeviceRequirements.__str__", "State::State": "Device.make_state", "State::layout": "State.layout",
     "WeightLayout::WeightLayout": "make_weight_layout", "WeightLayout::none": "None is none", "Ticket::Ticket": "Program.submit",
+    "Capabilities::leaves_out": "Capabilities.left_out", "Capabilities::why_left_out": "Capabilities.left_out",
     "stored_as": "make_weight_layout", "scaled_dot_product_attention": "attention",
     "load_decoder": "load_decoder_weights", "load_text_encoder": "load_text_encoder_weights",
     "require_memory": "DecoderPlan does it", "layer_options": "EncoderDecoderConfig is enough",
@@ -69,7 +70,7 @@ MEMBERS = {
     "BorrowedDevice::void": "lock and unlock, pointers to functions", "BorrowedDevice::user": "closures of Python", "BorrowedDevice::memory": "a host's allocator is C or C++",
     "BorrowedDevice::keep": "references of Python", "BufferRange::name": "the key of the dict", "ImageView::name": "the key of the dict",
     "DecoderOptions::progress": "progress", "FineTuneOptions::load": "matrices", "FineTuneOptions::trainer": "optimizer",
-    "TrainerOptions::AdamW": "optimizer, of two types", "SelfTestOptions::progress": "SelfTest.checks", "UpdateOptions::learning_rate": "learning_rate",
+    "TrainerOptions::AdamW": "optimizer, of two types", "SelfTestOptions::progress": "the checks come back", "UpdateOptions::learning_rate": "learning_rate",
 }
 
 

@@ -131,7 +131,7 @@ def test_the_command_line():
     done = subprocess.run([sys.executable, "-m", "vkformer"], capture_output=True, text=True)
     assert done.returncode == 0 and vkf.default_device().name in done.stdout, done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "doctor"], capture_output=True, text=True)
-    assert done.returncode == 0 and "attention: right" in done.stdout and "all is well" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "healthy: " in done.stdout and "all is well" in done.stdout, done.stdout + done.stderr
     nowhere = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json", "VKFORMER_VALIDATION": "0"}
     done = subprocess.run([sys.executable, "-m", "vkformer", "doctor"], capture_output=True, text=True, env=nowhere)
     assert done.returncode == 1 and "Vulkan" in done.stdout + done.stderr and "Traceback" not in done.stderr

@@ -51,21 +51,6 @@ def bench(options: argparse.Namespace) -> None:
         print(f"causal attention, 8/2 heads of 64, {tokens} tokens: {best * 1e3:.3f} ms")
 
 
-def _checked(device: vkf.Device) -> float:
-    """The largest error of causal attention on a device, beside NumPy in double precision."""
-    import numpy
-
-    draw = numpy.random.default_rng(0)
-    q = draw.standard_normal((1, 8, 57, 64)).astype(numpy.float32)
-    k, v = (draw.standard_normal((1, 2, 57, 64)).astype(numpy.float32) for _ in range(2))
-    attend = vkf.function(lambda q, k, v: vkf.attention(q, k, v, mask=vkf.Mask(causal="top_left")), device=device)
-    wide_k, wide_v = (numpy.repeat(x.astype(numpy.float64), 4, 1) for x in (k, v))
-    scores = numpy.where(numpy.tri(57, dtype=bool), q.astype(numpy.float64) @ wide_k.swapaxes(2, 3) / 8, -numpy.inf)
-    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
-    want = weights / weights.sum(-1, keepdims=True) @ wide_v
-    return float(numpy.abs(attend(q, k, v) - want).max())
-
-
 def doctor(options: argparse.Namespace) -> int:
     print(f"vkformer {vkf.__version__}, Python {sys.version.split()[0]}, {sys.platform}")
     print(f"tokenizers: {'yes' if vkf._vkformer.has_text else 'no, the package was built without'}")
@@ -82,15 +67,17 @@ def doctor(options: argparse.Namespace) -> int:
         try:
             start = time.perf_counter()
             device = vkf.Device(str(i))
-            error = _checked(device)
+            test = device.self_test()
             seconds = time.perf_counter() - start
         except vkf.Error as told:
             print(f"   does not work: {told}")
             wrong += 1
             continue
-        right = error < 1e-5
-        wrong += not right
-        print(f"   attention: {'right' if right else 'WRONG'}, off by {error:.1e} at most, in {seconds:.2f} s from nothing")
+        print(f"   {test.verdict}: {len(test.checks)} checks in {seconds:.2f} s from nothing")
+        for check in test.checks:
+            if check.problem:
+                print(f"   {check.kernel}, {check.what}: {check.problem}")
+                wrong += 1
         print(f"   pipelines are kept for the next time: {'yes' if device.save_pipeline_cache() else 'no'}")
         for message in device.messages():
             print(f"   validation: {message}")
