@@ -169,10 +169,11 @@ std::vector<std::string> kernels_of(const Plan& plan) {
             at->first += command.flops();
         }
     }
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<std::string> out;
-    for (auto& one : all) {
-        out.push_back(std::move(one.second));
+    double most = -1;
+    for (auto& [flops, name] : all) {
+        out.insert(flops > most ? out.begin() : out.end(), std::move(name));
+        most = std::max(most, flops);
     }
     return out;
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "doctor/check_case.h"
 #include "runtime/device/compile_options.h"
@@ -136,19 +136,19 @@ private:
         }
         const LoadedCase loaded(device_, maker.make());
         std::vector<std::string> seen;
-        std::deque<std::vector<LeftOut>> waiting{core_.left_out()};
-        for (bool chosen = true; !waiting.empty() && !over(); chosen = false) {
-            const std::vector<LeftOut> without = core_.left_out_since.behind(std::move(waiting.front()));
-            waiting.pop_front();
-            const std::optional<Plan> plan = loaded.plan(capabilities(without));
+        std::vector<std::vector<LeftOut>> waiting{core_.left_out()};
+        for (std::size_t i = 0; i < waiting.size() && !over(); ++i) {
+            const std::vector<LeftOut> without = core_.left_out_since.behind(waiting[i]);
+            std::optional<Plan> plan = loaded.plan(capabilities(without));
             if (!plan || !is_new(*plan, loaded, seen)) {
                 continue;
             }
-            const std::string failed = check(maker, loaded, *plan, without, chosen || failing_);
+            const std::vector<std::string> kernels = kernels_of(*plan);
+            const std::string failed = check(maker, loaded, std::move(*plan), without, i == 0 || failing_);
             if (!failed.empty()) {  // whatever stands in for it is tested, too
                 waiting.push_back(core_.left_out());
             }
-            for (const std::string& kernel : kernels_of(*plan)) {
+            for (const std::string& kernel : kernels) {
                 if (options_.thorough && kernel != failed) {
                     waiting.push_back(without);
                     waiting.back().push_back({kernel, "another is tested"});
@@ -161,9 +161,9 @@ private:
                 break;
             }
             const std::vector<LeftOut> without = core_.left_out();
-            const std::optional<Plan> plan = loaded.plan(capabilities(without, forced));
+            std::optional<Plan> plan = loaded.plan(capabilities(without, forced));
             if (plan && is_new(*plan, loaded, seen)) {
-                check(maker, loaded, *plan, without, false);
+                check(maker, loaded, std::move(*plan), without, false);
             }
         }
     }
@@ -181,8 +181,8 @@ private:
     }
 
     /// The kernel that failed and that another stands in for; else empty.
-    std::string check(const CaseMaker& maker, const LoadedCase& loaded, const Plan& plan,
-                      const std::vector<LeftOut>& without, bool chosen) {
+    std::string check(const CaseMaker& maker, const LoadedCase& loaded, Plan plan, const std::vector<LeftOut>& without,
+                      bool chosen) {
         const std::vector<std::string> kernels = kernels_of(plan);
         std::string kernel;
         for (const std::string& name : kernels) {
@@ -191,7 +191,7 @@ private:
         const Clock::time_point start = Clock::now();
         Checked got;
         try {
-            got = check_case(device_, loaded, plan, options_.repeats);
+            got = check_case(device_, loaded, std::move(plan), options_.repeats);
         } catch (const Error& e) {  // the device is lost, and the report ends with what lost it
             add({kernel, maker.what, e.what(), 0, ms_since(start), chosen});
             throw;
