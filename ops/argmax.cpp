@@ -86,7 +86,7 @@ void lower(Lowering& l) {
     const ValueId x = l.input(0), y = l.output(0);
     const std::int64_t width = l.max_of(l.info(x).shape.back());
     const bool fours = in_fours(l.info(x));
-    const RowGroup group = held_row_group(l, width, 0);
+    const RowGroup group = held_row_group(l, width, 0, kSubgroups.name);
     const uint part_lanes = group.subgroups ? std::min(most_row_lanes(l.device()), 256u) : 128;
     const bool parted =
         takes_gpu_rows(l.device()) && !l.device().asks_for(kRowsLooped) && width >= kLeastParts * kLeastPartSize;

@@ -4,6 +4,7 @@
 #include "attention_rows.spv.h"
 #include "ops/attention_choice.h"
 #include "ops/fours.h"
+#include "ops/left_out.h"
 #include "shaders/attention.h"
 
 namespace vkf {
@@ -26,6 +27,9 @@ bool always_many(const Lowering& l, const AttentionParams& params) {
 std::string no_attention_rows(const Lowering& l, const AttentionParams& params) {
     const Capabilities& device = l.device();
     const bool forced = device.asks_for("attention_rows");
+    if (std::string left = left_out(device, l.node().op->name, kRows.name); !left.empty()) {
+        return left;
+    }
     if (device.storage_buffers <= kAttentionBindingPartial) {
         return "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage";
     }

@@ -118,7 +118,7 @@ void lower(Lowering& l) {
     const ValueId weight = input(params.weight);
     const ValueId bias = input(params.bias);
     const ValueId y = l.output(params.added ? 1 : 0);
-    const RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm);
+    const RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm, kSubgroups.name);
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(r)) && in_fours(l.info(weight)) &&
                        in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
     const auto flag = [](bool set) { return set ? 1u : 0u; };
@@ -255,7 +255,8 @@ void prepare_gradient(const Operands& operands, Command& command) noexcept {
 void lower_gradient(Lowering& l) {
     const auto& params = l.params<NormParams>();
     const ValueId x = l.input(0), dy = l.input(1), weight = params.weight ? l.input(2) : x;
-    const RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm);
+    const RowGroup group =
+        held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm, kGradientSubgroups.name);
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(dy)) && in_fours(l.info(weight));
     Dispatch& d =
         l.dispatch({{group.subgroups ? &kGradientSubgroups : &kGradientShader,

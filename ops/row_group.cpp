@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "ops/checks.h"
+#include "ops/left_out.h"
 
 namespace vkf {
 
@@ -23,21 +24,23 @@ bool support::takes_gpu_rows(const Capabilities& device) {
            device.asks_for(kRowsLooped);
 }
 
-bool support::rows_by_subgroups(const Lowering& l) {
+bool support::rows_by_subgroups(const Lowering& l, const char* kernel) {
     const Capabilities& device = l.device();
     const bool can = device.subgroup_arithmetic && device.subgroup_shuffle;
     if (device.asks_for(kRowsBySubgroups) && !can) {
         fail(l.node().op->name, std::string("VKFORMER_VARIANT asks for ") + kRowsBySubgroups +
                                     ", which needs arithmetic and shuffles of subgroups");
     }
-    return can && !device.asks_for(kRowsHeld) && !device.asks_for(kRowsLooped);
+    const bool left = !left_out(device, l.node().op->name, kernel, kRowsBySubgroups).empty();
+    return can && !left && !device.asks_for(kRowsHeld) && !device.asks_for(kRowsLooped);
 }
 
 std::uint32_t support::most_row_lanes(const Capabilities& device) {
     return std::bit_floor(std::min({device.max_invocations, device.max_group_size[0], 1024u}));
 }
 
-support::RowGroup support::held_row_group(const Lowering& l, std::int64_t row_length, std::int64_t most_held) {
+support::RowGroup support::held_row_group(const Lowering& l, std::int64_t row_length, std::int64_t most_held,
+                                          const char* kernel) {
     const Capabilities& device = l.device();
     if (!takes_gpu_rows(device) || device.asks_for(kRowsLooped)) {
         RowGroup group = row_group(l, row_length);
@@ -46,7 +49,7 @@ support::RowGroup support::held_row_group(const Lowering& l, std::int64_t row_le
         }
         return group;
     }
-    const bool subgroups = rows_by_subgroups(l);
+    const bool subgroups = rows_by_subgroups(l, kernel);
     const auto fours = static_cast<std::uint32_t>(divide_up(static_cast<std::uint64_t>(row_length), 4));
     const auto wanted = std::bit_ceil(
         static_cast<std::uint32_t>(divide_up(fours, row_length <= most_held ? kFoursHeld : kFoursLooped)));

@@ -52,15 +52,15 @@ inline constexpr const char* kRowsLooped = "rows_looped";
 
 /// True where row kernels are those for GPUs: on GPUs, and where VKFORMER_VARIANT asks for them.
 bool takes_gpu_rows(const Capabilities& device);
-/// True where these sum by subgroups. Throws Error naming the op where VKFORMER_VARIANT asks for
-/// what the device lacks.
-bool rows_by_subgroups(const Lowering& l);
+/// True where these sum by subgroups, with this kernel. Throws Error naming the op where
+/// VKFORMER_VARIANT asks for what the device lacks.
+bool rows_by_subgroups(const Lowering& l, const char* kernel);
 /// The most invocations in a group, a power of two up to 1024.
 std::uint32_t most_row_lanes(const Capabilities& device);
 
 /// As row_group(), for kernels with a variant that sums by subgroups, and that can hold rows of up
-/// to `most_held` elements in registers (0: none).
-RowGroup held_row_group(const Lowering& l, std::int64_t row_length, std::int64_t most_held);
+/// to `most_held` elements in registers (0: none). `kernel` is the variant's name.
+RowGroup held_row_group(const Lowering& l, std::int64_t row_length, std::int64_t most_held, const char* kernel);
 
 /// Says for explain() how many invocations work on a row, and why.
 std::string why_rows(const Capabilities& device, const RowGroup& group, bool fours = false);

@@ -89,8 +89,9 @@ void lower(Lowering& l) {
     const ValueId scores = l.input(0);
     const ValueId mask = params.mask ? l.input(1) : scores;
     const ValueId term = params.term != kSoftmaxTermNone ? l.input(params.mask ? 2 : 1) : scores;
-    const RowGroup group = held_row_group(l, l.max_of(l.info(scores).shape.back()),
-                                          params.output == kSoftmaxOutputWeights ? kLongestHeldRow : 0);
+    const RowGroup group =
+        held_row_group(l, l.max_of(l.info(scores).shape.back()),
+                       params.output == kSoftmaxOutputWeights ? kLongestHeldRow : 0, kSubgroups.name);
     const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
                           (params.term != kSoftmaxTermBias || in_fours(l.info(term)));

@@ -124,7 +124,9 @@ void lower_parts(Lowering& l) {
 }
 
 void lower(Lowering& l) {
-    takes_gpu_rows(l.device()) && !l.device().asks_for(kRowsLooped) ? lower_parts(l) : lower_rows(l);
+    const bool parts =
+        takes_gpu_rows(l.device()) && !l.device().asks_for(kRowsLooped) && !l.device().leaves_out(kPartsShader.name);
+    parts ? lower_parts(l) : lower_rows(l);
 }
 
 constexpr OpType kTopK{.name = kName, .lower = lower, .gradient = no_gradient};

@@ -220,6 +220,53 @@ TEST_SUITE("left out") {
         }
     }
 
+    TEST_CASE("left out: kernels for few rows, and those by subgroups, lead to the ones before them") {
+        const LeftOutByFile by_file;
+        const Tensor x = random_tensor({3, 640}, 1), w = random_tensor({8, 640}, 2),
+                     kv = random_tensor({1, 2, 70, 64}, 3);
+        const Tensor q = random_tensor({1, 8, 1, 64}, 4);
+        const std::function<Value(OpCheck&)> describe[] = {
+            [&](OpCheck& c) { return softmax(c.input("x", x)); },
+            [&](OpCheck& c) { return layer_norm(c.input("x", x), {}, {}); },
+            [&](OpCheck& c) { return top_k(c.input("x", x), 5).values; },
+            [&](OpCheck& c) { return linear(c.input("x", x), c.input("w", w)); },
+            [&](OpCheck& c) {
+                const Value k = c.input("k", kv);
+                return scaled_dot_product_attention(c.input("q", q), k, k).y;
+            },
+        };
+        for (const auto& op : describe) {
+            const auto run = [&](std::vector<std::string>& kernels) {
+                OpCheck check;
+                const Tensor y = check.run(op(check));
+                const Program program = device().compile(check.graph);
+                kernels.clear();
+                for (const PlannedDispatch& d : plan_of(program).dispatches) {
+                    kernels.emplace_back(d.dispatch.kernels.front().shader->name);
+                }
+                return y;
+            };
+            std::vector<std::string> kernels;
+            const Tensor want = run(kernels);
+            std::vector<LeftOut> without;
+            std::size_t forms = 0;
+            for (bool again = true; again; ++forms) {
+                const Believed gpu([&](Capabilities& c) {
+                    as_gpu(c);
+                    c.left_out = without;
+                });
+                const Tensor got = run(kernels);
+                CAPTURE(kernels.front());
+                CHECK(difference(got, want, {1e-5, 1e-5}) == "");
+                const std::string& kernel = kernels.front();
+                again = contains(kernel, "subgroups") || contains(kernel, "_rows") || contains(kernel, "_columns") ||
+                        contains(kernel, "_parts");
+                without.push_back({kernel, "a test says so"});
+            }
+            CHECK(forms > (device().capabilities().minimum_profile ? 0 : 1));
+        }
+    }
+
     TEST_CASE("left out: kept in the cache folder, found by later devices, forgotten") {
         const LeftOutByFile by_file;
         const TemporaryFolder folder;
