@@ -2,14 +2,13 @@
 #include "text/added_tokens.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "text/unicode.h"
 
 namespace vkf::text {
 
-namespace {
-
-AddedToken read(const Json& entry) {
+AddedToken read_added_token(const Json& entry) {
     AddedToken t;
     t.id = token_id(entry.at("id"));
     t.content = entry.at("content").get<std::string>();
@@ -18,8 +17,11 @@ AddedToken read(const Json& entry) {
     t.rstrip = member_or(entry, "rstrip", false);
     t.special = member_or(entry, "special", false);
     t.normalized = member_or(entry, "normalized", !t.special);
+    t.normalized_by_special = entry.find("normalized") == entry.end();
     return t;
 }
+
+namespace {
 
 /// Finds where the space at the end of the text begins.
 std::size_t space_before(std::string_view text) {
@@ -43,39 +45,40 @@ std::size_t space_after(std::string_view text) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const Json& list, const Vocabulary& vocabulary, const Normalizer& normalizer)
-    : word_(regex_finder("[" + std::string(kWordClass) + "]")) {
-    for (const Json& entry : list) {
-        AddedToken t = read(entry);
-        const std::string where = "tokenizer: added token \"" + t.content + "\"";
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocabulary, const Normalizer& normalizer)
+    : tokens_(std::move(tokens)), word_(regex_finder("[" + std::string(kWordClass) + "]")) {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+        AddedToken& t = tokens_[i];
         const auto known = vocabulary.find(t.content);
-        if (t.id < 0 || (known && *known != t.id) || !by_id_.emplace(t.id, tokens_.size()).second) {
-            throw Error("its id " + std::to_string(t.id) + " contradicts the vocabulary or another added token", where);
+        if (t.id < 0 || (known && *known != t.id) || !by_id_.emplace(t.id, i).second) {
+            throw Error("its id " + std::to_string(t.id) + " contradicts the vocabulary or another added token",
+                        "tokenizer: added token \"" + t.content + "\"");
         }
-        const std::string text = t.normalized ? normalizer(t.content) : t.content;
-        if (!text.empty()) {
-            wanted_[t.normalized ? 1 : 0][static_cast<unsigned char>(text[0])].push_back({text, tokens_.size()});
-        }
-        t.shown = t.normalized ? text : t.content;
-        tokens_.push_back(std::move(t));
-    }
-    for (auto& by_byte : wanted_) {
-        for (auto& [byte, all] : by_byte) {
-            std::stable_sort(all.begin(), all.end(),
-                             [](const Wanted& a, const Wanted& b) { return a.text.size() > b.text.size(); });
+        t.shown = t.normalized ? normalizer(t.content) : t.content;
+        if (!t.shown.empty()) {
+            Sought& sought = sought_[t.normalized ? 1 : 0];
+            sought.lengths[static_cast<unsigned char>(t.shown[0])].insert(t.shown.size());
+            sought.texts.push_back({t.shown, i});
+            sought.places.add([&](std::uint32_t place) { return hash_of(sought.texts[place].text); });
         }
     }
 }
 
 const AddedTokens::Wanted* AddedTokens::longest_at(std::string_view text, std::size_t at, bool normalized) const {
-    const auto& by_byte = wanted_[normalized ? 1 : 0];
-    const auto all = by_byte.find(static_cast<unsigned char>(text[at]));
-    if (all == by_byte.end()) {
+    const Sought& sought = sought_[normalized ? 1 : 0];
+    const auto lengths = sought.lengths.find(static_cast<unsigned char>(text[at]));
+    if (lengths == sought.lengths.end()) {
         return nullptr;
     }
-    const auto found = std::find_if(all->second.begin(), all->second.end(),
-                                    [&](const Wanted& w) { return text.substr(at).starts_with(w.text); });
-    return found == all->second.end() ? nullptr : &*found;
+    for (const std::size_t length : lengths->second) {
+        const std::string_view part = text.substr(at, length);
+        const std::uint32_t place =
+            sought.places.find(hash_of(part), [&](std::uint32_t p) { return sought.texts[p].text == part; });
+        if (place != Places::kNone) {
+            return &sought.texts[place];
+        }
+    }
+    return nullptr;
 }
 
 bool AddedTokens::stands_alone(std::string_view text, std::size_t begin, std::size_t end) const {
@@ -103,8 +106,9 @@ std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) con
         if (token.single_word && !stands_alone(text, begin, end)) {
             continue;
         }
-        begin = token.lstrip ? std::max(space_before(text.substr(0, begin)), done) : begin;
+        begin = token.lstrip ? done + space_before(text.substr(done, begin - done)) : begin;
         end += token.rstrip ? space_after(text.substr(end)) : 0;
+        at = end;
         if (done < begin) {
             parts.push_back({text.substr(done, begin - done), nullptr});
         }

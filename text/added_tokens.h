@@ -2,7 +2,10 @@
 // Tokens that are found in a text before it is cut into words: tokenizer.json's "added_tokens".
 #pragma once
 
+#include <functional>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +25,12 @@ struct AddedToken {
     bool rstrip = false;       ///< and the space after it
     bool normalized = false;   ///< sought in the normalized text
     bool special = false;      ///< left out when decoding without special tokens
+    /// the file does not say "normalized", which is then what `special` is not
+    bool normalized_by_special = false;
 };
+
+/// An entry of "added_tokens".
+AddedToken read_added_token(const Json& entry);
 
 /// A part of a text: a token that was found, or what is between.
 struct Found {
@@ -32,7 +40,7 @@ struct Found {
 
 class AddedTokens {
 public:
-    AddedTokens(const Json& list, const Vocabulary& vocabulary, const Normalizer& normalizer);
+    AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocabulary, const Normalizer& normalizer);
 
     /// The tokens sought in a text as it was given (`normalized` false) or after the normalizer,
     /// leftmost and longest first. Parts are in order; those without a token are not empty.
@@ -40,19 +48,25 @@ public:
     /// Null when there is none of that id, or content.
     const AddedToken* find(TokenId id) const;
     const AddedToken* find_content(std::string_view content) const;
+    std::span<const AddedToken> all() const noexcept { return tokens_; }
 
 private:
     struct Wanted {
         std::string text;
         std::size_t token;
     };
+    /// Texts, and how long those are that begin with a byte, longest first.
+    struct Sought {
+        std::vector<Wanted> texts;
+        Places places;
+        std::map<unsigned char, std::set<std::size_t, std::greater<>>> lengths;
+    };
     const Wanted* longest_at(std::string_view text, std::size_t at, bool normalized) const;
     bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) const;
 
     std::vector<AddedToken> tokens_;
     std::unordered_map<TokenId, std::size_t> by_id_;
-    /// [normalized], by first byte, longest first
-    std::map<unsigned char, std::vector<Wanted>> wanted_[2];
+    Sought sought_[2];  ///< [normalized]
     Finder word_;
 };
 

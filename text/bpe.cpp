@@ -11,6 +11,7 @@ namespace vkf::text {
 namespace {
 
 struct Merge {
+    std::uint64_t pair = 0;
     std::uint32_t rank = 0;
     TokenId id = 0;
 };
@@ -18,6 +19,37 @@ struct Merge {
 std::uint64_t pair_key(TokenId left, TokenId right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
+
+/// Merges by their pair.
+class Merges {
+public:
+    void reserve(std::size_t count) { merges_.reserve(count); }
+
+    /// A pair that comes again takes the later rank.
+    void add(const Merge& merge) {
+        if (const std::uint32_t place = place_of(merge.pair); place != Places::kNone) {
+            merges_[place] = merge;
+            return;
+        }
+        merges_.push_back(merge);
+        places_.add([this](std::uint32_t place) { return hash_of(merges_[place].pair); });
+    }
+
+    /// Null when there is none.
+    const Merge* find(std::uint64_t pair) const {
+        const std::uint32_t place = place_of(pair);
+        return place == Places::kNone ? nullptr : &merges_[place];
+    }
+
+private:
+    static std::uint64_t hash_of(std::uint64_t pair) { return pair ^ pair >> 29; }
+    std::uint32_t place_of(std::uint64_t pair) const {
+        return places_.find(hash_of(pair), [&](std::uint32_t place) { return merges_[place].pair == pair; });
+    }
+
+    std::vector<Merge> merges_;
+    Places places_;
+};
 
 /// A list of symbols in which neighbours merge.
 class Word {
@@ -29,7 +61,7 @@ public:
         }
     }
 
-    void merge(const std::unordered_map<std::uint64_t, Merge>& merges) {
+    void merge(const Merges& merges) {
         merges_ = &merges;
         for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) {
             offer(static_cast<std::int64_t>(i));
@@ -69,8 +101,7 @@ private:
         if (!s.alive || s.next < 0) {
             return nullptr;
         }
-        const auto found = merges_->find(pair_key(s.id, symbol(s.next).id));
-        return found == merges_->end() ? nullptr : &found->second;
+        return merges_->find(pair_key(s.id, symbol(s.next).id));
     }
 
     void offer(std::int64_t i) {
@@ -100,13 +131,13 @@ private:
 
     std::vector<Symbol> symbols_;
     std::priority_queue<Candidate> queue_;
-    const std::unordered_map<std::uint64_t, Merge>* merges_ = nullptr;
+    const Merges* merges_ = nullptr;
 };
 
 class Bpe final : public TokenModel {
 public:
-    explicit Bpe(const Json& part)
-        : vocabulary_(part.at("vocab")),
+    Bpe(const Json& part, const LongList& vocab, const LongList& merges)
+        : vocabulary_(vocab),
           prefix_(member_or(part, "continuing_subword_prefix", std::string())),
           suffix_(member_or(part, "end_of_word_suffix", std::string())),
           fuse_unknown_(member_or(part, "fuse_unk", false)),
@@ -119,7 +150,7 @@ public:
         if (const std::string unknown = member_or(part, "unk_token", std::string()); !unknown.empty()) {
             unknown_ = must_find(unknown, "unk_token");
         }
-        read_merges(part.at("merges"));
+        read_merges(merges);
     }
 
     const Vocabulary& vocabulary() const noexcept override { return vocabulary_; }
@@ -144,26 +175,27 @@ private:
     }
 
     /// Reads merges, "left right" or ["left", "right"], the first learnt first.
-    void read_merges(const Json& merges) {
+    void read_merges(const LongList& list) {
         std::uint32_t rank = 0;
-        for (const Json& m : merges) {
-            std::string left, right;
-            if (m.is_array() && m.size() == 2) {
-                left = m.at(0).get<std::string>();
-                right = m.at(1).get<std::string>();
-            } else {
-                const std::string both = m.get<std::string>();
-                const std::size_t space = both.find(' ');
-                if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos) {
-                    throw Error("merge \"" + both + "\" is not two tokens", "tokenizer");
+        merges_.reserve(list.entries);
+        for_each_entry(list, [&](ListEntry& entry) {
+            std::vector<std::string>& sides = entry.texts;
+            if (sides.size() == 1) {
+                const std::size_t space = sides[0].find(' ');
+                if (space == std::string::npos || sides[0].find(' ', space + 1) != std::string::npos) {
+                    throw Error("merge \"" + sides[0] + "\" is not two tokens", "tokenizer");
                 }
-                left = both.substr(0, space);
-                right = both.substr(space + 1);
+                sides.push_back(sides[0].substr(space + 1));
+                sides[0].resize(space);
             }
+            if (sides.size() != 2 || !entry.number.is_null()) {
+                throw Error("a merge is not two tokens", "tokenizer");
+            }
+            const std::string& right = sides[1];
             const std::string tail = right.starts_with(prefix_) ? right.substr(prefix_.size()) : right;
-            const std::uint64_t pair = pair_key(must_find(left, "merge of"), must_find(right, "merge of"));
-            merges_[pair] = {rank++, must_find(left + tail, "merged")};
-        }
+            const std::uint64_t pair = pair_key(must_find(sides[0], "merge of"), must_find(right, "merge of"));
+            merges_.add({pair, rank++, must_find(sides[0] + tail, "merged")});
+        });
     }
 
     std::vector<TokenId> characters(const std::string& word) const {
@@ -196,7 +228,7 @@ private:
     }
 
     Vocabulary vocabulary_;
-    std::unordered_map<std::uint64_t, Merge> merges_;
+    Merges merges_;
     std::string prefix_, suffix_;
     std::optional<TokenId> unknown_;
     bool fuse_unknown_, byte_fallback_, ignore_merges_;
@@ -205,6 +237,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_bpe(const Json& part) { return std::make_unique<Bpe>(part); }
+std::unique_ptr<TokenModel> make_bpe(const TokenizerJson& file) {
+    return std::make_unique<Bpe>(file.rest.at("model"), file.vocab, file.merges);
+}
 
 }  // namespace vkf::text

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/chat_template.h"
 
+#include <algorithm>
 #include <ctime>
 #include <set>
+#include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
@@ -23,16 +25,26 @@ std::string replaced(const std::string& text, const std::string& wanted, const s
     return replace_all(text, text_finder(wanted), by);
 }
 
+constexpr std::size_t kMostTemplateBytes = std::size_t{1} << 20;
+
+/// One literal is looked for: more need not be told apart.
+constexpr std::size_t kMostLiterals = 8;
+
 /// The literals of the template that follow `mark` up to `end`: not those where the mark ends a
 /// string, and code follows.
 std::set<std::string> literals_between(const std::string& jinja, const std::string& mark, const std::string& end) {
     std::set<std::string> found;
-    for (std::size_t at = jinja.find(mark); at != std::string::npos; at = jinja.find(mark, at + 1)) {
+    std::size_t stop = 0, code = 0;  // the first behind the mark, which many marks may share
+    for (std::size_t at = jinja.find(mark); at != std::string::npos && found.size() < kMostLiterals;
+         at = jinja.find(mark, at + 1)) {
         const std::size_t begin = at + mark.size();
-        const std::size_t stop = jinja.find(end, begin);
-        const std::string literal = jinja.substr(begin, stop == std::string::npos ? stop : stop - begin);
-        if (stop != std::string::npos && literal.find_first_of("'\"{}<") == std::string::npos) {
-            found.insert(literal);
+        stop = stop < begin ? jinja.find(end, begin) : stop;
+        code = code < begin ? jinja.find_first_of("'\"{}<", begin) : code;
+        if (stop == std::string::npos) {
+            break;
+        }
+        if (code >= stop) {
+            found.insert(jinja.substr(begin, stop - begin));
         }
     }
     return found;
@@ -41,11 +53,17 @@ std::set<std::string> literals_between(const std::string& jinja, const std::stri
 /// The string literals in which the mark is, without their quotes.
 std::set<std::string> literals_with(const std::string& jinja, const std::string& mark) {
     std::set<std::string> found;
-    for (std::size_t at = jinja.find(mark); at != std::string::npos; at = jinja.find(mark, at + 1)) {
-        const std::size_t begin = jinja.find_last_of("'\"", at);
+    std::size_t end = 0;  // of the literal that was found last: the next one begins there
+    for (std::size_t at = jinja.find(mark); at != std::string::npos && found.size() < kMostLiterals;
+         at = jinja.find(mark, std::max(at + 1, end))) {
+        const std::string_view before = std::string_view(jinja).substr(end, at - end);
+        const std::size_t begin = before.find_last_of("'\"");
+        end = at;
         if (begin != std::string::npos) {
-            const std::size_t end = jinja.find(jinja[begin], at);
-            found.insert(jinja.substr(begin + 1, end == std::string::npos ? end : end - begin - 1));
+            const char quote = before[begin];
+            end = std::min(jinja.find(quote, at), jinja.size());
+            const std::size_t first = at - (before.size() - begin) + 1;
+            found.insert(jinja.substr(first, end - first));
         }
     }
     return found;
@@ -151,6 +169,11 @@ void ChatTemplate::read_gemma(const std::string& jinja) {
 }
 
 ChatTemplate ChatTemplate::parse(std::string_view jinja, const std::string& bos, const std::string& name) {
+    if (jinja.size() > kMostTemplateBytes) {
+        throw Error("has " + std::to_string(jinja.size()) + " bytes, of which at most " +
+                        std::to_string(kMostTemplateBytes) + " are read",
+                    name);
+    }
     const std::string text = replaced(std::string(jinja), "\\n", "\n");
     ChatTemplate t;
     t.name_ = name;
@@ -195,7 +218,7 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
         throw Error(std::string("it has no chat template") + (written.is_array() ? " but several with names" : ""),
                     utf8_name(config));
     }
-    const std::string text = own_file ? file_text(jinja, std::uint64_t{1} << 20) : written.get<std::string>();
+    const std::string text = own_file ? file_text(jinja, kMostTemplateBytes) : written.get<std::string>();
     if (malformed_at(text) != std::string::npos) {
         throw Error("it is not UTF-8", utf8_name(jinja));
     }

@@ -13,33 +13,19 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/json_size.h"
 #include "runtime/base/map_file.h"
 
 namespace vkf::text {
 
 using Json = nlohmann::json;
 
-/// Parses JSON of at most 256 levels: whoever copies or prints what is nested calls itself for
-/// each. Throws where it is nested deeper, or none.
+/// Levels of lists and objects.
+inline constexpr int kDeepest = 256;
+
+/// Parses JSON of at most 256 levels that takes at most 64 MiB. Throws where it is no such JSON.
 inline Json parse_json(std::string_view text) {
-    constexpr int kDeepest = 256;
-    int depth = 0;
-    bool quoted = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (quoted) {
-            i += c == '\\' ? 1 : 0;
-            quoted = c != '"';
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > kDeepest) {
-                throw Error("it is nested deeper than " + std::to_string(kDeepest) + " levels");
-            }
-        } else if (c == ']' || c == '}') {
-            --depth;
-        }
-    }
+    require_parsed_bytes(parsed_bytes(text, kDeepest));
     return Json::parse(text);
 }
 
@@ -105,22 +91,32 @@ T member_or(const Json& object, const char* name, T otherwise) {
     }
 }
 
-/// Counts sequences inside sequences: a file cannot exhaust the stack.
+/// Counts sequences inside sequences, and the parts of all: a file cannot exhaust the stack, nor
+/// ask for thousands of steps with each text.
 class Nested {
 public:
-    Nested() {
-        if (++depth() > 32) {
-            --depth();
+    explicit Nested(std::size_t parts) {
+        count().parts = count().depth == 0 ? 0 : count().parts;
+        if (count().depth == 32) {
             refuse("a Sequence", "inside more than 32 others");
         }
+        count().parts += parts;
+        if (count().parts > 256) {
+            refuse("a Sequence", "of more than 256 parts");
+        }
+        ++count().depth;
     }
-    ~Nested() { --depth(); }
+    ~Nested() { --count().depth; }
     Nested(const Nested&) = delete;
     Nested& operator=(const Nested&) = delete;
 
 private:
-    static int& depth() {
-        thread_local int value = 0;
+    struct Count {
+        int depth = 0;
+        std::size_t parts = 0;
+    };
+    static Count& count() {
+        thread_local Count value;
         return value;
     }
 };
@@ -128,9 +124,10 @@ private:
 /// The parts of a Sequence: its member `name`, each made by `make`.
 template <class Make>
 auto sequence_of(const Json& part, const char* name, Make make) {
-    const Nested nested;
+    const Json& parts = part.at(name);
+    const Nested nested(parts.size());
     std::vector<decltype(make(part))> all;
-    for (const Json& one : part.at(name)) {
+    for (const Json& one : parts) {
         all.push_back(make(one));
     }
     return all;

@@ -8,35 +8,57 @@
 
 namespace vkf::text {
 
-Vocabulary::Vocabulary(const Json& vocab) {
-    ids_.reserve(vocab.size());
-    for (const auto& [token, id] : vocab.items()) {
-        add(token, whole_number<std::int64_t>(id));
-    }
+Vocabulary::Vocabulary(const LongList& vocab) {
+    tokens_.reserve(vocab.entries);
+    for_each_entry(vocab, [&](ListEntry& entry) {
+        if (entry.texts.size() != 1) {
+            throw Error("the vocabulary has an entry that is no token with its id", "tokenizer");
+        }
+        add(entry.texts[0], whole_number<std::int64_t>(entry.number));
+    });
 }
 
-void Vocabulary::add(const std::string& token, std::int64_t id) {
+void Vocabulary::add(std::string_view token, std::int64_t id) {
     if (id < 0 || id >= std::numeric_limits<TokenId>::max()) {
-        throw Error("token \"" + token + "\" has the id " + std::to_string(id), "tokenizer");
+        throw Error("token \"" + std::string(token) + "\" has the id " + std::to_string(id), "tokenizer");
     }
-    const auto [at, is_new] = ids_.emplace(token, static_cast<TokenId>(id));
-    if (!is_new) {
-        throw Error("token \"" + token + "\" is there twice", "tokenizer");
+    if (place_of(token) != Places::kNone) {
+        throw Error("token \"" + std::string(token) + "\" is there twice", "tokenizer");
     }
-    if (!tokens_.emplace(at->second, &at->first).second) {
+    if (place_of(static_cast<TokenId>(id)) != Places::kNone) {
         throw Error("two tokens have the id " + std::to_string(id), "tokenizer");
     }
-    end_ = std::max(end_, at->second + 1);
+    tokens_.push_back({texts_.size(), static_cast<std::uint32_t>(token.size()), static_cast<TokenId>(id)});
+    texts_ += token;
+    by_text_.add([this](std::uint32_t place) { return hash_of(text_of(place)); });
+    by_id_.add([this](std::uint32_t place) { return hash_of(tokens_[place].id); });
+    end_ = std::max(end_, tokens_.back().id + 1);
+    longest_ = std::max(longest_, token.size());
+}
+
+std::string_view Vocabulary::text_of(std::uint32_t place) const {
+    return std::string_view(texts_).substr(tokens_[place].begin, tokens_[place].bytes);
+}
+
+std::uint32_t Vocabulary::place_of(std::string_view token) const {
+    return by_text_.find(hash_of(token), [&](std::uint32_t place) { return text_of(place) == token; });
+}
+
+std::uint32_t Vocabulary::place_of(TokenId id) const {
+    if (const auto place = static_cast<std::uint32_t>(id); place < tokens_.size() && tokens_[place].id == id) {
+        return place;  // as most files number them
+    }
+    return by_id_.find(hash_of(id), [&](std::uint32_t place) { return tokens_[place].id == id; });
 }
 
 std::optional<TokenId> Vocabulary::find(std::string_view token) const {
-    const auto found = ids_.find(token);
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+    const std::uint32_t place = place_of(token);
+    return place == Places::kNone ? std::nullopt : std::optional(tokens_[place].id);
 }
 
-const std::string* Vocabulary::token(TokenId id) const {
-    const auto found = tokens_.find(id);
-    return found == tokens_.end() ? nullptr : found->second;
+std::optional<std::string_view> Vocabulary::token(TokenId id) const {
+    const std::uint32_t place = place_of(id);
+    return place == Places::kNone ? std::nullopt : std::optional(text_of(place));
 }
 
 ByteTokens::ByteTokens(const Vocabulary& vocabulary) {
@@ -75,8 +97,8 @@ TokenId unknown_of(const Json& part, const Vocabulary& vocabulary) {
 /// unknown where that fails.
 class WordPiece final : public TokenModel {
 public:
-    explicit WordPiece(const Json& part)
-        : vocabulary_(part.at("vocab")),
+    WordPiece(const Json& part, const LongList& vocab)
+        : vocabulary_(vocab),
           prefix_(member_or(part, "continuing_subword_prefix", std::string("##"))),
           longest_(member_or(part, "max_input_chars_per_word", std::size_t{100})),
           unknown_(unknown_of(part, vocabulary_)) {}
@@ -105,8 +127,9 @@ public:
 
 private:
     std::pair<TokenId, std::size_t> longest_at(const std::string& word, std::size_t at) const {
-        std::string text = (at == 0 ? "" : prefix_) + word.substr(at);
-        for (std::size_t end = word.size(); end > at;) {
+        const std::size_t most = std::min(word.size() - at, vocabulary_.longest());
+        std::string text = (at == 0 ? "" : prefix_) + word.substr(at, most);
+        for (std::size_t end = at + most; end > at;) {
             if (const auto id = vocabulary_.find(text)) {
                 return {*id, end};
             }
@@ -126,7 +149,7 @@ private:
 
 class WordLevel final : public TokenModel {
 public:
-    explicit WordLevel(const Json& part) : vocabulary_(part.at("vocab")), unknown_(unknown_of(part, vocabulary_)) {}
+    WordLevel(const Json& part, const LongList& vocab) : vocabulary_(vocab), unknown_(unknown_of(part, vocabulary_)) {}
 
     const Vocabulary& vocabulary() const noexcept override { return vocabulary_; }
 
@@ -152,19 +175,20 @@ std::string model_type(const Json& part) {
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_model(const Json& part) {
+std::unique_ptr<TokenModel> make_model(const TokenizerJson& file) {
+    const Json& part = file.rest.at("model");
     const std::string type = model_type(part);
     if (type == "BPE") {
-        return make_bpe(part);
+        return make_bpe(file);
     }
     if (type == "Unigram") {
-        return make_unigram(part);
+        return make_unigram(file);
     }
     if (type == "WordPiece") {
-        return std::make_unique<WordPiece>(part);
+        return std::make_unique<WordPiece>(part, file.vocab);
     }
     if (type == "WordLevel") {
-        return std::make_unique<WordLevel>(part);
+        return std::make_unique<WordLevel>(part, file.vocab);
     }
     refuse("model", type);
 }

@@ -80,8 +80,10 @@ std::string nmt(std::string_view text) {
 
 Normalizer sequence(const Json& part) {
     return [all = sequence_of(part, "normalizers", make_normalizer)](std::string text) {
+        const std::size_t given = text.size();
         for (const Normalizer& n : all) {
             text = n(std::move(text));
+            require_growth(text.size(), given);
         }
         return text;
     };
@@ -117,10 +119,26 @@ Finder make_finder(const Json& pattern) {
     refuse("pattern", pattern.dump());
 }
 
+void require_growth(std::size_t bytes, std::size_t text_bytes) {
+    if (bytes > (std::size_t{1} << 20) && bytes / 32 > text_bytes) {
+        throw Error("it makes " + std::to_string(bytes) + " bytes of a text of " + std::to_string(text_bytes),
+                    "tokenizer");
+    }
+}
+
 std::string replace_all(const std::string& text, const Finder& finder, const std::string& by) {
+    constexpr std::size_t kMostBytes = 4096;
+    if (by.size() > kMostBytes) {
+        throw Error(
+            "it replaces by a text of " + std::to_string(by.size()) + " bytes, more than " + std::to_string(kMostBytes),
+            "tokenizer");
+    }
     std::string out;
     for (const Part& p : finder(text)) {
-        out += p.match ? by : text.substr(p.begin, p.end - p.begin);
+        const std::string_view part =
+            p.match ? std::string_view(by) : std::string_view(text).substr(p.begin, p.end - p.begin);
+        require_growth(out.size() + part.size(), text.size());
+        out += part;
     }
     return out;
 }

@@ -20,6 +20,9 @@ namespace {
 class Regex {
 public:
     explicit Regex(const std::string& expression) : expression_(expression) {
+        if (expression.size() > kMostWrittenBytes) {  // each of which may become two hundred
+            throw Error("the pattern of " + std::to_string(expression.size()) + " bytes is too long", "tokenizer");
+        }
         const std::string translated = pcre2_expression(expression);
         int error = 0;
         PCRE2_SIZE at = 0;
@@ -95,6 +98,7 @@ private:
                     "tokenizer");
     }
 
+    static constexpr std::size_t kMostWrittenBytes = 1u << 14;
     static constexpr PCRE2_SIZE kMostPatternBytes = 1u << 16;
     static constexpr std::uint32_t kMostSteps = 10'000'000;        ///< of a match
     static constexpr std::uint32_t kMostHeapKibibytes = 1u << 16;  ///< in which a match backtracks

@@ -5,6 +5,9 @@ namespace vkf::text {
 
 namespace {
 
+/// Tokens before a text, or after it. One that is named stands for as many as it has ids.
+constexpr std::size_t kMostAffixed = 1000;
+
 Affixes template_of(const Json& part) {
     Affixes affixes;
     bool seen = false;
@@ -18,7 +21,11 @@ Affixes template_of(const Json& part) {
         }
         const std::string name = item.at("SpecialToken").at("id").get<std::string>();
         std::vector<TokenId>& side = seen ? affixes.after : affixes.before;
-        for (const Json& id : part.at("special_tokens").at(name).at("ids")) {
+        const Json& ids = part.at("special_tokens").at(name).at("ids");
+        if (side.size() + ids.size() > kMostAffixed) {
+            refuse("a template of more than", std::to_string(kMostAffixed) + " tokens");
+        }
+        for (const Json& id : ids) {
             side.push_back(token_id(id));
         }
     }
@@ -32,10 +39,8 @@ Affixes template_of(const Json& part) {
 TokenId second(const Json& pair) { return token_id(pair.at(1)); }
 
 Affixes sequence(const Json& part) {
-    const Nested nested;
     Affixes all;
-    for (const Json& one : part.at("processors")) {
-        const Affixes next = read_post_processor(one);
+    for (const Affixes& next : sequence_of(part, "processors", read_post_processor)) {
         all.before.insert(all.before.begin(), next.before.begin(), next.before.end());
         all.after.insert(all.after.end(), next.after.begin(), next.after.end());
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -94,8 +95,7 @@ private:
             const std::uint32_t unit = units_[node];
             node ^= offset(unit);
             if (ends_key(unit)) {
-                const std::size_t begin = replacement(node);
-                out += std::string_view(texts_).substr(begin, texts_.find('\0', begin) - begin);
+                out += text_at(replacement(node));
                 return true;
             }
         }
@@ -131,9 +131,18 @@ private:
     static bool ends_key(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
     /// The place where the text begins that the leaf of a key holds.
     std::size_t replacement(std::size_t leaf) const { return units_[leaf] & 0x7FFFFFFFu; }
+    /// A text ends at a NUL. One that is longer than any that a table has, or begins inside a
+    /// character, is none.
     bool starts_text(std::size_t at) const {
-        return at < texts_.size() && (static_cast<unsigned char>(texts_[at]) & 0xC0) != 0x80;
+        return at < texts_.size() && (static_cast<unsigned char>(texts_[at]) & 0xC0) != 0x80 &&
+               text_at(at).size() < kMostReplaced;
     }
+    std::string_view text_at(std::size_t at) const {
+        const std::string_view text = std::string_view(texts_).substr(at, kMostReplaced);
+        return text.substr(0, text.find('\0'));
+    }
+
+    static constexpr std::size_t kMostReplaced = 1024;
 
     static std::uint32_t offset(std::uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 

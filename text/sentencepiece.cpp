@@ -94,19 +94,32 @@ private:
     std::string_view rest_;
 };
 
-/// The tables of replacements, through which libsentencepiece walks unchecked: ModelProto's
-/// normalizer_spec (3) and denormalizer_spec (5), of each precompiled_charsmap (2).
-void check_tables(std::string_view content) {
-    std::uint64_t number = 0;
-    std::string_view message;
+/// What libsentencepiece takes unchecked: ModelProto's pieces (1), for each byte of which (1) it
+/// calls itself, and the tables of replacements that it walks through, of normalizer_spec (3) and
+/// denormalizer_spec (5) each the precompiled_charsmap (2).
+void check_model(std::string_view content) {
+    constexpr std::size_t kLongestPiece = 1024, kMostPieces = std::size_t{1} << 19;
+    std::uint64_t number = 0, inner = 0;
+    std::string_view message, bytes;
+    std::size_t pieces = 0;
     std::array<std::string_view, 2> last;  // a field that comes again counts
     for (Fields model(content); model.next(number, message);) {
-        if (number == 3 || number == 5) {
-            std::string_view table;
-            std::uint64_t inner = 0;
-            for (Fields spec(message); spec.next(inner, table);) {
-                last[number == 5] = inner == 2 ? table : last[number == 5];
+        if (number != 1 && number != 3 && number != 5) {
+            continue;
+        }
+        for (Fields fields(message); fields.next(inner, bytes);) {
+            if (number == 1 && inner == 1 && bytes.size() > kLongestPiece) {
+                throw Error("it has a piece of " + std::to_string(bytes.size()) + " bytes, of which at most " +
+                                std::to_string(kLongestPiece) + " are read",
+                            "libsentencepiece");
             }
+            if (number != 1 && inner == 2) {
+                last[number == 5] = bytes;
+            }
+        }
+        pieces += number == 1 ? 1 : 0;
+        if (pieces > kMostPieces) {
+            throw Error("it has more than " + std::to_string(kMostPieces) + " pieces", "libsentencepiece");
         }
     }
     for (const std::string_view table : last) {
@@ -216,23 +229,23 @@ public:
         return std::nullopt;
     }
 
-    /// Gives the added tokens in tokenizer.json's form.
-    std::vector<Json> added_tokens() const {
-        std::vector<Json> all;
-        const Json decoder = member_or(config_, "added_tokens_decoder", Json::object());
+    std::vector<AddedToken> added_tokens() const {
+        std::vector<AddedToken> all;
+        const Json none = Json::object();
+        const auto found = config_.find("added_tokens_decoder");
         TokenId number = 0;
-        for (const auto& [id, token] : decoder.items()) {
-            Json entry = token;
+        for (const auto& [id, token] : (found == config_.end() || found->is_null() ? none : *found).items()) {
             const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
             if (error != std::errc() || end != id.data() + id.size() || !token.is_object()) {
                 throw Error("added_tokens_decoder: \"" + id + "\" is not a token's id, or has no token",
                             "tokenizer_config.json");
             }
+            Json entry = token;
             entry["id"] = number;
-            all.push_back(entry);
+            all.push_back(read_added_token(entry));
         }
         for (const auto& [content, id] : added_.items()) {  // as older versions wrote it
-            all.push_back({{"id", id}, {"content", content}});
+            all.push_back(read_added_token({{"id", id}, {"content", content}}));
         }
         return all;
     }
@@ -260,35 +273,33 @@ class TokenList {
 public:
     explicit TokenList(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
-    void add(Json token) {
-        const std::string content = token.at("content").get<std::string>();
-        if (!ids_.contains(content)) {
-            ids_[content] = token_id(token.at("id"));
+    void add(AddedToken token) {
+        if (places_.emplace(token.content, list_.size()).second) {
             list_.push_back(std::move(token));
         }
     }
 
     void add_special(const std::string& content) {
-        if (ids_.contains(content)) {
-            for (Json& token : list_) {
-                token["special"] = token.value("special", false) || token.at("content") == content;
-            }
+        if (const auto known = places_.find(content); known != places_.end()) {
+            AddedToken& token = list_[known->second];
+            token.special = true;
+            token.normalized = token.normalized && !token.normalized_by_special;
         } else if (const auto id = vocabulary_.find(content)) {
-            add({{"id", *id}, {"content", content}, {"special", true}});
+            add(read_added_token({{"id", *id}, {"content", content}, {"special", true}}));
         }
     }
 
     std::optional<TokenId> find(const std::string& content) const {
-        const auto found = ids_.find(content);
-        return found == ids_.end() ? std::nullopt : std::optional(found->second);
+        const auto found = places_.find(content);
+        return found == places_.end() ? std::nullopt : std::optional(list_[found->second].id);
     }
 
-    const Json& list() const noexcept { return list_; }
+    std::vector<AddedToken> take() { return std::move(list_); }
 
 private:
     const Vocabulary& vocabulary_;
-    std::unordered_map<std::string, TokenId> ids_;
-    Json list_ = Json::array();
+    std::unordered_map<std::string, std::size_t> places_;
+    std::vector<AddedToken> list_;
 };
 
 Json post_processor(const Settings& settings, const TokenList& tokens, const std::array<std::string, 2>& ends) {
@@ -325,12 +336,12 @@ Json decoder(bool prefix) {
 }  // namespace
 
 SentencePiece read_sentencepiece(std::string_view content, const std::filesystem::path& folder) {
-    check_tables(content);
+    check_model(content);
     const Settings settings(folder);
     auto model = std::make_unique<SentencePieceModel>(content, settings.flag("add_prefix_space", true),
                                                       settings.flag("legacy", false));
     TokenList tokens(model->vocabulary());
-    for (Json& token : settings.added_tokens()) {
+    for (AddedToken& token : settings.added_tokens()) {
         tokens.add(std::move(token));
     }
     const Processor& p = model->processor();
@@ -344,10 +355,9 @@ SentencePiece read_sentencepiece(std::string_view content, const std::filesystem
     for (const std::string& content_of_one : settings.additional()) {
         tokens.add_special(content_of_one);
     }
-    Json rest = {{"added_tokens", tokens.list()},
-                 {"post_processor", post_processor(settings, tokens, {texts[0], texts[1]})},
+    Json rest = {{"post_processor", post_processor(settings, tokens, {texts[0], texts[1]})},
                  {"decoder", decoder(model->prefix())}};
-    return {std::move(model), std::move(rest)};
+    return {std::move(model), tokens.take(), std::move(rest)};
 }
 
 }  // namespace vkf::text

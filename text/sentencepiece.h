@@ -5,14 +5,17 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include "text/added_tokens.h"
 #include "text/model.h"
 
 namespace vkf::text {
 
 struct SentencePiece {
     std::unique_ptr<TokenModel> model;
-    Json rest;  ///< added tokens, post-processor and decoder, in tokenizer.json's terms
+    std::vector<AddedToken> added;
+    Json rest;  ///< post-processor and decoder, in tokenizer.json's terms
 };
 
 /// `content`: the model file's. From the folder tokenizer_config.json, special_tokens_map.json and

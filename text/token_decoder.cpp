@@ -2,6 +2,7 @@
 #include "text/token_decoder.h"
 
 #include <array>
+#include <string_view>
 
 #include "text/byte_level.h"
 #include "text/normalizer.h"
@@ -13,6 +14,14 @@ namespace vkf::text {
 namespace {
 
 using Tokens = std::vector<std::string>;
+
+std::size_t bytes_of(const Tokens& tokens) {
+    std::size_t bytes = 0;
+    for (const std::string& t : tokens) {
+        bytes += t.size();
+    }
+    return bytes;
+}
 
 /// Applies f(token, index, count) to each.
 template <class F>
@@ -84,14 +93,15 @@ TokenDecoder strip(const Json& part) {
     if (content.empty()) {
         refuse("a decoder Strip", "of nothing");
     }
-    return each([=](std::string token, std::size_t, std::size_t) {
-        for (std::size_t i = 0; i < start && !token.empty() && token.starts_with(content); ++i) {
-            token.erase(0, content.size());
+    return each([=](const std::string& token, std::size_t, std::size_t) {
+        std::string_view left = token;
+        for (std::size_t i = 0; i < start && left.starts_with(content); ++i) {
+            left.remove_prefix(content.size());
         }
-        for (std::size_t i = 0; i < stop && !token.empty() && token.ends_with(content); ++i) {
-            token.erase(token.size() - content.size());
+        for (std::size_t i = 0; i < stop && left.ends_with(content); ++i) {
+            left.remove_suffix(content.size());
         }
-        return token;
+        return std::string(left);
     });
 }
 
@@ -144,8 +154,10 @@ TokenDecoder bpe(const Json& part) {
 
 TokenDecoder sequence(const Json& part) {
     return [all = sequence_of(part, "decoders", make_token_decoder)](Tokens tokens) {
+        const std::size_t given = bytes_of(tokens);
         for (const TokenDecoder& d : all) {
             tokens = d(std::move(tokens));
+            require_growth(bytes_of(tokens), given);
         }
         return tokens;
     };

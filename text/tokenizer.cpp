@@ -37,6 +37,13 @@ const Json& part_of(const Json& root, const char* name) {
     return found == root.end() ? kNone : *found;
 }
 
+std::vector<AddedToken> added_of(const LongList& list) {
+    std::vector<AddedToken> all;
+    all.reserve(list.entries);
+    for_each_object(list, [&](const Json& entry) { all.push_back(read_added_token(entry)); });
+    return all;
+}
+
 /// The file itself, or a folder's tokenizer.json, or its tokenizer.model where it has no other.
 std::filesystem::path file_of(const std::filesystem::path& path) {
     if (!is_folder(path)) {
@@ -59,18 +66,18 @@ struct Tokenizer::Parts {
     Truncation truncation;
     std::int32_t size = 0;
 
-    explicit Parts(const Json& root) : Parts(root, make_model(root.at("model"))) {}
-    Parts(const Json& root, std::unique_ptr<TokenModel> words)
+    explicit Parts(const TokenizerJson& file) : Parts(file.rest, make_model(file), added_of(file.added_tokens)) {}
+    Parts(const Json& root, std::unique_ptr<TokenModel> words, std::vector<AddedToken> added_tokens)
         : normalizer(make_normalizer(part_of(root, "normalizer"))),
           pre_tokenizer(make_pre_tokenizer(part_of(root, "pre_tokenizer"))),
           model(std::move(words)),
-          added(part_of(root, "added_tokens"), model->vocabulary(), normalizer),
+          added(std::move(added_tokens), model->vocabulary(), normalizer),
           affixes(read_post_processor(part_of(root, "post_processor"))),
           decoder(make_token_decoder(part_of(root, "decoder"))),
           truncation(read_truncation(part_of(root, "truncation"))),
           size(model->vocabulary().end()) {
-        for (const Json& token : part_of(root, "added_tokens")) {
-            size = std::max(size, token_id(token.at("id")) + 1);
+        for (const AddedToken& token : added.all()) {
+            size = std::max(size, token.id + 1);
         }
         for (const auto* ids : {&affixes.before, &affixes.after}) {
             for (const TokenId id : *ids) {
@@ -79,9 +86,9 @@ struct Tokenizer::Parts {
         }
     }
 
-    const std::string* token(TokenId id) const {
+    std::optional<std::string_view> token(TokenId id) const {
         const AddedToken* a = added.find(id);
-        return a != nullptr ? &a->shown : model->vocabulary().token(id);
+        return a != nullptr ? std::optional<std::string_view>(a->shown) : model->vocabulary().token(id);
     }
 
     /// Normalizes and cuts what no added token took as it was given.
@@ -118,7 +125,7 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
     try {
-        return Tokenizer(std::make_unique<const Parts>(parse_json(json)));
+        return Tokenizer(std::make_unique<const Parts>(cut_tokenizer(json)));
     } catch (const std::exception& error) {  // a part that is refused, or JSON that is none
         throw Error(error.what(), name);
     }
@@ -133,7 +140,7 @@ Tokenizer::Tokenizer(const std::filesystem::path& path) {
     }
     try {
         SentencePiece read = read_sentencepiece(content, file.parent_path());
-        parts_ = std::make_unique<const Parts>(read.rest, std::move(read.model));
+        parts_ = std::make_unique<const Parts>(read.rest, std::move(read.model), std::move(read.added));
     } catch (const std::exception& error) {
         throw Error(error.what(), utf8_name(file));
     }
@@ -164,13 +171,13 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special,
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
     std::vector<std::string> tokens;
     for (const std::int32_t id : ids) {
-        const std::string* token = parts_->token(id);
-        if (token == nullptr) {
+        const std::optional<std::string_view> token = parts_->token(id);
+        if (!token) {
             continue;
         }
         const AddedToken* added = parts_->added.find(id);
         if (!skip_special || added == nullptr || !added->special) {
-            tokens.push_back(*token);
+            tokens.emplace_back(*token);
         }
     }
     std::string text;
@@ -185,10 +192,7 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
     return added != nullptr ? std::optional(added->id) : parts_->model->vocabulary().find(token);
 }
 
-std::string Tokenizer::token(std::int32_t id) const {
-    const std::string* token = parts_->token(id);
-    return token != nullptr ? *token : std::string();
-}
+std::string Tokenizer::token(std::int32_t id) const { return std::string(parts_->token(id).value_or("")); }
 
 std::int32_t Tokenizer::size() const noexcept { return parts_->size; }
 

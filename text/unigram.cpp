@@ -13,48 +13,56 @@ namespace {
 /// Tokens by what a text begins with.
 class Prefixes {
 public:
-    void add(std::string token, TokenId id) { sorted_.emplace_back(std::move(token), id); }
-    void sort() { std::sort(sorted_.begin(), sorted_.end()); }
+    /// All that are not empty.
+    void sort(const Vocabulary& vocabulary) {
+        for (TokenId id = 0; id < vocabulary.end(); ++id) {
+            if (!vocabulary.token(id)->empty()) {
+                sorted_.push_back(id);
+            }
+        }
+        std::sort(sorted_.begin(), sorted_.end(),
+                  [&](TokenId a, TokenId b) { return *vocabulary.token(a) < *vocabulary.token(b); });
+    }
 
     /// Calls f(bytes, id) for each token that the text begins with, shortest first.
     template <class F>
-    void for_each(std::string_view text, F f) const {
+    void for_each(const Vocabulary& vocabulary, std::string_view text, F f) const {
         auto begin = sorted_.begin();
         auto end = sorted_.end();
         // those with n bytes in common are begin..end
         for (std::size_t n = 0; n < text.size() && begin != end; ++n) {
             const auto byte = static_cast<unsigned char>(text[n]);
-            const auto at = [n](const Entry& e) {
-                return e.first.size() == n ? -1 : static_cast<int>(static_cast<unsigned char>(e.first[n]));
+            const auto at = [&](TokenId id) {
+                const std::string_view token = *vocabulary.token(id);
+                return token.size() == n ? -1 : static_cast<int>(static_cast<unsigned char>(token[n]));
             };
-            begin = std::partition_point(begin, end, [&](const Entry& e) { return at(e) < byte; });
-            end = std::partition_point(begin, end, [&](const Entry& e) { return at(e) <= byte; });
-            if (begin != end && begin->first.size() == n + 1) {
-                f(n + 1, begin->second);
+            begin = std::partition_point(begin, end, [&](TokenId id) { return at(id) < byte; });
+            end = std::partition_point(begin, end, [&](TokenId id) { return at(id) <= byte; });
+            if (begin != end && vocabulary.token(*begin)->size() == n + 1) {
+                f(n + 1, *begin);
             }
         }
     }
 
 private:
-    using Entry = std::pair<std::string, TokenId>;
-    std::vector<Entry> sorted_;
+    std::vector<TokenId> sorted_;
 };
 
 class Unigram final : public TokenModel {
 public:
-    explicit Unigram(const Json& part) : byte_fallback_(member_or(part, "byte_fallback", false)) {
-        for (const Json& entry : part.at("vocab")) {  // ["token", log probability]
-            const std::string token = entry.at(0).get<std::string>();
-            vocabulary_.add(token, static_cast<std::int64_t>(scores_.size()));
-            if (!token.empty()) {
-                prefixes_.add(token, static_cast<TokenId>(scores_.size()));
+    Unigram(const Json& part, const LongList& vocab) : byte_fallback_(member_or(part, "byte_fallback", false)) {
+        scores_.reserve(vocab.entries);
+        for_each_entry(vocab, [&](ListEntry& entry) {  // ["token", log probability]
+            if (entry.texts.size() != 1 || entry.number.is_null()) {
+                throw Error("the vocabulary has an entry that is no token with its log probability", "tokenizer");
             }
-            scores_.push_back(entry.at(1).get<double>());
-        }
+            vocabulary_.add(entry.texts[0], static_cast<std::int64_t>(scores_.size()));
+            scores_.push_back(entry.number.get<double>());
+        });
         if (scores_.empty()) {
             throw Error("the vocabulary is empty", "tokenizer");
         }
-        prefixes_.sort();
+        prefixes_.sort(vocabulary_);
         bytes_ = ByteTokens(vocabulary_);
         // SentencePiece's penalty
         unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - 10;
@@ -101,7 +109,7 @@ private:
                     end = {score, at, id};
                 }
             };
-            prefixes_.for_each(rest, [&](std::size_t bytes, TokenId id) {
+            prefixes_.for_each(vocabulary_, rest, [&](std::size_t bytes, TokenId id) {
                 offer(bytes, id, scores_[static_cast<std::size_t>(id)]);
                 known = known || bytes == character;
             });
@@ -143,6 +151,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_unigram(const Json& part) { return std::make_unique<Unigram>(part); }
+std::unique_ptr<TokenModel> make_unigram(const TokenizerJson& file) {
+    return std::make_unique<Unigram>(file.rest.at("model"), file.vocab);
+}
 
 }  // namespace vkf::text

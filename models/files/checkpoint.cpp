@@ -5,6 +5,7 @@
 
 #include "models/files/config_reader.h"
 #include "runtime/base/error.h"
+#include "runtime/base/json_size.h"
 #include "runtime/base/paths.h"
 
 namespace vkf {
@@ -14,21 +15,41 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// weight_map of an index: tensor -> file. Files are beside the index, never elsewhere.
+/// weight_map of an index: tensor -> file. Files are beside the index, never elsewhere. Its entries
+/// are taken as they come, for there may be hundreds of thousands.
 std::map<std::string, std::string> read_index(const fs::path& index) {
+    constexpr std::uint64_t kEntry = 180;  // bytes that it takes here and in a Checkpoint
     const std::string file = utf8_name(index);
     std::map<std::string, std::string> map;
+    std::string name, member;
+    const json::parser_callback_t take = [&](int depth, json::parse_event_t event, json& parsed) {
+        if (event == json::parse_event_t::key) {
+            (depth == 1 ? member : name) = parsed.get<std::string>();
+            return depth == 1;
+        }
+        if (event != json::parse_event_t::value || depth != 2 || member != "weight_map") {
+            return true;
+        }
+        if (!parsed.is_string()) {
+            throw Error("weight_map: " + name + " has no file's name", file);
+        }
+        const std::string& shard = map[name] = parsed.get<std::string>();
+        if (shard.empty() || fs::path(shard).filename() != fs::path(shard)) {
+            throw Error("\"" + shard + "\" for tensor " + name + " is not a file's name", file);
+        }
+        if (map.size() * kEntry > kMostParsedBytes) {
+            throw Error("it names more than " + std::to_string(map.size() - 1) + " tensors", file);
+        }
+        return true;
+    };
     try {
-        map = parse_config(file_text(index, kMostConfigBytes), file)
-                  .at("weight_map")
-                  .get<std::map<std::string, std::string>>();
+        const std::string text = file_text(index, kMostConfigBytes);
+        parsed_bytes(text, kDeepestConfig);
+        if (!json::parse(text, take).at("weight_map").is_object()) {
+            throw Error("weight_map is no object", file);
+        }
     } catch (const json::exception& error) {
         throw Error(error.what(), file);
-    }
-    for (const auto& [tensor, shard] : map) {
-        if (shard.empty() || fs::path(shard).filename() != fs::path(shard)) {
-            throw Error("\"" + shard + "\" for tensor " + tensor + " is not a file's name", file);
-        }
     }
     return map;
 }
@@ -63,7 +84,8 @@ void Checkpoint::open_shards(const fs::path& index) {
         }
     }
     for (const auto& [tensor, shard] : map) {
-        tensors_.emplace(tensor, &files_[opened.at(shard)].at(tensor));
+        const HostTensor& found = files_[opened.at(shard)].at(tensor);
+        tensors_.emplace(found.name, &found);
     }
 }
 
@@ -75,7 +97,7 @@ const HostTensor* Checkpoint::find(std::string_view name) const noexcept {
 std::vector<std::string> Checkpoint::names() const {
     std::vector<std::string> names;
     for (const auto& [name, tensor] : tensors_) {
-        names.push_back(name);
+        names.emplace_back(name);
     }
     return names;
 }

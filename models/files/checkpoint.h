@@ -4,7 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -35,7 +34,7 @@ private:
     std::filesystem::path folder_;
     std::string config_, config_file_;
     std::vector<Safetensors> files_;
-    std::map<std::string, const HostTensor*, std::less<>> tensors_;
+    std::map<std::string_view, const HostTensor*> tensors_;  // names are those of files_
 };
 
 /// Reads a whole text file. Throws Error naming it.

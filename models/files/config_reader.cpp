@@ -5,6 +5,9 @@
 #include <array>
 #include <map>
 
+#include "runtime/base/error.h"
+#include "runtime/base/json_size.h"
+
 namespace vkf {
 
 using nlohmann::json;
@@ -106,17 +109,10 @@ bool harmless(const std::string& name) {
 }  // namespace
 
 json parse_config(std::string_view text, const std::string& file) {
-    // whoever reads or prints what is nested calls itself for each level
-    constexpr int kDeepest = 64;
-    const json::parser_callback_t shallow = [&](int depth, json::parse_event_t, json&) {
-        if (depth > kDeepest) {
-            throw Error("is nested deeper than " + std::to_string(kDeepest) + " levels", file);
-        }
-        return true;
-    };
     try {
-        return json::parse(text, shallow);
-    } catch (const json::exception& error) {
+        require_parsed_bytes(parsed_bytes(text, kDeepestConfig));
+        return json::parse(text);
+    } catch (const std::exception& error) {
         throw Error(error.what(), file);
     }
 }

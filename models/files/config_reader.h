@@ -17,6 +17,9 @@ namespace vkf {
 /// index of shards some megabytes.
 inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{64} << 20;
 
+/// Levels of lists and objects in such a file.
+inline constexpr int kDeepestConfig = 64;
+
 class ConfigReader {
 public:
     ConfigReader(const nlohmann::json& root, std::string file, std::string below = {})

@@ -2,9 +2,11 @@
 #include "models/files/safetensors.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -12,6 +14,7 @@
 
 #include "models/files/safetensors_words.h"
 #include "runtime/base/error.h"
+#include "runtime/base/json_size.h"
 #include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/packed.h"
@@ -26,6 +29,9 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's bound
 constexpr std::size_t kMostDimensions = 64;
+constexpr std::size_t kMostNameBytes = 1 << 16;
+// Of whole files, each with some hundred bytes of memory of its own; a dimension has 16.
+constexpr std::size_t kMostTensors = 200'000, kMostMetadata = 400'000, kMostSizes = 3'000'000;
 
 std::optional<DType> dtype_of(std::string_view name) {
     for (const DType type : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16,
@@ -41,7 +47,8 @@ struct Entry {
     std::string name;
     std::optional<DType> dtype;
     std::optional<std::vector<std::int64_t>> shape;
-    std::vector<std::uint64_t> offsets;  // begin and end, once complete
+    std::array<std::uint64_t, 2> offsets{};  // begin and end
+    std::uint8_t offset_count = 0;
 };
 
 /// Takes the header as a stream of JSON events. Only the four levels the format has are entered, so
@@ -68,9 +75,11 @@ public:
             if (shape.size() == kMostDimensions) {
                 fail("has more than " + std::to_string(kMostDimensions) + " dimensions");
             }
+            if (++sizes_ > kMostSizes)
+                fail("with those before it has more than " + std::to_string(kMostSizes) + " sizes");
             shape.push_back(static_cast<std::int64_t>(value));
-        } else if (place_ == Place::offsets && entries.back().offsets.size() < 2) {
-            entries.back().offsets.push_back(value);
+        } else if (place_ == Place::offsets && entries.back().offset_count < 2) {
+            entries.back().offsets[entries.back().offset_count++] = value;
         } else {
             refuse(std::to_string(value));
         }
@@ -80,6 +89,7 @@ public:
     bool string(string_t& value) override {
         if (place_ == Place::metadata_value) {
             if (!metadata.emplace(key_, value).second) fail("repeats the key " + printable(key_));
+            if (metadata.size() > kMostMetadata) fail("has more than " + std::to_string(kMostMetadata) + " keys");
             place_ = Place::metadata;
         } else if (place_ == Place::dtype) {
             entries.back().dtype = dtype_of(value);
@@ -108,7 +118,9 @@ public:
             if (std::exchange(has_metadata_, true)) fail("repeats __metadata__");
             place_ = Place::metadata_start;
         } else if (place_ == Place::names) {
-            entries.push_back({.name = name, .dtype = {}, .shape = {}, .offsets = {}});
+            if (entries.size() == kMostTensors) fail("has more than " + std::to_string(kMostTensors) + " tensors");
+            if (name.size() > kMostNameBytes) fail("names a tensor in " + std::to_string(name.size()) + " bytes");
+            entries.push_back({.name = name, .dtype = {}, .shape = {}, .offsets = {}, .offset_count = 0});
             place_ = Place::tensor_value;
         } else {
             field(name);
@@ -121,7 +133,7 @@ public:
             const Entry& entry = entries.back();
             if (!entry.dtype) fail("has no dtype");
             if (!entry.shape) fail("has no shape");
-            if (entry.offsets.empty()) fail("has no data_offsets");
+            if (entry.offset_count == 0) fail("has no data_offsets");
             place_ = Place::names;
         } else if (place_ == Place::metadata) {
             place_ = Place::names;
@@ -142,7 +154,7 @@ public:
     }
 
     bool end_array() override {
-        if (place_ == Place::offsets && entries.back().offsets.size() != 2) refuse("fewer");
+        if (place_ == Place::offsets && entries.back().offset_count != 2) refuse("fewer");
         place_ = Place::tensor;
         return true;
     }
@@ -177,7 +189,7 @@ private:
             repeated = entry.shape.has_value();
             place_ = Place::shape_start;
         } else if (name == "data_offsets") {
-            repeated = !entry.offsets.empty();
+            repeated = entry.offset_count != 0;
             place_ = Place::offsets_start;
         } else {
             fail("unknown field " + printable(name));
@@ -222,6 +234,7 @@ private:
     Place place_ = Place::document;
     std::string key_;
     bool has_metadata_ = false;
+    std::size_t sizes_ = 0;  // of all tensors
 };
 
 /// The tensor's bytes within `data`, if its offsets lie there and are as far apart as its shape and
@@ -332,6 +345,12 @@ void Safetensors::read(std::span<const std::byte> bytes) {
     // The parser would skip a byte order mark, and take a NUL for the end.
     if (!json.starts_with('{')) throw Error("header does not begin with '{'; not a safetensors file?", file_);
     if (json.find('\0') != json.npos) throw Error("header holds a NUL byte", file_);
+    try {
+        // the end of each text and number is asked for; the reader knows its levels
+        parsed_bytes(json, std::numeric_limits<int>::max());
+    } catch (const Error& error) {
+        throw Error(std::string("header: ") + error.what(), file_);
+    }
     HeaderReader reader(file_);
     nlohmann::json::sax_parse(json, &reader);
 

@@ -5,24 +5,13 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <system_error>
 
-#include "runtime/device/device.h"
 #include "tests/fuzz/target.h"
-
-#if defined(__unix__)
-#include <unistd.h>
-#endif
 
 namespace vkf::fuzz {
 
 namespace {
 
-constexpr std::int64_t kMostBeyond = 64 << 20;  // bytes
-
-const Target* first_target = nullptr;
 const Target* chosen = nullptr;
 
 // What is allocated while an input is read, in all threads.
@@ -44,63 +33,16 @@ void count_gone(const volatile void* pointer) {
     }
 }
 
-struct Folder {
-    Folder() {
-        const std::filesystem::path shared = "/dev/shm";
-        std::error_code none;
-        path = (std::filesystem::is_directory(shared, none) ? shared : std::filesystem::temp_directory_path()) /
-               ("vkformer-fuzz-" + std::to_string(getpid()));
-        std::filesystem::create_directories(path);
-    }
-    ~Folder() {
-        std::error_code gone;
-        std::filesystem::remove_all(path, gone);
-    }
-    std::filesystem::path path;
-};
-
 }  // namespace
-
-Target::Target(const char* its_name, void (*its_read)(Bytes)) : name(its_name), read(its_read), next(first_target) {
-    first_target = this;
-}
-
-void fail(const std::string& what) {
-    std::fprintf(stderr, "%s: %s\n", chosen->name, what.c_str());
-    std::abort();
-}
-
-const std::filesystem::path& folder() {
-    static const Folder folder;
-    return folder.path;
-}
-
-void write(const std::filesystem::path& path, Bytes bytes) {
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    out.close();
-    require(out.good(), "a file could not be written");
-}
-
-const Device& device() {
-    static const Device device = Device::create({.cache_folder = folder() / "cache"});
-    return device;
-}
 
 }  // namespace vkf::fuzz
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
     using namespace vkf::fuzz;
     const char* asked = std::getenv("VKFORMER_FUZZ");
-    for (const Target* t = first_target; t != nullptr; t = t->next) {
-        chosen = asked != nullptr && std::strcmp(asked, t->name) == 0 ? t : chosen;
-    }
+    chosen = choose_target(asked != nullptr ? asked : "");
     if (chosen == nullptr) {
-        std::fprintf(stderr, "VKFORMER_FUZZ names no target; there are:");
-        for (const Target* t = first_target; t != nullptr; t = t->next) {
-            std::fprintf(stderr, " %s", t->name);
-        }
-        std::fprintf(stderr, "\n");
+        std::fprintf(stderr, "VKFORMER_FUZZ names no target; there are:%s\n", target_names().c_str());
         std::exit(1);
     }
     try {

@@ -33,6 +33,14 @@ struct Target {
     const Target* next;
 };
 
+/// The target of that name, which fail() names from now on; null: there is none.
+const Target* choose_target(std::string_view name);
+/// All names, each with a space before it.
+std::string target_names();
+
+/// Memory that reading an input may take beyond the input's own size.
+constexpr std::int64_t kMostBeyond = 64 << 20;
+
 inline std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 /// Ends the program, saying what is wrong.

@@ -66,6 +66,28 @@ TEST_CASE("tokenizer: chat templates that are recognised give the reference's te
     }
 }
 
+TEST_CASE("tokenizer: a chat template of nothing but marks is refused at once") {
+    const auto refused = [](const std::string& part, const std::string& end) {
+        std::string jinja;
+        while (jinja.size() + part.size() + end.size() <= std::size_t{1} << 20) {
+            jinja += part;
+        }
+        try {
+            return ChatTemplate::parse(jinja + end, "", "marks").prompt("hi");
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    CHECK(refused("<|im_start|>system\n", "") == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    CHECK(refused("<|im_start|>system\nab<|im_end|>\n", "") ==
+          "<|im_start|>system\nab<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    CHECK(refused("Cutting Knowledge Date: ", "\n<|start_header_id|><|eot_id|>trim bos_token").find("one date") !=
+          std::string::npos);
+    CHECK(refused("[INST]", "'").find("[INST] in 0 forms") != std::string::npos);
+    CHECK(refused("'[INST]' '[/INST]'", "") == "[INST]hi[/INST]");
+    CHECK(refused("a", std::string((1 << 20) + 1, 'a')).find("of which at most 1048576 are read") != std::string::npos);
+}
+
 TEST_CASE("tokenizer: a folder's chat template is found, or missed by name") {
     namespace fs = std::filesystem;
     const fs::path folder = fs::temp_directory_path() / ("vkformer-" + std::to_string(std::random_device{}()));

@@ -384,3 +384,141 @@ TEST_CASE("tokenizer: a match that would backtrack through gigabytes is an error
     CHECK_THROWS_WITH_AS(find(long_text), doctest::Contains("heap limit exceeded"), Error);
     CHECK_THROWS_WITH_AS(text::regex_finder(std::string(100'000, 'a')), doctest::Contains("the pattern"), Error);
 }
+
+TEST_CASE("tokenizer: steps that would multiply a text, or be taken thousands of times, are refused") {
+    const auto said = [](const json& more, const std::string& text) {
+        try {
+            json file = small_bpe();
+            file.update(more);
+            Tokenizer::parse(file.dump(), "tokenizer.json").encode(text);
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string("encoded");
+    };
+    const auto sequence = [](const char* parts, const json& part, int count) {
+        json all = json::array();
+        for (int i = 0; i < count; ++i) {
+            all.push_back(part);
+        }
+        return json{{"type", "Sequence"}, {parts, all}};
+    };
+    const json doubled = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+    CHECK(said({{"normalizer", sequence("normalizers", doubled, 10)}}, "a") == "encoded");
+    CHECK(said({{"normalizer", sequence("normalizers", doubled, 60)}}, "a").find("bytes of a text of") !=
+          std::string::npos);
+    const json lower = {{"type", "Lowercase"}};
+    CHECK(said({{"normalizer", sequence("normalizers", lower, 256)}}, "a") == "encoded");
+    const std::string many = "a Sequence of more than 256 parts is not supported";
+    CHECK(said({{"normalizer", sequence("normalizers", lower, 257)}}, "a").find(many) != std::string::npos);
+    // of all sequences within one
+    CHECK(said({{"normalizer", sequence("normalizers", sequence("normalizers", lower, 100), 3)}}, "a").find(many) !=
+          std::string::npos);
+    const json digits = {{"type", "Digits"}};
+    CHECK(said({{"pre_tokenizer", sequence("pretokenizers", digits, 300)}}, "a").find(many) != std::string::npos);
+    const json roberta = {{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"b", 1}}};
+    CHECK(said({{"post_processor", sequence("processors", roberta, 300)}}, "a").find(many) != std::string::npos);
+    json after = doubled;
+    after["content"] = std::string(5000, 'b');
+    CHECK(said({{"normalizer", after}}, "a").find("a text of 5000 bytes, more than 4096") != std::string::npos);
+    json named = {{"type", "TemplateProcessing"},
+                  {"special_tokens", {{"x", {{"ids", std::vector<int>(100, 1)}}}}},
+                  {"single", json::array({{{"Sequence", {{"id", "A"}}}}})}};
+    for (int i = 0; i < 11; ++i) {
+        named["single"].push_back({{"SpecialToken", {{"id", "x"}}}});
+    }
+    CHECK(said({{"post_processor", named}}, "a").find("a template of more than 1000 tokens") != std::string::npos);
+    const json long_pattern = {
+        {"type", "Split"}, {"pattern", {{"Regex", std::string(20000, 'a')}}}, {"behavior", "Isolated"}};
+    CHECK(said({{"pre_tokenizer", long_pattern}}, "a").find("the pattern of 20000 bytes") != std::string::npos);
+}
+
+TEST_CASE("tokenizer: what a file lists is counted before it is read, and read entry by entry") {
+    const auto said = [](const std::string& text) {
+        try {
+            Tokenizer::parse(text, "tokenizer.json");
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string("read");
+    };
+    const std::string vocab = R"("vocab":{"a":0,"b":1,"ab":2})", type = R"("type":"BPE",)";
+    CHECK(said("{\"model\":{" + type + vocab + R"(,"merges":["a b"]}})") == "read");
+    CHECK(said("{ \"model\" : { " + type + R"( "merges" : [ [ "a" , "b" ] ] , )" + vocab + " } } ") == "read");
+    CHECK(said("{\"mod\\u0065l\":{" + type + vocab + R"(,"merges":["a b"]}})").find("is missing") != std::string::npos);
+    for (const char* merges :
+         {"[\"ab\"]", "[[\"a\"]]", "[[\"a\",\"b\",\"a\"]]", "[{}]", "[[\"a\",\"b\",1]]", "[null]", "[[[\"a\"]]]",
+          "[\"a b\"", "[\"a b\",]", "[\"a b\" \"a b\"]", "\"a b\"", "{\"a b\":1}"}) {
+        CAPTURE(merges);
+        CHECK(said("{\"model\":{" + type + vocab + ",\"merges\":" + merges + "}}") != "read");
+    }
+    for (const char* ids : {"{\"a\":0.5}", "{\"a\":\"b\"}", "{\"a\":[1]}", "{\"a\":{}}", "[\"a\"]", "{\"a\":0,\"a\":1}",
+                            "{\"a\":0", "{}}"}) {
+        CAPTURE(ids);
+        CHECK(said("{\"model\":{" + type + R"("merges":[],"vocab":)" + ids + "}}") != "read");
+    }
+    CHECK(said("{\"model\":{" + type + vocab + "," + vocab + R"(,"merges":[]}})").find("there twice") !=
+          std::string::npos);
+    const std::string good = "{\"model\":{" + type + vocab + R"(,"merges":[]},"added_tokens":)";
+    CHECK(said(good + "[]}") == "read");
+    CHECK(said(good + R"([{"id":3,"content":"c"} , {"id":4,"content":"]}"}]})") == "read");
+    for (const char* added :
+         {"{}", "[1]", "[{} {}]", "[{}", "[{\"id\":3,\"content\":\"c\"},]", "[{\"id\":3,\"content\":\"c\"]"}) {
+        CAPTURE(std::string(added));
+        CHECK(said(good + added + "}") != "read");
+    }
+    std::string large = "{\"model\":{" + type + vocab + ",\"merges\":[";
+    for (int i = 0; i < 2'200'000; ++i) {
+        large += "\"\",";
+    }
+    CHECK(said(large + "\"\"]}}").find("MiB, of which at most 64 are given") != std::string::npos);
+    CHECK(said(R"({"version":)" + std::string(2000, '1') + "}").find("a number of more than 1000 digits") !=
+          std::string::npos);
+    CHECK(said(R"({"version":")" + std::string(5 << 20, '1') + "\"}").find("a text of more than") != std::string::npos);
+}
+
+TEST_CASE("tokenizer: of added tokens the longest is taken, however many begin alike, and spaces are sought once") {
+    json file = small_bpe();
+    for (int i = 0; i < 3000; ++i) {
+        file["added_tokens"].push_back({{"id", 10 + i}, {"content", "<" + std::to_string(i) + ">"}, {"special", true}});
+    }
+    file["added_tokens"].push_back({{"id", 5000}, {"content", "<1>>"}, {"special", true}});
+    file["added_tokens"].push_back(
+        {{"id", 5001}, {"content", "#"}, {"special", true}, {"lstrip", true}, {"rstrip", true}});
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    CHECK(tokenizer.encode("<12>a<1>><2999><3000>") == std::vector<std::int32_t>{22, 0, 5000, 3009});
+    CHECK(tokenizer.encode("a  #  b") == std::vector<std::int32_t>{0, 5001, 1});
+    std::string text;
+    for (int i = 0; i < 200'000; ++i) {
+        text += " #";
+    }
+    CHECK(tokenizer.encode(text) == std::vector<std::int32_t>(200'000, 5001));
+}
+
+#ifdef VKFORMER_SENTENCEPIECE
+
+TEST_CASE("tokenizer: a piece for whose every byte libsentencepiece would call itself is refused") {
+    const Folder made;
+    std::ifstream in(VKFORMER_SOURCE_DIR "/tests/text/sentencepiece/bare/tokenizer.model", std::ios::binary);
+    std::string model{std::istreambuf_iterator<char>(in), {}};
+    // a ModelProto's piece: its text, of two bytes' length
+    const auto with_piece = [&](std::size_t bytes) {
+        const std::string length{static_cast<char>(bytes % 128 | 128), static_cast<char>(bytes / 128)};
+        const std::size_t inner = bytes + 3;
+        const std::string outer{static_cast<char>(inner % 128 | 128), static_cast<char>(inner / 128)};
+        return model + "\n" + outer + "\n" + length + std::string(bytes, 'q');
+    };
+    const auto said = [&](std::size_t bytes) {
+        std::ofstream(made.path / "tokenizer.model", std::ios::binary) << with_piece(bytes);
+        try {
+            Tokenizer{made.path};
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string("read");
+    };
+    CHECK(said(1024) == "read");
+    CHECK(said(1025).find("a piece of 1025 bytes, of which at most 1024 are read") != std::string::npos);
+}
+
+#endif

@@ -165,6 +165,33 @@ TEST_CASE("safetensors: a header that is not the expected JSON is refused") {
     CHECK(contains(refusal(deep, 0), "found an array"));
 }
 
+TEST_CASE("safetensors: a header's memory is bounded, whatever its bytes say") {
+    const auto listed = [](const std::string& begin, int count, const std::string& before, const std::string& after) {
+        std::string header = begin;
+        for (int i = 0; i < count; ++i) {
+            header += (i == 0 ? "\"" : ",\"") + before + std::to_string(i) + after;
+        }
+        return header;
+    };
+    const std::string tensor = R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+    CHECK(refusal(listed("{", 200'000, "", tensor) + "}", 0) == "accepted");
+    CHECK(contains(refusal(listed("{", 200'001, "", tensor) + "}", 0), "has more than 200000 tensors"));
+    CHECK(contains(refusal(listed(R"({"__metadata__":{)", 400'001, "", "\":\"\"") + "}}", 0),
+                   "has more than 400000 keys"));
+    std::string shape = "0";
+    for (int i = 0; i < 63; ++i) {
+        shape += ",0";
+    }
+    CHECK(contains(
+        refusal(listed("{", 50'000, "", R"(":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,0]})") + "}",
+                0),
+        "has more than 3000000 sizes"));
+    CHECK(refusal("{\"" + std::string(65'536, 'n') + tensor + "}", 0) == "accepted");
+    CHECK(contains(refusal("{\"" + std::string(65'537, 'n') + tensor + "}", 0), "names a tensor in 65537 bytes"));
+    CHECK(contains(refusal("{\"" + std::string(5 << 20, 'n') + tensor + "}", 0), "header: it has a text of more than"));
+    CHECK(contains(refusal("{\"a\":" + std::string(2000, '1') + "}", 0), "header: it has a number of more than 1000"));
+}
+
 TEST_CASE("safetensors: repeated names are refused") {
     const std::string a = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
     const std::string a_again = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]})";
