@@ -49,7 +49,7 @@ bool says_nothing(const nlohmann::json& value) {
 
 AdapterConfig read_adapter_config(const fs::path& path) {
     const std::string file = utf8_name(path);
-    const nlohmann::json root = parse_config(file_text(path, kMostConfigBytes), file);
+    const OwnedJson root = parse_config(file_text(path, kMostConfigBytes), file);
     ConfigReader r(root, file);
     r.only("peft_type", "LORA");
     r.need("peft_type");

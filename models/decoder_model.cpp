@@ -29,7 +29,7 @@ std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name) {
 }  // namespace
 
 DecoderModel read_decoder(std::string_view text, const std::string& file) {
-    const json root = parse_config(text, file);
+    const OwnedJson root = parse_config(text, file);
     ConfigReader r(root, file);
     const Family& family = find_family(r, &Family::decoder, "an architecture");
     DecoderModel model;
@@ -52,7 +52,7 @@ DecoderModel read_decoder(const Checkpoint& checkpoint) {
     }
     const std::filesystem::path path = checkpoint.folder() / "generation_config.json";
     if (is_there(path)) {
-        const json root = parse_config(file_text(path, kMostConfigBytes), utf8_name(path));
+        const OwnedJson root = parse_config(file_text(path, kMostConfigBytes), utf8_name(path));
         ConfigReader r(root, utf8_name(path));
         const std::vector<std::int32_t> end = read_ids(r, "eos_token_id");
         model.facts_.end = end.empty() ? model.facts_.end : end;

@@ -86,7 +86,7 @@ Program while_loading(const Device& device, const Checkpoint& checkpoint, const 
 }  // namespace
 
 TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
-    const nlohmann::json root = parse_config(checkpoint.config(), checkpoint.config_file());
+    const OwnedJson root = parse_config(checkpoint.config(), checkpoint.config_file());
     ConfigReader r(root, checkpoint.config_file());
     const Family& family = find_family(r, &Family::encoder, "an encoder");
     TextEncoderModel model;

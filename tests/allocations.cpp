@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/allocations.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+
+#if defined(__GLIBC__)
+#include <execinfo.h>
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ALLOCATIONS_OF_SANITIZER
@@ -28,10 +34,50 @@ thread_local bool counting = false;
 thread_local std::uint64_t counted = 0;
 thread_local std::uint64_t first_failing = 0;  ///< 0: none
 thread_local bool fails_onwards = false;
+thread_local allocations::Chains* telling = nullptr;
+
+/// Gives the same number for the same chain of callers, in one process.
+std::uint64_t hash_of_callers() {
+    std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+#if defined(__GLIBC__)
+    std::array<void*, 128> callers{};
+    const int depth = backtrace(callers.data(), static_cast<int>(callers.size()));
+    for (int i = 0; i < depth; ++i) {
+        hash = (hash ^ reinterpret_cast<std::uintptr_t>(callers[static_cast<std::size_t>(i)])) * 1099511628211u;
+    }
+#endif
+    return hash;
+}
 
 }  // namespace
 
 namespace allocations {
+
+struct ChainsAccess {
+    static void tell(Chains& chains) {
+        const Pause pause;
+        const std::uint64_t nth = ++chains.count_;
+        chains.chains_.try_emplace(hash_of_callers(), Chains::Ends{nth, nth}).first->second.last = nth;
+    }
+};
+
+Chains::Chains() {
+    hash_of_callers();  // which loads what it needs
+    telling = this;
+}
+
+Chains::~Chains() { telling = nullptr; }
+
+std::vector<std::uint64_t> Chains::ends() const {
+    std::vector<std::uint64_t> all;
+    for (const auto& [hash, ends] : chains_) {
+        all.push_back(ends.first);
+        all.push_back(ends.last);
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+}
 
 Counter::Counter() {
     counted = 0;
@@ -98,6 +144,9 @@ std::uint64_t bytes_in_use() {
 void* operator new(std::size_t bytes) {
     if (counting) {
         ++counted;
+        if (telling != nullptr) {
+            allocations::ChainsAccess::tell(*telling);
+        }
         if (first_failing != 0 && (counted == first_failing || (fails_onwards && counted > first_failing))) {
             throw std::bad_alloc();
         }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <vector>
 
 namespace allocations {
 
@@ -26,6 +28,28 @@ public:
     Failing(const Failing&) = delete;
     Failing& operator=(const Failing&) = delete;
     std::uint64_t count() const;
+};
+
+/// While one lives, tells this thread's counted calls of operator new apart by who called them: by
+/// all return addresses up to main(). Where the C library cannot tell, all are of one chain.
+class Chains {
+public:
+    Chains();
+    ~Chains();
+    Chains(const Chains&) = delete;
+    Chains& operator=(const Chains&) = delete;
+
+    std::size_t size() const { return chains_.size(); }
+    /// Of each chain the first call and the last, counted from 1, in order.
+    std::vector<std::uint64_t> ends() const;
+
+private:
+    friend struct ChainsAccess;
+    struct Ends {
+        std::uint64_t first, last;
+    };
+    std::map<std::uint64_t, Ends> chains_;  ///< by hash of the addresses
+    std::uint64_t count_ = 0;
 };
 
 /// False under AddressSanitizer: nothing is counted, and nothing fails.

@@ -208,7 +208,7 @@ ChatTemplate ChatTemplate::parse(std::string_view jinja, const std::string& bos,
 ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
     const std::filesystem::path jinja = folder / "chat_template.jinja";
     const std::filesystem::path config = folder / "tokenizer_config.json";
-    Json root = Json::object();
+    OwnedJson root;
     if (is_there(config)) {
         root = read_object(config);
     }

@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json_size.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/owned_json.h"
 
 namespace vkf::text {
 
@@ -24,16 +25,16 @@ using Json = nlohmann::json;
 inline constexpr int kDeepest = 256;
 
 /// Parses JSON of at most 256 levels that takes at most 64 MiB. Throws where it is no such JSON.
-inline Json parse_json(std::string_view text) {
+inline OwnedJson parse_json(std::string_view text) {
     require_parsed_bytes(parsed_bytes(text, kDeepest));
-    return Json::parse(text);
+    return parse_owned(text);
 }
 
 /// The object that a file holds. Throws, naming the file, where it holds something else.
-inline Json read_object(const std::filesystem::path& file) {
+inline OwnedJson read_object(const std::filesystem::path& file) {
     try {
         constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
-        Json read = parse_json(file_text(file, kMostBytes));
+        OwnedJson read = parse_json(file_text(file, kMostBytes));
         if (!read.is_object()) {
             throw Error("it is not a JSON object");
         }

@@ -47,7 +47,7 @@ BeginOfText begin_of_text(const fs::path& folder, bool trained) {
     if (!is_there(path)) {
         return by_training;
     }
-    const Json config = text::read_object(path);
+    const OwnedJson config = text::read_object(path);
     const bool json = is_there(folder / "tokenizer.json");
     const auto said = config.find("add_bos_token");
     const bool obeyed = !json || obeys_add_bos_token(text_member(config, "tokenizer_class"));

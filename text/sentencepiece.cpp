@@ -185,10 +185,10 @@ private:
 };
 
 /// An object in a file beside the model; empty where there is none.
-Json read_beside(const std::filesystem::path& folder, const char* name) {
+OwnedJson read_beside(const std::filesystem::path& folder, const char* name) {
     const std::filesystem::path file = folder / name;
     if (!is_there(file)) {
-        return Json::object();
+        return parse_json("{}");
     }
     return read_object(file);
 }
@@ -265,7 +265,7 @@ private:
         return (token.is_object() ? token.at("content") : token).get<std::string>();
     }
 
-    Json config_, special_, added_;
+    OwnedJson config_, special_, added_;
 };
 
 /// The folder's added tokens and its special ones, each once.

@@ -20,7 +20,7 @@ struct LongList {
 
 /// tokenizer.json cut in parts. The lists point into the text that they were cut out of.
 struct TokenizerJson {
-    Json rest;  ///< has an empty list, or an empty object, in place of each
+    OwnedJson rest;  ///< has an empty list, or an empty object, in place of each
     LongList vocab, merges;
     LongList added_tokens;
 };

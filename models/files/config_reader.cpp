@@ -108,10 +108,10 @@ bool harmless(const std::string& name) {
 
 }  // namespace
 
-json parse_config(std::string_view text, const std::string& file) {
+OwnedJson parse_config(std::string_view text, const std::string& file) {
     try {
         require_parsed_bytes(parsed_bytes(text, kDeepestConfig));
-        return json::parse(text);
+        return parse_owned(text);
     } catch (const std::exception& error) {
         throw Error(error.what(), file);
     }

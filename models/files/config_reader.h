@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "ops/ops.h"
+#include "runtime/base/owned_json.h"
 
 namespace vkf {
 
@@ -122,7 +123,7 @@ private:
 };
 
 /// Throws Error, its where() being `file`, for what is no JSON, or is nested deeper than 64 levels.
-nlohmann::json parse_config(std::string_view text, const std::string& file);
+OwnedJson parse_config(std::string_view text, const std::string& file);
 /// Reads an activation by the name that transformers gives it.
 Activation read_activation(ConfigReader& reader, const std::string& field, const std::string& otherwise);
 
