@@ -14,6 +14,7 @@
 #include "runtime/device/tensor_store.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
+#include "tests/op_check.h"
 
 namespace vkf::test {
 
@@ -406,6 +407,7 @@ std::string Fenced::run(Case& c, std::uint32_t fence) {
         }
     }
     c.program->run();
+    require_quiet(*c.program);
     std::string found;
     for (const Zone& zone : zones) {
         if (const std::int64_t at = first_other(zone.at, zone.bytes, fence); at >= 0) {

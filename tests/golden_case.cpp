@@ -7,6 +7,7 @@
 
 #include "ops/gradients.h"
 #include "ops/ops.h"
+#include "tests/op_check.h"
 
 namespace vkf::test {
 
@@ -179,6 +180,7 @@ void GoldenCase::run(const Device& device, Graph& graph, const std::map<std::str
         }
     }
     program.run();
+    require_quiet(program);
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind == StorageKind::output) {
             const auto other = renamed.find(s.name);

@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 #include "ops/optimizer.h"
 #include "tests/golden_systems.h"
+#include "tests/op_check.h"
 
 namespace vkf::test {
 
@@ -191,6 +192,7 @@ Training train(const Device& device, GoldenCase& c, const EncoderDecoderConfig& 
         program.upload("source_padding", padding_of(part(src, source), pad));
         program.upload("target_padding", padding_of(part(tgt, target), pad));
         program.run();
+        require_quiet(program);
         out.losses.push_back(program.download("loss").front());
         if (max_norm > 0) {
             out.norms.push_back(program.download("norm").front());
@@ -281,6 +283,7 @@ void optimizer_case(const Device& device, GoldenCase& c) {
         program.set("step", static_cast<std::int64_t>(step));
         program.upload("gradient", std::span(all).subspan(step * count, count));
         program.run();
+        require_quiet(program);
         const std::vector<std::byte> bytes = state.read("parameter");
         const auto* numbers = reinterpret_cast<const float*>(bytes.data());
         after.insert(after.end(), numbers, numbers + count);

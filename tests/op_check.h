@@ -57,6 +57,9 @@ private:
 
 /// Uploads to a program that a test compiles itself.
 void upload(Program& program, std::string_view input, const Tensor& data, DType dtype = DType::f32);
+/// Throws where a dispatch of the program, at its sizes now, allocates memory while it is prepared,
+/// which recording does. download() asks it.
+void require_quiet(const Program& program);
 Tensor download(Program& program, std::string_view output, DType dtype = DType::f32);
 /// The weight "w" of such a program, kept as `type`.
 Weights load(const Tensor& w, WeightType type);
