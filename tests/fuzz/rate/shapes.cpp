@@ -323,11 +323,19 @@ std::string long_piece(std::size_t bytes) {
 
 // --- chat templates ------------------------------------------------------------------------------
 
-std::string system_marks(std::size_t bytes) { return copies("<|im_start|>system\n", bytes); }
-std::string system_texts(std::size_t bytes) { return copies("<|im_start|>system\n", bytes) + "<|im_end|>\n"; }
-std::string instructions(std::size_t bytes) { return "'" + copies("[INST][/INST]", bytes); }
-std::string quoted_instructions(std::size_t bytes) { return copies("'[INST]''[/INST]'", bytes); }
-std::string nested_loops(std::size_t bytes) { return copies("{% for a in b %}", bytes) + "<start_of_turn>"; }
+/// Of more than a MiB a template is refused.
+std::string marks(std::string_view part, std::size_t bytes) {
+    return copies(part, std::min<std::size_t>(bytes, 1'000'000));
+}
+
+std::string system_marks(std::size_t bytes) { return marks("<|im_start|>system\n", bytes); }
+std::string system_texts(std::size_t bytes) { return marks("<|im_start|>system\n", bytes) + "<|im_end|>\n"; }
+std::string dates(std::size_t bytes) {
+    return marks("Cutting Knowledge Date: ", bytes) + "\n<|start_header_id|><|eot_id|>trim bos_token";
+}
+std::string instructions(std::size_t bytes) { return "'" + marks("[INST][/INST]", bytes); }
+std::string quoted_instructions(std::size_t bytes) { return marks("'[INST]''[/INST]'", bytes); }
+std::string nested_loops(std::size_t bytes) { return marks("{% for a in b %}", bytes) + "<start_of_turn>"; }
 
 // --- a device's own ------------------------------------------------------------------------------
 
@@ -374,6 +382,7 @@ constexpr LargeFile kFiles[] = {
     {"tokenizer_model", "a long piece", long_piece},
     {"chat_template", "ChatML's marks", system_marks},
     {"chat_template", "ChatML's marks and an end", system_texts},
+    {"chat_template", "Llama 3's dates", dates},
     {"chat_template", "instructions", instructions},
     {"chat_template", "quoted instructions", quoted_instructions},
     {"chat_template", "loops in loops", nested_loops},
