@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/decoder_model.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "models/families/family.h"
@@ -16,12 +17,17 @@ using nlohmann::json;
 std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name) {
     const json* value = r.find(name);
     std::vector<std::int32_t> ids;
-    for (const json& id : value == nullptr ? json::array() : value->is_array() ? *value : json::array({*value})) {
+    const auto add = [&](const json& id) {
         const bool fits = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<std::int32_t>::max();
         if (!fits) {
             r.fail(name, "must be a token's id, or a list of them");
         }
         ids.push_back(id.get<std::int32_t>());
+    };
+    if (value != nullptr && value->is_array()) {
+        std::for_each(value->begin(), value->end(), add);
+    } else if (value != nullptr) {
+        add(*value);
     }
     return ids;
 }

@@ -2,6 +2,7 @@
 #include "models/files/safetensors_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -9,6 +10,7 @@
 #include "models/files/safetensors_words.h"
 #include "runtime/base/error.h"
 #include "runtime/base/mapped_bytes.h"
+#include "runtime/base/owned_json.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -56,7 +58,7 @@ std::map<std::string, std::string> with_packed(std::map<std::string, std::string
 
 std::string header_of(std::span<const HostTensor> tensors, std::span<const std::size_t> order,
                       const std::map<std::string, std::string>& metadata, const std::string& file) {
-    nlohmann::json header = nlohmann::json::object();
+    OwnedJson header = parse_owned("{}");
     if (!metadata.empty()) header[kMetadataKey] = metadata;
     std::uint64_t offset = 0;
     for (const std::size_t index : order) {
@@ -70,10 +72,13 @@ std::string header_of(std::span<const HostTensor> tensors, std::span<const std::
             shape[1] =
                 static_cast<std::int64_t>(packed_row_words(tensor.type, static_cast<std::uint64_t>(tensor.shape[1])));
         }
-        nlohmann::json entry = {{"dtype", name_of(dtype)}, {"shape", shape}, {"data_offsets", {offset, end}}};
-        if (!header.emplace(tensor.name, std::move(entry)).second) {
+        nlohmann::json& entry = header[tensor.name];
+        if (!entry.is_null()) {
             throw Error(label_of(tensor) + "the name occurs twice", file);
         }
+        entry["dtype"] = name_of(dtype);
+        entry["shape"] = shape;
+        entry["data_offsets"] = std::array{offset, end};
         offset = end;
     }
     try {
