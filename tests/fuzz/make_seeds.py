@@ -103,6 +103,9 @@ def seeds_of_text():
         if isinstance(tok.get("normalizer"), dict) and len(short(tok["normalizer"])) > 2000:
             tok["normalizer"] = None  # a table of replacements
         save("tokenizer_json", name, short(tok))
+    small = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+    doubled = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    save("tokenizer_json", "doubled", short({"model": small, "normalizer": {"type": "Sequence", "normalizers": [doubled] * 30}}))
     for name in ("bare", "gemma", "unigram"):
         with open(os.path.join(TESTS, "text", "sentencepiece", name, "tokenizer.model"), "rb") as file:
             save("tokenizer_model", name, cut_model(file.read()))
