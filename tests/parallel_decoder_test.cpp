@@ -125,7 +125,11 @@ TEST_CASE("parallel decoder: unlike shares answer as transformers does, for ever
         const std::string name = entry.path().filename().string();
         CAPTURE(name);
         const Expected expected(entry.path());
-        for (const std::vector<double>& speeds : {std::vector<double>{1, 4}, {3, 1, 2}, {1, 9, 1, 1}}) {
+        std::vector<std::vector<double>> shares{{3, 1, 2}};
+        if (name == "llama") {  // what shares heads and widths out is the same code for every family
+            shares.insert(shares.end(), {{1, 4}, {1, 9, 1, 1}});
+        }
+        for (const std::vector<double>& speeds : shares) {
             const int ranks = static_cast<int>(speeds.size());
             CAPTURE(ranks);
             const std::vector<Answers> all = answers_of(entry.path(), ranks, 64, {}, {.speeds = speeds});
