@@ -126,7 +126,7 @@ TEST_CASE("parallel decoder: unlike shares answer as transformers does, for ever
         CAPTURE(name);
         const Expected expected(entry.path());
         std::vector<std::vector<double>> shares{{3, 1, 2}};
-        if (name == "llama") {  // what shares heads and widths out is the same code for every family
+        if (name == "llama") {  // what shares heads and widths out knows no family
             shares.insert(shares.end(), {{1, 4}, {1, 9, 1, 1}});
         }
         for (const std::vector<double>& speeds : shares) {
