@@ -223,9 +223,9 @@ private:
         return other && !has(kernels_of(*other), kernel);
     }
 
-    /// The kernel to blame for what these compute together: the only one; the one that can be replaced
-    /// by itself, and results are right then; the one with most of the work, if results are right at
-    /// the end of the row of those that stand in for it. Empty: it cannot be told.
+    /// The kernel to blame for what these compute together: the only one; the one that can be
+    /// replaced by itself, and results are right then; the one with most of the work, if results
+    /// are right at the end of the row of those that stand in for it. Empty: it cannot be told.
     std::string blame(const LoadedCase& loaded, const std::vector<std::string>& kernels,
                       const std::vector<LeftOut>& without) const {
         if (kernels.size() == 1) {

@@ -15,9 +15,9 @@
 
 namespace vkf {
 
-/// What went over a communicator so far. Bytes are those that this rank sent, but for the headers by
-/// which ranks tell each other what they do: 24 bytes to each other rank before a collective, and 24
-/// before a message.
+/// What went over a communicator so far. Bytes are those that this rank sent, but for the headers
+/// by which ranks tell each other what they do: 24 bytes to each other rank before a collective,
+/// and 24 before a message.
 struct Traffic {
     std::uint64_t all_reduces = 0, all_gathers = 0, broadcasts = 0;
     std::uint64_t all_reduce_elements = 0;  ///< numbers that were reduced, of this rank

@@ -22,7 +22,7 @@ VKF_CONSTANT(kNormSpecBias, 4)
 // 1: the elements of all operands' rows are dense and every row of a multiple of four begins at one
 VKF_CONSTANT(kNormSpecFours, 5)
 VKF_CONSTANT(kNormSpecAdded, 6)  // 1: Sum = X + Residual, and Y is Sum's norm
-VKF_CONSTANT(kNormSpecHeld, 7)   // fours of a row that a lane holds in registers; 0: it reads it again
+VKF_CONSTANT(kNormSpecHeld, 7)   // fours of a row that a lane holds in registers; 0: none
 
 VKF_PUSH_BEGIN(NormPush)
     uint rows;

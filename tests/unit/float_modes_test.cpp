@@ -24,7 +24,8 @@ Words module_of(const Words& capabilities, const Words& extension) {
         out.insert(out.end(), {spv::head(spv::kOpCapability, 2), c});
     }
     out.insert(out.end(), extension.begin(), extension.end());
-    out.insert(out.end(), {spv::head(14, 3), 0, 1});                                 // OpMemoryModel
+    constexpr std::uint32_t kOpMemoryModel = 14;
+    out.insert(out.end(), {spv::head(kOpMemoryModel, 3), 0, 1});
     out.insert(out.end(), {spv::head(spv::kOpEntryPoint, 5), 5, 4, 0x6e69616d, 0});  // "main"
     out.insert(out.end(), {spv::head(spv::kOpExecutionMode, 6), 4, spv::kExecutionModeLocalSize, 64, 1, 1});
     out.insert(out.end(), {spv::head(spv::kOpName, 3), 4, 0});
