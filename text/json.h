@@ -39,7 +39,7 @@ inline OwnedJson read_object(const std::filesystem::path& file) {
             throw Error("it is not a JSON object");
         }
         return read;
-    } catch (const Json::exception& error) {
+    } catch (const NotJson& error) {
         throw Error(std::string("it is not a JSON object: ") + error.what(), utf8_name(file));
     } catch (const std::exception& error) {
         throw Error(error.what(), utf8_name(file));

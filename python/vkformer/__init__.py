@@ -32,7 +32,7 @@ if not getattr(_sys, "_is_gil_enabled", lambda: True)():
 from ._vkformer import (
     AdamW, Adapter, ArithmeticUse, AttentionResult, BufferRange, CachedKv, Capabilities,
     Checkpoint, Communicator, Cost, Decoded, DecoderCore, DecoderFacts, DecoderModel, DecoderPlan, Device,
-    DeviceRequirement, DeviceRequirements, Dim, DispatchTime, EncoderDecoder,
+    DeviceMemory, DeviceRequirement, DeviceRequirements, Dim, DispatchTime, EncoderDecoder,
     EncoderDecoderConfig, EncoderFacts, FineTuner, FloatFacts, Fp32Reason, Graph, HostTensor, ImageView,
     KvCache, LayerCache, LeftOut, Lora, LoraOptions, Mask, MatrixShape, MemorySizes, ModelMemory,
     PagedKvCache, Program, RingRows, Rope, RopeScaling, SGD, Safetensors, Sampler, Schedule,
@@ -71,7 +71,7 @@ __all__ = [
     "Adam", "AdamW", "Adapter", "ArgumentError", "ArithmeticUse", "AttentionResult",
     "BufferRange", "CachedKv", "Capabilities", "Checkpoint", "Cost", "Decoded", "Decoder",
     "DecoderCore", "DecoderFacts", "DecoderModel", "DecoderPlan", "Device", "DeviceLost",
-    "DeviceRequirement", "DeviceRequirements", "Dim", "DispatchTime", "EncoderDecoder",
+    "DeviceMemory", "DeviceRequirement", "DeviceRequirements", "Dim", "DispatchTime", "EncoderDecoder",
     "EncoderDecoderConfig", "EncoderFacts", "Error", "FileMissing", "FineTuner", "FloatFacts",
     "Fp32Reason",
     "Graph", "HostTensor", "ImageView", "KvCache", "LayerCache", "LeftOut", "Lora", "LoraOptions", "Mask",

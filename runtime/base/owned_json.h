@@ -42,6 +42,12 @@ public:
     ~OwnedJson() { take_apart(*this); }
 };
 
+/// What a text is refused with that is no JSON.
+class NotJson : public Error {
+public:
+    using Error::Error;
+};
+
 /// Puts the events of a parser together. What there is when one throws is the root's.
 class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
 public:
@@ -63,7 +69,7 @@ public:
         return true;
     }
     bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
-        throw Error(error.what());
+        throw NotJson(error.what());
     }
 
 private:
@@ -99,7 +105,7 @@ private:
     std::string key_;
 };
 
-/// Throws Error where the text is no JSON.
+/// Throws NotJson where the text is none.
 inline OwnedJson parse_owned(std::string_view text) {
     OwnedJson root;
     JsonBuilder builder(root);
