@@ -10,6 +10,7 @@
 #include "models/adapter_states.h"
 #include "models/files/config_reader.h"
 #include "models/files/model_folder.h"
+#include "runtime/base/owned_json.h"
 #include "runtime/base/paths.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/packed.h"
@@ -192,11 +193,20 @@ void save_adapter(const fs::path& folder, const State& state, const LoraOptions&
                           return std::span<const std::byte>(bytes);
                       },
                       {{"format", "pt"}});
-    const nlohmann::json config{
-        {"peft_type", "LORA"},      {"task_type", "CAUSAL_LM"},    {"base_model_name_or_path", base},
-        {"r", options.rank},        {"lora_alpha", options.alpha}, {"lora_dropout", 0.0},
-        {"bias", "none"},           {"fan_in_fan_out", false},     {"inference_mode", true},
-        {"target_modules", modules}};
+    OwnedJson config;
+    config["peft_type"] = "LORA";
+    config["task_type"] = "CAUSAL_LM";
+    config["base_model_name_or_path"] = base;
+    config["r"] = options.rank;
+    config["lora_alpha"] = options.alpha;
+    config["lora_dropout"] = 0.0;
+    config["bias"] = "none";
+    config["fan_in_fan_out"] = false;
+    config["inference_mode"] = true;
+    nlohmann::json& targets = config["target_modules"] = nlohmann::json::array();
+    for (const std::string& module : modules) {
+        targets.push_back(module);
+    }
     write_text(folder / kAdapterConfig, config.dump(2) + "\n");
 }
 

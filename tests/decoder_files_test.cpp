@@ -36,6 +36,7 @@ struct Copy {
     }
     void cut(const std::string& file, std::uintmax_t bytes) const { fs::resize_file(folder / file, bytes); }
     void write(const std::string& file, const nlohmann::json& text) const { std::ofstream(folder / file) << text; }
+    void write_text(const std::string& file, const std::string& text) const { std::ofstream(folder / file) << text; }
 };
 
 }  // namespace
@@ -67,6 +68,20 @@ TEST_CASE("decoder: files that are missing, cut or do not fit are refused by nam
         index["weight_map"]["model.norm.weight"] = "../elsewhere.safetensors";
         copy.write("model.safetensors.index.json", index);
         CHECK(contains(copy.load(), "\"../elsewhere.safetensors\" for tensor model.norm.weight is not a file's name"));
+    }
+    const auto index = [](const char* text) {
+        const Copy copy("llama3");
+        copy.write_text("model.safetensors.index.json", text);
+        return copy.load();
+    };
+    CHECK(contains(index("[1]"), "model.safetensors.index.json: it is not a JSON object"));
+    CHECK(contains(index("7"), "model.safetensors.index.json: it is not a JSON object"));
+    CHECK(contains(index("{"), "model.safetensors.index.json: [json.exception.parse_error"));
+    CHECK(contains(index(R"({"a": {"weight_map": {"b": "c"}}})"), "it has no object weight_map"));
+    CHECK(contains(index(R"({"a": [{"weight_map": {}}], "weight_map": "c"})"), "it has no object weight_map"));
+    for (const char* value : {"1", "null", "[\"c\"]", "{\"c\": \"d\"}"}) {
+        CHECK(contains(index((R"({"weight_map": {"b": )" + std::string(value) + "}}").c_str()),
+                       "weight_map: b has no file's name"));
     }
     const auto with = [](const char* field, const nlohmann::json& value) {
         const Copy copy("llama");

@@ -8,9 +8,11 @@
 
 namespace vkf::text {
 
-AddedToken read_added_token(const Json& entry) {
+AddedToken read_added_token(const Json& entry) { return read_added_token(entry, token_id(entry.at("id"))); }
+
+AddedToken read_added_token(const Json& entry, TokenId id) {
     AddedToken t;
-    t.id = token_id(entry.at("id"));
+    t.id = id;
     t.content = entry.at("content").get<std::string>();
     t.single_word = member_or(entry, "single_word", false);
     t.lstrip = member_or(entry, "lstrip", false);

@@ -32,6 +32,9 @@ struct AddedToken {
 /// An entry of "added_tokens".
 AddedToken read_added_token(const Json& entry);
 
+/// The same of an entry whose id stands elsewhere.
+AddedToken read_added_token(const Json& entry, TokenId id);
+
 /// A part of a text: a token that was found, or what is between.
 struct Found {
     std::string_view text;

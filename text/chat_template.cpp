@@ -213,7 +213,7 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
         root = read_object(config);
     }
     const bool own_file = is_there(jinja);
-    const Json& written = root.contains("chat_template") ? root["chat_template"] : Json();
+    const Json& written = part_of(root, "chat_template");
     if (!own_file && !written.is_string()) {
         throw Error(std::string("it has no chat template") + (written.is_array() ? " but several with names" : ""),
                     utf8_name(config));
@@ -222,7 +222,7 @@ ChatTemplate::ChatTemplate(const std::filesystem::path& folder) {
     if (malformed_at(text) != std::string::npos) {
         throw Error("it is not UTF-8", utf8_name(jinja));
     }
-    const Json token = root.contains("bos_token") ? root["bos_token"] : Json();
+    const Json& token = part_of(root, "bos_token");
     const Json& bos = token.is_object() && token.contains("content") ? token["content"] : token;
     *this = parse(text, bos.is_string() ? bos.get<std::string>() : "", utf8_name(own_file ? jinja : config));
 }

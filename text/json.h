@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json_size.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/named_errors.h"
 #include "runtime/base/owned_json.h"
 
 namespace vkf::text {
@@ -32,18 +33,18 @@ inline OwnedJson parse_json(std::string_view text) {
 
 /// The object that a file holds. Throws, naming the file, where it holds something else.
 inline OwnedJson read_object(const std::filesystem::path& file) {
-    try {
+    return naming(utf8_name(file), [&] {
         constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
-        OwnedJson read = parse_json(file_text(file, kMostBytes));
-        if (!read.is_object()) {
-            throw Error("it is not a JSON object");
+        try {
+            OwnedJson read = parse_json(file_text(file, kMostBytes));
+            if (!read.is_object()) {
+                throw Error("it is not a JSON object");
+            }
+            return read;
+        } catch (const NotJson& error) {
+            throw Error(std::string("it is not a JSON object: ") + error.what());
         }
-        return read;
-    } catch (const NotJson& error) {
-        throw Error(std::string("it is not a JSON object: ") + error.what(), utf8_name(file));
-    } catch (const std::exception& error) {
-        throw Error(error.what(), utf8_name(file));
-    }
+    });
 }
 
 /// The name of a part's kind, its "type"; empty where the part is null or missing.
@@ -90,6 +91,13 @@ T member_or(const Json& object, const char* name, T otherwise) {
     } else {
         return found->template get<T>();
     }
+}
+
+/// A member, or null where it is missing. What it gives is the object's, or lasts for ever.
+inline const Json& part_of(const Json& object, const char* name) {
+    static const Json none;
+    const auto found = object.find(name);
+    return found == object.end() ? none : *found;
 }
 
 /// Counts sequences inside sequences, and the parts of all: a file cannot exhaust the stack, nor

@@ -231,21 +231,20 @@ public:
 
     std::vector<AddedToken> added_tokens() const {
         std::vector<AddedToken> all;
-        const Json none = Json::object();
-        const auto found = config_.find("added_tokens_decoder");
         TokenId number = 0;
-        for (const auto& [id, token] : (found == config_.end() || found->is_null() ? none : *found).items()) {
+        for (const auto& [id, token] : part_of(config_, "added_tokens_decoder").items()) {
             const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
             if (error != std::errc() || end != id.data() + id.size() || !token.is_object()) {
                 throw Error("added_tokens_decoder: \"" + id + "\" is not a token's id, or has no token",
                             "tokenizer_config.json");
             }
-            Json entry = token;
-            entry["id"] = number;
-            all.push_back(read_added_token(entry));
+            all.push_back(read_added_token(token, number));
         }
         for (const auto& [content, id] : added_.items()) {  // as older versions wrote it
-            all.push_back(read_added_token({{"id", id}, {"content", content}}));
+            AddedToken& token = all.emplace_back();
+            token.id = token_id(id);
+            token.content = content;
+            token.normalized = token.normalized_by_special = true;
         }
         return all;
     }
@@ -253,7 +252,7 @@ public:
     std::vector<std::string> additional() const {
         std::vector<std::string> all;
         for (const Json* file : {&config_, &special_}) {
-            for (const Json& token : member_or(*file, "additional_special_tokens", Json::array())) {
+            for (const Json& token : part_of(*file, "additional_special_tokens")) {
                 all.push_back(content_of(token));
             }
         }
@@ -285,7 +284,11 @@ public:
             token.special = true;
             token.normalized = token.normalized && !token.normalized_by_special;
         } else if (const auto id = vocabulary_.find(content)) {
-            add(read_added_token({{"id", *id}, {"content", content}, {"special", true}}));
+            AddedToken token;
+            token.id = *id;
+            token.content = content;
+            token.special = token.normalized_by_special = true;
+            add(std::move(token));
         }
     }
 
@@ -302,9 +305,13 @@ private:
     std::vector<AddedToken> list_;
 };
 
-Json post_processor(const Settings& settings, const TokenList& tokens, const std::array<std::string, 2>& ends) {
-    Json single = Json::array();
-    Json ids = Json::object();
+// Both are written in place, for parts of JSON by themselves need memory to be let go of.
+
+void write_post_processor(Json& part, const Settings& settings, const TokenList& tokens,
+                          const std::array<std::string, 2>& ends) {
+    part["type"] = "TemplateProcessing";
+    Json& ids = part["special_tokens"] = Json::object();
+    Json& single = part["single"];
     const auto put = [&](const char* flag, bool otherwise, const std::string& token) {
         if (!settings.flag(flag, otherwise && !token.empty())) {
             return;
@@ -314,23 +321,30 @@ Json post_processor(const Settings& settings, const TokenList& tokens, const std
             throw Error(std::string(flag) + " is set, and the token \"" + token + "\" is not in the vocabulary",
                         "tokenizer");
         }
-        ids[token] = {{"ids", {*id}}};
-        single.push_back({{"SpecialToken", {{"id", token}}}});
+        ids[token]["ids"][0] = *id;
+        single.emplace_back()["SpecialToken"]["id"] = token;
     };
     put("add_bos_token", true, ends[0]);
-    single.push_back({{"Sequence", {{"id", "A"}}}});
+    single.emplace_back()["Sequence"]["id"] = "A";
     put("add_eos_token", false, ends[1]);
-    return {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
 }
 
-Json decoder(bool prefix) {
-    Json steps = {{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
-                  {{"type", "ByteFallback"}},
-                  {{"type", "Fuse"}}};
+void write_decoder(Json& part, bool prefix) {
+    part["type"] = "Sequence";
+    Json& steps = part["decoders"];
+    Json& spaces = steps.emplace_back();
+    spaces["type"] = "Replace";
+    spaces["pattern"]["String"] = kSpace;
+    spaces["content"] = " ";
+    steps.emplace_back()["type"] = "ByteFallback";
+    steps.emplace_back()["type"] = "Fuse";
     if (prefix) {
-        steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+        Json& first = steps.emplace_back();
+        first["type"] = "Strip";
+        first["content"] = " ";
+        first["start"] = 1;
+        first["stop"] = 0;
     }
-    return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
 }  // namespace
@@ -355,8 +369,9 @@ SentencePiece read_sentencepiece(std::string_view content, const std::filesystem
     for (const std::string& content_of_one : settings.additional()) {
         tokens.add_special(content_of_one);
     }
-    Json rest = {{"post_processor", post_processor(settings, tokens, {texts[0], texts[1]})},
-                 {"decoder", decoder(model->prefix())}};
+    OwnedJson rest;
+    write_post_processor(rest["post_processor"], settings, tokens, {texts[0], texts[1]});
+    write_decoder(rest["decoder"], model->prefix());
     return {std::move(model), tokens.take(), std::move(rest)};
 }
 

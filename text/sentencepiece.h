@@ -15,7 +15,7 @@ namespace vkf::text {
 struct SentencePiece {
     std::unique_ptr<TokenModel> model;
     std::vector<AddedToken> added;
-    Json rest;  ///< post-processor and decoder, in tokenizer.json's terms
+    OwnedJson rest;  ///< post-processor and decoder, in tokenizer.json's terms
 };
 
 /// `content`: the model file's. From the folder tokenizer_config.json, special_tokens_map.json and

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/map_file.h"
+#include "runtime/base/named_errors.h"
 #include "runtime/base/paths.h"
 #include "text/added_tokens.h"
 #include "text/post_processor.h"
@@ -29,12 +30,6 @@ Truncation read_truncation(const Json& part) {
     }
     return {whole_number<std::size_t>(part.at("max_length")),
             member_or(part, "direction", std::string("Right")) == "Left"};
-}
-
-const Json& part_of(const Json& root, const char* name) {
-    static const Json kNone;
-    const auto found = root.find(name);
-    return found == root.end() ? kNone : *found;
 }
 
 std::vector<AddedToken> added_of(const LongList& list) {
@@ -124,11 +119,7 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
-    try {
-        return Tokenizer(std::make_unique<const Parts>(cut_tokenizer(json)));
-    } catch (const std::exception& error) {  // a part that is refused, or JSON that is none
-        throw Error(error.what(), name);
-    }
+    return naming(name, [&] { return Tokenizer(std::make_unique<const Parts>(cut_tokenizer(json))); });
 }
 
 Tokenizer::Tokenizer(const std::filesystem::path& path) {
@@ -138,12 +129,10 @@ Tokenizer::Tokenizer(const std::filesystem::path& path) {
         *this = parse(content, utf8_name(file));
         return;
     }
-    try {
+    naming(utf8_name(file), [&] {
         SentencePiece read = read_sentencepiece(content, file.parent_path());
         parts_ = std::make_unique<const Parts>(read.rest, std::move(read.model), std::move(read.added));
-    } catch (const std::exception& error) {
-        throw Error(error.what(), utf8_name(file));
-    }
+    });
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special, bool truncate) const {

@@ -6,6 +6,7 @@
 #include "models/files/config_reader.h"
 #include "runtime/base/error.h"
 #include "runtime/base/json_size.h"
+#include "runtime/base/named_errors.h"
 #include "runtime/base/paths.h"
 
 namespace vkf {
@@ -15,43 +16,98 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// weight_map of an index: tensor -> file. Files are beside the index, never elsewhere. Its entries
-/// are taken as they come, for there may be hundreds of thousands.
-std::map<std::string, std::string> read_index(const fs::path& index) {
-    constexpr std::uint64_t kEntry = 180;  // bytes that it takes here and in a Checkpoint
-    const std::string file = utf8_name(index);
+/// Reads weight_map of an index: tensor -> file. Files are beside the index, never elsewhere. Its
+/// entries are taken as they come, for there may be hundreds of thousands.
+class IndexReader final : public nlohmann::json_sax<json> {
+public:
+    explicit IndexReader(const std::string& file) : file_(file) {}
+
     std::map<std::string, std::string> map;
-    std::string name, member;
-    const json::parser_callback_t take = [&](int depth, json::parse_event_t event, json& parsed) {
-        if (event == json::parse_event_t::key) {
-            (depth == 1 ? member : name) = parsed.get<std::string>();
-            return depth == 1;
+
+    /// Throws where the text had no weight_map.
+    void finish() const {
+        if (!found_) {
+            throw Error("it has no object weight_map", file_);
         }
-        if (event != json::parse_event_t::value || depth != 2 || member != "weight_map") {
-            return true;
+    }
+    bool null() override { return other(); }
+    bool boolean(bool) override { return other(); }
+    bool number_integer(number_integer_t) override { return other(); }
+    bool number_unsigned(number_unsigned_t) override { return other(); }
+    bool number_float(number_float_t, const string_t&) override { return other(); }
+    bool binary(binary_t&) override { return other(); }
+    bool string(string_t& shard) override {
+        if (!(in_map_ && depth_ == 2)) {
+            return other();
         }
-        if (!parsed.is_string()) {
-            throw Error("weight_map: " + name + " has no file's name", file);
-        }
-        const std::string& shard = map[name] = parsed.get<std::string>();
         if (shard.empty() || fs::path(shard).filename() != fs::path(shard)) {
-            throw Error("\"" + shard + "\" for tensor " + name + " is not a file's name", file);
+            throw Error("\"" + shard + "\" for tensor " + name_ + " is not a file's name", file_);
         }
+        map[name_] = std::move(shard);
         if (map.size() * kEntry > kMostParsedBytes) {
-            throw Error("it names more than " + std::to_string(map.size() - 1) + " tensors", file);
+            throw Error("it names more than " + std::to_string(map.size() - 1) + " tensors", file_);
         }
         return true;
-    };
-    try {
-        const std::string text = file_text(index, kMostConfigBytes);
-        parsed_bytes(text, kDeepestConfig);
-        if (!json::parse(text, take).at("weight_map").is_object()) {
-            throw Error("weight_map is no object", file);
-        }
-    } catch (const json::exception& error) {
-        throw Error(error.what(), file);
     }
-    return map;
+    bool start_object(std::size_t) override {
+        if (depth_ > 0) {
+            other();
+        }
+        if (++depth_ == 2 && name_ == "weight_map") {
+            in_map_ = found_ = true;
+        }
+        return true;
+    }
+    bool start_array(std::size_t) override {
+        other();
+        ++depth_;
+        return true;
+    }
+    bool end_object() override { return close(); }
+    bool end_array() override { return close(); }
+    bool key(string_t& name) override {
+        if (depth_ <= 2) {
+            name_ = std::move(name);
+        }
+        return true;
+    }
+    bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
+        throw Error(error.what(), file_);
+    }
+
+private:
+    static constexpr std::uint64_t kEntry = 180;  // bytes that it takes here and in a Checkpoint
+
+    /// A value that is no name of a file.
+    bool other() const {
+        if (depth_ == 0) {
+            throw Error("it is not a JSON object", file_);
+        }
+        if (in_map_ && depth_ == 2) {
+            throw Error("weight_map: " + name_ + " has no file's name", file_);
+        }
+        return true;
+    }
+    bool close() {
+        --depth_;
+        in_map_ = in_map_ && depth_ >= 2;
+        return true;
+    }
+
+    const std::string& file_;
+    std::string name_;
+    int depth_ = 0;  ///< lists and objects that are open
+    bool in_map_ = false, found_ = false;
+};
+
+std::map<std::string, std::string> read_index(const fs::path& index) {
+    const std::string file = utf8_name(index);
+    const std::string text = file_text(index, kMostConfigBytes);
+    naming(file, [&] { parsed_bytes(text, kDeepestConfig); });
+    IndexReader reader(file);
+    json::sax_parse(text, &reader);
+    reader.finish();
+    return std::move(reader.map);
 }
 
 }  // namespace

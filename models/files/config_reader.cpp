@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/json_size.h"
+#include "runtime/base/named_errors.h"
 
 namespace vkf {
 
@@ -109,12 +110,10 @@ bool harmless(const std::string& name) {
 }  // namespace
 
 OwnedJson parse_config(std::string_view text, const std::string& file) {
-    try {
+    return naming(file, [&] {
         require_parsed_bytes(parsed_bytes(text, kDeepestConfig));
         return parse_owned(text);
-    } catch (const std::exception& error) {
-        throw Error(error.what(), file);
-    }
+    });
 }
 
 std::string ConfigReader::text_of(const std::string& name) const {

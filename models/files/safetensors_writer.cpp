@@ -59,7 +59,9 @@ std::map<std::string, std::string> with_packed(std::map<std::string, std::string
 std::string header_of(std::span<const HostTensor> tensors, std::span<const std::size_t> order,
                       const std::map<std::string, std::string>& metadata, const std::string& file) {
     OwnedJson header = parse_owned("{}");
-    if (!metadata.empty()) header[kMetadataKey] = metadata;
+    for (const auto& [name, note] : metadata) {
+        header[kMetadataKey][name] = note;
+    }
     std::uint64_t offset = 0;
     for (const std::size_t index : order) {
         const HostTensor& tensor = tensors[index];

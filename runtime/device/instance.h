@@ -28,6 +28,8 @@ struct InstanceCore {
     bool labels = false;       ///< dispatches get labels
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
     MessageLog log;
+    std::shared_ptr<InstanceCore> itself;  ///< where it is kept for ever
+    InstanceCore* kept_before = nullptr;   ///< another that is
 
     ~InstanceCore();
 };
@@ -37,5 +39,7 @@ PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given);
 /// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is
 /// asked for.
 std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool validation);
+/// Never destroys it, which what a device that was given up may still use needs.
+void keep_for_ever(std::shared_ptr<InstanceCore> instance) noexcept;
 
 }  // namespace vkf

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/vulkan_device.h"
 
-#include <new>
+#include <utility>
 
 #include "runtime/device/failure.h"
 
@@ -9,9 +9,7 @@ namespace vkf {
 
 VulkanDevice::~VulkanDevice() {
     if (given_up) {  // the instance must outlive the device
-        using Kept = std::shared_ptr<InstanceCore>;
-        alignas(Kept) std::byte memory[sizeof(Kept)];
-        new (memory) Kept(instance);
+        keep_for_ever(std::move(instance));
         return;
     }
     if (handle && owned && api.vkDestroyDevice) {
