@@ -182,25 +182,7 @@ void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, 
     } else if (device.leaves_out(kShared.name)) {
         choice.add(kPlain, with_rows(form, 16, 8), kAnyRows, 8, 64, "tiles of 8x64 in registers");
     } else {
-        const auto add = [&](SharedTile tile, uint rows) {
-            const bool eight = tile.constants.values()[0] == tile.rows * kSharedColumns / 32;
-            choice.add(kShared, std::move(tile.constants), rows, tile.rows, kSharedColumns,
-                       "tiles of " + std::to_string(tile.rows) + "x64x" + std::to_string(tile.depth) +
-                           " in shared memory, " + (eight ? "8x4" : "4x4") + " an invocation" + tile.note);
-        };
-        SharedTile tile = shared_tile(device, form);
-        const bool tall = tile.note.empty() && most_rows > kTallTileRows && tile.rows == 64 &&
-                          shared_tile_bytes(kTallTile, tile.depth) <= device.shared_memory;
-        if (!tall) {
-            add(std::move(tile), kAnyRows);
-            return;
-        }
-        SharedTile more = tile;
-        more.rows = kTallTile;
-        more.constants.set(kMatmulSpecRows, kTallTile);
-        more.constants.set(kMatmulSpecTileRows, kTallTile);
-        add(std::move(tile), static_cast<uint>(kTallTileRows));
-        add(std::move(more), kAnyRows);
+        add_shared_tiles(choice, kShared, device, shared_tile(device, form), most_rows, "", 1);
     }
 }
 
@@ -290,7 +272,7 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
     if (reduced.codes && reduced.coopmat) {
         choose_coopmat(choice, l.device(), form, part.most_rows, true);
     } else if (reduced.codes) {
-        choose_dot(choice, l.device(), form);
+        choose_dot(choice, l.device(), form, part.most_rows);
     } else if (reduced.coopmat && coopmat_is_forced(l.device())) {
         choose_coopmat(choice, l.device(), form, part.most_rows);
     } else if (reduced.halves && half_is_forced(l.device())) {
@@ -330,16 +312,36 @@ Constants with_rows(Constants form, uint local_size, uint rows) {
     return form;
 }
 
-SharedTile shared_tile(const Capabilities& device, const Constants& form) {
+SharedTile shared_tile(const Capabilities& device, const Constants& form, uint fixed_depth) {
     const uint by_capability = device.max_invocations >= 256 ? 64 : 32;
     const Tuned rows = device.cpu() ? Tuned{by_capability, ""} : tuned(device, "matmul_rows", by_capability);
-    const Tuned depth = tuned(device, "matmul_depth", kSharedDepth);
+    const Tuned depth = fixed_depth > 0 ? Tuned{fixed_depth, ""} : tuned(device, "matmul_depth", kSharedDepth);
     SharedTile out{with_rows(form, rows.value * kSharedColumns / 16, rows.value), rows.value, depth.value,
                    rows.note.empty() ? depth.note : rows.note};
     out.constants.set(kMatmulSpecTileRows, rows.value);
     out.constants.set(kMatmulSpecTileColumns, kSharedColumns);
     out.constants.set(kMatmulSpecTileDepth, depth.value);
     return out;
+}
+
+void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& device, const SharedTile& tile,
+                      std::int64_t most_rows, const std::string& what, uint numbers, Arithmetic arithmetic) {
+    const auto add = [&](uint rows, uint up_to) {
+        Constants constants = tile.constants;
+        constants.set(kMatmulSpecRows, rows);
+        constants.set(kMatmulSpecTileRows, rows);
+        choice.add(shader, std::move(constants), up_to, rows, kSharedColumns,
+                   what + "tiles of " + std::to_string(rows) + "x" + std::to_string(kSharedColumns) + "x" +
+                       std::to_string(tile.depth * numbers) + " in shared memory, " +
+                       (rows > tile.rows ? "8x4" : "4x4") + " an invocation" + tile.note,
+                   arithmetic);
+    };
+    const bool tall = tile.note.empty() && most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
+                      shared_tile_bytes(kTallTile, tile.depth) <= device.shared_memory;
+    add(tile.rows, tall ? static_cast<uint>(kTallTileRows) : kAnyRows);
+    if (tall) {
+        add(kTallTile, kAnyRows);
+    }
 }
 
 }  // namespace vkf

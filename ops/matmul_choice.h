@@ -73,7 +73,14 @@ struct SharedTile {
 };
 /// A kernel's constants: those of `form`, AVec to AMasked, which all kernels share, and its own.
 Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);
-SharedTile shared_tile(const Capabilities& device, const Constants& form);
+/// `fixed_depth`: words along k, where they are not this device's choice.
+SharedTile shared_tile(const Capabilities& device, const Constants& form, shader::uint fixed_depth = 0);
+/// Adds a kernel of such tiles for any number of rows: tiles of 64, and where there may be more
+/// than 256 rows tiles of 128 by as many invocations for them. `what` comes before the tiles in
+/// explain(); a word of the kernel's holds so many numbers along k.
+void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& device, const SharedTile& tile,
+                      std::int64_t most_rows, const std::string& what, shader::uint numbers,
+                      Arithmetic arithmetic = Arithmetic::f32);
 
 /// Operands: those of shaders/matmul.h; words: Choice's.
 void prepare_product(const Operands& operands, Command& command) noexcept;
@@ -118,6 +125,6 @@ std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_
 /// Most dimensions that a may have where it is multiplied as codes.
 inline constexpr std::size_t kMostCodesRank = 4;
 /// Adds the kernel with integer dot products for such rows.
-void choose_dot(Choice& choice, const Capabilities& device, const Constants& form);
+void choose_dot(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows);
 
 }  // namespace vkf

@@ -20,6 +20,9 @@ constexpr std::int64_t kMostProducts = ((std::int64_t{1} << 31) - 1) / (127 * 12
 /// Rows of fewer are longer as codes, for the scale.
 constexpr std::int64_t kFewestProducts = 16;
 
+/// Words along k of a tile, each of four codes.
+constexpr std::uint32_t kDepth = 8;
+
 }  // namespace
 
 bool dot_is_forced(const Capabilities& device) { return device.asks_for(kDot.name); }
@@ -53,15 +56,9 @@ std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_
                                : "";
 }
 
-void choose_dot(Choice& choice, const Capabilities& device, const Constants& form) {
-    const uint rows = device.max_invocations >= 256 ? 64 : 32;
-    constexpr uint kColumns = 64, kDepth = 8;
-    Constants c = with_rows(form, rows * kColumns / 16, rows);
-    c.set(kMatmulSpecTileRows, rows);
-    c.set(kMatmulSpecTileColumns, kColumns);
-    c.set(kMatmulSpecTileDepth, kDepth);
-    choice.add(kDot, std::move(c), kAnyRows, rows, kColumns,
-               "integer dot products: tiles of " + std::to_string(rows) + "x64x32 in shared memory", Arithmetic::int8);
+void choose_dot(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows) {
+    add_shared_tiles(choice, kDot, device, shared_tile(device, form, kDepth), most_rows, "integer dot products: ", 4,
+                     Arithmetic::int8);
 }
 
 }  // namespace vkf

@@ -34,11 +34,10 @@ std::string no_half(const Capabilities& device, const MatmulParams& params) {
 }
 
 void choose_half(Choice& choice, const Capabilities& device, const Constants& form) {
-    SharedTile tile = shared_tile(device, form);
-    choice.add(kHalf, std::move(tile.constants), kAnyRows, tile.rows, kSharedColumns,
-               std::to_string(kMatmulHalfRun) + " products at a time: tiles of " + std::to_string(tile.rows) + "x64x" +
-                   std::to_string(2 * tile.depth) + " in shared memory" + tile.note,
-               Arithmetic::f16);
+    // sums in f16 beside those in fp32 take so many registers that taller tiles do not pay
+    constexpr std::int64_t kNeverTall = 0;
+    add_shared_tiles(choice, kHalf, device, shared_tile(device, form), kNeverTall,
+                     std::to_string(kMatmulHalfRun) + " products at a time: ", 2, Arithmetic::f16);
 }
 
 }  // namespace vkf

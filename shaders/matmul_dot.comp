@@ -42,44 +42,55 @@ layout(push_constant) uniform Push { MatmulPush p; };
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)
 int dot_of_codes(uint a, uint b, spirv_literal int format);
 
+const uint kThreads = gl_WorkGroupSize.x;
 const uint kRowQuads = kTileRows / 4;
 const uint kColumnQuads = kTileColumns / 4;
 const uint kDepthQuads = kTileDepth / 4;
 const uint kRowPitch = kRowQuads + 1;
 const uint kColumnPitch = kColumnQuads + 1;
-const uint kThreads = kRowQuads * kColumnQuads;
+// As in matmul_shared.comp: quads of rows of an invocation, so far apart; uvec4 that it fetches.
+const uint kQuads = kRowQuads * kColumnQuads / kThreads;
+const uint kQuadStride = kRowQuads / kQuads;
+const uint kFetchA = (kTileRows * kDepthQuads + kThreads - 1) / kThreads;
+const uint kFetchB = (kTileColumns * kDepthQuads + kThreads - 1) / kThreads;
 
-// A vec4 of padding for each k, as in matmul_shared.comp.
-shared uvec4 a_tile[kTileDepth * kRowPitch];
-shared uvec4 b_tile[kTileDepth * kColumnPitch];
+// Four words of padding for each along k, as in matmul_shared.comp.
+shared uint a_tile[kTileDepth * kRowPitch * 4];
+shared uint b_tile[kTileDepth * kColumnPitch * 4];
+
+uvec4 a_quad(uint quad) {
+    return uvec4(a_tile[quad * 4], a_tile[quad * 4 + 1], a_tile[quad * 4 + 2], a_tile[quad * 4 + 3]);
+}
+uvec4 b_quad(uint quad) {
+    return uvec4(b_tile[quad * 4], b_tile[quad * 4 + 1], b_tile[quad * 4 + 2], b_tile[quad * 4 + 3]);
+}
 
 // The words of a row's codes, in front of its scale.
 uint code_words() {
     return p.k / 4;
 }
 
-void stage_a(uint base, uint m0, uint word0) {
-    for (uint i = gl_LocalInvocationID.x; i < kTileRows * kDepthQuads; i += kThreads) {
-        uint row = i / kDepthQuads;
-        uint depth = (i - row * kDepthQuads) * 4;
-        uint word = word0 + depth;
-        uvec4 words = word < code_words() ? a_vec[(base + min(m0 + row, p.m - 1) * p.a_row + word) >> 2] : uvec4(0);
-        for (uint j = 0; j < 4; ++j) {
-            a_tile[(depth + j) * kRowPitch + row / 4][row % 4] = words[j];
-        }
-    }
+// Item i of the invocation's part of a tile: the row or column, and the words of it.
+uint line_of(uint i) {
+    return (gl_LocalInvocationID.x + i * kThreads) / kDepthQuads;
+}
+uint depth_of(uint i) {
+    return (gl_LocalInvocationID.x + i * kThreads) % kDepthQuads * 4;
 }
 
-void stage_b(uint base, uint n0, uint word0) {
-    for (uint i = gl_LocalInvocationID.x; i < kTileColumns * kDepthQuads; i += kThreads) {
-        uint column = i / kDepthQuads;
-        uint depth = (i - column * kDepthQuads) * 4;
-        uint word = word0 + depth;
-        uvec4 words = word < code_words() ? b_vec[(base + min(n0 + column, p.n - 1) * p.b_column + word) >> 2] : uvec4(0);
-        for (uint j = 0; j < 4; ++j) {
-            b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = words[j];
-        }
-    }
+// What lies behind the end of a tile is fetched as others are, and not staged.
+bool has_item(uint i, uint lines) {
+    return lines * kDepthQuads % kThreads == 0 || gl_LocalInvocationID.x + i * kThreads < lines * kDepthQuads;
+}
+
+uvec4 fetch_a(uint i, uint base, uint m0, uint word0) {
+    uint word = word0 + depth_of(i);
+    return word < code_words() ? a_vec[(base + min(m0 + line_of(i), p.m - 1) * p.a_row + word) >> 2] : uvec4(0);
+}
+
+uvec4 fetch_b(uint i, uint base, uint n0, uint word0) {
+    uint word = word0 + depth_of(i);
+    return word < code_words() ? b_vec[(base + min(n0 + line_of(i), p.n - 1) * p.b_column + word) >> 2] : uvec4(0);
 }
 
 ivec4 dots(uint row, uvec4 columns) {
@@ -104,31 +115,64 @@ void main() {
     uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
     uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
 
-    ivec4 sums[4] = ivec4[4](ivec4(0), ivec4(0), ivec4(0), ivec4(0));
+    uvec4 next_a[kFetchA];
+    uvec4 next_b[kFetchB];
+    [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+        next_a[i] = fetch_a(i, a_base, m0, 0);
+    }
+    [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+        next_b[i] = fetch_b(i, b_base, n0, 0);
+    }
+    ivec4 sums[kQuads * 4];
+    [[unroll]] for (uint i = 0; i < kQuads * 4; ++i) {
+        sums[i] = ivec4(0);
+    }
     for (uint word0 = 0; word0 < code_words(); word0 += kTileDepth) {
-        stage_a(a_base, m0, word0);
-        stage_b(b_base, n0, word0);
+        [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+            if (has_item(i, kTileRows)) {
+                [[unroll]] for (uint j = 0; j < 4; ++j) {
+                    a_tile[(depth_of(i) + j) * kRowPitch * 4 + line_of(i)] = next_a[i][j];
+                }
+            }
+        }
+        [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+            if (has_item(i, kTileColumns)) {
+                [[unroll]] for (uint j = 0; j < 4; ++j) {
+                    b_tile[(depth_of(i) + j) * kColumnPitch * 4 + line_of(i)] = next_b[i][j];
+                }
+            }
+        }
         barrier();
+        [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+            next_a[i] = fetch_a(i, a_base, m0, word0 + kTileDepth);
+        }
+        [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+            next_b[i] = fetch_b(i, b_base, n0, word0 + kTileDepth);
+        }
         for (uint depth = 0; depth < kTileDepth; ++depth) {
-            uvec4 rows = a_tile[depth * kRowPitch + row_quad];
-            uvec4 columns = b_tile[depth * kColumnPitch + column_quad];
-            sums[0] += dots(rows.x, columns);
-            sums[1] += dots(rows.y, columns);
-            sums[2] += dots(rows.z, columns);
-            sums[3] += dots(rows.w, columns);
+            uvec4 columns = b_quad(depth * kColumnPitch + column_quad);
+            [[unroll]] for (uint i = 0; i < kQuads; ++i) {
+                uvec4 rows = a_quad(depth * kRowPitch + row_quad + i * kQuadStride);
+                sums[i * 4] += dots(rows.x, columns);
+                sums[i * 4 + 1] += dots(rows.y, columns);
+                sums[i * 4 + 2] += dots(rows.z, columns);
+                sums[i * 4 + 3] += dots(rows.w, columns);
+            }
         }
         barrier();
     }
 
-    uint m = m0 + row_quad * 4;
     uint n = n0 + column_quad * 4;
     vec4 scales;  // scales of the columns; a row's scale lies behind its codes
     [[unroll]] for (uint j = 0; j < 4; ++j) {
         scales[j] = uintBitsToFloat(b_words[b_base + min(n + j, p.n - 1) * p.b_column + code_words()]);
     }
     vec4 shift = biases(n);
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        float scale = uintBitsToFloat(a_words[a_base + min(m + i, p.m - 1) * p.a_row + code_words()]);
-        store_quad(vec4(sums[i]) * scale * scales, shift, m + i, n, c_base);
+    [[unroll]] for (uint quad = 0; quad < kQuads; ++quad) {
+        uint m = m0 + (row_quad + quad * kQuadStride) * 4;
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+            float scale = uintBitsToFloat(a_words[a_base + min(m + i, p.m - 1) * p.a_row + code_words()]);
+            store_quad(vec4(sums[quad * 4 + i]) * scale * scales, shift, m + i, n, c_base);
+        }
     }
 }

@@ -53,47 +53,83 @@ const float kCode = 0.0078125;
 
 const uint kRowQuads = kTileRows / 4;
 const uint kColumnQuads = kTileColumns / 4;
-const uint kDepthPairs = kTileDepth / 2;
+const uint kThreads = kRowQuads * kColumnQuads;
+const uint kDepthQuads = kTileDepth / 4;
 const uint kRowPitch = kRowQuads + 1;
 const uint kColumnPitch = kColumnQuads + 1;
-const uint kThreads = kRowQuads * kColumnQuads;
+// uvec4 that an invocation fetches of A and of B a step.
+const uint kFetchA = (kTileRows * kDepthQuads + kThreads - 1) / kThreads;
+const uint kFetchB = (kTileColumns * kDepthQuads + kThreads - 1) / kThreads;
 
-// A uvec4 of padding for each word along k, as in matmul_shared.comp.
-shared uvec4 a_tile[kTileDepth * kRowPitch];
-shared uvec4 b_tile[kTileDepth * kColumnPitch];
+// Four words of padding for each along k, as in matmul_shared.comp.
+shared uint a_tile[kTileDepth * kRowPitch * 4];
+shared uint b_tile[kTileDepth * kColumnPitch * 4];
 
-void stage_a(uint a_base, uint m0, uint k0) {
-    for (uint i = gl_LocalInvocationID.x; i < kTileRows * kDepthPairs; i += kThreads) {
-        uint row = i / kDepthPairs;
-        uint depth = (i - row * kDepthPairs) * 2;
-        uvec2 words = four_of_a(a_base + min(m0 + row, p.m - 1) * p.a_row, k0 + depth * 2);
-        a_tile[depth * kRowPitch + row / 4][row % 4] = words.x;
-        a_tile[(depth + 1) * kRowPitch + row / 4][row % 4] = words.y;
+uvec4 a_quad(uint quad) {
+    return uvec4(a_tile[quad * 4], a_tile[quad * 4 + 1], a_tile[quad * 4 + 2], a_tile[quad * 4 + 3]);
+}
+uvec4 b_quad(uint quad) {
+    return uvec4(b_tile[quad * 4], b_tile[quad * 4 + 1], b_tile[quad * 4 + 2], b_tile[quad * 4 + 3]);
+}
+
+// Item i of the invocation's part of a tile that has so many lines of so many items.
+uint line_of(uint i, uint items) {
+    return (gl_LocalInvocationID.x + i * kThreads) / items;
+}
+uint item_of(uint i, uint items) {
+    return (gl_LocalInvocationID.x + i * kThreads) % items;
+}
+
+// What lies behind the end of a tile is fetched as others are, and not staged.
+bool has_item(uint i, uint count) {
+    return count % kThreads == 0 || gl_LocalInvocationID.x + i * kThreads < count;
+}
+
+// Four words, which are eight numbers along k, of a row of A.
+uvec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
+    uint k = k0 + item_of(i, kDepthQuads) * 8;
+    uint row = a_base + min(m0 + line_of(i, kDepthQuads), p.m - 1) * p.a_row;
+    return uvec4(four_of_a(row, k), four_of_a(row, k + 4));
+}
+
+void stage_a(uint i, uvec4 words) {
+    uint row = line_of(i, kDepthQuads);
+    uint depth = item_of(i, kDepthQuads) * 4;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        a_tile[(depth + j) * kRowPitch * 4 + row] = words[j];
     }
 }
 
-void stage_b_along_k(uint b_base, uint n0, uint k0) {
-    for (uint i = gl_LocalInvocationID.x; i < kTileColumns * kDepthPairs; i += kThreads) {
-        uint column = i / kDepthPairs;
-        uint depth = (i - column * kDepthPairs) * 2;
-        uvec2 words = four_along_k(b_base + min(n0 + column, p.n - 1) * p.b_column, k0 + depth * 2);
-        b_tile[depth * kColumnPitch + column / 4][column % 4] = words.x;
-        b_tile[(depth + 1) * kColumnPitch + column / 4][column % 4] = words.y;
+const bool kBAlongK = kBLoad == kMatmulBVecK || kPacked != kPackedF32;
+
+// Four words of a column of B, or one of each of four columns.
+uvec4 fetch_b(uint i, uint b_base, uint n0, uint k0) {
+    if (kBAlongK) {
+        uint k = k0 + item_of(i, kDepthQuads) * 8;
+        uint column = b_base + min(n0 + line_of(i, kDepthQuads), p.n - 1) * p.b_column;
+        return uvec4(four_along_k(column, k), four_along_k(column, k + 4));
     }
+    uint k = k0 + line_of(i, kColumnQuads) * 2;
+    uint n = n0 + item_of(i, kColumnQuads) * 4;
+    uint at = b_base + k * p.b_k;
+    uvec2 low = k < p.k ? four_along_n(at, n) : uvec2(0);
+    uvec2 high = k + 1 < p.k ? four_along_n(at + p.b_k, n) : uvec2(0);
+    return uvec4((low.x & 0xffff) | (high.x << 16), (low.x >> 16) | (high.x & 0xffff0000),
+                 (low.y & 0xffff) | (high.y << 16), (low.y >> 16) | (high.y & 0xffff0000));
 }
 
-void stage_b_along_n(uint b_base, uint n0, uint k0) {
-    for (uint i = gl_LocalInvocationID.x; i < kTileDepth * kColumnQuads; i += kThreads) {
-        uint depth = i / kColumnQuads;
-        uint quad = i - depth * kColumnQuads;
-        uint n = n0 + quad * 4;
-        uint k = k0 + depth * 2;
-        uint at = b_base + k * p.b_k;
-        uvec2 low = k < p.k ? four_along_n(at, n) : uvec2(0);
-        uvec2 high = k + 1 < p.k ? four_along_n(at + p.b_k, n) : uvec2(0);
-        b_tile[depth * kColumnPitch + quad] =
-            uvec4((low.x & 0xffff) | (high.x << 16), (low.x >> 16) | (high.x & 0xffff0000),
-                  (low.y & 0xffff) | (high.y << 16), (low.y >> 16) | (high.y & 0xffff0000));
+void stage_b(uint i, uvec4 words) {
+    if (kBAlongK) {
+        uint column = line_of(i, kDepthQuads);
+        uint depth = item_of(i, kDepthQuads) * 4;
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            b_tile[(depth + j) * kColumnPitch * 4 + column] = words[j];
+        }
+    } else {
+        uint at = (line_of(i, kColumnQuads) * kColumnPitch + item_of(i, kColumnQuads)) * 4;
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            b_tile[at + j] = words[j];
+        }
     }
 }
 
@@ -114,23 +150,41 @@ void main() {
     uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
     uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
 
+    uvec4 next_a[kFetchA];
+    uvec4 next_b[kFetchB];
+    [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+        next_a[i] = fetch_a(i, a_base, m0, 0);
+    }
+    [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+        next_b[i] = fetch_b(i, b_base, n0, 0);
+    }
     vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     for (uint k0 = 0; k0 < p.k; k0 += kTileDepth * 2) {
-        stage_a(a_base, m0, k0);
-        if (kBLoad == kMatmulBVecK || kPacked != kPackedF32) {
-            stage_b_along_k(b_base, n0, k0);
-        } else {
-            stage_b_along_n(b_base, n0, k0);
+        [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+            if (has_item(i, kTileRows * kDepthQuads)) {
+                stage_a(i, next_a[i]);
+            }
+        }
+        [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+            if (has_item(i, kTileColumns * kDepthQuads)) {
+                stage_b(i, next_b[i]);
+            }
         }
         barrier();
+        [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
+            next_a[i] = fetch_a(i, a_base, m0, k0 + kTileDepth * 2);
+        }
+        [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
+            next_b[i] = fetch_b(i, b_base, n0, k0 + kTileDepth * 2);
+        }
         for (uint first = 0; first < kTileDepth; first += kMatmulHalfRun) {
             f16vec2 run[16];
             [[unroll]] for (uint i = 0; i < 16; ++i) {
                 run[i] = f16vec2(0.0);
             }
             [[unroll]] for (uint depth = 0; depth < kMatmulHalfRun; ++depth) {
-                uvec4 rows = a_tile[(first + depth) * kRowPitch + row_quad];
-                uvec4 columns = b_tile[(first + depth) * kColumnPitch + column_quad];
+                uvec4 columns = b_quad((first + depth) * kColumnPitch + column_quad);
+                uvec4 rows = a_quad((first + depth) * kRowPitch + row_quad);
                 [[unroll]] for (uint i = 0; i < 4; ++i) {
                     [[unroll]] for (uint j = 0; j < 4; ++j) {
                         run[i * 4 + j] += unpackFloat2x16(rows[i]) * unpackFloat2x16(columns[j]);
@@ -147,19 +201,16 @@ void main() {
         barrier();
     }
 
-    uint m = m0 + row_quad * 4;
     uint n = n0 + column_quad * 4;
+    vec4 scales = vec4(1.0);
     if (kPacked == kPackedInt8) {
-        vec4 scales;
         [[unroll]] for (uint j = 0; j < 4; ++j) {
             scales[j] = column_scale(b_base + min(n + j, p.n - 1) * p.b_column) / kCode;
         }
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            sums[i] *= scales;
-        }
     }
     vec4 shift = biases(n);
+    uint m = m0 + row_quad * 4;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-        store_quad(sums[i], shift, m + i, n, c_base);
+        store_quad(kPacked == kPackedInt8 ? sums[i] * scales : sums[i], shift, m + i, n, c_base);
     }
 }

@@ -56,10 +56,18 @@ const uint kQuadStride = kRowQuads / kQuads;
 const uint kFetchA = (kRowQuads * kTileDepth + kThreads - 1) / kThreads;
 const uint kFetchB = (kColumnQuads * kTileDepth + kThreads - 1) / kThreads;
 
-shared vec4 a_tile[kTileDepth * kRowPitch];
-shared vec4 b_tile[kTileDepth * kColumnPitch];
+// In single numbers, for invocations side by side each write one of four.
+shared float a_tile[kTileDepth * kRowPitch * 4];
+shared float b_tile[kTileDepth * kColumnPitch * 4];
 // kAMasked: B held something that is not finite, so the group's sums must be taken again with care.
 shared uint wild;
+
+vec4 a_quad(uint quad) {
+    return vec4(a_tile[quad * 4], a_tile[quad * 4 + 1], a_tile[quad * 4 + 2], a_tile[quad * 4 + 3]);
+}
+vec4 b_quad(uint quad) {
+    return vec4(b_tile[quad * 4], b_tile[quad * 4 + 1], b_tile[quad * 4 + 2], b_tile[quad * 4 + 3]);
+}
 
 // Takes what is not finite out of B, lest 0 * inf enter a sum it has no part in.
 vec4 tame(vec4 values) {
@@ -108,13 +116,16 @@ vec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
 
 void stage_a(uint i, vec4 values) {
     if (kALoad == kMatmulAVecM) {
-        a_tile[line_of(i, kRowQuads) * kRowPitch + item_of(i, kRowQuads)] = values;
+        uint at = (line_of(i, kRowQuads) * kRowPitch + item_of(i, kRowQuads)) * 4;
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            a_tile[at + j] = values[j];
+        }
         return;
     }
     uint row = line_of(i, kDepthQuads);
     uint depth = item_of(i, kDepthQuads) * 4;
     [[unroll]] for (uint j = 0; j < 4; ++j) {
-        a_tile[(depth + j) * kRowPitch + row / 4][row % 4] = values[j];
+        a_tile[(depth + j) * kRowPitch * 4 + row] = values[j];
     }
 }
 
@@ -148,10 +159,14 @@ void stage_b(uint i, vec4 values) {
         uint depth = item_of(i, kDepthQuads) * 4;
         values = kPacked != kPackedF32 ? values : tame(values);
         [[unroll]] for (uint j = 0; j < 4; ++j) {
-            b_tile[(depth + j) * kColumnPitch + column / 4][column % 4] = values[j];
+            b_tile[(depth + j) * kColumnPitch * 4 + column] = values[j];
         }
     } else {
-        b_tile[line_of(i, kColumnQuads) * kColumnPitch + item_of(i, kColumnQuads)] = tame(values);
+        uint at = (line_of(i, kColumnQuads) * kColumnPitch + item_of(i, kColumnQuads)) * 4;
+        values = tame(values);
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            b_tile[at + j] = values[j];
+        }
     }
 }
 
@@ -226,9 +241,9 @@ void main() {
             next_b[i] = fetch_b(i, b_base, n0, k0 + kTileDepth);
         }
         for (uint depth = 0; depth < kTileDepth; ++depth) {
-            vec4 row = b_tile[depth * kColumnPitch + column_quad];
+            vec4 row = b_quad(depth * kColumnPitch + column_quad);
             [[unroll]] for (uint i = 0; i < kQuads; ++i) {
-                vec4 column = a_tile[depth * kRowPitch + row_quad + i * kQuadStride];
+                vec4 column = a_quad(depth * kRowPitch + row_quad + i * kQuadStride);
                 sums[i * 4] += column.x * row;
                 sums[i * 4 + 1] += column.y * row;
                 sums[i * 4 + 2] += column.z * row;
