@@ -39,7 +39,8 @@ Row measure_op(const OpCase& op, Settings& settings) {
     program.run();
     double expected = milliseconds_of(program.times());
 
-    PeerOp* peer = settings.peer ? settings.peer->prepare(op, data) : nullptr;
+    const bool ceiling = op.kind == OpKind::copy;  // of ours and of a peer's rows: nothing stands beside it
+    PeerOp* peer = settings.peer && !ceiling ? settings.peer->prepare(op, data) : nullptr;
     double overhead = 0;
     if (peer) {
         overhead = peer_overhead(*settings.peer);
@@ -76,7 +77,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
         row.gflops = op.flops() / *row.ms * 1e-6;
     }
     row.gbps = op.bytes() / *row.ms * 1e-6;
-    if (op.kind == OpKind::copy) {
+    if (ceiling) {
         // a ceiling is the best that was seen
         settings.ceilings.gbps = op.bytes() / *std::min_element(samples.begin(), samples.end()) * 1e-6;
     } else {

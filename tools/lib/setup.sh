@@ -18,6 +18,11 @@ fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 # The comment at the head of the script is its help.
 show_help() { sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
+# The manifest of Mesa's lavapipe.
+lavapipe_manifest() {
+    find /usr/local/share/vulkan/icd.d /usr/share/vulkan/icd.d -name "lvp_icd*.json" 2>/dev/null | head -n 1
+}
+
 # with_progress LABEL COMMAND...: runs the command with its output in a log, and a line that tells
 # the seconds gone by. The log's end is shown if the command fails.
 with_progress() {
