@@ -5,9 +5,7 @@
 #include <optional>
 
 #include "attention_delta.spv.h"
-#include "attention_gradient4.spv.h"
-#include "attention_gradient8.spv.h"
-#include "attention_gradient8_wide.spv.h"
+#include "attention_gradient.spv.h"
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient.h"
 #include "ops/attention_gradient_parts.h"
@@ -27,9 +25,9 @@ namespace {
 using namespace shader;
 using namespace support;
 
-const Shader kLanes4{"attention_gradient4", spirv::kAttentionGradient4Spirv};
-const Shader kLanes8{"attention_gradient8", spirv::kAttentionGradient8Spirv};
-const Shader kLanes8Wide{"attention_gradient8_wide", spirv::kAttentionGradient8WideSpirv};
+const Shader kLanes4{"attention_gradient4", spirv::kAttentionGradientSpirv};
+const Shader kLanes8{"attention_gradient8", spirv::kAttentionGradientSpirv};
+const Shader kLanes8Wide{"attention_gradient8_wide", spirv::kAttentionGradientSpirv, kWideLoads};
 const Shader kDelta{"attention_delta", spirv::kAttentionDeltaSpirv};
 
 constexpr uint kLocalSize = 64;

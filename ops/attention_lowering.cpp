@@ -5,9 +5,7 @@
 #include <bit>
 
 #include "attention_lanes.glsl.h"
-#include "attention_lanes4.spv.h"
-#include "attention_lanes8.spv.h"
-#include "attention_lanes8_wide.spv.h"
+#include "attention_lanes.spv.h"
 #include "attention_mask.spv.h"
 #include "attention_merge.spv.h"
 #include "attention_shared.glsl.h"
@@ -34,9 +32,9 @@ namespace {
 using namespace shader;
 using namespace support;
 
-const Shader kLanes4{"attention_lanes4", spirv::kAttentionLanes4Spirv};
-const Shader kLanes8{"attention_lanes8", spirv::kAttentionLanes8Spirv};
-const Shader kLanes8Wide{"attention_lanes8_wide", spirv::kAttentionLanes8WideSpirv};
+const Shader kLanes4{"attention_lanes4", spirv::kAttentionLanesSpirv};
+const Shader kLanes8{"attention_lanes8", spirv::kAttentionLanesSpirv};
+const Shader kLanes8Wide{"attention_lanes8_wide", spirv::kAttentionLanesSpirv, kWideLoads};
 const Shader kShared{"attention_shared", spirv::kAttentionSharedSpirv};
 const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpirv};
 const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
@@ -99,14 +97,14 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
         AttentionTiling t{.shader = kernel,
                           .full = true,
                           .source = &glsl::kAttentionLanesGlsl,
-                          .defines = {"LANES=" + std::to_string(lanes), "FULL"},
+                          .defines = {"FULL"},
                           .local_size = lanes,
                           .tile = 4 * lanes,
                           .rows = {4},
                           .why = "processor, subgroups of " + std::to_string(lanes) + (wide ? ", 8 bytes a load" : ""),
                           .lanes = lanes};
         if (wide) {
-            t.defines.push_back("WIDE");
+            t.defines.push_back("WIDE=1");
         }
         if (lanes == 8 && most_rows > kSmallModelRows) {
             t.rows.push_back(16);

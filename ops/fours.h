@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "runtime/compile/kernel.h"
 #include "runtime/graph/graph.h"
+#include "shaders/common/wide.h"
 
 namespace vkf::support {
 
@@ -25,5 +27,9 @@ inline bool in_fours(const ValueInfo& value) {
     }
     return std::all_of(value.strides.begin(), value.strides.end() - 1, by_four);
 }
+
+/// What makes of a module the kernel that loads and stores fours 8 bytes at a time, for devices
+/// with 64-bit integers (Capabilities::int64).
+inline constexpr Constants::Named kWideLoads{shader::kSpecWide, 1};
 
 }  // namespace vkf::support

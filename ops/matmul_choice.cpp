@@ -2,9 +2,7 @@
 #include "ops/matmul_choice.h"
 
 #include "matmul.spv.h"
-#include "matmul_lanes4.spv.h"
-#include "matmul_lanes8.spv.h"
-#include "matmul_lanes8_wide.spv.h"
+#include "matmul_lanes.spv.h"
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
 #include "matvec_columns.spv.h"
@@ -22,9 +20,9 @@ using namespace shader;
 using namespace support;
 
 const Shader kPlain{"matmul", spirv::kMatmulSpirv};
-const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanes4Spirv};
-const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanes8Spirv};
-const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanes8WideSpirv};
+const Shader kLanes4{"matmul_lanes4", spirv::kMatmulLanesSpirv};
+const Shader kLanes8{"matmul_lanes8", spirv::kMatmulLanesSpirv};
+const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanesSpirv, kWideLoads};
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
 const Shader kColumns{"matvec_columns", spirv::kMatvecColumnsSpirv};

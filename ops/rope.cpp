@@ -9,7 +9,6 @@
 #include "ops/gradient.h"
 #include "ops/stored_order.h"
 #include "rope.spv.h"
-#include "rope_wide.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
 
@@ -21,7 +20,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"rope", spirv::kRopeSpirv};
-const Shader kWide{"rope_wide", spirv::kRopeWideSpirv};
+const Shader kWide{"rope_wide", spirv::kRopeSpirv, kWideLoads};
 constexpr const char* kName = "rope";
 constexpr uint kLocalSize = 64;
 

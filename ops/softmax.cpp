@@ -12,7 +12,6 @@
 #include "ops/softmax_gradient.h"
 #include "softmax.spv.h"
 #include "softmax_subgroups.spv.h"
-#include "softmax_wide.spv.h"
 
 namespace vkf {
 
@@ -22,7 +21,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"softmax", spirv::kSoftmaxSpirv};
-const Shader kWide{"softmax_wide", spirv::kSoftmaxWideSpirv};
+const Shader kWide{"softmax_wide", spirv::kSoftmaxSpirv, kWideLoads};
 const Shader kSubgroups{"softmax_subgroups", spirv::kSoftmaxSubgroupsSpirv};
 constexpr const char* kName = "softmax";
 

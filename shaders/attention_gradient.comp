@@ -1,13 +1,9 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of fused attention in registers: a group is one subgroup of LANES lanes, takes 4 or
-// 16 near rows, and walks over tiles of 4 * LANES far rows. Of the queries' gradient, near rows are
-// queries and far ones keys; of the keys' and values', the other way round. Nothing is added up by
-// two groups at once, so there are no atomics, and the same bits in every run.
-//
-//! variant attention_gradient4 -DLANES=4
-//! variant attention_gradient8 -DLANES=8
-//! variant attention_gradient8_wide -DLANES=8 -DWIDE
+// The gradient of fused attention in registers: a group is one subgroup of kLanes lanes, takes 4 or
+// 16 near rows, and walks over tiles of 4 * kLanes far rows. Of the queries' gradient, near rows
+// are queries and far ones keys; of the keys' and values', the other way round. Nothing is added up
+// by two groups at once, so there are no atomics, and the same bits in every run.
 //
 // A pair of a query and a key has the weight p = exp(score - lse) and passes
 // ds = p (dy . v - delta) to its score, so that dq = sum ds k, dk = sum ds q and dv = sum p dy. The
@@ -25,6 +21,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
+#define WIDE 0
 #include "common/fours.glsl"
 #include "attention.h"
 #include "attention_gradient.h"
@@ -50,13 +47,13 @@ layout(constant_id = kAttentionGradientSpecKeep) const uint kKeep = 0;
 layout(constant_id = kAttentionGradientSpecSequences) const uint kSequences = 0;
 
 layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer Query { float query[]; };
-layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer QueryFours { FOURS query_fours[]; };
+FOURS_IN(kAttentionGradientBindingQuery, QueryFours, query_fours)
 layout(set = 0, binding = kAttentionGradientBindingKey) readonly buffer Key { float key[]; };
-layout(set = 0, binding = kAttentionGradientBindingKey) readonly buffer KeyFours { FOURS key_fours[]; };
+FOURS_IN(kAttentionGradientBindingKey, KeyFours, key_fours)
 layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer Value { float value[]; };
-layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer ValueFours { FOURS value_fours[]; };
+FOURS_IN(kAttentionGradientBindingValue, ValueFours, value_fours)
 layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer Dy { float dy[]; };
-layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer DyFours { FOURS dy_fours[]; };
+FOURS_IN(kAttentionGradientBindingDy, DyFours, dy_fours)
 layout(set = 0, binding = kAttentionGradientBindingLse) readonly buffer Lse { float lse[]; };
 layout(set = 0, binding = kAttentionGradientBindingDelta) readonly buffer Delta { float delta[]; };
 layout(set = 0, binding = kAttentionGradientBindingMask) readonly buffer Mask { uint mask_bits[]; };
@@ -64,10 +61,10 @@ layout(set = 0, binding = kAttentionGradientBindingBias) readonly buffer Bias { 
 layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Slopes { float slopes[]; };
 layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Ranges { uvec2 ranges[]; };
 layout(set = 0, binding = kAttentionGradientBindingFirst) buffer First { float first_out[]; };
-layout(set = 0, binding = kAttentionGradientBindingFirst) buffer FirstFours { FOURS first_fours[]; };
+FOURS_IN_OUT(kAttentionGradientBindingFirst, FirstFours, first_fours)
 layout(set = 0, binding = kAttentionGradientBindingSecond) buffer Second { float second_out[]; };
-layout(set = 0, binding = kAttentionGradientBindingSecond) buffer SecondFours { FOURS second_fours[]; };
-layout(set = 0, binding = kAttentionGradientBindingKept) buffer Kept { FOURS kept_fours[]; };
+FOURS_IN_OUT(kAttentionGradientBindingSecond, SecondFours, second_fours)
+FOURS_IN_OUT(kAttentionGradientBindingKept, Kept, kept_fours)
 
 layout(push_constant) uniform Push { AttentionGradientPush p; };
 
@@ -77,19 +74,21 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
 #include "common/random.glsl"
 
 #define LANE gl_SubgroupInvocationID
-// With 4 lanes, where compiling takes longest, there are fewer rows.
-#if LANES == 4
-#define NEAR 4
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
-#define EACH_FOUR(DO) DO(0)
-#define EACH_LOAD(DO) DO(0)
-#else
-#define NEAR 16
 #define EACH_ROW(DO) \
-    DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
-#define EACH_FOUR(DO) DO(0) DO(1) DO(2) DO(3)
-#define EACH_LOAD(DO) DO(0) DO(1)
-#endif
+    DO(0) DO(1) DO(2) DO(3) \
+    if (kNear > 4u) { \
+        DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
+    }
+#define EACH_FOUR(DO) \
+    DO(0) \
+    if (kNear > 4u) { \
+        DO(1) DO(2) DO(3) \
+    }
+#define EACH_LOAD(DO) \
+    DO(0) \
+    if (kNear > 4u) { \
+        DO(1) \
+    }
 #define EACH_BLOCK(DO) \
     DO(0) \
     if (kBlocks > 1u) { \
@@ -99,9 +98,12 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
         DO(2) DO(3) \
     }
 
-const uint kTile = 4u * LANES;
-const uint kNear = NEAR;
-const uint kLoads = NEAR / LANES;
+const uint kLanes = gl_WorkGroupSize.x;  // 4 or 8
+const uint kTile = 4u * kLanes;
+// With 4 lanes, where compiling takes longest, there are fewer rows.
+const uint kNear = kLanes == 4u ? 4u : 16u;
+const uint kMaxNear = 16u;
+const uint kMaxLoads = 2u;
 const bool kOfKept = kSide == kAttentionGradientOfKept;
 const bool kOfQueries = kSide == kAttentionGradientOfQueries || kOfKept;
 const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
@@ -141,7 +143,7 @@ uint statistics_row(uint row) {
 #define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
     vec4 name(uint offset, uint at) { \
         if (kFours != 0u) { \
-            return floats_of(buffer_fours[(offset + min(at, width - 4u)) >> 2]); \
+            return VKF_FOUR(buffer_fours, (offset + min(at, width - 4u)) >> 2); \
         } \
         uvec4 columns = at + uvec4(0, 1, 2, 3); \
         uvec4 from = offset + min(columns, uvec4(width - 1u)); \
@@ -162,9 +164,9 @@ DEFINE_LOAD(load_dy, dy, dy_fours, p.value_dim)
             if (at < width) { \
                 uint place = (offset + at) >> 2; \
                 if (more) { \
-                    v += floats_of(buffer_fours[place]); \
+                    v += VKF_FOUR(buffer_fours, place); \
                 } \
-                buffer_fours[place] = four_of(v); \
+                VKF_PUT_FOUR(buffer_fours, place, v); \
             } \
             return; \
         } \
@@ -321,22 +323,22 @@ uint kept_at(uint key, uint row, uint plane) {
 uint lanes_min(uint x) {
     x = min(x, subgroupShuffle(x, LANE ^ 1u));
     x = min(x, subgroupShuffle(x, LANE ^ 2u));
-#if LANES == 8
-    x = min(x, subgroupShuffle(x, LANE ^ 4u));
-#endif
+    if (kLanes == 8u) {
+        x = min(x, subgroupShuffle(x, LANE ^ 4u));
+    }
     return x;
 }
 
 // Per near row, of one tile: the products, then what they give, of the lane's four far rows.
-vec4 scores[kNear];
-vec4 incomes[kNear];
+vec4 scores[kMaxNear];
+vec4 incomes[kMaxNear];
 // Per near row, of the result the lane's columns.
-vec4 firsts[kNear * kAttentionGradientMaxBlocks];
-vec4 seconds[kNear * kAttentionGradientMaxBlocks];
+vec4 firsts[kMaxNear * kAttentionGradientMaxBlocks];
+vec4 seconds[kMaxNear * kAttentionGradientMaxBlocks];
 #define FIRST(row, block) firsts[(row) * kAttentionGradientMaxBlocks + (block)]
 #define SECOND(row, block) seconds[(row) * kAttentionGradientMaxBlocks + (block)]
 // What near row `i` has, of what its lane holds.
-#define OF_ROW(x, i) subgroupShuffle(x[(i) / LANES], (i) % LANES)
+#define OF_ROW(x, i) subgroupShuffle(x[(i) / kLanes], (i) % kLanes)
 
 void main() {
     uint rest = group_index();
@@ -360,16 +362,16 @@ void main() {
     batch = rest;
     shift = kCausal == 2u ? int(p.keys) - int(p.queries) : 0;
     uint last_near = min(first_near + kNear, near_end) - 1u;
-    uint column0 = (slice * kBlocks * LANES + LANE) * 4u;
+    uint column0 = (slice * kBlocks * kLanes + LANE) * 4u;
 
-    uint near_rows[kLoads];
-    uint near_rows_second[kLoads];
-    vec3 near_statistics[kLoads];  // the log-sum-exp, in two parts, and delta
-    uvec2 near_ranges[kLoads];
+    uint near_rows[kMaxLoads];
+    uint near_rows_second[kMaxLoads];
+    vec3 near_statistics[kMaxLoads];  // the log-sum-exp, in two parts, and delta
+    uvec2 near_ranges[kMaxLoads];
     uvec2 widest = uvec2(0xffffffffu, 0u);
 #define DO(i) \
     { \
-        uint near = min(first_near + i * LANES + LANE, last_near); \
+        uint near = min(first_near + i * kLanes + LANE, last_near); \
         near_ranges[i] = uvec2(0); \
         if (kSequences != 0u) { \
             near_ranges[i] = range_of(near); \
@@ -416,9 +418,9 @@ void main() {
             [[dont_unroll]] for (uint first = far_begin; first < far_end; first += kTile) {
                 if (first < begin || first >= end) {
                     [[dont_unroll]] for (uint near = first_near; near <= last_near; ++near) {
-                        kept_fours[kept_at(near, first + LANE * 4u, 0u)] = four_of(vec4(0.0));
+                        VKF_PUT_FOUR(kept_fours, kept_at(near, first + LANE * 4u, 0u), vec4(0.0));
                         if (kKeep == kAttentionGradientKeepBoth) {
-                            kept_fours[kept_at(near, first + LANE * 4u, 1u)] = four_of(vec4(0.0));
+                            VKF_PUT_FOUR(kept_fours, kept_at(near, first + LANE * 4u, 1u), vec4(0.0));
                         }
                     }
                 }
@@ -473,10 +475,10 @@ void main() {
 #define DO(i) \
     { \
         uint row = first_near + i * 4u; \
-        mat4 ds = transpose(mat4(floats_of(kept_fours[kept_at(far.x, row, 0u)]), \
-                                 floats_of(kept_fours[kept_at(far.y, row, 0u)]), \
-                                 floats_of(kept_fours[kept_at(far.z, row, 0u)]), \
-                                 floats_of(kept_fours[kept_at(far.w, row, 0u)]))); \
+        mat4 ds = transpose(mat4(VKF_FOUR(kept_fours, kept_at(far.x, row, 0u)), \
+                                 VKF_FOUR(kept_fours, kept_at(far.y, row, 0u)), \
+                                 VKF_FOUR(kept_fours, kept_at(far.z, row, 0u)), \
+                                 VKF_FOUR(kept_fours, kept_at(far.w, row, 0u)))); \
         TAKE(i * 4, ds[0]) \
         TAKE(i * 4 + 1, ds[1]) \
         TAKE(i * 4 + 2, ds[2]) \
@@ -495,7 +497,7 @@ void main() {
 #undef DO
             [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
                 mat4 rows = transpose(mat4(load_far(at.x, k), load_far(at.y, k), load_far(at.z, k), load_far(at.w, k)));
-                vec4 near[kLoads];
+                vec4 near[kMaxLoads];
 #define DO(i) \
     { \
         near[i] = load_near(near_rows[i], k); \
@@ -512,7 +514,7 @@ void main() {
             [[dont_unroll]] for (uint k = 0u; k < p.value_dim; k += 4u) {
                 mat4 rows = transpose(mat4(load_far_second(at_second.x, k), load_far_second(at_second.y, k),
                                            load_far_second(at_second.z, k), load_far_second(at_second.w, k)));
-                vec4 near[kLoads];
+                vec4 near[kMaxLoads];
 #define DO(i) \
     { \
         near[i] = load_near_second(near_rows_second[i], k); \
@@ -537,7 +539,7 @@ void main() {
             vec4 ds = \
                 finish(far, near_index, scores[i], incomes[i], far_lse, far_rest, far_delta, inside, range); \
             if (kKeep == kAttentionGradientKeepBoth && slice == 0u) { \
-                kept_fours[kept_at(near_index.x, first + LANE * 4u, 1u)] = four_of(ds); \
+                VKF_PUT_FOUR(kept_fours, kept_at(near_index.x, first + LANE * 4u, 1u), ds); \
             } \
         } \
     }
@@ -546,13 +548,13 @@ void main() {
             if (kKeep != 0u && slice == 0u) {
 #define DO(i) \
     { \
-        kept_fours[kept_at(min(first_near + i, last_near), first + LANE * 4u, 0u)] = four_of(scores[i]); \
+        VKF_PUT_FOUR(kept_fours, kept_at(min(first_near + i, last_near), first + LANE * 4u, 0u), scores[i]); \
     }
                 EACH_ROW(DO)
 #undef DO
             }
         }
-        [[dont_unroll]] for (uint lane = 0u; lane < LANES; ++lane) {
+        [[dont_unroll]] for (uint lane = 0u; lane < kLanes; ++lane) {
             uvec4 from = subgroupShuffle(at, lane);
             mat4 rows[kAttentionGradientMaxBlocks];
 #define DO(b) \

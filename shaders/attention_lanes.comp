@@ -1,12 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-// Fused attention in registers, for processors whose subgroups have exactly LANES lanes: a group is
-// one subgroup, takes kRows rows, and walks over tiles of 4 * LANES keys.
+// Fused attention in registers, for processors whose subgroups have exactly kLanes lanes, 4 or 8,
+// which is the local size: a group is one subgroup, takes kRows rows, and walks over tiles of
+// 4 * kLanes keys.
 //
 //! source
-//! variant attention_lanes4 -DLANES=4 -DFULL
-//! variant attention_lanes8 -DLANES=8 -DFULL
-//! variant attention_lanes8_wide -DLANES=8 -DFULL -DWIDE
+//! variant attention_lanes -DFULL -DWIDE=0
 //
 // Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed
 // round by shuffles; in the second it holds four columns of V, and the weights, which lie in the
@@ -22,17 +21,13 @@
 
 #include "common/attention.glsl"
 
-const uint kTile = 4u * LANES;
+const uint kLanes = gl_WorkGroupSize.x;
+const uint kTile = 4u * kLanes;
 
 // Rows come in fours: kRows is 4 or 16, and with 4 lanes, where compiling takes longest, always 4.
 // Blocks are 1, 2 or 4.
-#if LANES == 4
-#define MAX_ROWS 4
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
-#define EACH_LOAD(DO) DO(0)
-#define LOADS 1
-#else
-#define MAX_ROWS 16
+const uint kMaxRows = 16u;
+const uint kMaxLoads = 2u;
 #define EACH_ROW(DO) \
     DO(0) DO(1) DO(2) DO(3) \
     if (kRows > 4u) { \
@@ -43,8 +38,6 @@ const uint kTile = 4u * LANES;
     if (kRows > 8u) { \
         DO(1) \
     }
-#define LOADS 2
-#endif
 #define EACH_BLOCK(DO) \
     DO(0) \
     if (kBlocks > 1u) { \
@@ -59,36 +52,36 @@ const uint kTile = 4u * LANES;
 float lanes_max(float x) {
     x = max(x, subgroupShuffle(x, LANE ^ 1u));
     x = max(x, subgroupShuffle(x, LANE ^ 2u));
-#if LANES == 8
-    x = max(x, subgroupShuffle(x, LANE ^ 4u));
-#endif
+    if (kLanes == 8u) {
+        x = max(x, subgroupShuffle(x, LANE ^ 4u));
+    }
     return x;
 }
 
 float lanes_sum(float x) {
     x += subgroupShuffle(x, LANE ^ 1u);
     x += subgroupShuffle(x, LANE ^ 2u);
-#if LANES == 8
-    x += subgroupShuffle(x, LANE ^ 4u);
-#endif
+    if (kLanes == 8u) {
+        x += subgroupShuffle(x, LANE ^ 4u);
+    }
     return x;
 }
 
 uint lanes_or(uint x) {
     x |= subgroupShuffle(x, LANE ^ 1u);
     x |= subgroupShuffle(x, LANE ^ 2u);
-#if LANES == 8
-    x |= subgroupShuffle(x, LANE ^ 4u);
-#endif
+    if (kLanes == 8u) {
+        x |= subgroupShuffle(x, LANE ^ 4u);
+    }
     return x;
 }
 
 // Per row: maximum, this lane's part of the sum, and of O the lane's columns.
-float maxima[MAX_ROWS];
-float totals[MAX_ROWS];
-vec4 sums[MAX_ROWS * kAttentionMaxBlocks];
+float maxima[kMaxRows];
+float totals[kMaxRows];
+vec4 sums[kMaxRows * kAttentionMaxBlocks];
 // Per row, of one tile: products, then scores, then weights of the lane's four keys.
-vec4 tile[MAX_ROWS];
+vec4 tile[kMaxRows];
 
 // All of this is without branches: some compilers keep every live register in mind at every branch,
 // and there are many registers.
@@ -173,7 +166,7 @@ void redo(uint row, uint column0) {
         o1 *= rescale;
         o2 *= rescale;
         o3 *= rescale;
-        [[dont_unroll]] for (uint i = 0u; i < kBlocks * LANES; ++i) {
+        [[dont_unroll]] for (uint i = 0u; i < kBlocks * kLanes; ++i) {
             uint lane = i / kBlocks;
             uint block = i % kBlocks;
             vec4 weights = subgroupShuffle(s, lane);
@@ -208,8 +201,8 @@ bool redo_allowed() {
     uint rows = work.last_row - work.first_row + 1u;
     uint fours = (p.head_dim + 3u) / 4u;
     // rounds that only find a loop's end count too
-    uint once = 3u + fours + LANES;
-    uint again = 3u + fours + kBlocks * LANES;
+    uint once = 3u + fours + kLanes;
+    uint again = 3u + fours + kBlocks * kLanes;
     return tiles * (once + rows * again) + rows * kRoundsToStore < kMostRounds;
 }
 
@@ -239,10 +232,10 @@ void main() {
     }
     uint column0 = value_column(work.slice, kBlocks, 0u, kTile, LANE);
 
-    uint query_rows[LOADS];
+    uint query_rows[kMaxLoads];
 #define DO(i) \
     { \
-        query_rows[i] = query_offset(min(work.first_row + i * LANES + LANE, work.last_row)); \
+        query_rows[i] = query_offset(min(work.first_row + i * kLanes + LANE, work.last_row)); \
     }
     EACH_LOAD(DO)
 #undef DO
@@ -276,19 +269,19 @@ void main() {
 
     [[dont_unroll]] for (uint first = work.begin; first < work.end; first += kTile) {
         uint lane_first = first + LANE * 4u;
-        uint words[LOADS];
+        uint words[kMaxLoads];
         if (kMask != 0u) {
             uint seen = 0u;
 #define DO(i) \
     { \
-        words[i] = mask_word(min(work.first_row + i * LANES + LANE, work.last_row), first); \
+        words[i] = mask_word(min(work.first_row + i * kLanes + LANE, work.last_row), first); \
         seen |= words[i]; \
     }
             EACH_LOAD(DO)
 #undef DO
             // A tile that no row may see costs nothing more. (Where masked scores are finite they
             // all count.)
-            if (LANES == 4) {
+            if (kLanes == 4u) {
                 seen &= 0xffffu;
             }
             if (!kFiniteFill && lanes_or(seen) == 0u) {
@@ -307,7 +300,7 @@ void main() {
 #undef DO
         [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
             mat4 keys = load_keys(at0.x, at1.x, at2.x, at3.x, k);
-            vec4 rows[LOADS];
+            vec4 rows[kMaxLoads];
 #define DO(i) \
     { \
         rows[i] = load_query(query_rows[i], k); \
@@ -316,14 +309,14 @@ void main() {
 #undef DO
 #define DO(i) \
     { \
-        tile[i] += keys * subgroupShuffle(rows[i / LANES], i % LANES); \
+        tile[i] += keys * subgroupShuffle(rows[i / kLanes], i % kLanes); \
     }
             EACH_ROW(DO)
 #undef DO
         }
 
         vec4 lost = poison(at0.z, at1.z, at2.z, at3.z);
-#define MASK_BITS(i) (kMask != 0u ? subgroupShuffle(words[i / LANES], i % LANES) >> (LANE * 4u) : 0u)
+#define MASK_BITS(i) (kMask != 0u ? subgroupShuffle(words[i / kLanes], i % kLanes) >> (LANE * 4u) : 0u)
 #define DO(i) \
     { \
         uint row = min(work.first_row + i, work.last_row); \
@@ -342,7 +335,7 @@ void main() {
         EACH_ROW(DO)
 #undef DO
 
-        [[dont_unroll]] for (uint lane = 0u; lane < LANES; ++lane) {
+        [[dont_unroll]] for (uint lane = 0u; lane < kLanes; ++lane) {
             uint v0 = subgroupShuffle(at0.y, lane);
             uint v1 = subgroupShuffle(at1.y, lane);
             uint v2 = subgroupShuffle(at2.y, lane);

@@ -187,7 +187,7 @@ void store_four(uint to, uint column, vec4 o) {
         partial[to + 2u] = o.z;
         partial[to + 3u] = o.w;
     } else {
-        result_fours[to >> 2] = four_of(o);
+        VKF_PUT_FOUR(result_fours, to >> 2, o);
     }
 }
 

@@ -4,9 +4,7 @@
 // everywhere.
 //
 //! variant matmul
-//! variant matmul_lanes4 -DLANES=4
-//! variant matmul_lanes8 -DLANES=8
-//! variant matmul_lanes8_wide -DLANES=8 -DWIDE
+//! variant matmul_lanes -DLANES -DWIDE=0
 //
 // A group computes kRows rows by 4 columns per invocation; groups follow each other along m first,
 // so that the columns of B that a group has read are still cached for the next. Each step takes
@@ -14,12 +12,12 @@
 // from registers.
 //
 // On a software device a buffer load costs as much as some thirty arithmetic operations, being a
-// loop over the lanes with a bounds check, whether or not the lanes load the same. So the LANES
-// variants let each lane load the vec4 of another row of A, and hand them round by shuffles (a
-// single instruction): 16 rows by 32 columns then take 6 loads instead of 20. They need a local
-// size of LANES, subgroups of exactly that size (smallest and largest, or required), and shuffles
-// in compute; the plain variant needs nothing. WIDE, which needs 64-bit integers, loads 8 bytes at
-// a time, in half as many steps of such a loop. For up to kMatmulFewRows rows with 8 lanes, a lane
+// loop over the lanes with a bounds check, whether or not the lanes load the same. So with LANES
+// each lane loads the vec4 of another row of A, and they are handed round by shuffles (a single
+// instruction): 16 rows by 32 columns then take 6 loads instead of 20. That needs a local size of 4
+// or 8, subgroups of exactly that size (smallest and largest, or required), and shuffles in
+// compute; the plain variant needs nothing. kWide, which needs 64-bit integers, loads 8 bytes at a
+// time, in half as many steps of such a loop. For up to kMatmulFewRows rows with 8 lanes, a lane
 // loads each row's vec4 of another k instead, so that a load of A serves 8 steps, and packed
 // weights 16 bytes at a time: a wide load costs little more than a narrow one.
 //
@@ -27,14 +25,12 @@
 // both operands are 0.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#ifdef WIDE
-#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
-#endif
 #ifdef LANES
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
 
+#include "common/fours.glsl"
 #include "matmul.h"
 
 layout(local_size_x_id = 0) in;
@@ -47,17 +43,12 @@ layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
 layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
-layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
+FOURS_IN(kMatmulBindingA, AVec, a_vec)
 layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+FOURS_IN(kMatmulBindingB, BVec, b_vec)
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
-#ifdef WIDE
-layout(set = 0, binding = kMatmulBindingA) readonly buffer AWide { u64vec2 a_wide[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BWide { u64vec2 b_wide[]; };
-#else
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BQuads { uvec4 b_quads[]; };
-#endif
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
 layout(set = 0, binding = kMatmulBindingC) buffer C { float c[]; };
@@ -74,35 +65,31 @@ layout(push_constant) uniform Push { MatmulPush p; };
 // specialization settles: loops over them would leave the sums in memory wherever a compiler does
 // not unroll.
 #define EACH_8(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#if LANES == 8
+#ifdef LANES
 #define EACH_ROW(DO) \
-    EACH_8(DO) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
-    DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) \
-    DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31)
+    EACH_8(DO) \
+    if (kRows > 8) { \
+        DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
+        DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) \
+        DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) \
+    }
 #else
 #define EACH_ROW EACH_8
 #endif
 
 #define EACH_FEW(DO) DO(0) DO(1) DO(2) DO(3)
 
-#if LANES == 8
-const bool kFew = kRows <= kMatmulFewRows;
+#ifdef LANES
+const uint kLanes = gl_WorkGroupSize.x;
+const bool kFew = kLanes == 8u && kRows <= kMatmulFewRows;
+#define LANE gl_SubgroupInvocationID
+#define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3)
+#define ROW_OF_LOAD(i) (i * kLanes + LANE)
+#define ROWS_PER_LOAD kLanes
+#define ROW_OF_A(i) subgroupShuffle(a_rows[i / kLanes], i % kLanes)
+#define OF_A(i, j) subgroupShuffle(a_rows[i / kLanes][j], i % kLanes)
 #else
 const bool kFew = false;
-#endif
-
-#ifdef LANES
-#define LANE gl_SubgroupInvocationID
-#if LANES == 4
-#define EACH_LOAD(DO) DO(0) DO(1)
-#else
-#define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3)
-#endif
-#define ROW_OF_LOAD(i) (i * LANES + LANE)
-#define ROWS_PER_LOAD LANES
-#define ROW_OF_A(i) subgroupShuffle(a_rows[i / LANES], i % LANES)
-#define OF_A(i, j) subgroupShuffle(a_rows[i / LANES][j], i % LANES)
-#else
 #define LANE gl_LocalInvocationID.x
 #define EACH_LOAD EACH_ROW
 #define ROW_OF_LOAD(i) i
@@ -117,20 +104,6 @@ const bool kFew = false;
     vec4(OF_A(FIRST_OF_FOUR(i), i % 4), OF_A((FIRST_OF_FOUR(i) + 1), i % 4), \
          OF_A((FIRST_OF_FOUR(i) + 2), i % 4), OF_A((FIRST_OF_FOUR(i) + 3), i % 4))
 
-// 16 bytes of A, and of B.
-#ifdef WIDE
-uvec4 whole(u64vec2 w) {
-    return uvec4(unpack32(w.x), unpack32(w.y));
-}
-#define A_FOUR(i) uintBitsToFloat(whole(a_wide[i]))
-#define B_FOUR(i) uintBitsToFloat(whole(b_wide[i]))
-#define B_QUAD(i) whole(b_wide[i])
-#else
-#define A_FOUR(i) a_vec[i]
-#define B_FOUR(i) b_vec[i]
-#define B_QUAD(i) b_quads[i]
-#endif
-
 // kAMasked: B held something that is not finite, so this invocation's sums must be taken again with
 // care.
 bool wild = false;
@@ -138,10 +111,10 @@ bool wild = false;
 vec4 load_a(uint row, uint k) {
     if (kALoad == kMatmulAVecK) {
         if (kFew || kPacked == kPackedInt4) {  // k may have passed the end
-            vec4 values = A_FOUR((row + min(k, p.k - 4)) >> 2);
+            vec4 values = VKF_FOUR(a_vec, (row + min(k, p.k - 4)) >> 2);
             return mix(values, vec4(0.0), bvec4(k >= p.k));
         }
-        return A_FOUR((row + k) >> 2);
+        return VKF_FOUR(a_vec, (row + k) >> 2);
     }
     uvec4 ks = k + uvec4(0, 1, 2, 3);
     uvec4 at = row + min(ks, uvec4(p.k - 1)) * p.a_k;
@@ -150,7 +123,7 @@ vec4 load_a(uint row, uint k) {
 
 // Loads four rows of A at one k.
 vec4 load_a_rows(uint row, uint k) {
-    vec4 values = A_FOUR((row + min(k, p.k - 1) * p.a_k) >> 2);
+    vec4 values = VKF_FOUR(a_vec, (row + min(k, p.k - 1) * p.a_k) >> 2);
     return k < p.k ? values : vec4(0.0);
 }
 
@@ -169,7 +142,7 @@ vec4 load_b_row(uvec4 columns, uint k) {
     uint row = min(k, p.k - 1) * p.b_k;
     vec4 values;
     if (kBLoad == kMatmulBVecN) {
-        values = B_FOUR((columns.x + row) >> 2);
+        values = VKF_FOUR(b_vec, (columns.x + row) >> 2);
     } else {
         uvec4 at = columns + row;
         values = vec4(b[at.x], b[at.y], b[at.z], b[at.w]);
@@ -219,8 +192,9 @@ mat4 load_b(uvec4 columns, uint k) {
     if (kPacked != kPackedF32) {
         rows = load_b_packed(columns, inside);
     } else {
-        rows = transpose(mat4(tame(B_FOUR((columns.x + inside) >> 2)), tame(B_FOUR((columns.y + inside) >> 2)),
-                              tame(B_FOUR((columns.z + inside) >> 2)), tame(B_FOUR((columns.w + inside) >> 2))));
+        uvec4 at = (columns + inside) >> 2;
+        rows = transpose(mat4(tame(VKF_FOUR(b_vec, at.x)), tame(VKF_FOUR(b_vec, at.y)), tame(VKF_FOUR(b_vec, at.z)),
+                              tame(VKF_FOUR(b_vec, at.w))));
     }
     if (kFew && kPacked < kPackedInt8) {  // what stands for those past the end may not be finite
         bvec4 past = bvec4(k >= p.k);
@@ -230,7 +204,14 @@ mat4 load_b(uvec4 columns, uint k) {
     return rows;
 }
 
-#if LANES == 8
+#ifdef LANES
+uvec4 b_quad_at(uint i) {
+    if (kWide != 0u) {
+        return words_of(b_vec_wide[i]);
+    }
+    return b_quads[i];
+}
+
 // Few rows: of each column 16 bytes of a packed row, loaded at once and unpacked over the next
 // steps.
 const uint kStepsHeld = kPacked == kPackedInt4 ? 8 : kPacked == kPackedInt8 ? 4 : 2;
@@ -238,10 +219,10 @@ uvec4 held[4];
 
 void hold(uvec4 columns, uint k) {
     uvec4 at = (columns + (kPacked == kPackedInt4 ? k >> 3 : kPacked == kPackedInt8 ? k >> 2 : k >> 1)) >> 2;
-    held[0] = B_QUAD(at.x);
-    held[1] = B_QUAD(at.y);
-    held[2] = B_QUAD(at.z);
-    held[3] = B_QUAD(at.w);
+    held[0] = b_quad_at(at.x);
+    held[1] = b_quad_at(at.y);
+    held[2] = b_quad_at(at.z);
+    held[3] = b_quad_at(at.w);
 }
 
 // The rows of B of one step, k onwards, out of what is held.
@@ -351,7 +332,7 @@ void main() {
         EACH_ROW(ADD_ROW) \
     }
     if (kFew) {
-#if LANES == 8
+#ifdef LANES
         for (uint first = 0; first < p.k; first += 32) {
             vec4 a_rows[kMatmulFewRows];
 #define DO(i) \

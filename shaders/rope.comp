@@ -1,12 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-//! variant rope
-//! variant rope_wide -DWIDE
 // Su et al. 2021, "RoFormer". A row of width d is r/2 pairs and d - r elements that pass unchanged:
 // so many work items a row. With kFours an item is eight elements: four pairs, or eight elements
 // that pass. cos and sin come from a table made in double precision: the built-ins err by up to
 // 2^-11.
 #extension GL_GOOGLE_include_directive : require
+#define WIDE 0
 #include "common/fours.glsl"
 #include "rope.h"
 
@@ -18,12 +17,12 @@ layout(constant_id = kRopeSpecBack) const uint kBack = 0;
 
 layout(push_constant) uniform Push { RopePush p; };
 layout(set = 0, binding = kRopeBindingX) readonly buffer X { float x[]; };
-layout(set = 0, binding = kRopeBindingX) readonly buffer XFours { FOURS x_fours[]; };
+FOURS_IN(kRopeBindingX, XFours, x_fours)
 layout(set = 0, binding = kRopeBindingTable) readonly buffer Table { float table[]; };
-layout(set = 0, binding = kRopeBindingTable) readonly buffer TableFours { FOURS table_fours[]; };
+FOURS_IN(kRopeBindingTable, TableFours, table_fours)
 layout(set = 0, binding = kRopeBindingPositions) readonly buffer Positions { uint positions[]; };
 layout(set = 0, binding = kRopeBindingY) writeonly buffer Y { float y[]; };
-layout(set = 0, binding = kRopeBindingY) writeonly buffer YFours { FOURS y_fours[]; };
+FOURS_OUT(kRopeBindingY, YFours, y_fours)
 
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
@@ -34,34 +33,34 @@ void turn_fours(uint item, uint position, uint from, uint to) {
     uint pair_fours = p.pairs / 4u;
     if (item >= pair_fours) {
         uint column = 2u * item;
-        y_fours[to + column] = x_fours[from + column];
-        y_fours[to + column + 1u] = x_fours[from + column + 1u];
+        VKF_PUT_FOUR(y_fours, to + column, VKF_FOUR(x_fours, from + column));
+        VKF_PUT_FOUR(y_fours, to + column + 1u, VKF_FOUR(x_fours, from + column + 1u));
         return;
     }
     vec4 turns_0 = vec4(quiet_nan());
     vec4 turns_1 = turns_0;
     if (position < p.table_rows) {
         uint at = p.table_offset / 4u + 2u * (position * pair_fours + item);
-        turns_0 = floats_of(table_fours[at]);
-        turns_1 = floats_of(table_fours[at + 1u]);
+        turns_0 = VKF_FOUR(table_fours, at);
+        turns_1 = VKF_FOUR(table_fours, at + 1u);
     }
     vec4 cosine = vec4(turns_0.xz, turns_1.xz);
     vec4 sine = vec4(turns_0.yw, turns_1.yw);
     sine = kBack != 0u ? -sine : sine;
     uint first = kHalf != 0u ? item : 2u * item;
     uint second = kHalf != 0u ? item + pair_fours : 2u * item + 1u;
-    vec4 u = floats_of(x_fours[from + first]);
-    vec4 v = floats_of(x_fours[from + second]);
+    vec4 u = VKF_FOUR(x_fours, from + first);
+    vec4 v = VKF_FOUR(x_fours, from + second);
     vec4 a = kHalf != 0u ? u : vec4(u.xz, v.xz);
     vec4 b = kHalf != 0u ? v : vec4(u.yw, v.yw);
     vec4 turned_a = a * cosine - b * sine;
     vec4 turned_b = b * cosine + a * sine;
     if (kHalf != 0u) {
-        y_fours[to + first] = four_of(turned_a);
-        y_fours[to + second] = four_of(turned_b);
+        VKF_PUT_FOUR(y_fours, to + first, turned_a);
+        VKF_PUT_FOUR(y_fours, to + second, turned_b);
     } else {
-        y_fours[to + first] = four_of(vec4(turned_a.x, turned_b.x, turned_a.y, turned_b.y));
-        y_fours[to + second] = four_of(vec4(turned_a.z, turned_b.z, turned_a.w, turned_b.w));
+        VKF_PUT_FOUR(y_fours, to + first, vec4(turned_a.x, turned_b.x, turned_a.y, turned_b.y));
+        VKF_PUT_FOUR(y_fours, to + second, vec4(turned_a.z, turned_b.z, turned_a.w, turned_b.w));
     }
 }
 

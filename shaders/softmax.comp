@@ -1,7 +1,6 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-//! variant softmax
-//! variant softmax_wide -DWIDE
+//! variant softmax -DWIDE=0
 //! variant softmax_subgroups -DSUBGROUPS
 // Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the
 // output row holds what a pass leaves for the next, each element touched by one invocation only. Or
@@ -30,13 +29,13 @@ layout(constant_id = kSoftmaxSpecHeld) const uint kHeld = 0;
 
 layout(push_constant) uniform Push { SoftmaxPush p; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer Scores { float scores[]; };
-layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer ScoresFours { FOURS scores_fours[]; };
+FOURS_IN(kSoftmaxBindingScores, ScoresFours, scores_fours)
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer Mask { uint mask[]; };
 layout(set = 0, binding = kSoftmaxBindingMask) readonly buffer MaskFours { uvec4 mask_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingTerm) readonly buffer Term { float term[]; };
 layout(set = 0, binding = kSoftmaxBindingTerm) readonly buffer TermFours { vec4 term_fours[]; };
 layout(set = 0, binding = kSoftmaxBindingOut) buffer Out { float result[]; };
-layout(set = 0, binding = kSoftmaxBindingOut) buffer OutFours { FOURS result_fours[]; };
+FOURS_IN_OUT(kSoftmaxBindingOut, OutFours, result_fours)
 
 #include "common/dispatch.glsl"
 #include "common/log_sum_exp.glsl"
@@ -134,7 +133,7 @@ bool plain() {
 }
 
 vec4 masked_scores(Row row, uint four) {
-    vec4 s = floats_of(scores_fours[row.scores / 4u + four]) * p.scale;
+    vec4 s = VKF_FOUR(scores_fours, row.scores / 4u + four) * p.scale;
     if (kSoftcap != 0u) {
         s /= p.softcap;
         s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
@@ -156,84 +155,30 @@ vec4 masked_scores(Row row, uint four) {
     return s;
 }
 
-// Fours of a row are taken in turns. On processors with WIDE a turn is a line of the cache, and its
-// loads all go before its stores to another buffer, lest these drive out lines of which more is
-// wanted (rows of 4 KiB all fall on the same few places of a cache). Elsewhere a turn is one four,
-// and no array, which some compilers keep in memory; EACH then declares its number, so each has
-// another name.
-#ifdef WIDE
-#define TURN kFours
-#define TURN_OF(e) e[kSoftmaxMostFours]
-#define EACH(i) for (uint i = 0u; i < kFours; ++i)
-#define AT(e, i) e[i]
-#else
+// Fours of a row are taken in turns. With kWide a turn is a line of the cache, and its loads all go
+// before its stores to another buffer, lest these drive out lines of which more is wanted (rows of
+// 4 KiB all fall on the same few places of a cache). Elsewhere a turn is one four, and no array,
+// which some compilers keep in memory; EACH then declares its number, so each has another name.
+#define WRITE_WEIGHTS write_weights_by_fours
 #define TURN 1u
 #define TURN_OF(e) e
 #define EACH(i) const uint i = 0u;
 #define AT(e, i) e
+#include "common/softmax_fours.glsl"
+#ifdef WIDE
+#undef WRITE_WEIGHTS
+#undef TURN
+#undef TURN_OF
+#undef EACH
+#undef AT
+#define WRITE_WEIGHTS write_weights_in_turns
+#define TURN kFours
+#define TURN_OF(e) e[kSoftmaxMostFours]
+#define EACH(i) for (uint i = 0u; i < kFours; ++i)
+#define AT(e, i) e[i]
+#include "common/softmax_fours.glsl"
 #endif
 
-// NaN is not carried through the exponentials here but by the quotient: the largest score tells of
-// it.
-void write_weights_by_fours(Row row, uint fours) {
-    float sink = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
-    vec4 maxima = vec4(negative_infinity());
-    uvec4 magnitudes = uvec4(0u);
-    uint to = row.result / 4u;
-    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
-        vec4 TURN_OF(s);
-        EACH(i) {
-            AT(s, i) = masked_scores(row, first + i * kLanes);
-            maxima = max(maxima, AT(s, i));
-            magnitudes = max(magnitudes, floatBitsToUint(AT(s, i)) & kMagnitudeBits);
-        }
-        if (!plain()) {
-            EACH(j) {
-                result_fours[to + first + j * kLanes] = four_of(AT(s, j));
-            }
-        }
-    }
-    uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
-    float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
-    largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
-
-    vec4 sums = vec4(0.0);
-    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
-        vec4 TURN_OF(e);
-        EACH(i) {
-            uint four = first + i * kLanes;
-            AT(e, i) = floats_of(plain() ? scores_fours[row.scores / 4u + four] : result_fours[to + four]);
-        }
-        EACH(j) {
-            vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
-            bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
-            s -= largest;
-            s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
-            // The exponential of a masked score is 0, unless the largest is -inf too and there is
-            // no use for the sum.
-            sums += s;
-            AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
-        }
-        EACH(k) {
-            result_fours[to + first + k * kLanes] = four_of(AT(e, k));
-        }
-    }
-    float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
-    if (kTerm == kSoftmaxTermSinks) {
-        sum += exp_of_number(sink - largest);
-    }
-
-    float scale = is_masked(largest) ? 0.0 : (is_finite(largest) ? 1.0 / sum : quiet_nan());
-    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
-        EACH(i) {
-            uint four = to + first + i * kLanes;
-            vec4 e = floats_of(result_fours[four]);
-            result_fours[four] = four_of(mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit))));
-        }
-    }
-}
-
-#ifndef WIDE
 // Masked scores of the lane's i-th four; -inf beyond the row.
 vec4 held_scores(Row row, uint i) {
     vec4 s;
@@ -292,7 +237,6 @@ void write_weights_held(Row row, bool there) {
         }
     }
 }
-#endif
 
 void write_log_sum_exp(Row row, uint keys, uint index) {
     float largest = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
@@ -367,11 +311,15 @@ void main() {
         write_log_sum_exp(row, keys, index);
     } else if (kOutput == kSoftmaxOutputHard) {
         write_hard(row, keys);
-#ifndef WIDE
     } else if (kHeld != 0u) {
         write_weights_held(row, inside);
-#endif
     } else if (kFours != 0u) {
+#ifdef WIDE
+        if (kWide != 0u) {
+            write_weights_in_turns(row, keys / 4u);
+            return;
+        }
+#endif
         write_weights_by_fours(row, keys / 4u);
     } else {
         write_weights(row, keys);

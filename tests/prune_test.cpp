@@ -3,13 +3,21 @@
 // validation the layer looks at every module too.
 #include <doctest/doctest.h>
 
+#include <random>
+
+#include "attention_gradient.spv.h"
+#include "attention_lanes.spv.h"
 #include "attention_shared_full.spv.h"
 #include "elementwise.spv.h"
+#include "matmul_lanes.spv.h"
+#include "rope.spv.h"
 #include "runtime/compile/glsl.h"
 #include "runtime/compile/lowering.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
 #include "runtime/compile/spirv.h"
+#include "shaders/common/wide.h"
+#include "softmax.spv.h"
 #include "tests/device.h"
 #include "tests/glsl.h"
 #include "tests/op_check.h"
@@ -153,6 +161,73 @@ TEST_SUITE("prune") {
         append(rest, function(8, {}));
         append(module, function(8, {}));
         CHECK(prune(module) == rest);
+    }
+
+    TEST_CASE("prune: without wide loads nothing is left of 64-bit integers, and no word is gained") {
+        const std::pair<const char*, PackedSpirv> kernels[] = {{"matmul", spirv::kMatmulLanesSpirv},
+                                                               {"attention", spirv::kAttentionLanesSpirv},
+                                                               {"attention_gradient", spirv::kAttentionGradientSpirv},
+                                                               {"softmax", spirv::kSoftmaxSpirv},
+                                                               {"rope", spirv::kRopeSpirv}};
+        std::mt19937 random(5);
+        for (const auto& [name, packed] : kernels) {
+            CAPTURE(name);
+            const Words whole = SpirvCode(packed).words();
+            CHECK(reflect(whole, name).uses_int64);
+            int wide_ones = 0;
+            for (int i = 0; i < 40; ++i) {
+                Words constants{i % 2 == 0 ? 4u : 8u};
+                for (int id = 1; id < 20; ++id) {
+                    constants.push_back(Words{0, 1, 2, 4, 8, 16}[random() % 6]);
+                }
+                CAPTURE(constants);
+                const auto left = [&](std::uint32_t wide) {
+                    return prune(specialize(whole, constants, std::pair{shader::kSpecWide, wide}));
+                };
+                const Words plain = left(0), wide = left(1);
+                CHECK_FALSE(reflect(plain, name).uses_int64);
+                CHECK(plain == prune(specialize(whole, constants)));
+                CHECK(plain.size() <= wide.size());
+                wide_ones += reflect(wide, name).uses_int64 ? 1 : 0;
+            }
+            CHECK(wide_ones > 0);
+        }
+    }
+
+    TEST_CASE("prune: 64-bit integers go where no function has to do with them, constants that nothing names too") {
+        const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
+        const auto with = [&](const std::vector<Words>& instructions) {
+            Words out = {0x07230203, 0x00010300, 0, 100, 0};
+            for (const Words& i : instructions) {
+                out.insert(out.end(), i.begin(), i.end());
+            }
+            return out;
+        };
+        const Words capability{op(2, 17), 1}, int64{op(2, 17), 11}, entry{op(4, 15), 5, 40, 'm'};
+        const Words of_ulong{op(4, 71), 31, 33, 0}, of_uint{op(4, 71), 30, 33, 12}, name{op(3, 5), 20, 'n'};
+        const Words nothing{op(2, 19), 2}, type{op(3, 33), 3, 2}, uint{op(4, 21), 4, 32, 0},
+            ulong{op(4, 21), 12, 64, 0}, pair{op(4, 23), 13, 12, 2}, uints{op(4, 32), 14, 12, 4},
+            pairs{op(4, 32), 15, 12, 13};
+        const Words unused{op(4, 43), 4, 20, 31}, one{op(4, 43), 4, 21, 1}, big{op(5, 43), 12, 22, 1, 1};
+        const Words variable{op(4, 59), 14, 30, 12}, wide_variable{op(4, 59), 15, 31, 12};
+        const Words begin{op(5, 54), 2, 40, 0, 3}, label{op(2, 248), 41}, back{op(1, 253)}, end{op(1, 56)};
+        // its storage class, a decoration and a number equal the ids of what is wide
+        const Words store{op(3, 62), 30, 21}, literal{op(5, 81), 4, 45, 21, 12};
+        const std::vector<Words> before{capability, int64,  entry, name,  of_ulong, of_uint,
+                                        nothing,    type,   uint,  ulong, pair,     uints,
+                                        pairs,      unused, one,   big,   variable, wide_variable};
+        const auto module = [&](const Words& body) {
+            std::vector<Words> all = before;
+            all.insert(all.end(), {begin, label, store, body, back, end});
+            return with(all);
+        };
+        CHECK(prune(module(literal)) == with({capability, entry, of_uint, nothing, type, uint, uints, one, variable,
+                                              begin, label, store, literal, back, end}));
+        for (const Words& body : {Words{op(4, 61), 13, 46, 31}, {op(3, 62), 31, 21}, {op(4, 68), 4, 46, 31}}) {
+            CHECK(prune(module(body)) ==
+                  with({capability, int64, entry,    of_ulong,      of_uint, nothing, type,  uint, ulong, pair, uints,
+                        pairs,      one,   variable, wide_variable, begin,   label,   store, body, back,  end}));
+        }
     }
 
     TEST_CASE("prune: a module cut short is given back") {

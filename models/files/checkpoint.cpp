@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json_size.h"
 #include "runtime/base/named_errors.h"
+#include "runtime/base/owned_json.h"
 #include "runtime/base/paths.h"
 
 namespace vkf {
@@ -105,7 +106,7 @@ std::map<std::string, std::string> read_index(const fs::path& index) {
     const std::string text = file_text(index, kMostConfigBytes);
     naming(file, [&] { parsed_bytes(text, kDeepestConfig); });
     IndexReader reader(file);
-    json::sax_parse(text, &reader);
+    read_json(text, reader);
     reader.finish();
     return std::move(reader.map);
 }

@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json_size.h"
 #include "runtime/base/mapped_bytes.h"
+#include "runtime/base/owned_json.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/packed.h"
 
@@ -352,7 +353,7 @@ void Safetensors::read(std::span<const std::byte> bytes) {
         throw Error(std::string("header: ") + error.what(), file_);
     }
     HeaderReader reader(file_);
-    nlohmann::json::sax_parse(json, &reader);
+    read_json(json, reader);
 
     metadata_ = std::move(reader.metadata);
     std::ranges::sort(reader.entries, {},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,12 +16,6 @@
 #include "spirv_code.h"
 
 namespace vkf {
-
-/// One SPIR-V module: embedded in the library, or compiled at run time.
-struct Shader {
-    const char* name;
-    SpirvCode code;
-};
 
 /// Specialization constants, each set by the name that the shader's header gives its id; id 0 is
 /// the local size. One that is not set is 0 where a later id is set, else the shader's default.
@@ -41,6 +36,14 @@ public:
 
 private:
     std::vector<std::uint32_t> values_;
+};
+
+/// One SPIR-V module: embedded in the library, or compiled at run time.
+struct Shader {
+    const char* name;
+    SpirvCode code;
+    /// The constant that makes this shader of a module that several share; Constants do not set it.
+    std::optional<Constants::Named> variant = {};
 };
 
 /// A module with its specialization constants.

@@ -19,6 +19,69 @@ using Words = std::span<const std::uint32_t>;
 
 std::uint32_t op_of(Words instruction) { return instruction[0] & 0xffff; }
 
+/// A set of ids that are below a bound.
+class Ids {
+public:
+    explicit Ids(std::size_t bound) : in_(bound) {}
+    void insert(std::uint32_t id) {
+        if (id < in_.size()) {
+            in_[id] = true;
+        }
+    }
+    bool contains(std::uint32_t id) const { return id < in_.size() && in_[id]; }
+    std::size_t bound() const { return in_.size(); }
+
+private:
+    std::vector<bool> in_;
+};
+
+/// Where an instruction has literals: from one word to before another. Of those that are not told
+/// apart here all words may be ids.
+std::pair<std::size_t, std::size_t> literals_of(Words i) {
+    switch (op_of(i)) {
+        case kOpCapability: return {1, i.size()};
+        case kOpTypeInt:
+        case kOpTypeFloat:
+        case kOpSelectionMerge: return {2, i.size()};
+        case kOpTypePointer: return {2, 3};
+        case kOpConstant:
+        case kOpSpecConstant:
+        case kOpTypeVector:
+        case kOpTypeMatrix:
+        case kOpLoopMerge: return {3, i.size()};
+        case kOpFunction:
+        case kOpSpecConstantOp:
+        case kOpVariable:
+        case kOpStore: return {3, 4};  // behind the kind of access there may be ids of scopes
+        case kOpCompositeExtract:
+        case kOpBranchConditional: return {4, i.size()};
+        case kOpLoad:
+        case kOpExtInst: return {4, 5};
+        case kOpVectorShuffle:
+        case kOpCompositeInsert: return {5, i.size()};
+        default: return {0, 0};
+    }
+}
+
+/// Calls `visit` with each id that an instruction names from a word on. Literals that are not known
+/// to be some count too: too much stays rather than too little.
+template <typename Visit>
+void each_id(Words i, std::size_t from, Visit visit) {
+    const auto [begin, end] = literals_of(i);
+    for (std::size_t at = from; at < i.size(); ++at) {
+        const bool number_of_case = op_of(i) == kOpSwitch && at >= 3 && at % 2 == 1;
+        if ((at < begin || at >= end) && !number_of_case) {
+            visit(i[at]);
+        }
+    }
+}
+
+bool names_any(Words i, const Ids& ids) {
+    bool found = false;
+    each_id(i, 1, [&](std::uint32_t id) { found = found || ids.contains(id); });
+    return found;
+}
+
 /// The id that an instruction of a function defines; 0: none.
 std::uint32_t result_of(Words i) {
     switch (op_of(i)) {
@@ -42,6 +105,7 @@ struct Block {
     Words merge, terminator;
     bool live = false;
     std::optional<std::uint32_t> taken;  ///< the only way on, where a constant settles it
+    const Block* next = nullptr;         ///< what is joined to it
 };
 
 /// One function: its blocks, and which of them can run.
@@ -102,6 +166,7 @@ public:
                 }
             }
         }
+        join();
     }
 
     std::vector<std::uint32_t> called() const {
@@ -119,17 +184,16 @@ public:
     }
 
     /// Appends what is left of the function, and to `gone` what is not.
-    void write(std::vector<std::uint32_t>& out, std::set<std::uint32_t>& gone) const {
-        // any word counts as a use: too much stays rather than too little
-        std::set<std::uint32_t> used;
+    void write(std::vector<std::uint32_t>& out, Ids& gone) const {
+        Ids used(gone.bound());
+        const auto use = [&](std::uint32_t id) { used.insert(id); };
         for (const Block& b : blocks_) {
             for (const Words i : b.body) {
-                const bool variable = op_of(i) == kOpVariable;
                 if (b.live) {
-                    used.insert(i.begin() + (variable ? 3 : 1), i.end());
+                    each_id(i, op_of(i) == kOpVariable ? 3 : 1, use);
                 }
             }
-            used.insert(b.terminator.begin() + 1, b.terminator.end());
+            each_id(b.terminator, 1, use);
         }
         const auto put = [&](Words i) { out.insert(out.end(), i.begin(), i.end()); };
         for (const Words i : instructions_) {
@@ -139,22 +203,30 @@ public:
             put(i);
         }
         for (const Block& b : blocks_) {
+            if (joined_.count(b.label) != 0) {
+                gone.insert(b.label);
+                continue;
+            }
             if (b.live) {
                 out.insert(out.end(), {head(kOpLabel, 2), b.label});
-                for (const Words i : b.body) {
-                    if (op_of(i) == kOpVariable && used.count(i[2]) == 0) {
-                        gone.insert(i[2]);
-                    } else if (op_of(i) == kOpPhi) {
-                        put_phi(i, b.label, out);
-                    } else {
-                        put(i);
+                const Block* last = &b;
+                for (const Block* part = &b; part != nullptr; part = part->next) {
+                    last = part;
+                    for (const Words i : part->body) {
+                        if (op_of(i) == kOpVariable && !used.contains(i[2])) {
+                            gone.insert(i[2]);
+                        } else if (op_of(i) == kOpPhi) {
+                            put_phi(i, part->label, out);
+                        } else {
+                            put(i);
+                        }
                     }
                 }
-                if (b.taken) {
-                    out.insert(out.end(), {head(kOpBranch, 2), *b.taken});
+                if (last->taken) {
+                    out.insert(out.end(), {head(kOpBranch, 2), *last->taken});
                 } else {
-                    put(b.merge);
-                    put(b.terminator);
+                    put(last->merge);
+                    put(last->terminator);
                 }
                 continue;
             }
@@ -172,7 +244,7 @@ public:
         put(instructions_.back());
     }
 
-    void drop(std::set<std::uint32_t>& gone) const {
+    void drop(Ids& gone) const {
         for (const Words i : instructions_) {
             gone.insert(result_of(i));
         }
@@ -240,10 +312,39 @@ private:
         out.insert(out.end(), i.begin(), i.begin() + 3);
         for (std::size_t at = 3; at + 1 < i.size(); at += 2) {
             if (edges_.count({i[at + 1], label}) != 0) {
-                out.insert(out.end(), {i[at], i[at + 1]});
+                std::uint32_t from = i[at + 1];
+                for (auto to = joined_.find(from); to != joined_.end(); to = joined_.find(from)) {
+                    from = to->second;
+                }
+                out.insert(out.end(), {i[at], from});
             }
         }
         out[first] = head(kOpPhi, out.size() - first);
+    }
+
+    /// Joins to each block the one that only it leads to, where nothing else names that one.
+    void join() {
+        std::map<std::uint32_t, Block*> by_label;
+        std::map<std::uint32_t, std::size_t> ways;
+        for (Block& b : blocks_) {
+            by_label[b.label] = &b;
+        }
+        for (const auto& [from, to] : edges_) {
+            ++ways[to];
+        }
+        for (Block& b : blocks_) {
+            const bool straight = b.taken || (b.merge.empty() && op_of(b.terminator) == kOpBranch);
+            if (!b.live || !straight) {
+                continue;
+            }
+            const std::uint32_t to = successors(b).front();
+            Block* const next = by_label[to];
+            const bool phi = next != nullptr && !next->body.empty() && op_of(next->body.front()) == kOpPhi;
+            if (next != nullptr && !phi && ways[to] == 1 && named_.count(to) == 0 && continues_.count(to) == 0) {
+                b.next = next;
+                joined_[to] = b.label;
+            }
+        }
     }
 
     std::vector<Words> instructions_;
@@ -252,6 +353,7 @@ private:
     std::set<std::uint32_t> visited_;
     std::set<std::uint32_t> named_;
     std::map<std::uint32_t, std::uint32_t> continues_;  ///< continue target -> its loop's header
+    std::map<std::uint32_t, std::uint32_t> joined_;     ///< a block -> the one that it is a part of
 };
 
 /// Functions in order, from those that entry points name on along the calls of live blocks.
@@ -277,12 +379,80 @@ bool is_about(std::uint32_t op) {
     return op == kOpName || op == kOpMemberName || op == kOpDecorate || op == kOpMemberDecorate;
 }
 
+/// The id that an instruction ahead of the functions defines; 0: none.
+std::uint32_t defined_by(Words i) {
+    const std::uint32_t op = op_of(i);
+    if (op >= kOpTypeVoid && op <= kOpTypeFunction) {
+        return i[1];
+    }
+    return (op >= kOpConstantTrue && op <= kOpSpecConstantOp) || op == kOpVariable ? i[2] : 0;
+}
+
+/// Takes out what defines the ids, and what is said about them.
+void drop(std::vector<Words>& module, const Ids& ids) {
+    std::erase_if(module, [&](Words i) { return ids.contains(is_about(op_of(i)) ? i[1] : defined_by(i)); });
+}
+
+/// Takes out 64-bit integers and what is made of them, ahead of the functions, where these and the
+/// entry points name nothing of that.
+void drop_int64(std::vector<Words>& module, Words functions, std::size_t bound) {
+    Ids wide(bound);
+    bool any = false;
+    for (const Words i : module) {
+        const std::uint32_t id = defined_by(i);
+        if (id != 0 && ((op_of(i) == kOpTypeInt && i[2] == 64) || names_any(i, wide))) {
+            wide.insert(id);
+            any = true;
+        }
+    }
+    if (!any) {
+        return;
+    }
+    for (const Words i : module) {
+        if (op_of(i) == kOpEntryPoint && names_any(i, wide)) {
+            return;
+        }
+    }
+    for (std::size_t at = 0; at < functions.size(); at += functions[at] >> 16) {
+        if (names_any(functions.subspan(at, functions[at] >> 16), wide)) {
+            return;
+        }
+    }
+    drop(module, wide);
+    std::erase_if(module, [](Words i) { return op_of(i) == kOpCapability && i[1] == kCapabilityInt64; });
+}
+
+/// Takes out the numbers, booleans and variables of an invocation that nothing names.
+void drop_unused(std::vector<Words>& module, Words functions, std::size_t bound) {
+    Ids used(bound);
+    const auto use = [&](std::uint32_t id) { used.insert(id); };
+    for (const Words i : module) {
+        if (!is_about(op_of(i))) {
+            each_id(i, defined_by(i) == 0 || defined_by(i) == i[1] ? 2 : 3, use);
+        }
+    }
+    for (std::size_t at = 0; at < functions.size(); at += functions[at] >> 16) {
+        each_id(functions.subspan(at, functions[at] >> 16), 1, use);
+    }
+    Ids unused(bound);
+    for (const Words i : module) {
+        const std::uint32_t op = op_of(i);
+        const bool constant = op == kOpConstant || op == kOpConstantTrue || op == kOpConstantFalse;
+        const bool own = op == kOpVariable && i[3] == kStoragePrivate;
+        if ((constant || own) && !used.contains(i[2])) {
+            unused.insert(i[2]);
+        }
+    }
+    drop(module, unused);
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
-    if (code.size() < kHeaderWords) {
+    if (code.size() < kHeaderWords || code[kHeaderBound] > kMostIds) {
         return code;
     }
+    const std::size_t bound = code[kHeaderBound];
     std::vector<Words> module;  // all before the first function
     std::vector<Function> functions;
     std::vector<Words> current;
@@ -316,7 +486,7 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
     }
     const std::set<std::uint32_t> kept = reachable(functions, std::move(entries));
     std::vector<std::uint32_t> bodies;
-    std::set<std::uint32_t> gone;
+    Ids gone(bound);
     for (const Function& f : functions) {
         if (kept.count(f.id()) != 0) {
             f.write(bodies, gone);
@@ -324,10 +494,12 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
             f.drop(gone);
         }
     }
+    drop_int64(module, bodies, bound);
+    drop_unused(module, bodies, bound);
     std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);
     out.reserve(code.size());
     for (const Words i : module) {
-        if (!is_about(op_of(i)) || gone.count(i[1]) == 0) {
+        if (!is_about(op_of(i)) || !gone.contains(i[1])) {
             out.insert(out.end(), i.begin(), i.end());
         }
     }

@@ -15,17 +15,21 @@ enum : std::uint32_t {
     kOpMemberName = 6,
     kOpLine = 8,
     kOpExtension = 10,
+    kOpExtInst = 12,
     kOpEntryPoint = 15,
     kOpExecutionMode = 16,
     kOpCapability = 17,
+    kOpTypeVoid = 19,
     kOpTypeBool = 20,
     kOpTypeInt = 21,
     kOpTypeFloat = 22,
     kOpTypeVector = 23,
+    kOpTypeMatrix = 24,
     kOpTypeImage = 25,
     kOpTypeArray = 28,
     kOpTypeStruct = 30,
     kOpTypePointer = 32,
+    kOpTypeFunction = 33,
     kOpConstantTrue = 41,
     kOpConstantFalse = 42,
     kOpConstant = 43,
@@ -47,7 +51,9 @@ enum : std::uint32_t {
     kOpArrayLength = 68,
     kOpDecorate = 71,
     kOpMemberDecorate = 72,
+    kOpVectorShuffle = 79,
     kOpCompositeExtract = 81,
+    kOpCompositeInsert = 82,
     kOpIAdd = 128,
     kOpISub = 130,
     kOpIMul = 132,
@@ -103,6 +109,7 @@ enum : std::uint32_t {
     kExecutionModeSignedZeroInfNanPreserve = 4461,
     kStorageUniformConstant = 0,
     kStorageUniform = 2,
+    kStoragePrivate = 6,
     kStoragePushConstant = 9,
     kStorageStorageBuffer = 12,
     kCapabilityFloat16 = 9,
@@ -119,8 +126,10 @@ enum : std::uint32_t {
     kCapabilityCooperativeMatrix = 6022,
 };
 
-/// Words before the first instruction.
-inline constexpr std::size_t kHeaderWords = 5;
+/// Words before the first instruction, and which of them ids are below.
+inline constexpr std::size_t kHeaderWords = 5, kHeaderBound = 3;
+/// The most ids that a module may have (section 2.17, Universal Limits).
+inline constexpr std::uint32_t kMostIds = 4194303;
 inline constexpr std::uint32_t kLoopControlNone = 0, kLoopControlDontUnroll = 2;
 
 /// The first word of an instruction.

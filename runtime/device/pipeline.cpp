@@ -225,15 +225,16 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values()));
+    std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values(), kernel.shader->variant));
     if (kernel.keep_loops) {
         keep_loops(code);
     }
     ask_for_float_modes(code, caps);
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
-    if (const std::uint32_t reached = reflect(code, name).reached; bindings > face.bindings || bindings < reached) {
+    const ShaderInterface left = reflect(code, name);
+    if (bindings > face.bindings || bindings < left.reached) {
         throw Error("binds " + std::to_string(bindings) + " buffers, its shader has " +
-                        std::to_string(bindings < reached ? reached : face.bindings),
+                        std::to_string(bindings < left.reached ? left.reached : face.bindings),
                     "shader " + name);
     }
     const std::uint32_t buffers = bindings - (face.image == ImageAccess::none ? 0 : 1);
@@ -243,7 +244,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                         std::to_string(caps.push_constants) + " and " + std::to_string(caps.storage_buffers),
                     "shader " + name);
     }
-    require_features(face, kernel, caps);
+    require_features(left, kernel, caps);
 
     Pipeline p;
     p.owner = kernel.owner;

@@ -33,17 +33,17 @@ layout(constant_id = kAttentionSpecSplit) const uint kSplit = 0;
 #endif
 
 layout(set = 0, binding = kAttentionBindingQuery) readonly buffer Query { float query[]; };
-layout(set = 0, binding = kAttentionBindingQuery) readonly buffer QueryFours { FOURS query_fours[]; };
+FOURS_IN(kAttentionBindingQuery, QueryFours, query_fours)
 layout(set = 0, binding = kAttentionBindingKey) readonly buffer Key { float key[]; };
-layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyFours { FOURS key_fours[]; };
+FOURS_IN(kAttentionBindingKey, KeyFours, key_fours)
 layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyWords { uint key_words[]; };
-layout(set = 0, binding = kAttentionBindingKey) readonly buffer KeyPairs { PAIR key_pairs[]; };
+PAIRS_IN(kAttentionBindingKey, KeyPairs, key_pairs)
 layout(set = 0, binding = kAttentionBindingValue) readonly buffer Value { float value[]; };
-layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValueFours { FOURS value_fours[]; };
+FOURS_IN(kAttentionBindingValue, ValueFours, value_fours)
 layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValueWords { uint value_words[]; };
-layout(set = 0, binding = kAttentionBindingValue) readonly buffer ValuePairs { PAIR value_pairs[]; };
+PAIRS_IN(kAttentionBindingValue, ValuePairs, value_pairs)
 layout(set = 0, binding = kAttentionBindingOut) writeonly buffer Out { float result[]; };
-layout(set = 0, binding = kAttentionBindingOut) writeonly buffer OutFours { FOURS result_fours[]; };
+FOURS_OUT(kAttentionBindingOut, OutFours, result_fours)
 #ifdef FULL
 layout(set = 0, binding = kAttentionBindingMask) readonly buffer Mask { uint mask_bits[]; };
 layout(set = 0, binding = kAttentionBindingBias) readonly buffer Bias { float bias[]; };
@@ -57,8 +57,10 @@ layout(set = 0, binding = kAttentionBindingPartial) writeonly buffer Partial { f
 #endif
 
 // A score mod may have such names.
-#undef FOURS
-#undef PAIR
+#undef FOURS_IN
+#undef FOURS_OUT
+#undef FOURS_IN_OUT
+#undef PAIRS_IN
 
 layout(push_constant) uniform Push { AttentionPush p; };
 
@@ -224,7 +226,7 @@ uvec3 key_offsets(uint index) {
 #define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
     vec4 name(uint offset, uint at) { \
         if (kFours != 0u) { \
-            return floats_of(buffer_fours[(offset + at) >> 2]); \
+            return VKF_FOUR(buffer_fours, (offset + at) >> 2); \
         } \
         uvec4 columns = at + uvec4(0, 1, 2, 3); \
         uvec4 from = offset + min(columns, uvec4(width - 1u)); \
@@ -240,10 +242,10 @@ DEFINE_LOAD(load_plain_key, key, key_fours, p.head_dim)
 #define DEFINE_PACKED_LOAD(name, words, pairs, width) \
     vec4 name(uint offset, uint at) { \
         if (kKv == kPackedF16) { \
-            return unpack_f16(words_of(pairs[(offset >> 1) + (at >> 2)])); \
+            return unpack_f16(VKF_PAIR(pairs, (offset >> 1) + (at >> 2))); \
         } \
         if (kKv == kPackedBf16) { \
-            return unpack_bf16(words_of(pairs[(offset >> 1) + (at >> 2)])); \
+            return unpack_bf16(VKF_PAIR(pairs, (offset >> 1) + (at >> 2))); \
         } \
         float scale = uintBitsToFloat(words[offset + packed_code_words(kPackedInt8, width)]); \
         return unpack_int8(words[offset + (at >> 2)]) * scale; \
@@ -265,7 +267,7 @@ vec4 load_value(uint offset, uint at) {
         return load_packed_value(offset, min(at, (p.value_dim - 1u) & ~3u));
     }
     if (kFours != 0u) {
-        return floats_of(value_fours[(offset + min(at, p.value_dim - 4u)) >> 2]);
+        return VKF_FOUR(value_fours, (offset + min(at, p.value_dim - 4u)) >> 2);
     }
     uvec4 from = offset + min(at + uvec4(0, 1, 2, 3), uvec4(p.value_dim - 1u));
     return vec4(value[from.x], value[from.y], value[from.z], value[from.w]);
@@ -425,7 +427,7 @@ void store(uint to, uint column, vec4 o) {
 #endif
     if (kFours != 0u) {
         if (left != 0u) {
-            result_fours[to >> 2] = four_of(o);
+            VKF_PUT_FOUR(result_fours, to >> 2, o);
         }
         return;
     }

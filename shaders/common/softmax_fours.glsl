@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax.comp's weights of a row by fours, as the function WRITE_WEIGHTS: TURN fours in a turn.
+// Included once for each kind of turn.
+
+// NaN is not carried through the exponentials here but by the quotient: the largest score tells of
+// it.
+void WRITE_WEIGHTS(Row row, uint fours) {
+    float sink = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
+    vec4 maxima = vec4(negative_infinity());
+    uvec4 magnitudes = uvec4(0u);
+    uint to = row.result / 4u;
+    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        vec4 TURN_OF(s);
+        EACH(i) {
+            AT(s, i) = masked_scores(row, first + i * kLanes);
+            maxima = max(maxima, AT(s, i));
+            magnitudes = max(magnitudes, floatBitsToUint(AT(s, i)) & kMagnitudeBits);
+        }
+        if (!plain()) {
+            EACH(j) {
+                VKF_PUT_FOUR(result_fours, to + first + j * kLanes, AT(s, j));
+            }
+        }
+    }
+    uint magnitude = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
+    float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
+    largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
+
+    vec4 sums = vec4(0.0);
+    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        vec4 TURN_OF(e);
+        EACH(i) {
+            uint four = first + i * kLanes;
+            AT(e, i) = plain() ? VKF_FOUR(scores_fours, row.scores / 4u + four) : VKF_FOUR(result_fours, to + four);
+        }
+        EACH(j) {
+            vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
+            bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
+            s -= largest;
+            s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
+            // The exponential of a masked score is 0, unless the largest is -inf too and there is
+            // no use for the sum.
+            sums += s;
+            AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
+        }
+        EACH(k) {
+            VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
+        }
+    }
+    float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
+    if (kTerm == kSoftmaxTermSinks) {
+        sum += exp_of_number(sink - largest);
+    }
+
+    float scale = is_masked(largest) ? 0.0 : (is_finite(largest) ? 1.0 / sum : quiet_nan());
+    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        EACH(i) {
+            uint four = to + first + i * kLanes;
+            vec4 e = VKF_FOUR(result_fours, four);
+            VKF_PUT_FOUR(result_fours, four, mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit))));
+        }
+    }
+}
