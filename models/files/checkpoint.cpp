@@ -2,6 +2,7 @@
 #include "models/files/checkpoint.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "models/files/config_reader.h"
 #include "runtime/base/error.h"
