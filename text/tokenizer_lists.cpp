@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "runtime/base/owned_json.h"
+
 namespace vkf::text {
 
 namespace {
@@ -199,7 +201,7 @@ void for_each_entry(const LongList& list, const std::function<void(ListEntry&)>&
         throw Error("a list of its tokens is missing");
     }
     EntryReader reader(f);
-    Json::sax_parse(list.json.begin(), list.json.end(), &reader);
+    read_json(list.json, reader);
 }
 
 void for_each_object(const LongList& list, const std::function<void(const Json&)>& f) {

@@ -105,11 +105,10 @@ private:
     std::string key_;
 };
 
-/// Tells `events` what is in a text. All texts are read by this one parser; json::sax_parse() would
-/// be one for each kind of events, and for each one more for the binary formats.
+/// Tells `events` what is in a text. Its type is the same for all readers, so that there is one
+/// parser for them.
 inline void read_json(std::string_view text, nlohmann::json_sax<nlohmann::json>& events) {
-    auto input = nlohmann::detail::input_adapter(text.data(), text.data() + text.size());
-    nlohmann::detail::parser<nlohmann::json, decltype(input)>(std::move(input)).sax_parse(&events);
+    nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &events);
 }
 
 /// Throws NotJson where the text is none.

@@ -39,7 +39,7 @@ Row measure_op(const OpCase& op, Settings& settings) {
     program.run();
     double expected = milliseconds_of(program.times());
 
-    const bool ceiling = op.kind == OpKind::copy;  // of ours and of a peer's rows: nothing stands beside it
+    const bool ceiling = op.kind == OpKind::copy;  // nothing stands beside it
     PeerOp* peer = settings.peer && !ceiling ? settings.peer->prepare(op, data) : nullptr;
     double overhead = 0;
     if (peer) {
