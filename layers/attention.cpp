@@ -6,6 +6,8 @@
 
 #include "layers/checks.h"
 #include "layers/projections.h"
+#include "layers/sharing.h"
+#include "ops/collectives.h"
 
 namespace vkf {
 
@@ -22,36 +24,33 @@ AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
 }
 
 AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
-    const std::int64_t width = fixed_width("multi_head_attention", query);
+    const HeadSizes sizes = heads_over_width("multi_head_attention", query, options.heads);
     const Scope scope(query.graph(), options.name);
-    const Value q = split_heads(linear_layer(query, "q_proj", width, options.bias), options.heads);
-    const Value k = split_heads(linear_layer(key, "k_proj", width, options.bias), options.heads);
-    const Value v = split_heads(linear_layer(value, "v_proj", width, options.bias), options.heads);
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = options.mask});
-    return {linear_layer(merge_heads(a.y), "out_proj", width, options.bias), a.weights, {}};
+    const auto [q, k, v] = split_heads(project(QueryKeyValue{query, key, value}, sizes, options.bias), sizes);
+    const Part own = share_of_heads(sizes, query.graph().rank()).query;
+    const AttentionResult a =
+        scaled_dot_product_attention(q, k, v, {.mask = some_heads(options.mask, sizes.heads, own)});
+    return {output_projection(merge_heads(a.y), "out_proj", sizes, sizes.heads * sizes.head_dim, options.bias),
+            a.weights,
+            {}};
 }
 
 Value multi_head_attention_by_heads(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
-    constexpr const char* kName = "multi_head_attention_by_heads";
-    const std::int64_t width = fixed_width(kName, query);
-    if (options.heads < 1 || width % options.heads != 0) {
-        throw Error("width " + std::to_string(width) + " of " + query.str() + " does not divide into " +
-                        std::to_string(options.heads) + " heads",
-                    kName);
-    }
-    const std::int64_t d = width / options.heads;
+    const HeadSizes sizes = heads_over_width("multi_head_attention_by_heads", query, options.heads);
+    const Part own = share_of_heads(sizes, query.graph().rank()).query;
     const Scope scope(query.graph(), options.name);
     std::vector<Value> heads;
-    for (std::int64_t h = 0; h < options.heads; ++h) {
+    for (std::int64_t h = own.first; h < own.first + own.count; ++h) {
         const Scope head(query.graph(), "heads." + std::to_string(h));
         const auto project = [&](Value x, const char* name) {
-            return split_heads(linear_layer(x, name, d, options.bias), 1);
+            return split_heads(linear_layer(x, name, sizes.head_dim, options.bias), 1);
         };
-        const AttentionResult a = scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"),
-                                                               project(value, "v_proj"), {.mask = options.mask});
+        const AttentionResult a =
+            scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"), project(value, "v_proj"),
+                                         {.mask = some_heads(options.mask, sizes.heads, {h, 1})});
         heads.push_back(merge_heads(a.y));
     }
-    return linear_layer(concat(heads, -1), "out_proj", width, options.bias);
+    return output_projection(concat(heads, -1), "out_proj", sizes, sizes.heads * sizes.head_dim, options.bias);
 }
 
 AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOptions& options) {
@@ -88,10 +87,11 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
         k = all.key;
         v = all.value;
     }
-    const AttentionOptions attention{.mask = options.mask,
+    const Part own = share_of_heads(sizes, x.graph().rank()).query;
+    const AttentionOptions attention{.mask = some_heads(options.mask, sizes.heads, own),
                                      .scale = options.scale,
                                      .softcap = options.softcap,
-                                     .sinks = options.sinks,
+                                     .sinks = some_heads(options.sinks, sizes.heads, own),
                                      .repeat_kv = options.repeat_kv,
                                      .kv_type = options.cache ? options.cache->type : WeightType::f32,
                                      .ring = options.cache ? options.cache->seen : std::nullopt};
@@ -108,18 +108,25 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
                     kName);
     }
     check_heads(kName, options.heads, options.kv_heads, x);
+    Graph& g = x.graph();
+    const HeadSizes whole{options.heads, options.kv_heads, options.head_dim};
+    const HeadShare own = share_of_heads(whole, g.rank());
     for (const Value& cache : {cache_key, cache_value}) {
-        if (!(cache.size(1) == Dim(options.kv_heads) && cache.size(3) == Dim(options.head_dim))) {
-            throw Error("kv_heads " + std::to_string(options.kv_heads) + ", head_dim " +
+        if (!(cache.size(1) == Dim(own.sizes.kv_heads) && cache.size(3) == Dim(options.head_dim))) {
+            throw Error("kv_heads " + std::to_string(own.sizes.kv_heads) + ", head_dim " +
                             std::to_string(options.head_dim) + " do not fit " + cache.str(),
                         kName);
         }
     }
-    Graph& g = x.graph();
     const Scope scope(g, options.name);
     const Dim e = x.size(1);
-    const auto weight = [&](const char* name, std::int64_t heads) {
-        return g.weight(name, {heads, e, options.head_dim});
+    const auto weight = [&](const char* name, bool kv) {
+        const Shape shape{kv ? own.sizes.kv_heads : own.sizes.heads, e, options.head_dim};
+        if (is_whole(g)) {
+            return g.weight(name, shape);
+        }
+        return g.weight(name, shape,
+                        kv ? rows_of_heads(own.kv, 1, 0, whole.kv_heads) : Shard{0, whole.heads, {own.query}});
     };
     // (1, B, E) x (H, E, d) -> (H, B, d) -> (B, H, 1, d)
     const auto project = [&](Value v, Value w) {
@@ -127,14 +134,16 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
         const Value batch_first = transpose(heads_first, 0, 1);
         return reshape(batch_first, {batch_first.size(0), batch_first.size(1), 1, batch_first.size(2)});
     };
-    const Value q = project(x, weight("q", options.heads));
-    const Value k = concat({cache_key, project(context, weight("k", options.kv_heads))}, 2);
-    const Value v = concat({cache_value, project(context, weight("v", options.kv_heads))}, 2);
-    const AttentionResult a = scaled_dot_product_attention(q, k, v, {.mask = options.mask, .scale = options.scale});
-    const Value merged = reshape(a.y, {x.size(0), options.heads * options.head_dim});
-    const Value out =
-        reshape(contiguous(transpose(weight("o", options.heads), 0, 1)), {e, options.heads * options.head_dim});
-    return {linear(merged, out), k, v};
+    const Value q = project(x, weight("q", false));
+    const Value k = concat({cache_key, project(context, weight("k", true))}, 2);
+    const Value v = concat({cache_value, project(context, weight("v", true))}, 2);
+    const AttentionResult a = scaled_dot_product_attention(
+        q, k, v, {.mask = some_heads(options.mask, whole.heads, own.query), .scale = options.scale});
+    const std::int64_t columns = own.sizes.heads * options.head_dim;
+    const Value merged = reshape(a.y, {x.size(0), columns});
+    const Value out = reshape(contiguous(transpose(weight("o", false), 0, 1)), {e, columns});
+    const Value y = linear(merged, out);
+    return {is_whole(g) ? y : all_reduce(y), k, v};
 }
 
 }  // namespace vkf

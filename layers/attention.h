@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention layers, composed of ops. B batch, L queries, S keys, H heads, Hk key/value heads, d
 // head size, E model width. Weights are found by name under the layer's `name` ("attn" +
-// "q_proj.weight" -> "attn.q_proj.weight").
+// "q_proj.weight" -> "attn.q_proj.weight"). Where the graph is of several ranks (Graph::set_rank),
+// heads are shared out: y is whole, and the weights and caches are those of the rank's heads.
 #pragma once
 
 #include <optional>

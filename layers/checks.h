@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "layers/head_sizes.h"
 #include "ops/ops.h"
 
 namespace vkf {
@@ -24,6 +25,18 @@ inline std::int64_t fixed_width(const char* layer, const Value& x) {
         throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", layer);
     }
     return x.size(-1).constant();
+}
+
+/// Heads that each have keys and values of their own, over the whole width of x (B, L, E). Throws
+/// Error in the name of `layer` where it does not divide.
+inline HeadSizes heads_over_width(const char* layer, const Value& x, std::int64_t heads) {
+    const std::int64_t width = fixed_width(layer, x);
+    if (heads < 1 || width % heads != 0) {
+        throw Error("width " + std::to_string(width) + " of " + x.str() + " does not divide into " +
+                        std::to_string(heads) + " heads",
+                    layer);
+    }
+    return {heads, heads, width / heads};
 }
 
 /// Throws Error in the name of `layer`, which is over x, where heads do not share kv_heads evenly.

@@ -21,16 +21,17 @@ HeadSizes own_sizes(const QueryKeyValue& projected, const HeadSizes& whole) {
 
 }  // namespace
 
-QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias, const ProjectionNames& names) {
+QueryKeyValue project(const QueryKeyValue& x, const HeadSizes& sizes, bool bias, const ProjectionNames& names) {
     const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
-    if (is_whole(x.graph())) {
-        return {linear_layer(x, names[0], q, bias), linear_layer(x, names[1], kv, bias),
-                linear_layer(x, names[2], kv, bias)};
+    const Graph& g = x.query.graph();
+    if (is_whole(g)) {
+        return {linear_layer(x.query, names[0], q, bias), linear_layer(x.key, names[1], kv, bias),
+                linear_layer(x.value, names[2], kv, bias)};
     }
-    const HeadShare own = share_of_heads(sizes, x.graph().rank());
+    const HeadShare own = share_of_heads(sizes, g.rank());
     const Shard kv_rows = rows_of_heads(own.kv, sizes.head_dim, 0, kv);
-    return {linear_rows(x, names[0], {0, q, {columns_of(own.query, sizes)}}, bias),
-            linear_rows(x, names[1], kv_rows, bias), linear_rows(x, names[2], kv_rows, bias)};
+    return {linear_rows(x.query, names[0], {0, q, {columns_of(own.query, sizes)}}, bias),
+            linear_rows(x.key, names[1], kv_rows, bias), linear_rows(x.value, names[2], kv_rows, bias)};
 }
 
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias) {
@@ -86,6 +87,24 @@ QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& whole
     const HeadSizes sizes = own_sizes(projected, whole);
     return {split_heads(projected.query, sizes.heads), split_heads(projected.key, sizes.kv_heads),
             split_heads(projected.value, sizes.kv_heads)};
+}
+
+Value some_heads(Value x, std::int64_t heads, const Part& some) {
+    if (!x || some.count == heads) {
+        return x;
+    }
+    const std::int64_t dim = x.rank() == 1 ? 0 : static_cast<std::int64_t>(x.rank()) - 3;
+    // else the same of every head
+    return dim >= 0 && x.size(dim) == Dim(heads) ? slice(x, dim, some.first, some.count) : x;
+}
+
+Mask some_heads(Mask mask, std::int64_t heads, const Part& some) {
+    // a mask or bias of one dimension is over keys
+    for (Value* x : {&mask.keys, &mask.bias}) {
+        *x = *x && x->rank() < 3 ? *x : some_heads(*x, heads, some);
+    }
+    mask.alibi_slopes = some_heads(mask.alibi_slopes, heads, some);
+    return mask;
 }
 
 QueryKeyValue split_and_norm_heads(const QueryKeyValue& projected, const HeadSizes& whole, float eps) {

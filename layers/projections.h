@@ -21,9 +21,13 @@ struct QueryKeyValue {
 
 /// The names of the three projections.
 using ProjectionNames = std::array<std::string, 3>;
-/// x (B, L, E) three times projected.
-QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias = false,
+/// x (B, L, E) three times projected; or three of them, whose lengths and widths may differ.
+QueryKeyValue project(const QueryKeyValue& x, const HeadSizes& sizes, bool bias = false,
                       const ProjectionNames& names = {"q_proj", "k_proj", "v_proj"});
+inline QueryKeyValue project(Value x, const HeadSizes& sizes, bool bias = false,
+                             const ProjectionNames& names = {"q_proj", "k_proj", "v_proj"}) {
+    return project(QueryKeyValue{x, x, x}, sizes, bias, names);
+}
 /// Projects by one matrix `name`, whose rows are q | k | v.
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias = false);
 /// Cuts (B, L, (heads + 2 kv_heads) * d) into its columns q | k | v.
@@ -37,6 +41,9 @@ Value output_projection(Value seen, const std::string& name, const HeadSizes& si
                         bool bias = false);
 
 QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes);
+/// What x (heads), or what broadcasts to (B, heads, L, S), says of some of the heads.
+Value some_heads(Value x, std::int64_t heads, const Part& some);
+Mask some_heads(Mask mask, std::int64_t heads, const Part& some);
 /// Splits heads, with an RMSNorm of each head's query and key, q_norm and k_norm, whose weights
 /// all heads share.
 QueryKeyValue split_and_norm_heads(const QueryKeyValue& projected, const HeadSizes& sizes, float eps);

@@ -67,7 +67,7 @@ Part share_of_layers(std::int64_t layers, const Rank& rank) {
 
 HeadShare share_of_heads(const HeadSizes& whole, const Rank& rank) {
     if (whole.heads < rank.ranks) {
-        refuse_share(whole.heads, "heads", rank);
+        refuse_share(whole.heads, whole.heads == 1 ? "head" : "heads", rank);
     }
     const std::int64_t group = whole.heads / whole.kv_heads;
     HeadShare out{whole, share_of(whole.heads, rank, whole.kv_heads >= rank.ranks ? group : 1), {}};

@@ -2,9 +2,11 @@
 #include "layers/torch.h"
 
 #include "layers/checks.h"
-#include "layers/linear.h"
+#include "layers/inner_layers.h"
 #include "layers/norm.h"
 #include "layers/projections.h"
+#include "layers/sharing.h"
+#include "ops/collectives.h"
 
 namespace vkf::torch {
 
@@ -12,20 +14,46 @@ namespace {
 
 constexpr const char* kName = "torch.nn.MultiheadAttention";
 
+/// The columns of this rank's heads, of all columns.
+struct OwnColumns {
+    Part heads, part;
+    std::int64_t all = 0;
+
+    OwnColumns(const Graph& g, const HeadSizes& sizes)
+        : heads(share_of_heads(sizes, g.rank()).query),
+          part{heads.first * sizes.head_dim, heads.count * sizes.head_dim},
+          all(sizes.heads * sizes.head_dim) {}
+
+    /// A parameter that has them `times` in dimension `dim`: once in each of so many thirds.
+    Value weight(Graph& g, const char* name, Shape shape, std::size_t dim, std::int64_t times = 1) const {
+        if (is_whole(g)) {
+            return g.weight(name, shape);
+        }
+        Shard shard{dim, times * all, {}};
+        for (std::int64_t i = 0; i < times; ++i) {
+            shard.parts.push_back({i * all + part.first, part.count});
+        }
+        shape[dim] = times * part.count;
+        return g.weight(name, shape, shard);
+    }
+};
+
 /// The three projections: rows q | k | v of one matrix, or three matrices where keys or values have
-/// a width of their own.
+/// a width of their own. A rank has the rows of its heads.
 class Projections {
 public:
-    Projections(Graph& g, std::int64_t width, std::int64_t kdim, std::int64_t vdim, bool bias) : width_(width) {
-        packed_ = kdim == width && vdim == width;
+    Projections(Graph& g, const OwnColumns& own, std::int64_t kdim, std::int64_t vdim, bool bias)
+        : width_(own.part.count) {
+        const std::int64_t e = own.all;
+        packed_ = kdim == e && vdim == e;
         if (packed_) {
-            weights_[0] = g.weight("in_proj_weight", {3 * width, width});
+            weights_[0] = own.weight(g, "in_proj_weight", {3 * e, e}, 0, 3);
         } else {
-            weights_[0] = g.weight("q_proj_weight", {width, width});
-            weights_[1] = g.weight("k_proj_weight", {width, kdim});
-            weights_[2] = g.weight("v_proj_weight", {width, vdim});
+            weights_[0] = own.weight(g, "q_proj_weight", {e, e}, 0);
+            weights_[1] = own.weight(g, "k_proj_weight", {e, kdim}, 0);
+            weights_[2] = own.weight(g, "v_proj_weight", {e, vdim}, 0);
         }
-        bias_ = bias ? g.weight("in_proj_bias", {3 * width}) : Value();
+        bias_ = bias ? own.weight(g, "in_proj_bias", {3 * e}, 0, 3) : Value();
     }
 
     bool packed() const { return packed_; }
@@ -95,13 +123,23 @@ Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
 /// Row vectors (1, 1, E) behind the keys or values (B, S, E).
 Value append_row(Value x, Value row) { return concat({x, broadcast_to(row, {x.size(0), 1, x.size(2)})}, 1); }
 
-/// (B, H, L, S) -> (B, L, S)
-Value mean_over_heads(Value weights) {
-    const std::int64_t heads = weights.size(1).constant();
-    const std::vector<float> shares(static_cast<std::size_t>(heads), 1.0f / static_cast<float>(heads));
-    const Value average = weights.graph().constant("head_average", {1, heads}, shares);
+/// (B, this rank's heads of H, L, S) -> (B, L, S), over all H.
+Value mean_over_heads(Value weights, std::int64_t heads) {
+    const std::int64_t own = weights.size(1).constant();
+    const std::vector<float> shares(static_cast<std::size_t>(own), 1.0f / static_cast<float>(heads));
+    const Value average = weights.graph().constant("head_average", {1, own}, shares);
     const Value flat = reshape(weights, {weights.size(0), weights.size(1), weights.size(2) * weights.size(3)});
-    return reshape(matmul(average, flat), {weights.size(0), weights.size(2), weights.size(3)});
+    const Value mean = reshape(matmul(average, flat), {weights.size(0), weights.size(2), weights.size(3)});
+    return is_whole(weights.graph()) ? mean : all_reduce(mean);
+}
+
+/// Ranks would draw numbers of their own for what they have of a layer.
+void refuse_dropout(const Graph& g, float dropout) {
+    if (dropout != 0.0f && !is_whole(g)) {
+        throw Error("dropout " + std::to_string(dropout) + " cannot be shared out over " +
+                        std::to_string(g.rank().ranks) + " ranks",
+                    "parallel");
+    }
 }
 
 }  // namespace
@@ -117,8 +155,11 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
             value = transpose(value, 0, 1);
         }
     }
-    const std::int64_t e = fixed_width(kName, query);
-    const Projections in(g, e, options.memory ? e : fixed_width(kName, key),
+    refuse_dropout(g, options.dropout);
+    const HeadSizes sizes = heads_over_width(kName, query, options.num_heads);
+    const OwnColumns own(g, sizes);
+    const std::int64_t e = own.all, heads = own.heads.count;
+    const Projections in(g, own, options.memory ? e : fixed_width(kName, key),
                          options.memory ? e : fixed_width(kName, value), options.bias);
     Value q, k, v;
     std::int64_t extra = 0;
@@ -128,7 +169,7 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         v = options.memory->value;
     } else {
         if (same && in.packed()) {  // one product for all three
-            const QueryKeyValue parts = split_columns(in(query, 0, 3), {.head_dim = e});
+            const QueryKeyValue parts = split_columns(in(query, 0, 3), {.head_dim = own.part.count});
             q = parts.query;
             k = parts.key;
             v = parts.value;
@@ -138,21 +179,21 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
             v = in(value, 2, 3);
         }
         if (options.add_bias_kv) {
-            k = append_row(k, g.weight("bias_k", {1, 1, e}));
-            v = append_row(v, g.weight("bias_v", {1, 1, e}));
+            k = append_row(k, own.weight(g, "bias_k", {1, 1, e}, 2));
+            v = append_row(v, own.weight(g, "bias_v", {1, 1, e}, 2));
             ++extra;
         }
         if (options.add_zero_attn) {
-            const std::vector<float> zeros(static_cast<std::size_t>(e), 0.0f);
-            const Value zero = g.constant("zero_row", {1, 1, e}, zeros);
+            const std::vector<float> zeros(static_cast<std::size_t>(own.part.count), 0.0f);
+            const Value zero = g.constant("zero_row", {1, 1, own.part.count}, zeros);
             k = append_row(k, zero);
             v = append_row(v, zero);
             ++extra;
         }
-        k = split_heads(k, options.num_heads);
-        v = split_heads(v, options.num_heads);
+        k = split_heads(k, heads);
+        v = split_heads(v, heads);
     }
-    q = split_heads(q, options.num_heads);
+    q = split_heads(q, heads);
     if (options.cache) {
         if (options.cache->type != WeightType::f32) {
             throw Error("a cache kept as " + std::string(name_of(options.cache->type)) +
@@ -166,18 +207,23 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         k = all.key;
         v = all.value;
     }
-    const AttentionResult a = scaled_dot_product_attention(
-        q, k, v, {.mask = mask_of(options, extra), .dropout = options.dropout, .dropout_seed = options.dropout_seed});
+    const AttentionResult a =
+        scaled_dot_product_attention(q, k, v,
+                                     {.mask = some_heads(mask_of(options, extra), sizes.heads, own.heads),
+                                      .dropout = options.dropout,
+                                      .dropout_seed = options.dropout_seed});
     const auto swapped = [&](Value x) { return options.batch_first || !x ? x : transpose(x, 0, 1); };
-    const Value y = swapped(linear_layer(merge_heads(a.y), "out_proj", e, options.bias));
-    return {y, options.average_attn_weights ? mean_over_heads(a.weights) : a.weights, {}};
+    const Value y = swapped(output_projection(merge_heads(a.y), "out_proj", sizes, e, options.bias));
+    return {y, options.average_attn_weights ? mean_over_heads(a.weights, options.num_heads) : a.weights, {}};
 }
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
     const Scope scope(memory.graph(), name);
-    const std::int64_t e = fixed_width(kName, memory);
-    const Value kv = Projections(memory.graph(), e, e, e, bias)(memory, 1, 3);
-    return {split_heads(slice(kv, -1, 0, e), num_heads), split_heads(slice(kv, -1, e, e), num_heads)};
+    const HeadSizes sizes = heads_over_width(kName, memory, num_heads);
+    const OwnColumns own(memory.graph(), sizes);
+    const std::int64_t count = own.part.count, heads = own.heads.count;
+    const Value kv = Projections(memory.graph(), own, own.all, own.all, bias)(memory, 1, 3);
+    return {split_heads(slice(kv, -1, 0, count), heads), split_heads(slice(kv, -1, count, count), heads)};
 }
 
 Value layer_norm_layer(Value x, const std::string& name, float eps, bool bias) {
@@ -213,8 +259,10 @@ Value residual(Value x, const char* norm, const TransformerLayerOptions& o, Plac
 Value feed_forward_part(Value x, const char* norm, const TransformerLayerOptions& o) {
     return residual(x, norm, o, Place::feed_forward_sum, [&](Value h) {
         const std::int64_t width = fixed_width("feed_forward", h);
-        const Value inner = linear_layer(h, "linear1", o.dim_feedforward, o.bias, o.activation);
-        return linear_layer(dropout(inner, o.dropout, seed_of(o, Place::feed_forward)), "linear2", width, o.bias);
+        refuse_dropout(h.graph(), o.dropout);
+        const Value inner = to_inner(h, "linear1", o.dim_feedforward, o.bias, o.activation);
+        return from_inner(dropout(inner, o.dropout, seed_of(o, Place::feed_forward)), "linear2", o.dim_feedforward,
+                          width, o.bias);
     });
 }
 

@@ -40,7 +40,9 @@ struct MultiheadAttentionOptions {
 /// torch.nn.MultiheadAttention. query (B, L, E), key (B, S, kdim), value (B, S, vdim): y (B, L, E),
 /// weights (B, H, L, S'), where S' counts appended rows. Parameters in_proj_weight (3E, E), or
 /// q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E; in_proj_bias (3E),
-/// out_proj.weight, out_proj.bias.
+/// out_proj.weight, out_proj.bias. Where the graph is of several ranks (Graph::set_rank), each has
+/// its share of the heads, and theirs are the weights, cache and memory; averaged weights are those
+/// of all. Throws Error for dropout then.
 VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
                                             const MultiheadAttentionOptions& options);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "layers/parallel.h"
 #include "models/blocks/token_ids.h"
 #include "models/load_beside.h"
 #include "runtime/compile/plan.h"
@@ -113,7 +114,7 @@ void EncoderDecoder::describe_decoder(Graph& graph, const EncoderDecoderConfig& 
 Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary, const EncoderDecoderConfig& config,
                    std::int64_t max_positions, Dim start) {
     Graph& g = tokens.graph();
-    const Value rows = embedding(tokens, g.weight(table, {vocabulary, config.d_model}), config.embedding_scale);
+    const Value rows = vocab_parallel_embedding(tokens, table, vocabulary, config.d_model, config.embedding_scale);
     const Value positions = sinusoidal_positions(g, max_positions, config.d_model);
     return rows + slice(positions, 0, std::move(start), tokens.size(-1));
 }

@@ -262,6 +262,9 @@ std::vector<Value> support::differentiate(Graph& graph, NodeId first, const std:
 std::vector<Value> gradients(Value loss, const std::vector<Value>& values, Value seed) {
     require_dtype(kName, loss, DType::f32);
     Graph& graph = loss.graph();
+    require(graph.rank().ranks == 1, kName,
+            "layers that are shared out over " + std::to_string(graph.rank().ranks) +
+                " ranks have none: give each rank a part of the batch instead");
     require(!graph.in_recompute(), kName, "a block that is computed again has not ended: see Recompute");
     for (const Value& value : values) {
         require(is_floating(value.dtype()), kName, value.str() + " is not a floating-point number");

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <string>
 
+#include "layers/attention.h"
 #include "layers/parallel.h"
+#include "layers/torch.h"
 #include "ops/gradients.h"
 #include "runtime/graph/shard.h"
 #include "tests/device.h"
@@ -34,12 +36,13 @@ Tensor part_of(const Tensor& whole, const Shard& shard) {
     return Tensor(cut_out.shape, std::move(numbers));
 }
 
-/// Loads what a graph of a rank asks for, cut out of whole tensors.
-Weights load_shards(const Graph& graph, const std::map<std::string, Tensor>& whole) {
+/// Loads what a graph of a rank asks for, cut out of whole tensors, and masks as they are.
+Weights load_shards(const Graph& graph, const std::map<std::string, Tensor>& whole,
+                    const std::map<std::string, std::vector<std::int32_t>>& masks = {}) {
     std::vector<std::vector<float>> kept;
     std::vector<HostTensor> tensors;
     for (const StorageInfo& s : graph.storages()) {
-        if (s.kind == StorageKind::weight) {
+        if (s.kind == StorageKind::weight && s.dtype == DType::f32) {
             const Tensor part = s.shard ? part_of(whole.at(s.name), *s.shard) : whole.at(s.name);
             kept.push_back(part.floats());
             tensors.push_back({s.name, DType::f32, part.shape, {}});
@@ -47,6 +50,14 @@ Weights load_shards(const Graph& graph, const std::map<std::string, Tensor>& who
     }
     for (std::size_t i = 0; i < kept.size(); ++i) {
         tensors[i].data = std::as_bytes(std::span(kept[i]));
+    }
+    for (const auto& [name, numbers] : masks) {
+        tensors.push_back({name, DType::i32, {}, std::as_bytes(std::span(numbers))});
+        for (const StorageInfo& s : graph.storages()) {
+            for (std::size_t d = 0; s.name == name && d < s.shape.size(); ++d) {
+                tensors.back().shape.push_back(s.shape[d].constant());
+            }
+        }
     }
     return device().load(tensors);
 }
@@ -180,6 +191,70 @@ TEST_CASE("collectives: column-parallel, row-parallel and vocabulary-parallel la
         });
         CHECK(joined(errors) == "");
     }
+}
+
+TEST_CASE("collectives: what heads have of their own goes with them to their ranks, and dropout is refused") {
+    constexpr std::int64_t kWidth = 24, kHeads = 6, kTokens = 5;
+    std::map<std::string, Tensor> whole;
+    const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+        whole[name] = random_tensor(shape, static_cast<unsigned>(whole.size() + 1));
+    };
+    const auto describe = [&](Graph& g) {
+        const Value x = g.input("x", {2, kTokens, kWidth});
+        const Mask mask{.keys = g.weight("seen", {2, 1, 1, kTokens}, DType::i32),
+                        .bias = g.weight("bias", {kHeads, 1, kTokens}),
+                        .alibi_slopes = g.weight("slopes", {kHeads}),
+                        .causal = Causal::bottom_right};
+        const Value sinks = g.weight("sinks", {kHeads});
+        const AttentionResult a =
+            grouped_query_attention(x, {.name = "gqa", .heads = kHeads, .kv_heads = 3, .mask = mask, .sinks = sinks});
+        g.output("gqa y", a.y);
+        g.output("by heads", multi_head_attention_by_heads(x, x, x, {.name = "heads", .heads = kHeads, .mask = mask}));
+    };
+    Graph alone;
+    describe(alone);
+    for (const StorageInfo& s : alone.storages()) {
+        if (s.kind == StorageKind::weight && s.name != "seen") {
+            std::vector<std::int64_t> shape;
+            for (const Dim& d : s.shape) {
+                shape.push_back(d.constant());
+            }
+            add(s.name, shape);
+        }
+    }
+    const std::vector<std::int32_t> seen{1, 1, 0, 1, 1, 1, 0, 1, 1, 1};
+    const auto answer = [&](const Graph& g, const CompileOptions& options) {
+        Program p = device().compile(g, load_shards(g, whole, {{"seen", seen}}), options);
+        upload(p, "x", random_tensor({2, kTokens, kWidth}, 77));
+        p.run();
+        return std::pair(download(p, "gqa y"), download(p, "by heads"));
+    };
+    const auto want = answer(alone, {});
+    for (const int ranks : {2, 3, 4, 5}) {
+        CAPTURE(ranks);
+        const auto errors = on_ranks(ranks, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph g;
+            g.set_rank({c->rank(), c->ranks()});
+            describe(g);
+            const auto found = answer(g, {.communicator = c});
+            CHECK(difference(found.first, want.first, {.absolute = 1e-5}) == "");
+            CHECK(difference(found.second, want.second, {.absolute = 1e-5}) == "");
+        });
+        CHECK(joined(errors) == "");
+    }
+    Graph g;
+    g.set_rank({0, 2});
+    const Value x = g.input("x", {2, kTokens, kWidth});
+    const torch::MultiheadAttentionOptions drops{.name = "d", .num_heads = kHeads, .dropout = 0.5f};
+    CHECK_THROWS_WITH_AS(torch::multihead_attention(x, x, x, drops),
+                         "parallel: dropout 0.500000 cannot be shared out over 2 ranks", Error);
+    CHECK_THROWS_WITH_AS(self_attention(x, {.name = "s"}), "parallel: 1 head cannot be shared out over 2 ranks", Error);
+    const Value y = sum(column_parallel_linear(x, "up", 8));
+    CHECK_THROWS_WITH_AS(
+        gradients(y, {x}),
+        "gradients: layers that are shared out over 2 ranks have none: give each rank a part of the batch instead",
+        Error);
 }
 
 TEST_CASE("collectives: an id outside the vocabulary gives NaN on every rank") {

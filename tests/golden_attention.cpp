@@ -49,9 +49,14 @@ void run_cached(const Device& device, GoldenCase& c, GroupedQueryAttentionOption
     const std::int64_t batch = c.shape("in.x")[0].constant();
     const std::int64_t width = c.shape("in.x")[2].constant();
     Graph g;
+    c.begin(g);
     const Dim tokens = g.symbol("tokens", run.capacity);
     const Dim start = g.symbol("start", run.capacity);
-    const Shape cache_shape{batch, run.capacity, o.kv_heads, o.head_dim};
+    const HeadSizes sizes{o.heads, o.kv_heads, o.head_dim};
+    const Shape cache_shape{batch, run.capacity, c.kv_heads(sizes), o.head_dim};
+    c.has_heads("out.weights", 1, sizes, false);
+    c.has_heads("out.cache_k", 2, sizes, true);
+    c.has_heads("out.cache_v", 2, sizes, true);
     o.cache = KvCache{g.state("k", cache_shape), g.state("v", cache_shape), start};
     if (run.sinks) {
         o.sinks = g.weight("sinks", {o.heads});
@@ -65,9 +70,9 @@ void run_cached(const Device& device, GoldenCase& c, GroupedQueryAttentionOption
     reader.output("cache_k", contiguous(reader.state("k", cache_shape)));
     reader.output("cache_v", contiguous(reader.state("v", cache_shape)));
 
-    CompileOptions options{.name = c.name()};
+    CompileOptions options{.name = c.name(), .communicator = c.communicator()};
     options.state = device.make_state({&g, &reader});
-    Program program = device.compile(g, c.weights(device), options);
+    Program program = device.compile(g, c.weights(device, g), options);
     c.use_params(g);
     const std::vector<float> x = c.floats("in.x");
     const std::int64_t all = run.prefill + run.steps;
@@ -114,6 +119,7 @@ Mask mask_of(GoldenCase& c, Graph& g) {
 
 void self_attention_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     SelfAttentionOptions o;
     c.integer("dim");
     o.fused_qkv = c.flag("fused_qkv");
@@ -128,9 +134,11 @@ void self_attention_case(const Device& device, GoldenCase& c) {
 
 void multi_head_attention_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     MultiHeadAttentionOptions o;
     c.integer("dim");
     o.heads = c.integer("heads");
+    c.has_heads("out.weights", 1, {o.heads, o.heads}, false);
     o.mask = mask_of(c, g);
     Value query, key, value;
     if (c.flag("cross")) {
@@ -182,6 +190,7 @@ void sdpa_case(const Device& device, GoldenCase& c) {
 
 void torch_mha_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     torch::MultiheadAttentionOptions o;
     o.num_heads = c.integer("num_heads");
     o.bias = c.has_param("in_proj_bias");
@@ -190,6 +199,9 @@ void torch_mha_case(const Device& device, GoldenCase& c) {
     o.add_zero_attn = c.flag("add_zero_attn");
     o.batch_first = c.flag("batch_first");
     o.average_attn_weights = c.flag("average_attn_weights");
+    if (!o.average_attn_weights) {
+        c.has_heads("out.weights", 1, {o.num_heads, o.num_heads}, false);
+    }
     for (const char* derived : {"embed_dim", "kdim", "vdim"}) {  // the tensors have these sizes
         c.config(derived);
     }
@@ -204,12 +216,16 @@ void torch_mha_case(const Device& device, GoldenCase& c) {
 
 void incremental_attention_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     IncrementalAttentionOptions o;
     c.integer("dim");
     o.heads = c.integer("heads");
     o.kv_heads = c.integer("kv_heads");
     o.head_dim = c.integer("head_dim");
     o.scale = static_cast<float>(c.number("scale"));
+    for (const char* name : {"in.cache_k", "in.cache_v", "out.cache_k", "out.cache_v"}) {
+        c.has_heads(name, 1, {o.heads, o.kv_heads}, true);
+    }
     const IncrementalAttentionResult a =
         incremental_attention(c.input(g, "x"), c.input(g, "context"), c.input(g, "cache_k"), c.input(g, "cache_v"), o);
     c.output(g, "y", a.y);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "layers/sharing.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
 #include "tests/op_check.h"
@@ -44,6 +45,29 @@ GoldenCase::GoldenCase(const std::string& path) : file_(path) {
     config_ = nlohmann::json::parse(text("config"));
 }
 
+void GoldenCase::share_out(const Rank& rank, std::shared_ptr<Communicator> communicator) {
+    rank_ = rank;
+    communicator_ = std::move(communicator);
+    for (const HostTensor& t : file_.tensors()) {
+        if (t.name == "in.dy") {
+            used_tensors_.insert(t.name);
+        }
+    }
+}
+
+void GoldenCase::has_heads(const std::string& name, std::size_t dim, const HeadSizes& sizes, bool kv) {
+    if (rank_.ranks > 1) {
+        const HeadShare own = share_of_heads(sizes, rank_);
+        Shard part = kv ? rows_of_heads(own.kv, 1, 0, sizes.kv_heads) : Shard{0, sizes.heads, {own.query}};
+        part.dim = dim;
+        has_part(name, part);
+    }
+}
+
+std::int64_t GoldenCase::kv_heads(const HeadSizes& sizes) const {
+    return rank_.ranks == 1 ? sizes.kv_heads : share_of_heads(sizes, rank_).sizes.kv_heads;
+}
+
 const nlohmann::json& GoldenCase::config(const std::string& key) {
     used_keys_.insert(key);
     static const nlohmann::json kNull;
@@ -63,9 +87,14 @@ double GoldenCase::number_or(const std::string& key, double otherwise) {
     return config(key).is_null() ? otherwise : number(key);
 }
 
-const HostTensor& GoldenCase::tensor(const std::string& name) {
+HostTensor GoldenCase::tensor(const std::string& name) {
     used_tensors_.insert(name);
-    return file_.at(name);
+    const auto part = parts_.find(name);
+    return part == parts_.end() ? file_.at(name) : part_of(file_.at(name), part->second);
+}
+
+HostTensor GoldenCase::part_of(const HostTensor& whole, const Shard& part) {
+    return cut(whole, part, owned_.emplace_back());
 }
 
 Shape GoldenCase::shape(const std::string& name) const {
@@ -74,7 +103,8 @@ Shape GoldenCase::shape(const std::string& name) const {
 }
 
 Value GoldenCase::input(Graph& graph, const std::string& name) {
-    return graph.input(name, shape("in." + name), tensor("in." + name).dtype);
+    const HostTensor t = tensor("in." + name);
+    return graph.input(name, Shape(t.shape.begin(), t.shape.end()), t.dtype);
 }
 
 std::vector<float> GoldenCase::floats(const std::string& name) { return elements_of<float>(tensor(name), DType::f32); }
@@ -94,13 +124,20 @@ void GoldenCase::output(Graph& graph, const std::string& name, Value value) {
     graph.output(name, direct ? value : contiguous(value));
 }
 
-Weights GoldenCase::weights(const Device& device) {
+Weights GoldenCase::weights(const Device& device, const Graph& graph) {
     std::vector<HostTensor> params;
     for (const HostTensor& t : file_.tensors()) {
-        if (t.name.starts_with("param.")) {
-            params.push_back(t);
-            params.back().name = t.name.substr(6) + ending_;
+        if (!t.name.starts_with("param.")) {
+            continue;
         }
+        const std::string name = t.name.substr(6) + ending_;
+        params.push_back(t);
+        for (const StorageInfo& s : graph.storages()) {
+            if (s.kind == StorageKind::weight && s.name == name && s.shard) {
+                params.back() = part_of(t, *s.shard);
+            }
+        }
+        params.back().name = name;
     }
     return device.load(params);
 }
@@ -125,6 +162,9 @@ void GoldenCase::use_params(const Graph& graph) {
 }
 
 void GoldenCase::add_gradients(Graph& graph) {
+    if (rank_.ranks > 1) {
+        return;  // there are none: gradients() refuses
+    }
     // Results of the older cases are called after what they are gradients of.
     static const std::map<std::string, std::string> kNames{{"dquery", "in.query"},      {"dkey", "in.key"},
                                                            {"dvalue", "in.value"},      {"dx", "in.x"},
@@ -168,7 +208,7 @@ void GoldenCase::add_gradients(Graph& graph) {
 
 void GoldenCase::run(const Device& device, Graph& graph, const std::map<std::string, std::string>& renamed) {
     add_gradients(graph);
-    Program program = device.compile(graph, weights(device), {.name = name_});
+    Program program = device.compile(graph, weights(device, graph), {.name = name_, .communicator = communicator_});
     use_params(graph);
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind == StorageKind::input) {
@@ -203,14 +243,14 @@ GoldenCase::Verdict GoldenCase::compare() {
     const nlohmann::json own =
         meta.contains("tolerances") ? nlohmann::json::parse(meta.at("tolerances")) : nlohmann::json::object();
     bool compared = false;
-    for (const HostTensor& t : file_.tensors()) {
-        compared = compared || t.name.starts_with("out.");
-        if (!t.name.starts_with("out.")) {
-            if (!used_tensors_.contains(t.name)) {
-                fail("unknown tensor " + t.name);
+    for (const HostTensor& whole : file_.tensors()) {
+        if (!whole.name.starts_with("out.")) {
+            if (!used_tensors_.contains(whole.name)) {
+                fail("unknown tensor " + whole.name);
             }
             continue;
         }
+        const HostTensor t = tensor(whole.name);
         const std::string name = t.name.substr(4);
         const auto got = results_.find(name);
         if (got == results_.end()) {
@@ -221,6 +261,7 @@ GoldenCase::Verdict GoldenCase::compare() {
             }
             continue;
         }
+        compared = true;
         const std::vector<float> want = elements_of<float>(t, DType::f32);
         if (got->second.shape != t.shape || got->second.data.size() != want.size()) {
             fail(name + " has another shape");

@@ -2,16 +2,21 @@
 // One golden case: what the file says, what of it was used, and how an answer compares.
 #pragma once
 
+#include <deque>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "layers/head_sizes.h"
 #include "models/files/safetensors.h"
+#include "parallel/communicator.h"
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
 #include "runtime/device/state.h"
+#include "runtime/graph/shard.h"
 
 namespace vkf::test {
 
@@ -24,6 +29,17 @@ struct NotYet {
 class GoldenCase {
 public:
     explicit GoldenCase(const std::string& path);
+
+    /// Comes first: graphs are those of one of several ranks. Gradients are not computed then.
+    void share_out(const Rank& rank, std::shared_ptr<Communicator> communicator);
+    const Rank& rank() const { return rank_; }
+    const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
+    /// An input "in.NAME" or a result "out.NAME" is this part of the file's tensor.
+    void has_part(const std::string& name, const Shard& part) { parts_[name] = part; }
+    /// The same, of heads in dimension `dim`; nothing where there is one rank.
+    void has_heads(const std::string& name, std::size_t dim, const HeadSizes& sizes, bool kv);
+    /// The key and value heads of this rank.
+    std::int64_t kv_heads(const HeadSizes& sizes) const;
 
     const std::string& name() const { return name_; }
     const std::string& system() const { return system_; }
@@ -39,7 +55,9 @@ public:
     // tensors; each asked for counts as known
     bool has_input(const std::string& name) const { return file_.find("in." + name) != nullptr; }
     bool has_param(const std::string& name) const { return file_.find("param." + name) != nullptr; }
-    Shape shape(const std::string& name) const;  ///< of "in.x" or "param.w"
+    Shape shape(const std::string& name) const;  ///< of "in.x" or "param.w", the whole of it
+    /// A graph of the rank of share_out().
+    void begin(Graph& graph) const { graph.set_rank(rank_); }
     /// An input of the graph with the file's shape and type.
     Value input(Graph& graph, const std::string& name);
     /// An empty Value when the file has none.
@@ -60,8 +78,8 @@ public:
     State parameters(const Device& device, const Graph& graph);
     /// A result computed by other means.
     void result(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> data);
-    /// Uploads the file's parameters, names without "param.".
-    Weights weights(const Device& device);
+    /// Uploads the file's parameters, names without "param.", or the parts that the graph has.
+    Weights weights(const Device& device, const Graph& graph);
 
     struct Verdict {
         bool good = true;
@@ -77,7 +95,9 @@ private:
         std::vector<std::int64_t> shape;
         std::vector<float> data;
     };
-    const HostTensor& tensor(const std::string& name);
+    HostTensor tensor(const std::string& name);
+    /// A part of a tensor of the file.
+    HostTensor part_of(const HostTensor& whole, const Shard& part);
     /// Adds the gradients that the file has, of the output "y", or of "loss", as outputs.
     void add_gradients(Graph& graph);
 
@@ -87,9 +107,15 @@ private:
     std::set<std::string> used_keys_, used_tensors_;
     std::map<std::string, Result> results_;
     std::map<std::string, Value> outputs_;  ///< of the graph, as they were before they were copied
+    Rank rank_;
+    std::shared_ptr<Communicator> communicator_;
+    std::map<std::string, Shard> parts_;
+    std::deque<std::vector<float>> owned_;  ///< parts that do not lie in the file as they are
 };
 
 /// Computes the case with the system of its name. Throws vkf::Error for unknown systems.
 void run_golden_case(const Device& device, GoldenCase& c);
+/// Likewise with a system of another name.
+void run_golden_system(const Device& device, GoldenCase& c, const std::string& system);
 
 }  // namespace vkf::test

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/attention.h"
+#include "layers/parallel.h"
 #include "ops/ops.h"
 #include "tests/golden_systems.h"
 
@@ -31,10 +32,23 @@ void matmul_case(const Device& device, GoldenCase& c) {
 
 void linear_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const Value x = c.input(g, "x");
     const Shape shape = c.shape("param.weight");
-    const Value bias = c.has_param("bias") ? g.weight("bias", {shape[0]}) : Value();
-    c.output(g, "y", linear(x, g.weight("weight", shape), bias, activation_of(c.text("activation"))));
+    const Activation activation = activation_of(c.text("activation"));
+    c.output(g, "y",
+             column_parallel_linear(x, "", shape[0].constant(),
+                                    {.bias = c.has_param("bias"), .activation = activation, .gather_output = true}));
+    c.run(device, g);
+}
+
+void row_parallel_case(const Device& device, GoldenCase& c) {
+    Graph g;
+    c.begin(g);
+    const Shape shape = c.shape("param.weight");
+    const Value y = row_parallel_linear(c.input(g, "x"), "", shape[1].constant(), shape[0].constant(),
+                                        {.bias = c.has_param("bias")});
+    c.output(g, "y", activate(y, activation_of(c.text("activation"))));
     c.run(device, g);
 }
 
@@ -70,9 +84,11 @@ void cross_entropy_case(const Device& device, GoldenCase& c) {
 
 void embedding_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const Value ids = c.input(g, "ids");
     c.output(g, "y",
-             embedding(ids, g.weight("weight", c.shape("param.weight")), static_cast<float>(c.number("scale"))));
+             vocab_parallel_embedding(ids, "weight", c.shape("param.weight")[0].constant(),
+                                      c.shape("param.weight")[1].constant(), static_cast<float>(c.number("scale"))));
     c.run(device, g);
 }
 
@@ -90,6 +106,7 @@ void batch_norm_train_case(const Device& device, GoldenCase& c) {
 
 void grouped_query_attention_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const Value x = c.input(g, "x");
     GroupedQueryAttentionOptions o{.heads = c.integer("heads"), .kv_heads = c.integer("kv_heads")};
     o.head_dim = c.integer("dim") / o.heads;
@@ -107,6 +124,7 @@ const GoldenSystems& op_systems() {
     static const GoldenSystems kSystems{
         {"matmul", matmul_case},
         {"linear", linear_case},
+        {"row_parallel_linear", row_parallel_case},
         {"add", [](const Device& d, GoldenCase& k) { binary_case(d, k, add); }},
         {"mul", [](const Device& d, GoldenCase& k) { binary_case(d, k, mul); }},
         {"gated", gated_case},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "layers/feed_forward.h"
+#include "layers/parallel.h"
 #include "layers/torch.h"
 #include "models/encoder_decoder.h"
 #include "ops/gradients.h"
@@ -49,6 +50,7 @@ void sinusoidal_position_case(const Device& device, GoldenCase& c) {
 
 void feed_forward_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const Value x = c.input(g, "x");
     for (const char* derived : {"dim", "hidden"}) {  // the tensors have these sizes
         c.config(derived);
@@ -75,6 +77,7 @@ torch::TransformerLayerOptions layer_options(GoldenCase& c) {
 
 void encoder_layer_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const Value src = c.input(g, "src");
     c.output(g, "y",
              torch::transformer_encoder_layer(src, layer_options(c), c.input_if(g, "src_mask"),
@@ -84,6 +87,7 @@ void encoder_layer_case(const Device& device, GoldenCase& c) {
 
 void decoder_layer_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const Value tgt = c.input(g, "tgt");
     torch::DecoderInputs in;
     in.memory = c.input(g, "memory");
@@ -135,7 +139,8 @@ TransformerOutputs transformer_loss(const EncoderDecoderConfig& config, const Tr
                                         .num_encoder_layers = config.num_encoder_layers,
                                         .num_decoder_layers = config.num_decoder_layers},
                                        masks);
-    const Value logits = linear_layer(y, "generator", config.target_vocabulary);
+    const Value logits =
+        column_parallel_linear(y, "generator", config.target_vocabulary, {.bias = true, .gather_output = true});
     return {logits, cross_entropy(logits, slice(in.tgt, 1, 1, target - 1), {.ignore_index = pad})};
 }
 
@@ -203,6 +208,7 @@ Training train(const Device& device, GoldenCase& c, const EncoderDecoderConfig& 
 
 void transformer_case(const Device& device, GoldenCase& c) {
     Graph g;
+    c.begin(g);
     const EncoderDecoderConfig config = transformer_config(c);
     const std::int64_t pad = c.integer("pad");
     const auto padding = [&](const char* name, const std::string& tokens) {
@@ -216,7 +222,7 @@ void transformer_case(const Device& device, GoldenCase& c) {
     c.output(g, "logits", out.logits);
     c.output(g, "loss", out.loss);
     c.run(device, g);
-    if (const nlohmann::json adam = c.config("adam"); !adam.is_null()) {
+    if (const nlohmann::json adam = c.config("adam"); !adam.is_null() && c.rank().ranks == 1) {
         AdamW optimizer{.learning_rate = adam.at("lr"), .weight_decay = 0.0, .decoupled = false};
         if (adam.contains("betas")) {
             optimizer.beta1 = adam["betas"][0];
@@ -328,15 +334,17 @@ const GoldenSystems& module_systems() {
     return kSystems;
 }
 
-void run_golden_case(const Device& device, GoldenCase& c) {
+void run_golden_case(const Device& device, GoldenCase& c) { run_golden_system(device, c, c.system()); }
+
+void run_golden_system(const Device& device, GoldenCase& c, const std::string& system) {
     for (const GoldenSystems* systems :
          {&attention_systems(), &module_systems(), &op_systems(), &transformers_systems(), &sequence_systems()}) {
-        const auto at = systems->find(c.system());
+        const auto at = systems->find(system);
         if (at != systems->end()) {
             return at->second(device, c);
         }
     }
-    throw Error("unknown system " + c.system(), c.name());
+    throw Error("unknown system " + system, c.name());
 }
 
 }  // namespace vkf::test
