@@ -25,9 +25,11 @@ constexpr double kLimitSeconds = 10, kMostSeconds = 1e9;
 constexpr int kData = 1, kEnded = 2;
 /// Longer messages go in parts, each of which has the time of the limit.
 constexpr std::size_t kPart = std::size_t{1} << 24;
-/// MPI moves bytes while it is asked how far they are: so long a wait asks without a pause, and
-/// leaves the core to others for moments only; then it sleeps in between.
-constexpr std::chrono::microseconds kSpin{2000}, kSleep{50};
+/// MPI moves bytes while it is asked how far they are. So long a wait asks without a pause: where a
+/// machine has other work too, a core that is given away comes back after milliseconds, which is
+/// longer than most exchanges take. From then on the wait leaves the core to others for moments,
+/// and from kSpin on it sleeps in between.
+constexpr std::chrono::microseconds kKeep{1000}, kSpin{2000}, kSleep{50};
 
 std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
 
@@ -177,7 +179,7 @@ private:
             if (waited > kSpin) {
                 look_for_ended();
                 std::this_thread::sleep_for(kSleep);
-            } else {
+            } else if (waited > kKeep) {
                 std::this_thread::yield();
             }
             if (waited > limit) {

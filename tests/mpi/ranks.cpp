@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -51,31 +53,36 @@ std::string sums(vkf::Communicator& c) {
     return told.front() == std::byte(c.ranks()) ? "same bits" : "told something else";
 }
 
-/// The median time of `work` in microseconds, all ranks at once.
+/// How long `work` takes, in microseconds, all ranks at once.
 template <class Work>
-double median_time(vkf::Communicator& c, Work work) {
-    std::vector<double> times;
-    for (int i = 0; i < 41; ++i) {
-        c.agree("start", "");
-        const Clock::time_point start = Clock::now();
-        work();
-        times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-    }
-    std::nth_element(times.begin(), times.begin() + 20, times.end());
-    return times[20];
+double time_of(vkf::Communicator& c, Work work) {
+    c.agree("start", "");
+    const Clock::time_point start = Clock::now();
+    work();
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// An all-reduce of 4 MiB beside MPI's own, in turns.
+double median_of(std::vector<double> times) {
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+    return times[times.size() / 2];
+}
+
+/// An all-reduce of 4 MiB beside MPI's own, in turns, so that what else the machine does is beside
+/// both.
 std::string times(vkf::Communicator& c) {
     std::vector<float> x(1 << 20, 1.0f), y = x, sum(x.size());
     std::string out;
     for (int round = 0; round < 3; ++round) {
-        const double ours = median_time(c, [&] { c.all_reduce(x); });
-        const double theirs = median_time(c, [&] {
-            MPI_Allreduce(y.data(), sum.data(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        });
+        std::vector<double> ours, theirs;
+        for (int i = 0; i < 41; ++i) {
+            ours.push_back(time_of(c, [&] { c.all_reduce(x); }));
+            theirs.push_back(time_of(c, [&] {
+                MPI_Allreduce(y.data(), sum.data(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+            }));
+        }
         char text[80];
-        std::snprintf(text, sizeof(text), "%.0f us, MPI_Allreduce %.0f us: %.2f; ", ours, theirs, ours / theirs);
+        std::snprintf(text, sizeof(text), "%.0f us, MPI_Allreduce %.0f us: %.2f; ", median_of(ours), median_of(theirs),
+                      median_of(ours) / median_of(theirs));
         out += text;
     }
     return out;
