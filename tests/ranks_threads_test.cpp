@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/decoder_plan.h"
+#include "ops/collectives.h"
 #include "ops/ops.h"
 #include "tests/decoder_models.h"
 #include "tests/ranks.h"
@@ -73,6 +74,41 @@ TEST_SUITE("threads") {
                 check_decoder(entry.path().filename().string(), ranks, 64);
             }
         }
+    }
+
+    TEST_CASE("threads: each collective goes on while devices of several drivers compute, run after run") {
+        constexpr std::int64_t kRows = 3, kWidth = 7;
+        const auto errors = on_ranks(3, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(300);
+            const Device own = device_of(c->rank());
+            Graph g;
+            g.set_rank({c->rank(), c->ranks()});
+            const Value x = g.input("x", {kRows, kWidth}), mine = scale(x, 2.0f);
+            Value meanwhile = x;
+            for (int i = 0; i < 4; ++i) {
+                meanwhile = scale(relu(meanwhile), 0.5f);
+            }
+            const Value gathered = concat(all_gather(mine, std::vector<std::int64_t>(3, kWidth)), -1);
+            const Value told = broadcast(mine, 2), sum = all_reduce(mine);
+            g.output("y", sum + told + meanwhile);
+            g.output("all", gathered);
+            g.output("same ids", broadcast(g.input("ids", {2}, DType::i32)));
+            Program program = own.compile(g, {}, {.communicator = c});
+            for (int run = 0; run < 20; ++run) {
+                const auto of_rank = [run](int rank) { return static_cast<float>(16 * (run + rank + 1)); };
+                program.upload("x", std::vector<float>(kRows * kWidth, of_rank(c->rank())));
+                program.upload("ids", std::vector<std::int32_t>(2, run + c->rank()));
+                program.run();
+                const float sums = 2 * (of_rank(0) + of_rank(1) + of_rank(2)), tells = 2 * of_rank(2);
+                const std::vector<float> y = program.download("y"), all = program.download("all");
+                REQUIRE(y == std::vector<float>(y.size(), sums + tells + of_rank(c->rank()) / 16));
+                for (std::size_t i = 0; i < all.size(); ++i) {
+                    REQUIRE(all[i] == 2 * of_rank(static_cast<int>(i / kWidth % 3)));
+                }
+                REQUIRE(program.download_i32("same ids") == std::vector<std::int32_t>(2, run));
+            }
+        });
+        CHECK(joined(errors) == "");
     }
 
     TEST_CASE("threads: ranks on devices of several drivers take the same steps, gradients exchanged meanwhile") {
