@@ -282,6 +282,75 @@ TEST_CASE("parallel decoder: two all-reduces a layer and one for the words, of t
     }
 }
 
+TEST_CASE("parallel decoder: a rank keeps its share of weights and caches, and a step gathers its best word alone") {
+    const Expected expected(kModels / "llama");
+    const Checkpoint checkpoint(kModels / "llama");
+    const DecoderModel model = read_decoder(checkpoint);
+    const std::size_t layers = model.facts().layers.size();
+    const auto width = static_cast<std::uint64_t>(model.facts().width);
+    std::uint64_t norms = 0;
+    for (const std::string& name : checkpoint.names()) {
+        const HostTensor& t = *checkpoint.find(name);
+        norms += t.shape.size() == 1 ? t.data.size() : 0;
+    }
+    const ModelMemory whole = DecoderPlan(device(), checkpoint, model, {}).memory();
+    for (const int ranks : {2, 4}) {
+        CAPTURE(ranks);
+        std::vector<ModelMemory> memory(static_cast<std::size_t>(ranks));
+        const auto errors = on_ranks(ranks, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            const DecoderPlan plan(device(), checkpoint, model, {.communicator = c});
+            memory[static_cast<std::size_t>(c->rank())] = plan.memory();
+            Decoder decoder(device(), checkpoint, plan);
+            decoder.prompt(expected.prompt);
+            const Traffic before = c->traffic();
+            decoder.step(decoder.next());
+            const Traffic after = c->traffic();
+            const std::uint64_t sums = 2 * layers + 1, others = static_cast<std::uint64_t>(ranks - 1);
+            CHECK(after.all_reduces - before.all_reduces == sums);
+            CHECK(after.sends + after.broadcasts == before.sends + before.broadcasts);
+            // behind the sums, a number and a score of this rank's best word
+            CHECK(after.bytes - before.bytes == others * (4 * sums * width + 8));
+        });
+        CHECK(joined(errors) == "");
+        std::uint64_t weights = 0;
+        for (const ModelMemory& m : memory) {
+            // two key and value heads: one each, or each kept by two
+            CHECK(m.cache == whole.cache / 2);
+            weights += m.weights;
+        }
+        const std::uint64_t kv_rows = 2 * layers * 2 * 8 * width * sizeof(float);  // two heads of 8 rows
+        const std::uint64_t twice = ranks == 4 ? kv_rows : 0, others = static_cast<std::uint64_t>(ranks - 1);
+        CHECK(weights >= whole.weights + others * norms + twice);
+        CHECK(weights <= whole.weights + others * norms + twice + 4096 * others);  // each tensor's last bytes
+    }
+}
+
+TEST_CASE("parallel decoder: a rank with another version, model, or type of weights is named") {
+    const Checkpoint checkpoint(kModels / "llama"), other(kModels / "gpt2");
+    const DecoderModel model = read_decoder(checkpoint), other_model = read_decoder(other);
+    using Other = std::function<void(const std::shared_ptr<Communicator>&)>;
+    const std::vector<std::pair<std::string, Other>> cases{
+        {"version of vkformer", [](const auto& c) { c->agree("version of vkformer", "0.0.1"); }},
+        {"model", [&](const auto& c) { DecoderPlan(device(), other, other_model, {.communicator = c}); }},
+        {"type of matrices", [&](const auto& c) {
+             DecoderPlan(device(), checkpoint, model, {.communicator = c}, {.matrices = WeightType::int8});
+         }}};
+    for (const auto& [what, of_other] : cases) {
+        const Other& run = of_other;
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            if (c->rank() == 1) {
+                run(c);
+            } else {
+                DecoderPlan(device(), checkpoint, model, {.communicator = c});
+            }
+        });
+        CHECK(errors[0] == "rank 1: has another " + what + " than rank 0");
+        CHECK(errors[1] == "rank 0: has another " + what + " than rank 1");
+    }
+}
+
 TEST_CASE("parallel decoder: weights and caches kept in fewer bits answer as one rank with the same") {
     for (const char* name : {"llama", "gpt2", "phi3"}) {
         CAPTURE(name);

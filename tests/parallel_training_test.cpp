@@ -86,7 +86,7 @@ TEST_SUITE("parallel training") {
             std::int64_t micro_batch;
             int steps;
         };
-        for (const Case& c : {Case{"llama3", 2, 0, 20}, Case{"gpt2", 3, 1, 4}}) {
+        for (const Case& c : {Case{"llama3", 2, 0, 20}, Case{"gpt2", 3, 1, 20}, Case{"llama3", 4, 0, 20}}) {
             CAPTURE(c.family);
             const auto stride = static_cast<std::size_t>(c.ranks);
             const Learned one = learn(c.family, options_of(0, nullptr), 0, 1, c.steps);

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -13,8 +15,8 @@
 
 namespace {
 
-/// Runs so many ranks of a program.
-Outcome on_ranks(int ranks, std::vector<std::string> words, const std::string& streams = "2>&1") {
+/// The words by which so many ranks of a program are started.
+std::vector<std::string> ranks_of(int ranks, std::vector<std::string> words, const std::string& streams = "2>&1") {
     // Root runs tests in containers, of fewer cores than ranks, and without ssh.
     for (const char* name :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
@@ -24,7 +26,12 @@ Outcome on_ranks(int ranks, std::vector<std::string> words, const std::string& s
     setenv("OMPI_MCA_plm_rsh_agent", "", 1);
     words.insert(words.begin(),
                  {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + streams, MPIEXEC, "-n", std::to_string(ranks)});
-    return run(words);
+    return words;
+}
+
+/// Runs so many ranks of a program.
+Outcome on_ranks(int ranks, const std::vector<std::string>& words, const std::string& streams = "2>&1") {
+    return run(ranks_of(ranks, words, streams));
 }
 
 std::vector<std::string> sorted_lines(const std::string& text, const std::string& start) {
@@ -108,6 +115,31 @@ TEST_CASE("ranks: one that is killed at any moment ends all, and mpirun names it
         CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(20));
         CHECK(o.code != 0);
         CHECK_MESSAGE((has(o.output, "rank 1") && has(o.output, "ignal 9")), o.output);
+    }
+}
+
+TEST_CASE("generate: an interrupt of mpirun, or of any rank alone, ends all") {
+    const Copy folder(VKFORMER_SOURCE_DIR "/samples/generate");
+    // each rank leaves its number behind
+    const std::string script =
+        "echo $$ >" + (folder.folder / "rank-").string() + "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec \"$0\" \"$@\"";
+    for (const char* way : {"--tensor-parallel", "--layer-parallel"}) {
+        for (const int whom : {-1, 0, 1}) {
+            CAPTURE(way);
+            CAPTURE(whom);
+            Process p(ranks_of(2, {"/bin/sh", "-c", script, GENERATE_PROGRAM, way, "--ignore-eos", "-n", "200"}));
+            REQUIRE(p.wait_for("rank 0 of 2: memory: ", kSeconds));
+            const auto before = std::chrono::steady_clock::now();
+            if (whom < 0) {
+                p.interrupt();
+            } else {
+                kill(std::stoi(folder.read("rank-" + std::to_string(whom))), SIGINT);
+            }
+            const Outcome o = p.wait(kSeconds);
+            CHECK_FALSE(o.hung);
+            CHECK_MESSAGE((o.code != 0 || o.signal != 0), o.output);
+            CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(20));
+        }
     }
 }
 
