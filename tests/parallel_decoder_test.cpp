@@ -319,10 +319,12 @@ TEST_CASE("parallel decoder: a rank keeps its share of weights and caches, and a
             CHECK(m.cache == whole.cache / 2);
             weights += m.weights;
         }
-        const std::uint64_t kv_rows = 2 * layers * 2 * 8 * width * sizeof(float);  // two heads of 8 rows
+        // two heads of 8 rows
+        const std::uint64_t kv_rows = 2 * layers * 2 * 8 * width * sizeof(float);
         const std::uint64_t twice = ranks == 4 ? kv_rows : 0, others = static_cast<std::uint64_t>(ranks - 1);
         CHECK(weights >= whole.weights + others * norms + twice);
-        CHECK(weights <= whole.weights + others * norms + twice + 4096 * others);  // each tensor's last bytes
+        // and what is between tensors
+        CHECK(weights <= whole.weights + others * norms + twice + 4096 * others);
     }
 }
 

@@ -14,6 +14,11 @@ struct Insides {
     static auto& core(const T& object) {
         return *object.core_;
     }
+    /// The same of a Device, to keep.
+    template <class T>
+    static const auto& shared_core(const T& object) noexcept {
+        return object.core_;
+    }
     /// The TensorStore of Weights or of a State; null where there is none.
     template <class T>
     static const auto& store(const T& object) noexcept {

@@ -9,6 +9,7 @@
 #include "runtime/device/deferred.h"
 #include "runtime/device/device.h"
 #include "runtime/device/insides.h"
+#include "runtime/device/load_in_turn.h"
 #include "runtime/device/packer.h"
 #include "runtime/device/tensor_store.h"
 #include "runtime/graph/packed.h"
@@ -135,14 +136,18 @@ private:
     bool on_device_, must_on_device_;
 };
 
+void check_bytes(const HostTensor& t) {
+    const auto bytes = byte_size(t);
+    if (!bytes || *bytes != t.data.size()) {
+        throw Error("holds " + std::to_string(t.data.size()) + " bytes, its shape says " +
+                        (bytes ? std::to_string(*bytes) : "what cannot be counted"),
+                    "weight " + t.name);
+    }
+}
+
 void check_bytes(std::span<const HostTensor> tensors) {
     for (const HostTensor& t : tensors) {
-        const auto bytes = byte_size(t);
-        if (!bytes || *bytes != t.data.size()) {
-            throw Error("holds " + std::to_string(t.data.size()) + " bytes, its shape says " +
-                            (bytes ? std::to_string(*bytes) : "what cannot be counted"),
-                        "weight " + t.name);
-        }
+        check_bytes(t);
     }
 }
 
@@ -151,10 +156,12 @@ std::string text_of(const StoredTensor& t) {
 }
 
 /// Throws where a tensor has no place, or a place no tensor.
-void check_places(std::span<const HostTensor> tensors, const WeightLayout& layout, const Capabilities& device) {
-    std::set<std::string_view> given;
-    for (const HostTensor& t : tensors) {
-        const StoredTensor* at = layout.find(t.name);
+class Places {
+public:
+    Places(const WeightLayout& layout, const Capabilities& device) : layout_(layout), device_(device) {}
+
+    void check(const HostTensor& t) {
+        const StoredTensor* at = layout_.find(t.name);
         if (at == nullptr) {
             throw Error("has no place in the layout", "weight " + t.name);
         }
@@ -164,35 +171,53 @@ void check_places(std::span<const HostTensor> tensors, const WeightLayout& layou
         if (wanted != *at) {
             throw Error("becomes " + text_of(wanted) + ", the layout has it as " + text_of(*at), "weight " + t.name);
         }
-        if (at->offset % device.storage_alignment != 0) {
+        if (at->offset % device_.storage_alignment != 0) {
             throw Error("lies at byte " + std::to_string(at->offset) +
-                            " in the layout; this device aligns tensors to " + std::to_string(device.storage_alignment),
+                            " in the layout; this device aligns tensors to " +
+                            std::to_string(device_.storage_alignment),
                         "weight " + t.name);
         }
-        if (!given.insert(t.name).second) {
+        if (!given_.insert(at->name).second) {
             throw Error("is given twice", "weight " + t.name);
         }
     }
-    for (const StoredTensor& t : layout.tensors()) {
-        if (!given.contains(t.name)) {
-            throw Error("is in the layout, but is not given", "weight " + t.name);
+
+    void check_all_given() const {
+        for (const StoredTensor& t : layout_.tensors()) {
+            if (!given_.contains(t.name)) {
+                throw Error("is in the layout, but is not given", "weight " + t.name);
+            }
         }
     }
-}
 
-Weights load_into(const Device& device, const std::shared_ptr<DeviceCore>& core, std::span<const HostTensor> tensors,
-                  WeightLayout layout, const LoadProgress& progress, PackOn pack_on) {
+private:
+    const WeightLayout& layout_;
+    const Capabilities& device_;
+    std::set<std::string_view> given_;  ///< names of the layout
+};
+
+/// Calls `load_all` with the loader of a store of this layout.
+template <class LoadAll>
+Weights load_into(const Device& device, const std::shared_ptr<DeviceCore>& core, WeightLayout layout,
+                  const LoadProgress& progress, PackOn pack_on, LoadAll load_all) {
     std::uint64_t bytes = 0;
     for (const StoredTensor& t : layout.tensors()) {
         bytes += t.bytes;
     }
     auto store = std::make_shared<TensorStore>(core, std::move(layout), "weights");
     Loader loader(device, core, *store, bytes, progress, pack_on);
-    for (const HostTensor& t : tensors) {
-        loader.load(t);
-    }
+    load_all(loader);
     loader.finish();
     return Insides::make<Weights>(std::move(store));
+}
+
+/// What loads tensors that are all there.
+auto all_of(std::span<const HostTensor> tensors) {
+    return [tensors](Loader& loader) {
+        for (const HostTensor& t : tensors) {
+            loader.load(t);
+        }
+    };
 }
 
 }  // namespace
@@ -203,15 +228,34 @@ Weights Device::load(const Graph& graph, std::span<const HostTensor> tensors, co
 
 Weights Device::load(std::span<const HostTensor> tensors, const LoadOptions& options) const {
     check_bytes(tensors);
-    return load_into(*this, core_, tensors, make_weight_layout(tensors, core_->capabilities, options), options.progress,
-                     options.pack_on);
+    return load_into(*this, core_, make_weight_layout(tensors, core_->capabilities, options), options.progress,
+                     options.pack_on, all_of(tensors));
 }
 
 Weights Device::load(std::span<const HostTensor> tensors, const WeightLayout& layout, const LoadProgress& progress,
                      PackOn pack_on) const {
     check_bytes(tensors);
-    check_places(tensors, layout, core_->capabilities);
-    return load_into(*this, core_, tensors, layout, progress, pack_on);
+    Places places(layout, core_->capabilities);
+    for (const HostTensor& t : tensors) {
+        places.check(t);
+    }
+    places.check_all_given();
+    return load_into(*this, core_, layout, progress, pack_on, all_of(tensors));
+}
+
+Weights load_in_turn(const Device& device, std::size_t count, const std::function<HostTensor(std::size_t)>& tensor,
+                     const WeightLayout& layout, const LoadProgress& progress, PackOn pack_on) {
+    const std::shared_ptr<DeviceCore>& core = Insides::shared_core(device);
+    return load_into(device, core, layout, progress, pack_on, [&](Loader& loader) {
+        Places places(layout, core->capabilities);
+        for (std::size_t i = 0; i < count; ++i) {
+            const HostTensor t = tensor(i);
+            check_bytes(t);
+            places.check(t);
+            loader.load(t);
+        }
+        places.check_all_given();
+    });
 }
 
 }  // namespace vkf

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/graph/packed.h"
 #include "shaders/common/packed.h"
 
@@ -23,7 +24,7 @@ public:
         owned_.assign(static_cast<std::size_t>((bytes + 3) / 4), 0.0f);
     }
     void put(std::span<const std::byte> bytes) {
-        std::memcpy(std::as_writable_bytes(std::span(owned_)).data() + at_, bytes.data(), bytes.size());
+        copy_bytes(bytes, std::as_writable_bytes(std::span(owned_)).data() + at_);
         at_ += bytes.size();
     }
     void skip(std::uint64_t bytes) { at_ += static_cast<std::size_t>(bytes); }
