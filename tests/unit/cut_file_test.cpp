@@ -13,6 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/mapped_bytes.h"
 #include "runtime/graph/packed.h"
+#include "runtime/graph/shard.h"
 #include "tests/unit/text.h"
 
 namespace {
@@ -114,6 +115,40 @@ TEST_CASE("cut file: whatever reads a tensor of a file that was cut short throws
     }();
     CHECK(cut_before.tensors().size() == 2);
     CHECK(error_of_cut([&] { vkf::file_text(folder.path); }) != "");
+}
+
+TEST_CASE("cut file: a rank reads the bytes of its part of a tensor, and no others") {
+    constexpr std::int64_t kRows = 64, kColumns = 2048;
+    const CutFolder folder;
+    const fs::path path = folder.path / "model.safetensors";
+    std::vector<float> numbers(kRows * kColumns);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = static_cast<float>(i);
+    }
+    const std::vector<HostTensor> tensors{{"a", DType::f32, {kRows, kColumns}, std::as_bytes(std::span(numbers))}};
+    const auto read = [](const vkf::Safetensors& file, std::size_t dim, std::int64_t whole, const vkf::Part& part) {
+        std::vector<float> owned;
+        const HostTensor own = vkf::cut(file.at("a"), {dim, whole, {part}}, owned);
+        std::vector<float> out(own.data.size() / sizeof(float));
+        vkf::copy_bytes(own.data, std::as_writable_bytes(std::span(out)).data());
+        return out;
+    };
+    // what lies behind the first rank's last byte is gone: half of the last row, then half of all
+    for (const std::int64_t missing : {kColumns / 2, kRows * kColumns / 2}) {
+        vkf::save_safetensors(path, tensors);
+        const vkf::Safetensors file(path);
+        fs::resize_file(path, fs::file_size(path) - static_cast<std::uint64_t>(missing) * sizeof(float));
+        const bool columns = missing < kColumns;
+        const std::size_t dim = columns ? 1 : 0;
+        const std::int64_t whole = columns ? kColumns : kRows, half = whole / 2;
+        const std::vector<float> first = read(file, dim, whole, {0, half});
+        REQUIRE(first.size() == numbers.size() / 2);
+        CHECK(first.back() == (columns ? numbers[numbers.size() - kColumns / 2 - 1] : numbers[numbers.size() / 2 - 1]));
+        CHECK(contains(error_of_cut([&] {
+                           read(file, dim, whole, {half, half});
+                       }),
+                       "was cut short while it was in use"));
+    }
 }
 
 #endif
