@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients, against central differences.
+#include <algorithm>
 #include <cmath>
 
 #include "doctor/cases.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
+#include "ops/optimizer.h"
 
 namespace vkf::doctor {
 
@@ -89,12 +91,31 @@ Case embedding_and_loss() {
     return c;
 }
 
+Case clipped() {
+    Case c;
+    constexpr double kMost = 2;
+    const Doubles a = numbers(3 * 21, 51), b = numbers(530, 52);
+    double squares = 0;
+    for (const Doubles& gradient : {a, b}) {
+        for (const double x : gradient) {
+            squares += x * x;
+        }
+    }
+    const double norm = std::sqrt(squares);
+    const ClippedNorm clip =
+        clip_grad_norm({c.input("a", {3, 21}, a), c.input("b", {length_of(b)}, b)}, static_cast<float>(kMost));
+    c.output("norm", clip.norm, within({norm}));
+    c.output("scale", clip.scale, within({std::min(kMost / (norm + 1e-6), 1.0)}));
+    return c;
+}
+
 constexpr CaseMaker kGradients[] = {
     {"gradient of attention of 5 by 19", true, small_attention},
     {"gradient of attention of 5 by 133", true, long_attention},
     {"gradient of attention in f16 of 5 by 37", true, half_attention},
     {"gradient of a norm and a product", true, norm_and_product},
     {"gradient of rows by ids and of cross entropy", true, embedding_and_loss},
+    {"norm of gradients, to clip them", true, clipped},
 };
 
 }  // namespace

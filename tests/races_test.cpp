@@ -11,11 +11,16 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/device/device.h"
+#include "runtime/device/device_core.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -85,69 +90,115 @@ std::string source_of(const fs::path& file) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Kernels of the shaders that have barriers, by the names of their files.
-std::set<std::string> kernels_with_barriers() {
+/// The shaders, by the names of their files, and whether they have barriers.
+std::map<std::string, bool> shaders() {
     const fs::path folder = fs::path(VKFORMER_SOURCE_DIR) / "shaders";
-    std::set<std::string> with, found;
+    const auto waits = [](const std::string& text) { return text.find("barrier()") != std::string::npos; };
+    std::set<std::string> common;  // included files that do
     for (const auto& entry : fs::directory_iterator(folder / "common")) {
-        if (source_of(entry.path()).find("barrier()") != std::string::npos) {
-            with.insert("\"common/" + entry.path().filename().string() + "\"");
+        if (waits(source_of(entry.path()))) {
+            common.insert("\"common/" + entry.path().filename().string() + "\"");
         }
     }
+    std::map<std::string, bool> all;
     for (const auto& entry : fs::directory_iterator(folder)) {
-        if (entry.path().extension() != ".comp") {
-            continue;
-        }
-        const std::string text = source_of(entry.path());
-        if (text.find("barrier()") != std::string::npos ||
-            std::any_of(with.begin(), with.end(),
-                        [&](const std::string& name) { return text.find(name) != std::string::npos; })) {
-            found.insert(entry.path().stem().string());
+        if (entry.path().extension() == ".comp") {
+            const std::string text = source_of(entry.path());
+            all[entry.path().stem().string()] =
+                waits(text) || std::any_of(common.begin(), common.end(), [&](const std::string& name) {
+                    return text.find(name) != std::string::npos;
+                });
         }
     }
-    return found;
+    return all;
 }
 
-/// What the layers said of shared memory while a check ran, by its kernels.
-using Said = std::map<std::string, std::string>;
+/// The shader of a kernel, which has its name or a longer one.
+std::string shader_of(const std::string& kernel, const std::map<std::string, bool>& all) {
+    std::string longest;
+    for (const auto& [name, waits] : all) {
+        longest = kernel.starts_with(name) && name.size() > longest.size() ? name : longest;
+    }
+    return longest;
+}
 
-/// Runs what Device::self_test() runs. `also`: the environment's VKFORMER_VARIANT.
-void run(const char* variant, bool barriers, Said& said, std::set<std::string>& met) {
-    CAPTURE(variant);
-    CAPTURE(barriers);
-    const Environment forced("VKFORMER_VARIANT", variant);
-    fake::Vulkan vulkan;
-    vulkan.vkCreateShaderModule.instead = [&](VkDevice device, const VkShaderModuleCreateInfo* info,
-                                              const VkAllocationCallbacks* callbacks, VkShaderModule* module) {
-        Module changed(*info);
-        if (barriers) {
-            changed.widen_barriers();
-        } else {
-            changed.remove_barriers();
+/// A device whose kernels keep their barriers or lose them, and what layers say of each kernel.
+class Watched {
+public:
+    explicit Watched(bool barriers) {
+        vulkan_.vkCreateShaderModule.instead = [=, this](VkDevice device, const VkShaderModuleCreateInfo* info,
+                                                         const VkAllocationCallbacks* callbacks,
+                                                         VkShaderModule* module) {
+            Module changed(*info);
+            if (barriers) {
+                changed.widen_barriers();
+            } else {
+                changed.remove_barriers();
+            }
+            VkShaderModuleCreateInfo with = *info;
+            with.pCode = changed.code().data();
+            return vulkan_.vkCreateShaderModule.real(device, &with, callbacks, module);
+        };
+        vulkan_.vkCreateComputePipelines.instead = [this](VkDevice device, VkPipelineCache cache, std::uint32_t count,
+                                                          const VkComputePipelineCreateInfo* infos,
+                                                          const VkAllocationCallbacks* callbacks,
+                                                          VkPipeline* pipelines) {
+            const VkResult result =
+                vulkan_.vkCreateComputePipelines.real(device, cache, count, infos, callbacks, pipelines);
+            const std::scoped_lock lock(mutex_);
+            modules_[number(*pipelines)] = number(infos->stage.module);
+            return result;
+        };
+        vulkan_.vkSetDebugUtilsObjectNameEXT.instead = [this](VkDevice device,
+                                                              const VkDebugUtilsObjectNameInfoEXT* info) {
+            if (info->objectType == VK_OBJECT_TYPE_PIPELINE) {
+                const std::scoped_lock lock(mutex_);
+                const std::string name = info->pObjectName;
+                kernels_[modules_[info->objectHandle]] = name.substr(0, name.find('<'));
+            }
+            return vulkan_.vkSetDebugUtilsObjectNameEXT.real(device, info);
+        };
+        device_ = Device::create({.get_instance_proc_addr = vulkan_.entry()});
+        device_->messages();
+    }
+
+    const Device& device() const { return *device_; }
+
+    std::set<std::string> kernels() const {
+        std::set<std::string> all;
+        for (const auto& [module, name] : kernels_) {
+            all.insert(name);
         }
-        VkShaderModuleCreateInfo with = *info;
-        with.pCode = changed.code().data();
-        return vulkan.vkCreateShaderModule.real(device, &with, callbacks, module);
-    };
-    const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-    device.messages();
-    const auto listen = [&](const SelfCheck& check) {
-        met.insert(check.kernel);
-        for (const std::string& message : device.messages()) {
-            if (message.find("SharedMemoryDataRace") != std::string::npos || barriers) {
-                said.try_emplace(check.kernel, check.what + ": " + message);
+        return all;
+    }
+
+    /// The kernels of which something was said since the last call, and what.
+    void listen(std::map<std::string, std::string>& said) const {
+        static constexpr std::string_view kModule = "Shader Module (0x";
+        for (const std::string& message : device_->messages()) {
+            const std::size_t at = message.find(kModule);
+            const std::uint64_t module =
+                at == std::string::npos ? 0 : std::strtoull(message.c_str() + at + kModule.size(), nullptr, 16);
+            const auto kernel = kernels_.find(module);
+            const std::string name = kernel == kernels_.end() ? "no kernel" : kernel->second;
+            if (message.find("SharedMemoryDataRace") != std::string::npos) {
+                said.try_emplace(name, message);
             }
         }
-    };
-    const SelfTest test = device.self_test({.thorough = *variant == '\0', .repeats = 1, .progress = listen});
-    if (barriers) {
-        CHECK(test.verdict == Verdict::healthy);
     }
-}
 
-bool names(const std::string& kernels, const std::string& kernel) {
-    return (" + " + kernels).find(" + " + kernel) != std::string::npos;
-}
+private:
+    template <class Handle>
+    static std::uint64_t number(Handle handle) {
+        return reinterpret_cast<std::uint64_t>(handle);
+    }
+
+    fake::Vulkan vulkan_;
+    std::mutex mutex_;
+    std::map<std::uint64_t, std::uint64_t> modules_;  ///< by pipeline
+    std::map<std::uint64_t, std::string> kernels_;    ///< by module
+    std::optional<Device> device_;
+};
 
 }  // namespace
 
@@ -156,21 +207,35 @@ TEST_SUITE("races") {
         if (std::getenv("VKFORMER_RACES") == nullptr) {
             return;
         }
-        Said races, seen;
+        std::map<std::string, std::string> races, seen;
         std::set<std::string> met;
-        for (const char* variant : {"", "matvec_columns", "rows_looped", "rows_held", "rows_subgroups",
-                                    "attention_shared", "attention_rows"}) {
-            run(variant, true, races, met);
-            run(variant, false, seen, met);
+        for (const bool barriers : {true, false}) {
+            for (const bool gpu : {false, true}) {
+                CAPTURE(barriers);
+                CAPTURE(gpu);
+                const Watched watched(barriers);
+                if (gpu) {
+                    as_gpu(Insides::core(watched.device()).capabilities);
+                }
+                const auto listen = [&](const SelfCheck&) { watched.listen(barriers ? races : seen); };
+                const SelfTest test = watched.device().self_test({.thorough = true, .repeats = 1, .progress = listen});
+                if (barriers) {
+                    CHECK(test.verdict == Verdict::healthy);
+                    met.merge(watched.kernels());
+                }
+            }
         }
-        for (const auto& [kernels, message] : races) {
-            FAIL_CHECK(kernels << ": " << message);
+        for (const auto& [kernel, message] : races) {
+            FAIL_CHECK(kernel << ": " << message);
         }
-        for (const std::string& kernel : kernels_with_barriers()) {
-            CAPTURE(kernel);
-            const auto is = [&](const auto& one) { return names(one, kernel); };
-            CHECK(std::any_of(met.begin(), met.end(), is));
-            CHECK(std::any_of(seen.begin(), seen.end(), [&](const auto& one) { return is(one.first); }));
+        const std::map<std::string, bool> all = shaders();
+        for (const auto& [shader, waits] : all) {
+            CAPTURE(shader);
+            const auto is = [&, name = shader](const std::string& kernel) { return shader_of(kernel, all) == name; };
+            if (waits) {
+                CHECK(std::any_of(met.begin(), met.end(), is));
+                CHECK(std::any_of(seen.begin(), seen.end(), [&](const auto& one) { return is(one.first); }));
+            }
         }
     }
 }
