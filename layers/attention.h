@@ -16,6 +16,9 @@
 
 namespace vkf {
 
+// In a graph of several ranks (Graph::set_rank) the layers share their heads out, and take masks,
+// slopes and sinks of all heads. Throw Error where there are fewer heads than ranks.
+
 struct SelfAttentionOptions {
     std::string name = {};
     /// one qkv_proj (3E, E), rows q | k | v, instead of q_proj, k_proj, v_proj

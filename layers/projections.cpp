@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/projections.h"
 
+#include <string>
+
 #include "layers/linear.h"
 #include "layers/norm.h"
 #include "layers/sharing.h"
+#include "runtime/base/error.h"
 
 namespace vkf {
 
@@ -94,8 +97,17 @@ Value some_heads(Value x, std::int64_t heads, const Part& some) {
         return x;
     }
     const std::int64_t dim = x.rank() == 1 ? 0 : static_cast<std::int64_t>(x.rank()) - 3;
-    // else the same of every head
-    return dim >= 0 && x.size(dim) == Dim(heads) ? slice(x, dim, some.first, some.count) : x;
+    if (dim < 0 || x.size(dim) == Dim(1)) {
+        return x;  // the same of every head
+    }
+    const Dim size = x.size(dim);
+    if (size != Dim(heads)) {
+        throw Error("a mask, slopes or sinks of " +
+                        (size.is_constant() ? std::to_string(size.constant()) : std::string("as yet unknown")) +
+                        " heads, where there are " + std::to_string(heads) + " over all ranks",
+                    "attention");
+    }
+    return slice(x, dim, some.first, some.count);
 }
 
 Mask some_heads(Mask mask, std::int64_t heads, const Part& some) {

@@ -310,16 +310,29 @@ Constants with_rows(Constants form, uint local_size, uint rows) {
     return form;
 }
 
-SharedTile shared_tile(const Capabilities& device, const Constants& form, uint fixed_depth) {
-    const uint by_capability = device.max_invocations >= 256 ? 64 : 32;
-    const Tuned rows = device.cpu() ? Tuned{by_capability, ""} : tuned(device, "matmul_rows", by_capability);
-    const Tuned depth = fixed_depth > 0 ? Tuned{fixed_depth, ""} : tuned(device, "matmul_depth", kSharedDepth);
+namespace {
+
+SharedTile tile_of(const Constants& form, const Tuned& rows, const Tuned& depth) {
     SharedTile out{with_rows(form, rows.value * kSharedColumns / 16, rows.value), rows.value, depth.value,
                    rows.note.empty() ? depth.note : rows.note};
     out.constants.set(kMatmulSpecTileRows, rows.value);
     out.constants.set(kMatmulSpecTileColumns, kSharedColumns);
     out.constants.set(kMatmulSpecTileDepth, depth.value);
     return out;
+}
+
+uint rows_by_capability(const Capabilities& device) { return device.max_invocations >= 256 ? 64 : 32; }
+
+}  // namespace
+
+SharedTile shared_tile(const Capabilities& device, const Constants& form) {
+    const uint rows = rows_by_capability(device);
+    return tile_of(form, device.cpu() ? Tuned{rows, ""} : tuned(device, "matmul_rows", rows),
+                   tuned(device, "matmul_depth", kSharedDepth));
+}
+
+SharedTile shared_tile_of(const Capabilities& device, const Constants& form, uint depth) {
+    return tile_of(form, {rows_by_capability(device), ""}, {depth, ""});
 }
 
 void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& device, const SharedTile& tile,
@@ -334,7 +347,7 @@ void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& 
                        (rows > tile.rows ? "8x4" : "4x4") + " an invocation" + tile.note,
                    arithmetic);
     };
-    const bool tall = tile.note.empty() && most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
+    const bool tall = most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
                       shared_tile_bytes(kTallTile, tile.depth) <= device.shared_memory;
     add(tile.rows, tall ? static_cast<uint>(kTallTileRows) : kAnyRows);
     if (tall) {

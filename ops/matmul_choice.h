@@ -64,8 +64,7 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
 /// compile and 6 to 9 % less time to run.
 inline constexpr shader::uint kManyTileRows = 24, kManyTileRowsBackward = 32;
 
-/// The tile of matmul_shared on this device, in numbers; or of matmul_half, whose words of two
-/// numbers take as much room.
+/// The tile of matmul_shared, matmul_half or matmul_dot, in words along k.
 struct SharedTile {
     Constants constants;
     shader::uint rows, depth;
@@ -73,11 +72,12 @@ struct SharedTile {
 };
 /// A kernel's constants: those of `form`, AVec to AMasked, which all kernels share, and its own.
 Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);
-/// `fixed_depth`: words along k, where they are not this device's choice.
-SharedTile shared_tile(const Capabilities& device, const Constants& form, shader::uint fixed_depth = 0);
-/// Adds a kernel of such tiles for any number of rows: tiles of 64, and where there may be more
-/// than 256 rows tiles of 128 by as many invocations for them. `what` comes before the tiles in
-/// explain(); a word of the kernel's holds so many numbers along k.
+SharedTile shared_tile(const Capabilities& device, const Constants& form);
+/// A tile so many words deep, as capabilities have it: what was tuned is tuned for other kernels.
+SharedTile shared_tile_of(const Capabilities& device, const Constants& form, shader::uint depth);
+/// Adds a kernel of such tiles for any number of rows. Where there may be more than 256 rows
+/// (`most_rows`), tiles of 64 rows are for up to 256, and tiles of 128 by as many invocations for
+/// more. `what` comes before the tiles in explain(); `numbers` along k are in a word of the tile.
 void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& device, const SharedTile& tile,
                       std::int64_t most_rows, const std::string& what, shader::uint numbers,
                       Arithmetic arithmetic = Arithmetic::f32);

@@ -57,7 +57,7 @@ std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_
 }
 
 void choose_dot(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows) {
-    add_shared_tiles(choice, kDot, device, shared_tile(device, form, kDepth), most_rows, "integer dot products: ", 4,
+    add_shared_tiles(choice, kDot, device, shared_tile_of(device, form, kDepth), most_rows, "integer dot products: ", 4,
                      Arithmetic::int8);
 }
 

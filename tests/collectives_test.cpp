@@ -250,6 +250,16 @@ TEST_CASE("collectives: what heads have of their own goes with them to their ran
     CHECK_THROWS_WITH_AS(torch::multihead_attention(x, x, x, drops),
                          "parallel: dropout 0.500000 cannot be shared out over 2 ranks", Error);
     CHECK_THROWS_WITH_AS(self_attention(x, {.name = "s"}), "parallel: 1 head cannot be shared out over 2 ranks", Error);
+    for (const std::int64_t wrong : {2, 3}) {  // 3: as many as the rank has
+        CAPTURE(wrong);
+        const Mask mask{.alibi_slopes = g.weight("slopes" + std::to_string(wrong), {wrong})};
+        const std::string said = "attention: a mask, slopes or sinks of " + std::to_string(wrong) +
+                                 " heads, where there are 6 over all ranks";
+        CHECK_THROWS_WITH_AS(
+            grouped_query_attention(
+                x, {.name = "w" + std::to_string(wrong), .heads = kHeads, .kv_heads = 3, .mask = mask}),
+            said.c_str(), Error);
+    }
     const Value y = sum(column_parallel_linear(x, "up", 8));
     CHECK_THROWS_WITH_AS(
         gradients(y, {x}),

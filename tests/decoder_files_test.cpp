@@ -83,6 +83,12 @@ TEST_CASE("decoder: files that are missing, cut or do not fit are refused by nam
         CHECK(contains(index((R"({"weight_map": {"b": )" + std::string(value) + "}}").c_str()),
                        "weight_map: b has no file's name"));
     }
+    CHECK(contains(index(R"({"weight_map": {"a": "b"}, "weight_map": 3})"), "it has weight_map twice"));
+    CHECK(contains(index(R"({"weight_map": {"a": "b"}, "weight_map": {}})"), "it has weight_map twice"));
+    for (const char* name : {"..", ".", "", "a/b", "b\\u0000c"}) {
+        CHECK(contains(index((R"({"weight_map": {"a": ")" + std::string(name) + "\"}}").c_str()),
+                       "for tensor a is not a file's name"));
+    }
     const auto with = [](const char* field, const nlohmann::json& value) {
         const Copy copy("llama");
         nlohmann::json config = good_config("llama");

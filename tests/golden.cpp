@@ -82,6 +82,10 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "usage: golden [--ranks [--mixed] [--every]] FILE.safetensors...\n");
         return 2;
     }
+    if ((mixed || every) && !ranks) {
+        std::fprintf(stderr, "golden: --mixed and --every are of --ranks\n");
+        return 2;
+    }
     Counts counts;
     try {
         std::printf("device: %s\n", vkf::test::device_line().c_str());
@@ -94,7 +98,12 @@ int main(int argc, char** argv) {
         return 1;
     }
     if (ranks) {
-        counts.failed = ranks_cases(files, mixed, every);
+        try {
+            counts.failed = ranks_cases(files, mixed, every);
+        } catch (const std::exception& e) {
+            std::printf("FAILED: %s\n", e.what());
+            counts.failed = 1;
+        }
     } else {
         for (const std::string& file : files) {
             run_case(file, counts);

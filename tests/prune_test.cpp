@@ -170,9 +170,10 @@ TEST_SUITE("prune") {
                                                                {"softmax", spirv::kSoftmaxSpirv},
                                                                {"rope", spirv::kRopeSpirv}};
         std::mt19937 random(5);
-        for (const auto& [name, packed] : kernels) {
+        for (const auto& kernel : kernels) {
+            const char* name = kernel.first;
             CAPTURE(name);
-            const Words whole = SpirvCode(packed).words();
+            const Words whole = SpirvCode(kernel.second).words();
             CHECK(reflect(whole, name).uses_int64);
             int wide_ones = 0;
             for (int i = 0; i < 40; ++i) {

@@ -70,14 +70,14 @@ T whole_number(const Json& value) {
     return value.get<T>();
 }
 
-/// A token's id: one more can be counted.
-inline std::int32_t token_id(const Json& value) {
-    const auto id = whole_number<std::int32_t>(value);
+/// A token's id: one more can be counted. Throws for another number.
+inline std::int32_t checked_token_id(std::int32_t id) {
     if (id < 0 || id == std::numeric_limits<std::int32_t>::max()) {
         throw Error("a token has the id " + std::to_string(id));
     }
     return id;
 }
+inline std::int32_t token_id(const Json& value) { return checked_token_id(whole_number<std::int32_t>(value)); }
 
 /// A member, or what holds where it is missing or null.
 template <class T>

@@ -238,7 +238,7 @@ public:
                 throw Error("added_tokens_decoder: \"" + id + "\" is not a token's id, or has no token",
                             "tokenizer_config.json");
             }
-            all.push_back(read_added_token(token, number));
+            all.push_back(read_added_token(token, checked_token_id(number)));
         }
         for (const auto& [content, id] : added_.items()) {  // as older versions wrote it
             AddedToken& token = all.emplace_back();
@@ -305,7 +305,7 @@ private:
     std::vector<AddedToken> list_;
 };
 
-// Both are written in place, for parts of JSON by themselves need memory to be let go of.
+// Both write into what holds them: a part by itself is let go of by nlohmann, which needs memory.
 
 void write_post_processor(Json& part, const Settings& settings, const TokenList& tokens,
                           const std::array<std::string, 2>& ends) {

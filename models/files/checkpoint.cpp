@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/files/checkpoint.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -42,8 +43,8 @@ public:
         if (!(in_map_ && depth_ == 2)) {
             return other();
         }
-        if (shard.empty() || fs::path(shard).filename() != fs::path(shard)) {
-            throw Error("\"" + shard + "\" for tensor " + name_ + " is not a file's name", file_);
+        if (!is_file_name(shard)) {
+            throw Error(quoted(shard) + " for tensor " + name_ + " is not a file's name", file_);
         }
         map[name_] = std::move(shard);
         if (map.size() * kEntry > kMostParsedBytes) {
@@ -56,6 +57,9 @@ public:
             other();
         }
         if (++depth_ == 2 && name_ == "weight_map") {
+            if (found_) {
+                throw Error("it has weight_map twice", file_);
+            }
             in_map_ = found_ = true;
         }
         return true;
@@ -80,10 +84,25 @@ public:
 private:
     static constexpr std::uint64_t kEntry = 180;  // bytes that it takes here and in a Checkpoint
 
-    /// A value that is no name of a file.
+    static bool is_file_name(const std::string& shard) {
+        const bool controls = std::any_of(shard.begin(), shard.end(), [](char c) { return c >= 0 && c < ' '; });
+        return !shard.empty() && !controls && shard != "." && shard != ".." &&
+               fs::path(shard).filename() == fs::path(shard);
+    }
+    /// In quotes, without what would end a message.
+    static std::string quoted(std::string text) {
+        std::replace_if(
+            text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, '?');
+        return "\"" + text + "\"";
+    }
+
+    /// Takes a value that is no file's name. Throws where there must be one, or an object.
     bool other() const {
         if (depth_ == 0) {
             throw Error("it is not a JSON object", file_);
+        }
+        if (depth_ == 1 && name_ == "weight_map" && found_) {
+            throw Error("it has weight_map twice", file_);
         }
         if (in_map_ && depth_ == 2) {
             throw Error("weight_map: " + name_ + " has no file's name", file_);
@@ -105,7 +124,7 @@ private:
 std::map<std::string, std::string> read_index(const fs::path& index) {
     const std::string file = utf8_name(index);
     const std::string text = file_text(index, kMostConfigBytes);
-    naming(file, [&] { parsed_bytes(text, kDeepestConfig); });
+    naming(file, [&] { parsed_bytes(text, kDeepestConfig); });  // its depth and texts alone: nothing is kept
     IndexReader reader(file);
     read_json(text, reader);
     reader.finish();

@@ -44,8 +44,12 @@ PyObject* class_of(const vkf::Error& e) {
 void raise(PyObject* type, const std::string& what, const std::string& where, int result) {
     const bool ours = result == kForked || result == kBusy;
     // of what is no VkResult, what() tells nothing
-    const nb::object made = nb::borrow(type)(ours ? what.substr(0, what.rfind(" (VkResult")) : what);
-    made.attr("where") = where;
+    // messages quote files, which may hold no UTF-8
+    const auto text = [](const std::string& bytes) {
+        return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+    };
+    const nb::object made = nb::borrow(type)(text(ours ? what.substr(0, what.rfind(" (VkResult")) : what));
+    made.attr("where") = text(where);
     made.attr("result") = ours ? 0 : result;
     PyErr_SetObject(type, made.ptr());
 }

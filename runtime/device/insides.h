@@ -14,7 +14,7 @@ struct Insides {
     static auto& core(const T& object) {
         return *object.core_;
     }
-    /// The same of a Device, to keep.
+    /// A device's core, shared.
     template <class T>
     static const auto& shared_core(const T& object) noexcept {
         return object.core_;

@@ -211,7 +211,7 @@ Weights load_into(const Device& device, const std::shared_ptr<DeviceCore>& core,
     return Insides::make<Weights>(std::move(store));
 }
 
-/// What loads tensors that are all there.
+/// A function that loads tensors, all of which are in memory.
 auto all_of(std::span<const HostTensor> tensors) {
     return [tensors](Loader& loader) {
         for (const HostTensor& t : tensors) {

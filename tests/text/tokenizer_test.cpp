@@ -497,6 +497,18 @@ TEST_CASE("tokenizer: of added tokens the longest is taken, however many begin a
 
 #ifdef VKFORMER_SENTENCEPIECE
 
+TEST_CASE("tokenizer: an id of tokenizer_config.json that no token can have is refused beside a SentencePiece model") {
+    for (const char* id : {"2147483647", "-1", "2147483648"}) {
+        CAPTURE(id);
+        const Folder made;
+        std::filesystem::copy_file(VKFORMER_SOURCE_DIR "/tests/text/sentencepiece/bare/tokenizer.model",
+                                   made.path / "tokenizer.model");
+        std::ofstream(made.path / "tokenizer_config.json")
+            << R"({"added_tokens_decoder": {")" << id << R"(": {"content": "<x>"}}})";
+        CHECK_THROWS_AS(Tokenizer{made.path}, Error);
+    }
+}
+
 TEST_CASE("tokenizer: a piece for whose every byte libsentencepiece would call itself is refused") {
     const Folder made;
     std::ifstream in(VKFORMER_SOURCE_DIR "/tests/text/sentencepiece/bare/tokenizer.model", std::ios::binary);
