@@ -30,8 +30,8 @@ struct EncoderDecoderConfig {
 };
 
 /// Computes embedding row * embedding_scale + sinusoidal position: tokens (B, L) i32 -> (B, L,
-/// d_model). `table` names the weight. The first token has position `start`. Of several ranks each has
-/// a part of the table, and an all-reduce adds up.
+/// d_model). `table` names the weight. The first token has position `start`. Of several
+/// ranks each has a part of the table, and an all-reduce adds up.
 VKF_API Value embed_tokens(Value tokens, const std::string& table, std::int64_t vocabulary,
                            const EncoderDecoderConfig& config, std::int64_t max_positions, Dim start = 0);
 /// The layers of the configuration, for torch::transformer*.

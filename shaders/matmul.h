@@ -39,9 +39,10 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 //   contributes nothing, be it NaN or infinite.
 // TileRows, TileColumns, TileDepth: the shared tile of matmul_shared, matmul_dot, matmul_half and
 //   matmul_coopmat. Multiples of 4; the local size is TileRows * TileColumns / 16, in matmul_shared
-//   and matmul_dot a half or a quarter of it too, and the shared memory (TileRows + TileColumns + 8)
-//   * TileDepth * 4 bytes. In matmul_half, TileDepth counts words of two numbers, and is a multiple
-//   of kMatmulHalfRun; in matmul_dot words of four codes. In matmul_coopmat: multiples of
+//   and matmul_dot a half or a quarter of it too, and the shared memory
+//   (TileRows + TileColumns + 8) * TileDepth * 4 bytes. In matmul_half, TileDepth counts words of
+//   two numbers, and is a multiple of kMatmulHalfRun; in matmul_dot words of four codes. In
+//   matmul_coopmat: multiples of
 //   SubgroupRows, of SubgroupColumns, and of 8 and MatDepth; the shared memory is told by
 //   CoopmatTile of ops/matmul_tiles.h.
 // MatRows, MatColumns, MatDepth: the device's cooperative matrices (M, N, K), MatColumns and

@@ -124,7 +124,8 @@ private:
 std::map<std::string, std::string> read_index(const fs::path& index) {
     const std::string file = utf8_name(index);
     const std::string text = file_text(index, kMostConfigBytes);
-    naming(file, [&] { parsed_bytes(text, kDeepestConfig); });  // its depth and texts alone: nothing is kept
+    // for its depth and its texts alone: nothing of it is kept
+    naming(file, [&] { parsed_bytes(text, kDeepestConfig); });
     IndexReader reader(file);
     read_json(text, reader);
     reader.finish();
