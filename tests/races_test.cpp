@@ -215,9 +215,9 @@ Capabilities believed(const Device& device, bool gpu, const char* variant) {
 /// Runs the cases of Device::self_test() that have kernels of these shaders until each was reported
 /// without its barriers; gives the shaders of which none was.
 std::set<std::string> unreported(std::set<std::string> wanted, const std::map<std::string, bool>& all) {
-    static constexpr const char* kVariants[] = {"",           "attention_shared", "attention_coopmat",   "matmul_half",
-                                                "matmul_dot", "matmul_coopmat",   "matmul_coopmat_int8", "rows_looped",
-                                                "rows_held"};
+    static constexpr const char* kVariants[] = {
+        "",           "attention_composed", "attention_shared",    "attention_coopmat", "matmul_half",
+        "matmul_dot", "matmul_coopmat",     "matmul_coopmat_int8", "rows_looped",       "rows_held"};
     for (const bool gpu : {true, false}) {
         for (const char* variant : kVariants) {
             for (const auto& cases :
