@@ -347,7 +347,8 @@ void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& 
                        (rows > tile.rows ? "8x4" : "4x4") + " an invocation" + tile.note,
                    arithmetic);
     };
-    const bool tall = most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
+    // rows that were tuned, or asked for, are those of every product
+    const bool tall = tile.note.empty() && most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
                       shared_tile_bytes(kTallTile, tile.depth) <= device.shared_memory;
     add(tile.rows, tall ? static_cast<uint>(kTallTileRows) : kAnyRows);
     if (tall) {
