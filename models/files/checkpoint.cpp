@@ -84,15 +84,15 @@ public:
 private:
     static constexpr std::uint64_t kEntry = 180;  // bytes that it takes here and in a Checkpoint
 
+    /// char has no sign on Arm, where the bytes of UTF-8 beyond ASCII are not below 0.
+    static bool is_control(char c) { return static_cast<unsigned char>(c) < ' '; }
     static bool is_file_name(const std::string& shard) {
-        const bool controls = std::any_of(shard.begin(), shard.end(), [](char c) { return c >= 0 && c < ' '; });
-        return !shard.empty() && !controls && shard != "." && shard != ".." &&
-               fs::path(shard).filename() == fs::path(shard);
+        return !shard.empty() && std::none_of(shard.begin(), shard.end(), is_control) && shard != "." &&
+               shard != ".." && fs::path(shard).filename() == fs::path(shard);
     }
     /// In quotes, without what would end a message.
     static std::string quoted(std::string text) {
-        std::replace_if(
-            text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, '?');
+        std::replace_if(text.begin(), text.end(), is_control, '?');
         return "\"" + text + "\"";
     }
 
