@@ -12,6 +12,7 @@
 #include "ops/fours.h"
 #include "ops/gradient.h"
 #include "ops/matmul_params.h"
+#include "ops/row_load.h"
 #include "ops/stored_order.h"
 #include "runtime/base/numbers.h"
 #include "runtime/graph/sixteen.h"
@@ -24,6 +25,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"elementwise", spirv::kElementwiseSpirv};
+const Shader kWide{"elementwise_wide", spirv::kElementwiseSpirv, kWideLoads};
 
 static_assert(static_cast<uint>(Activation::none) == 0 && static_cast<uint>(Activation::rsqrt) == 7,
               "Activation and shaders/common/activation.h number alike");
@@ -108,14 +110,15 @@ void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId
     }
     // On a processor a group costs as much as a hundred elements.
     const uint fours_each = !fours ? 0u : l.device().cpu() ? 16u : 1u;
+    const RowLoad load = row_load(l, fours, kWide);
     const char* why = fours ? "dense operands, by fours" : dense ? "dense operands" : "strided operands";
-    Dispatch& d = l.dispatch({{&kShader,
+    Dispatch& d = l.dispatch({{load.wide ? &kWide : &kShader,
                                {kLocalSize,
                                 {{kElementwiseSpecCombine, params.combine},
                                  {kElementwiseSpecActivation, static_cast<uint>(params.activation)},
                                  {kElementwiseSpecDense, dense ? 1u : 0u},
                                  {kElementwiseSpecFours, fours_each}}},
-                               why}},
+                               why + load.note}},
                              {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
                              {fours ? 4 * fours_each : kElementwisePerInvocation});
     d.sizes_of = sizes_of;

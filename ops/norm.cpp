@@ -12,6 +12,7 @@
 #include "ops/fours.h"
 #include "ops/gradient.h"
 #include "ops/row_group.h"
+#include "ops/row_load.h"
 #include "runtime/graph/rewrite.h"
 #include "shaders/layer_norm.h"
 #include "shaders/norm_gradient.h"
@@ -24,6 +25,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"layer_norm", spirv::kLayerNormSpirv};
+const Shader kWide{"layer_norm_wide", spirv::kLayerNormSpirv, kWideLoads};
 const Shader kSubgroups{"layer_norm_subgroups", spirv::kLayerNormSubgroupsSpirv};
 const Shader kGradientShader{"norm_gradient", spirv::kNormGradientSpirv};
 const Shader kGradientSubgroups{"norm_gradient_subgroups", spirv::kNormGradientSubgroupsSpirv};
@@ -122,7 +124,10 @@ void lower(Lowering& l) {
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(r)) && in_fours(l.info(weight)) &&
                        in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
     const auto flag = [](bool set) { return set ? 1u : 0u; };
-    const Kernel kernel{group.subgroups ? &kSubgroups : &kShader,
+    const RowLoad load = row_load(l, fours && !takes_gpu_rows(l.device()), kWide);
+    const Kernel kernel{group.subgroups ? &kSubgroups
+                        : load.wide     ? &kWide
+                                        : &kShader,
                         {group.local_size,
                          {{kNormSpecLanes, group.lanes},
                           {kNormSpecCentred, flag(params.centred)},
@@ -131,7 +136,7 @@ void lower(Lowering& l) {
                           {kNormSpecFours, flag(fours)},
                           {kNormSpecAdded, flag(params.added)},
                           {kNormSpecHeld, group.held}}},
-                        why_rows(l.device(), group, fours) + (params.added ? "; of a sum" : "")};
+                        why_rows(l.device(), group, fours) + load.note + (params.added ? "; of a sum" : "")};
     const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
     const std::vector<uint> words{group.local_size, group.lanes};
     if (params.added) {

@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/fours.h"
 #include "ops/gradient.h"
+#include "ops/row_load.h"
 #include "ops/stored_order.h"
 #include "rope.spv.h"
 #include "runtime/base/numbers.h"
@@ -70,16 +71,14 @@ void lower(Lowering& l) {
                        table.offset.divided_by(Dim(4), table_fours);
     const uint items = !fours ? 0u : l.device().cpu() ? 8u : 1u;
     const uint half = params.layout == RopeLayout::half ? 1u : 0u;
-    const bool wide = fours && l.device().int64 && !l.device().leaves_out(kWide.name);
-    l.dispatch({{wide ? &kWide : &kShader,
+    const RowLoad load = row_load(l, fours, kWide);
+    l.dispatch({{load.wide ? &kWide : &kShader,
                  {kLocalSize,
                   {{kRopeSpecHalf, half},
                    {kRopeSpecPositions, params.positions ? 1u : 0u},
                    {kRopeSpecFours, items},
                    {kRopeSpecBack, params.back ? 1u : 0u}}},
-                 wide    ? "eight elements an item, 8 bytes a load"
-                 : fours ? "eight elements an item"
-                         : "two elements an item"}},
+                 (fours ? "eight elements an item" : "two elements an item") + load.note}},
                {{l.input(0), Access::read},
                 {l.input(1), Access::read},
                 {l.input(params.positions ? 2 : 1), Access::read},

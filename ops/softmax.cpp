@@ -9,6 +9,7 @@
 #include "ops/gradient.h"
 #include "ops/pushed_mask.h"
 #include "ops/row_group.h"
+#include "ops/row_load.h"
 #include "ops/softmax_gradient.h"
 #include "softmax.spv.h"
 #include "softmax_subgroups.spv.h"
@@ -94,12 +95,14 @@ void lower(Lowering& l) {
     const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
                           (params.term != kSoftmaxTermBias || in_fours(l.info(term)));
-    const bool wide = by_fours && l.device().int64 && !takes_gpu_rows(l.device()) && !l.device().leaves_out(kWide.name);
-    const uint fours = !by_fours ? 0 : wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours : 1;
+    const RowLoad load = row_load(l, by_fours && !takes_gpu_rows(l.device()), kWide);
+    const uint fours = !by_fours                                                   ? 0
+                       : load.wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours
+                                                                                   : 1;
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(
         {{group.subgroups ? &kSubgroups
-          : wide          ? &kWide
+          : load.wide     ? &kWide
                           : &kShader,
           {group.local_size,
            {{kSoftmaxSpecLanes, group.lanes},
@@ -110,7 +113,7 @@ void lower(Lowering& l) {
             {kSoftmaxSpecOutput, params.output},
             {kSoftmaxSpecFours, fours},
             {kSoftmaxSpecHeld, group.held}}},
-          why_rows(l.device(), group, by_fours) + (wide ? ", 8 bytes a load" : "")}},
+          why_rows(l.device(), group, by_fours) + load.note}},
         {{scores, Access::read}, {mask, Access::read}, {term, Access::read}, {l.output(0), Access::read_write}},
         prepare, {group.local_size, group.lanes});
     if (params.output == kSoftmaxOutputWeights ||

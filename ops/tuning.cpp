@@ -46,11 +46,14 @@ Values attention_split(const Capabilities& c) {
     return c.storage_buffers <= shader::kAttentionBindingPartial ? Values{} : Values{128, 256, 512, 1024, 2048, 4096};
 }
 
+Values row_loads(const Capabilities& c) { return c.cpu() && c.int64 ? Values{4, 8} : Values{}; }
+
 const Tunable kTunables[] = {
     {"matmul_rows", "rows of a tile of products with many rows", matmul_rows},
     {"matmul_depth", "depth of such a tile in shared memory", matmul_depth},
     {"matvec_split", "invocations that share a sum of a product with few rows", matvec_split},
     {"attention_split", "keys that a group takes where there are few queries", attention_split},
+    {"row_load", "bytes that a lane loads at a time of what is computed row by row", row_loads},
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
+//! variant elementwise -DWIDE=0
 // Everything that works element by element on one or two strided operands. Buffers are words, so
 // that copies and masks keep bits; arithmetic reads them as fp32. Neighbouring invocations take
 // neighbouring elements.
 #extension GL_GOOGLE_include_directive : require
+#include "common/fours.glsl"
 #include "elementwise.h"
 
 layout(local_size_x_id = 0) in;
@@ -14,11 +16,11 @@ layout(constant_id = kElementwiseSpecFours) const uint kFours = 0;
 
 layout(push_constant) uniform Push { ElementwisePush p; };
 layout(set = 0, binding = kElementwiseBindingA) readonly buffer A { uint a[]; };
-layout(set = 0, binding = kElementwiseBindingA) readonly buffer AFours { uvec4 a_fours[]; };
+QUADS_IN(kElementwiseBindingA, AFours, a_fours)
 layout(set = 0, binding = kElementwiseBindingB) readonly buffer B { uint b[]; };
-layout(set = 0, binding = kElementwiseBindingB) readonly buffer BFours { uvec4 b_fours[]; };
-layout(set = 0, binding = kElementwiseBindingOut) buffer Out { uint result[]; };
-layout(set = 0, binding = kElementwiseBindingOut) buffer OutFours { uvec4 result_fours[]; };
+QUADS_IN(kElementwiseBindingB, BFours, b_fours)
+layout(set = 0, binding = kElementwiseBindingOut) writeonly buffer Out { uint result[]; };
+QUADS_OUT(kElementwiseBindingOut, OutFours, result_fours)
 
 #include "common/activation_gradient.glsl"
 #include "common/dispatch.glsl"
@@ -69,15 +71,15 @@ void element(uint index) {
 }
 
 void four_elements(uint four) {
-    uvec4 x = a_fours[p.a_offset / 4u + four];
+    uvec4 x = VKF_FOUR(a_fours, p.a_offset / 4u + four);
     uvec4 second = uvec4(0u);
     if (kTwoOperands) {
-        second = b_fours[p.b_offset / 4u + four];
+        second = VKF_FOUR(b_fours, p.b_offset / 4u + four);
     }
     uint index = 4u * four;
-    result_fours[p.out_offset / 4u + four] =
-        uvec4(combine(index, x.x, second.x), combine(index + 1u, x.y, second.y), combine(index + 2u, x.z, second.z),
-              combine(index + 3u, x.w, second.w));
+    VKF_PUT_FOUR(result_fours, p.out_offset / 4u + four,
+                 uvec4(combine(index, x.x, second.x), combine(index + 1u, x.y, second.y),
+                       combine(index + 2u, x.z, second.z), combine(index + 3u, x.w, second.w)));
 }
 
 void main() {

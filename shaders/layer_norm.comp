@@ -1,6 +1,6 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-//! variant layer_norm
+//! variant layer_norm -DWIDE=0
 //! variant layer_norm_subgroups -DSUBGROUPS
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in.
 // Mean first, then the mean square of what is left: in one pass a row of mean 1000 and spread 1
@@ -12,6 +12,7 @@
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #endif
+#include "common/fours.glsl"
 #include "layer_norm.h"
 
 layout(local_size_x_id = 0) in;
@@ -25,17 +26,17 @@ layout(constant_id = kNormSpecHeld) const uint kHeld = 0;
 
 layout(push_constant) uniform Push { NormPush p; };
 layout(set = 0, binding = kNormBindingX) readonly buffer X { float x[]; };
-layout(set = 0, binding = kNormBindingX) readonly buffer XFours { vec4 x_fours[]; };
+FOURS_IN(kNormBindingX, XFours, x_fours)
 layout(set = 0, binding = kNormBindingWeight) readonly buffer Weight { float weight[]; };
-layout(set = 0, binding = kNormBindingWeight) readonly buffer WeightFours { vec4 weight_fours[]; };
+FOURS_IN(kNormBindingWeight, WeightFours, weight_fours)
 layout(set = 0, binding = kNormBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kNormBindingBias) readonly buffer BiasFours { vec4 bias_fours[]; };
+FOURS_IN(kNormBindingBias, BiasFours, bias_fours)
 layout(set = 0, binding = kNormBindingY) writeonly buffer Y { float y[]; };
-layout(set = 0, binding = kNormBindingY) writeonly buffer YFours { vec4 y_fours[]; };
+FOURS_OUT(kNormBindingY, YFours, y_fours)
 layout(set = 0, binding = kNormBindingResidual) readonly buffer Residual { float residual[]; };
-layout(set = 0, binding = kNormBindingResidual) readonly buffer ResidualFours { vec4 residual_fours[]; };
+FOURS_IN(kNormBindingResidual, ResidualFours, residual_fours)
 layout(set = 0, binding = kNormBindingSum) buffer Sum { float sum[]; };
-layout(set = 0, binding = kNormBindingSum) buffer SumFours { vec4 sum_fours[]; };
+FOURS_IN_OUT(kNormBindingSum, SumFours, sum_fours)
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
@@ -55,9 +56,9 @@ float load(uint at) {
 
 vec4 load_four(uint at) {
     if (kAdded != 0u) {
-        return sum_fours[at];
+        return VKF_FOUR(sum_fours, at);
     }
-    return x_fours[at];
+    return VKF_FOUR(x_fours, at);
 }
 
 // Loads four elements, kLanes apart, as a lane takes them.
@@ -69,7 +70,7 @@ vec4 load_spread(uint at) {
 void add_row(uint at, uint from, uint to, uint width) {
     if (kFours != 0u) {
         for (uint i = row_lane(); i < width / 4u; i += kLanes) {
-            sum_fours[to / 4u + i] = x_fours[at / 4u + i] + residual_fours[from / 4u + i];
+            VKF_PUT_FOUR(sum_fours, to / 4u + i, VKF_FOUR(x_fours, at / 4u + i) + VKF_FOUR(residual_fours, from / 4u + i));
         }
         return;
     }
@@ -121,12 +122,12 @@ void write_fours(uint from, uint to, uint fours, float mean, float scale) {
     for (uint i = row_lane(); i < fours; i += kLanes) {
         vec4 v = (load_four(from + i) - mean) * scale;
         if (kWeight != 0u) {
-            v *= weight_fours[p.weight_offset / 4u + i];
+            v *= VKF_FOUR(weight_fours, p.weight_offset / 4u + i);
         }
         if (kBias != 0u) {
-            v += bias_fours[p.bias_offset / 4u + i];
+            v += VKF_FOUR(bias_fours, p.bias_offset / 4u + i);
         }
-        y_fours[to + i] = v;
+        VKF_PUT_FOUR(y_fours, to + i, v);
     }
 }
 

@@ -68,6 +68,15 @@ std::string decoding_mismatch(std::int64_t keys) {
     return difference(check.run(y), reference::attention(q, k, v).y, {1e-5, 1e-4, {}});
 }
 
+/// The bits of what row kernels give.
+std::vector<Tensor> rows() {
+    const Tensor x = random_tensor({19, 64}, 1), w = random_tensor({64}, 2), b = random_tensor({64}, 3);
+    OpCheck norm, sum, weights, turned;
+    return {norm.run(layer_norm(norm.input("x", x), norm.input("w", w), norm.input("b", b))),
+            sum.run(sum.input("x", x) + sum.input("y", x)), weights.run(softmax(weights.input("x", x))),
+            turned.run(rope(turned.input("x", x), {.layout = RopeLayout::half, .max_positions = 19}, 0))};
+}
+
 std::string explained(const Device& device) {
     Graph g;
     g.output("y", linear(g.input("x", {600, 64}), g.input("w", {600, 64})));
@@ -82,6 +91,7 @@ TEST_SUITE("tuning") {
         for (const bool gpu : {false, true}) {
             CAPTURE(gpu);
             const Believed kind(believing(gpu, ""));
+            const std::vector<Tensor> usual_rows = rows();
             for (const Tunable& tunable : tunables()) {
                 for (const std::uint32_t value : tunable.values(device().capabilities())) {
                     CAPTURE(choice(tunable.name, value));
@@ -89,6 +99,13 @@ TEST_SUITE("tuning") {
                     if (tunable.name == "attention_split") {
                         for (const std::int64_t keys : {130, 1100, 4200}) {
                             CHECK(decoding_mismatch(keys) == "");
+                        }
+                        continue;
+                    }
+                    if (tunable.name == "row_load") {
+                        const std::vector<Tensor> all = rows();
+                        for (std::size_t i = 0; i < all.size(); ++i) {
+                            CHECK(same_bits(all[i], usual_rows[i]));
                         }
                         continue;
                     }
@@ -109,6 +126,32 @@ TEST_SUITE("tuning") {
         const Believed chosen(believing(false, asked));
         CHECK(contains(explained(device()), "tiles, tuned"));
         CHECK(contains(explained(device()), "tuning " + asked + " of a test"));
+    }
+
+    TEST_CASE("tuning: row kernels load as many bytes at a time as was chosen") {
+        const auto kernels = [](const std::string& tuning) {
+            const Believed chosen(believing(false, tuning));
+            Graph g;
+            const Value x = g.input("x", {8, 64});
+            g.output("norm", rms_norm(x, g.input("w", {64})));
+            g.output("sum", x + g.input("y", {8, 64}));
+            g.output("weights", softmax(x));
+            g.output("turned", rope(x, {.layout = RopeLayout::half, .max_positions = 8}, 0));
+            return device().compile(g, {}).explain();
+        };
+        if (!device().capabilities().int64) {
+            CHECK(contains(error_of([&] { kernels("row_load=8"); }), "has no kernel that asks for it"));
+            cannot_run("loads of 8 bytes");
+            return;
+        }
+        const std::string narrow = kernels("row_load=4"), wide = kernels("row_load=8");
+        for (const std::string kernel : {"layer_norm", "elementwise", "softmax", "rope"}) {
+            CAPTURE(kernel);
+            CHECK(contains(narrow, kernel + "<"));
+            CHECK(contains(wide, kernel + "_wide<"));
+        }
+        CHECK(contains(narrow, "4 bytes a load, tuned"));
+        CHECK(contains(wide, "8 bytes a load, tuned"));
     }
 
     TEST_CASE("tuning: what cannot be is an error that says what can") {

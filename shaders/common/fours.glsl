@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four floats, or two words, at a time as a buffer holds them. A kernel declares such a buffer by
-// FOURS_IN, FOURS_OUT, FOURS_IN_OUT or PAIRS_IN, reads it by VKF_FOUR or VKF_PAIR, and writes it by
-// VKF_PUT_FOUR.
+// Four floats, or four or two words, at a time as a buffer holds them. A kernel declares such a
+// buffer by FOURS_IN, FOURS_OUT, FOURS_IN_OUT, QUADS_IN, QUADS_OUT or PAIRS_IN, reads it by
+// VKF_FOUR or VKF_PAIR, and writes it by VKF_PUT_FOUR.
 //
 // With WIDE there is kWide, which is WIDE unless it is set. Where it is not 0, 8 bytes are loaded
 // and stored at a time: processors, on which every lane does so by itself, have half as much to do.
@@ -19,27 +19,29 @@ layout(constant_id = kSpecWide) const uint kWide = WIDE;
 uvec4 words_of(u64vec2 four) {
     return uvec4(unpack32(four.x), unpack32(four.y));
 }
-u64vec2 four_of(vec4 floats) {
-    uvec4 words = floatBitsToUint(floats);
+u64vec2 four_of(uvec4 words) {
     return u64vec2(pack64(words.xy), pack64(words.zw));
 }
+u64vec2 four_of(vec4 floats) {
+    return four_of(floatBitsToUint(floats));
+}
 
-#define VKF_FOURS(access, at, block, name) \
-    layout(set = 0, binding = at) access block { vec4 name[]; }; \
+#define VKF_FOURS(access, at, block, type, name) \
+    layout(set = 0, binding = at) access block { type name[]; }; \
     layout(set = 0, binding = at) access block##Wide { u64vec2 name##_wide[]; };
-#define VKF_LOAD_FOURS(name) \
-    vec4 name##_at(uint i) { \
+#define VKF_LOAD_FOURS(type, of_words, name) \
+    type name##_at(uint i) { \
         if (kWide != 0u) { \
-            return uintBitsToFloat(words_of(name##_wide[i])); \
+            return of_words(words_of(name##_wide[i])); \
         } \
         return name[i]; \
     }
-#define VKF_STORE_FOURS(name) \
-    void put_##name(uint i, vec4 floats) { \
+#define VKF_STORE_FOURS(type, name) \
+    void put_##name(uint i, type four) { \
         if (kWide != 0u) { \
-            name##_wide[i] = four_of(floats); \
+            name##_wide[i] = four_of(four); \
         } else { \
-            name[i] = floats; \
+            name[i] = four; \
         } \
     }
 #define PAIRS_IN(at, block, name) \
@@ -55,10 +57,10 @@ u64vec2 four_of(vec4 floats) {
 #define VKF_PAIR(name, i) name##_at(i)
 #define VKF_PUT_FOUR(name, i, floats) put_##name(i, floats)
 #else
-#define VKF_FOURS(access, at, block, name) \
-    layout(set = 0, binding = at) access block { vec4 name[]; };
-#define VKF_LOAD_FOURS(name)
-#define VKF_STORE_FOURS(name)
+#define VKF_FOURS(access, at, block, type, name) \
+    layout(set = 0, binding = at) access block { type name[]; };
+#define VKF_LOAD_FOURS(type, of_words, name)
+#define VKF_STORE_FOURS(type, name)
 #define PAIRS_IN(at, block, name) \
     layout(set = 0, binding = at) readonly buffer block { uvec2 name[]; };
 #define VKF_FOUR(name, i) name[i]
@@ -67,14 +69,20 @@ u64vec2 four_of(vec4 floats) {
 #endif
 
 #define FOURS_IN(at, block, name) \
-    VKF_FOURS(readonly buffer, at, block, name) \
-    VKF_LOAD_FOURS(name)
+    VKF_FOURS(readonly buffer, at, block, vec4, name) \
+    VKF_LOAD_FOURS(vec4, uintBitsToFloat, name)
 #define FOURS_OUT(at, block, name) \
-    VKF_FOURS(writeonly buffer, at, block, name) \
-    VKF_STORE_FOURS(name)
+    VKF_FOURS(writeonly buffer, at, block, vec4, name) \
+    VKF_STORE_FOURS(vec4, name)
 #define FOURS_IN_OUT(at, block, name) \
-    VKF_FOURS(buffer, at, block, name) \
-    VKF_LOAD_FOURS(name) \
-    VKF_STORE_FOURS(name)
+    VKF_FOURS(buffer, at, block, vec4, name) \
+    VKF_LOAD_FOURS(vec4, uintBitsToFloat, name) \
+    VKF_STORE_FOURS(vec4, name)
+#define QUADS_IN(at, block, name) \
+    VKF_FOURS(readonly buffer, at, block, uvec4, name) \
+    VKF_LOAD_FOURS(uvec4, uvec4, name)
+#define QUADS_OUT(at, block, name) \
+    VKF_FOURS(writeonly buffer, at, block, uvec4, name) \
+    VKF_STORE_FOURS(uvec4, name)
 
 #endif

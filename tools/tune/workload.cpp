@@ -52,6 +52,13 @@ Workload decoding(const vkf::Device& device, std::int64_t keys) {
                     {{"q", 8 * 64}, {"k", 2 * keys * 64}, {"v", 2 * keys * 64}});
 }
 
+Workload normalised(const vkf::Device& device, std::int64_t rows, std::int64_t width) {
+    vkf::Graph g;
+    g.output("y", layer_norm(g.input("x", {rows, width}), g.input("w", {width}), g.input("b", {width})));
+    return compiled(device, "LayerNorm " + std::to_string(rows) + "x" + std::to_string(width), g,
+                    {{"x", rows * width}, {"w", width}, {"b", width}});
+}
+
 }  // namespace
 
 Workload make_workload(const vkf::Device& device, std::string_view tunable) {
@@ -65,6 +72,9 @@ Workload make_workload(const vkf::Device& device, std::string_view tunable) {
     }
     if (tunable == "attention_split") {
         return decoding(device, 8192);
+    }
+    if (tunable == "row_load") {
+        return normalised(device, 1024, 1024);
     }
     throw vkf::Error("there is nothing to time for it", std::string(tunable));
 }
