@@ -24,6 +24,15 @@ struct Choice {
 
 inline constexpr shader::uint kAnyRows = ~0u;
 
+/// The place in Choice's words of the kernel that serves so many rows.
+inline std::size_t kernel_for(std::uint64_t rows, std::span<const shader::uint> words) noexcept {
+    std::size_t at = 0;
+    while (at + 3 < words.size() && rows > words[at]) {
+        at += 3;
+    }
+    return at;
+}
+
 /// A product's tensors; `bias` and `other` are any of them where there is none.
 struct Product {
     ValueId a, b, bias, other, c;

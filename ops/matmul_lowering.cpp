@@ -2,6 +2,7 @@
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/matmul_choice.h"
+#include "ops/matmul_split.h"
 #include "ops/packed_rows.h"
 #include "shaders/common/rounds.h"
 
@@ -159,13 +160,21 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
         }
         Product operands = part.product;
         operands.a = less.codes ? codes : operands.a;
-        const Prepare how = sums > 1     ? prepare_sum_part
-                            : less.codes ? prepare_codes
-                            : further    ? prepare_further_part
-                                         : prepare_product;
+        const SplitWhen split = cut || sums > 1 ? SplitWhen::never : choose_split(choice, l, part, less, of);
+        if (split != SplitWhen::never) {
+            lower_split(l, operands, of, choice);
+        }
+        if (split == SplitWhen::always) {
+            continue;
+        }
+        const Prepare how = sums > 1                    ? prepare_sum_part
+                            : split != SplitWhen::never ? prepare_whole_sums
+                            : less.codes                ? prepare_codes
+                            : further                   ? prepare_further_part
+                                                        : prepare_product;
         Dispatch& d = dispatch(l, operands, of, std::move(choice), how);
         const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.other).storage; };
-        if (params.has_other() && !cut && params.activation <= Activation::relu && !few &&
+        if (params.has_other() && !cut && params.activation <= Activation::relu && !few && split == SplitWhen::never &&
             // others read of a and b what one writes of c
             elsewhere(operands.a) && elsewhere(operands.b)) {
             d.in_place_input = params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias;

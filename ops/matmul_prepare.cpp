@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products at record time: push constants and group counts for the sizes of a run.
 #include "ops/matmul_choice.h"
+#include "ops/matmul_split.h"
 #include "runtime/base/numbers.h"
 
 namespace vkf {
@@ -11,10 +12,19 @@ using namespace shader;
 
 uint batch_stride(const View& v, std::size_t i) { return v.size[i] == 1 ? 0 : v.stride[i]; }
 
+/// What sums become.
+void describe_end(MatmulPush& push, const Operands& operands, const MatmulParams& params) noexcept {
+    const View& bias = operands[kMatmulBindingBias];
+    push.has_bias = params.bias ? 1 : 0;
+    push.bias_stride = params.bias ? bias.step(0) : 0;
+    push.bias_offset = bias.offset;
+    push.other_offset = operands[params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias].offset;
+    push.alpha = params.scale;
+}
+
 MatmulPush describe(const Operands& operands, const MatmulParams& params) noexcept {
     const View& a = operands[kMatmulBindingA];
     const View& b = operands[kMatmulBindingB];
-    const View& bias = operands[kMatmulBindingBias];
     const View& c = operands[kMatmulBindingC];
     const MatmulParams::Axes axes = params.b_axes();
     MatmulPush push{};
@@ -37,11 +47,7 @@ MatmulPush describe(const Operands& operands, const MatmulParams& params) noexce
     push.c_row = c.step(1);
     push.c_column = c.step(0);
     push.c_offset = c.offset;
-    push.has_bias = params.bias ? 1 : 0;
-    push.bias_stride = params.bias ? bias.step(0) : 0;
-    push.bias_offset = bias.offset;
-    push.other_offset = operands[params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias].offset;
-    push.alpha = params.scale;
+    describe_end(push, operands, params);
     return push;
 }
 
@@ -89,11 +95,8 @@ void prepare(MatmulPush push, const Operands& operands, std::span<const uint> wo
         return;
     }
     const std::uint64_t batches = fold_batches(push, c.size[0]);
-    uint at = 0;
-    while (at + 3 < words.size() && push.m > words[at]) {
-        at += 3;
-    }
-    command.kernel(at / 3);
+    const std::size_t at = kernel_for(push.m, words);
+    command.kernel(static_cast<uint>(at / 3));
     command.push(push);
     command.groups(batches * divide_up(push.m, words[at + 1]) * divide_up(push.n, words[at + 2]));
 }
@@ -128,6 +131,75 @@ void prepare_sum_part(const Operands& operands, Command& command) noexcept {
     push.a_offset += static_cast<uint>(first) * push.a_k;
     push.b_offset += static_cast<uint>(first) * push.b_k;
     prepare(push, operands, operands.words.subspan(1), command, all > 0 ? static_cast<double>(push.k) / all : 1);
+}
+
+void prepare_whole_sums(const Operands& operands, Command& command) noexcept {
+    const SplitSums split(operands.words);
+    split.parts_of(operands[kMatmulBindingC]) > 1 ? skip(describe(operands), command)
+                                                  : prepare(describe(operands), operands, split.tiles, command);
+}
+
+void prepare_part_sums(const Operands& operands, Command& command) noexcept {
+    const SplitSums split(operands.words);
+    const View& a = operands[kMatmulBindingA];
+    const View& b = operands[kMatmulBindingB];
+    const View& c = operands[kMatmulBindingC + 1];
+    const MatmulParams::Axes axes = operands.params<MatmulParams>().b_axes();
+    const uint parts = split.parts_of(c);
+    MatmulPush push{};
+    push.m = static_cast<uint>(c.rows());
+    push.n = c.dim(0);
+    push.k = split.k / parts;
+    push.batch1 = 1;
+    push.batch2 = 1;
+    push.a_row = a.step(1);
+    push.a_k = a.step(0);
+    push.a_offset = a.offset;
+    push.a_batch[0] = push.k * push.a_k;
+    push.b_k = b.step(axes.k);
+    push.b_column = b.step(axes.n);
+    push.b_offset = b.offset;
+    push.b_batch[0] = push.k / split.numbers * push.b_k;
+    push.c_row = push.n;
+    push.c_column = 1;
+    push.c_offset = operands[kMatmulBindingC].offset;
+    push.c_batch[0] = push.m * push.n;
+    push.alpha = 1;
+    if (parts == 1) {
+        skip(push, command);
+        return;
+    }
+    const double outputs = static_cast<double>(c.elements());
+    command.cost(2.0 * outputs * split.k,
+                 4.0 * (outputs * parts + static_cast<double>(a.elements()) + static_cast<double>(b.elements())));
+    command.kernel(static_cast<uint>(kernel_for(push.m, split.tiles) / 3));
+    command.push(push);
+    command.groups(split.groups_of(push.m, push.n) * parts);
+}
+
+void prepare_merged_sums(const Operands& operands, Command& command) noexcept {
+    const SplitSums split(operands.words);
+    const View& sums = operands[kMatmulBindingA];
+    const View& c = operands[kMatmulBindingC];
+    const uint parts = split.parts_of(c);
+    MatmulPush push{};
+    push.m = static_cast<uint>(c.rows());
+    push.n = c.dim(0);
+    push.k = parts;
+    push.a_offset = sums.offset;
+    push.a_batch[0] = push.m * push.n;
+    push.c_row = push.n;
+    push.c_column = 1;
+    push.c_offset = c.offset;
+    describe_end(push, operands, operands.params<MatmulParams>());
+    if (parts == 1) {
+        skip(push, command);
+        return;
+    }
+    const double outputs = static_cast<double>(c.elements());
+    command.cost(outputs * parts, 4.0 * outputs * (parts + 1));
+    command.push(push);
+    command.groups(divide_up(std::uint64_t{push.m} * divide_up(push.n, 4), kMergeLanes));
 }
 
 void prepare_few_rows(const Operands& operands, Command& command) noexcept {

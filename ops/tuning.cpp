@@ -42,6 +42,8 @@ Values matmul_depth(const Capabilities& c) {
 
 Values matvec_split(const Capabilities& c) { return c.cpu() ? Values{} : Values{32, 64, 128}; }
 
+Values matmul_groups(const Capabilities& c) { return c.cpu() ? Values{} : Values{1, 32, 64, 128, 256}; }
+
 Values attention_split(const Capabilities& c) {
     return c.storage_buffers <= shader::kAttentionBindingPartial ? Values{} : Values{128, 256, 512, 1024, 2048, 4096};
 }
@@ -52,6 +54,7 @@ const Tunable kTunables[] = {
     {"matmul_rows", "rows of a tile of products with many rows", matmul_rows},
     {"matmul_depth", "depth of such a tile in shared memory", matmul_depth},
     {"matvec_split", "invocations that share a sum of a product with few rows", matvec_split},
+    {"matmul_groups", "work groups below which the sums of a product of few rows are divided", matmul_groups},
     {"attention_split", "keys that a group takes where there are few queries", attention_split},
     {"row_load", "bytes that a lane loads at a time of what is computed row by row", row_loads},
 };

@@ -80,7 +80,8 @@ void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
     }
 }
 
-std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns) {
+/// Each of the parts in which sums are taken has all outputs.
+std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns, std::size_t parts = 1) {
     const auto p = e.push<MatmulPush>();
     const bool tiled = in_quads(e) || in_parts(e);
     const uint tile_rows = tiled ? e.constant(kMatmulSpecTileRows) : e.constant(kMatmulSpecRows);
@@ -88,15 +89,30 @@ std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns) 
                               : in_columns(e)        ? kMatvecColumns
                               : e.name() == "matvec" ? e.local_size() / e.constant(kMatmulSpecSplit)
                                                      : e.local_size() * 4;
-    Cover cover(rows, columns);
+    std::vector<Cover> covers(parts, Cover(rows, columns));
     for (uint group = 0; group < e.groups(); ++group) {
         uint rest = group;
         const uint m = take_dimension(rest, tiles_over(p.m, tile_rows));
         const uint n = take_dimension(rest, tiles_over(p.n, tile_columns));
-        if (rest != 0) {
-            return "group " + std::to_string(group) + " is of no batch";
+        if (rest >= parts) {
+            return "group " + std::to_string(group) + " is of no batch, and no part";
         }
-        cover_tile(e, m, n, cover);
+        cover_tile(e, m, n, covers[rest]);
+    }
+    std::string out;
+    for (const Cover& cover : covers) {
+        out += cover.mismatch();
+    }
+    return out;
+}
+
+/// An invocation adds up the parts of four outputs.
+std::string merge_mismatch(const Prepared& e, std::size_t rows, std::size_t columns) {
+    Cover cover(rows, columns);
+    for (uint item = 0; item < e.groups() * e.local_size(); ++item) {
+        uint m = item;
+        const uint n = take_dimension(m, static_cast<uint>((columns + 3) / 4)) * 4;
+        cover.block(m, n, 1, 4);
     }
     return cover.mismatch();
 }
@@ -106,8 +122,16 @@ std::string product_mismatch(const Capabilities& device, std::int64_t m, std::in
     Graph g;
     const Plan plan =
         plan_of(g, matmul(g.input("a", {m, k}), g.input("b", {n, k}), {.transpose_b = true}), device, arithmetic);
-    const Prepared e = prepare(plan, plan.dispatches.front().dispatch);
-    const std::string found = product_mismatch(e, static_cast<std::size_t>(m), static_cast<std::size_t>(n));
+    const auto rows = static_cast<std::size_t>(m), columns = static_cast<std::size_t>(n);
+    Prepared e = prepare(plan, plan.dispatches.front().dispatch);
+    std::size_t parts = 1;
+    std::string found;
+    if (plan.dispatches.size() > 1) {
+        Prepared merge = prepare(plan, plan.dispatches.back().dispatch);
+        parts = merge.push<MatmulPush>().k;
+        found = merge_mismatch(merge, rows, columns);
+    }
+    found += product_mismatch(e, rows, columns, parts);
     return found.empty() ? found : e.name() + ": " + found;
 }
 

@@ -70,6 +70,9 @@ Workload make_workload(const vkf::Device& device, std::string_view tunable) {
     if (tunable == "matvec_split") {
         return product(device, 1, 4096, 4096);
     }
+    if (tunable == "matmul_groups") {
+        return product(device, 32, 4096, 4096);
+    }
     if (tunable == "attention_split") {
         return decoding(device, 8192);
     }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/matmul_split.h"
+
+#include <algorithm>
+
+#include "matmul_merge.spv.h"
+#include "ops/fours.h"
+#include "ops/tuned.h"
+#include "runtime/base/numbers.h"
+
+namespace vkf {
+
+namespace {
+
+using namespace shader;
+using namespace support;
+
+const Shader kMerge{"matmul_merge", spirv::kMatmulMergeSpirv};
+
+/// As many groups keep a large GPU busy, and one that shares memory with its processor.
+constexpr uint kGroups = 128, kIntegratedGroups = 32;
+
+/// Outputs of a group.
+struct Tile {
+    uint rows, columns;
+};
+
+/// The tiles of the kernels that serve kMostSplitRows rows or fewer, but for those of few rows.
+std::vector<Tile> tiles_of(std::span<const uint> words) {
+    std::vector<Tile> out;
+    for (std::size_t i = 0; i < words.size(); i += 3) {
+        if (words[i] > kMatvecMaxRows && (i == 0 || words[i - 3] < kMostSplitRows)) {
+            out.push_back({words[i + 1], words[i + 2]});
+        }
+    }
+    return out;
+}
+
+bool is_matrix(const ValueInfo& v) {
+    return std::all_of(v.shape.begin(), v.shape.end() - 2, [](const Dim& d) { return d == Dim(1); });
+}
+
+bool is_dense(const ValueInfo& v) { return is_contiguous(v.shape, v.strides); }
+
+/// True where a product can be divided, as far as its tensors go.
+bool divisible(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
+    const ValueInfo &a = l.info(part.product.a), &b = l.info(part.product.b), &c = l.info(part.product.c);
+    const WeightType type = b.words ? l.weight_type(part.product.b) : WeightType::f32;
+    // by scales that lie behind the k codes of a row, where a part would not find them
+    const bool scaled = type == WeightType::int8 || type == WeightType::int4;
+    return !params.masked_weights && !scaled && is_matrix(b) && is_dense(a) && is_dense(c) &&
+           a.shape.back().is_constant() && a.shape.back().constant() >= 2 * std::int64_t{kFewestPartProducts};
+}
+
+}  // namespace
+
+std::uint64_t SplitSums::groups_of(std::uint64_t rows, uint columns) const noexcept {
+    const std::size_t at = kernel_for(rows, tiles);
+    return divide_up(rows, tiles[at + 1]) * divide_up(columns, tiles[at + 2]);
+}
+
+uint SplitSums::parts(std::uint64_t rows, uint columns) const noexcept {
+    if (columns == 0 || rows <= kMatvecMaxRows || rows > kMostSplitRows) {
+        return 1;
+    }
+    const std::uint64_t whole = groups_of(rows, columns);
+    uint parts = 1;
+    while (2 * parts <= kMostSumParts && whole * 2 * parts <= groups && k % (8 * parts) == 0 &&
+           k / (2 * parts) >= kFewestPartProducts) {
+        parts *= 2;
+    }
+    return parts;
+}
+
+SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part, const ReducedArithmetic& reduced,
+                       const MatmulParams& params) {
+    const Capabilities& device = l.device();
+    if (device.cpu() || reduced.codes || part.most_rows <= kMatvecMaxRows || device.leaves_out(kMerge.name) ||
+        !divisible(l, part, params)) {
+        return SplitWhen::never;
+    }
+    const Tuned groups =
+        tuned(device, "matmul_groups", device.type == DeviceType::integrated ? kIntegratedGroups : kGroups);
+    const Shape& c = l.info(part.product.c).shape;
+    const std::vector<Tile> tiles = tiles_of(whole.words);
+    const auto columns = static_cast<uint>(l.max_of(c.back()));
+    if (std::none_of(tiles.begin(), tiles.end(),
+                     [&](const Tile& t) { return 2 * divide_up(columns, t.columns) <= groups.value; })) {
+        return SplitWhen::never;
+    }
+    const bool packed = l.info(part.product.b).words;
+    std::vector<uint> words = whole.words;
+    words.insert(words.begin(),
+                 {groups.value, packed ? 2u : 1u, static_cast<uint>(l.info(part.product.a).shape.back().constant())});
+    const bool constant = std::all_of(c.begin(), c.end(), [](const Dim& d) { return d.is_constant(); });
+    if (constant && SplitSums(words).parts(static_cast<std::uint64_t>(part.most_rows), columns) == 1) {
+        return SplitWhen::never;
+    }
+    whole.words = std::move(words);
+    whole.kernels.back().why +=
+        "; where that are fewer than " + std::to_string(groups.value) + " groups, in parts of the sums" + groups.note;
+    return constant ? SplitWhen::always : SplitWhen::by_rows;
+}
+
+void lower_split(Lowering& l, const Product& product, const MatmulParams& params, const Choice& whole) {
+    const ValueInfo c = l.info(product.c);
+    Choice parts = whole;
+    std::int64_t most = 0;
+    for (const Tile& t : tiles_of(SplitSums(whole.words).tiles)) {
+        most = std::max(most, std::int64_t{SplitSums(whole.words).groups} * t.rows * t.columns);
+    }
+    std::int64_t rows = kMostSplitRows;
+    if (is_matrix(c)) {
+        rows = std::min(rows, l.max_of(c.shape[c.shape.size() - 2]));
+    }
+    most = std::min(most, kMostSumParts * rows * l.max_of(c.shape.back()));
+    const ValueId sums = l.scratch(DType::f32, {Dim(most)});
+    const uint act = parts.kernels.back().constants.values()[kMatmulSpecAct];
+    const uint c_vec = parts.kernels.back().constants.values()[kMatmulSpecCVec];
+    for (Kernel& kernel : parts.kernels) {
+        kernel.constants.set(kMatmulSpecAct, kActNone);
+        kernel.constants.set(kMatmulSpecOther, kMatmulOtherNone);
+        kernel.constants.set(kMatmulSpecCVec, by_four(c.shape.back()) ? 1 : 0);
+        kernel.why = "parts of the sums";
+    }
+    const Binding a{product.a, Access::read}, part{sums, Access::read}, to{product.c, Access::write};
+    Dispatch& d = l.dispatch(std::move(parts.kernels), {a, {product.b, Access::read}, a, {sums, Access::write}},
+                             prepare_part_sums, whole.words);
+    d.sizes_of = {product.c};
+    const Kernel merge{
+        &kMerge,
+        {kMergeLanes, {{kMatmulSpecCVec, c_vec}, {kMatmulSpecAct, act}, {kMatmulSpecOther, params.other}}},
+        "adds up the parts of the sums, in their order"};
+    const Binding other{product.other, Access::read};
+    if (params.other_beside_bias()) {
+        l.dispatch({merge}, {part, part, {product.bias, Access::read}, to, other}, prepare_merged_sums, whole.words);
+        return;
+    }
+    const Binding bias_or_other = params.has_other() ? other : params.bias ? Binding{product.bias, Access::read} : part;
+    l.dispatch({merge}, {part, part, bias_or_other, to}, prepare_merged_sums, whole.words);
+}
+
+}  // namespace vkf
