@@ -8,6 +8,7 @@
 
 #include "benches.h"
 #include "ceilings.h"
+#include "peer_ncnn.h"
 #include "roofline.h"
 
 namespace {
@@ -39,6 +40,21 @@ std::size_t index_of(const std::string& device) {
     return static_cast<std::size_t>(at - all.begin());
 }
 
+/// ggml, named; null, and why, where it cannot be had and another peer can.
+std::unique_ptr<Peer> peer_or_reason(const std::string& device, bool another) {
+    try {
+        std::unique_ptr<Peer> peer = make_peer(device, index_of(device));
+        std::printf("peer: %s\n", peer->name().c_str());
+        return peer;
+    } catch (const std::runtime_error& e) {
+        if (!another) {
+            throw;
+        }
+        std::printf("without ggml: %s\n", e.what());
+        return nullptr;
+    }
+}
+
 int run(const Options& options) {
     const std::regex filter(options.filter, std::regex::ECMAScript);
     std::vector<Bench> benches = all_benches();
@@ -59,12 +75,9 @@ int run(const Options& options) {
     }
     std::printf("device: %s, %s%s\n", device.name.c_str(), device.driver.c_str(),
                 device.minimum_profile ? ", minimum profile" : "");
-    std::unique_ptr<Peer> peer;
-    if (options.peers) {
-        peer = make_peer(device.name, index_of(device.name));
-        settings.peer = peer.get();
-        std::printf("peer: %s\n", peer->name().c_str());
-    }
+    const bool beside_ncnn = options.peers && has_ncnn();
+    const std::unique_ptr<Peer> peer = options.peers ? peer_or_reason(device.name, beside_ncnn) : nullptr;
+    settings.peer = peer.get();
     CacheFlush flush(settings.device);
     settings.flush_caches = [&] { flush.run(); };
     std::erase_if(benches, [&](const Bench& b) {
@@ -103,6 +116,9 @@ int run(const Options& options) {
     if (!options.roofline.empty()) {
         write_roofline(options.roofline, rows, settings.ceilings);
     }
+    if (beside_ncnn) {
+        run_beside_ncnn(device.name, options.filter, options.seconds);
+    }
     return failures == 0 ? 0 : 1;
 }
 
@@ -116,7 +132,8 @@ int main(int argc, char** argv) {
     app.add_option("--json", options.json, "write the rows to this file");
     app.add_option("--roofline", options.roofline, "draw the rows beside the device's ceilings into this file (SVG)");
     app.add_option("--seconds", options.seconds, "time spent on each op")->check(CLI::Range(0.01, 600.0));
-    app.add_flag("--peers", options.peers, "measure ggml's Vulkan backend beside it, on the same device");
+    app.add_flag("--peers", options.peers,
+                 "measure ggml's Vulkan backend beside it, on the same device, and ncnn where Python has it");
     app.add_flag("--list", options.list, "print the names and end");
     app.add_option(
         "--first-result", options.first_result,
