@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "argmax.spv.h"
-#include "argmax_subgroups.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/fours.h"
@@ -20,7 +19,7 @@ using namespace shader;
 using namespace support;
 
 const Shader kShader{"argmax", spirv::kArgmaxSpirv};
-const Shader kSubgroups{"argmax_subgroups", spirv::kArgmaxSubgroupsSpirv};
+const Shader kSubgroups{"argmax_subgroups", spirv::kArgmaxSpirv, kBySubgroups};
 constexpr const char* kName = "argmax";
 
 struct NoParams {};

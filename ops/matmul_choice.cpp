@@ -6,9 +6,9 @@
 #include "matmul_shared.spv.h"
 #include "matvec.spv.h"
 #include "matvec_columns.spv.h"
-#include "matvec_columns_subgroups.spv.h"
 #include "ops/fours.h"
 #include "ops/matmul_lanes.h"
+#include "ops/row_group.h"
 #include "ops/shared_tile.h"
 #include "ops/tuned.h"
 
@@ -26,7 +26,7 @@ const Shader kLanes8Wide{"matmul_lanes8_wide", spirv::kMatmulLanesSpirv, kWideLo
 const Shader kShared{"matmul_shared", spirv::kMatmulSharedSpirv};
 const Shader kMatvec{"matvec", spirv::kMatvecSpirv};
 const Shader kColumns{"matvec_columns", spirv::kMatvecColumnsSpirv};
-const Shader kColumnsSubgroups{"matvec_columns_subgroups", spirv::kMatvecColumnsSubgroupsSpirv};
+const Shader kColumnsSubgroups{"matvec_columns_subgroups", spirv::kMatvecColumnsSpirv, kBySubgroups};
 
 /// True when the value can be read by vec4 along `dim`: unit stride there, everything else a
 /// multiple of four.

@@ -199,7 +199,7 @@ void prepare_merged_sums(const Operands& operands, Command& command) noexcept {
     const double outputs = static_cast<double>(c.elements());
     command.cost(outputs * parts, 4.0 * outputs * (parts + 1));
     command.push(push);
-    command.groups(divide_up(std::uint64_t{push.m} * divide_up(push.n, 4), kMergeLanes));
+    command.groups(divide_up(std::uint64_t{push.m} * push.n, kMergeLanes));
 }
 
 void prepare_few_rows(const Operands& operands, Command& command) noexcept {

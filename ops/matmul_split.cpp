@@ -116,7 +116,6 @@ void lower_split(Lowering& l, const Product& product, const MatmulParams& params
     most = std::min(most, kMostSumParts * rows * l.max_of(c.shape.back()));
     const ValueId sums = l.scratch(DType::f32, {Dim(most)});
     const uint act = parts.kernels.back().constants.values()[kMatmulSpecAct];
-    const uint c_vec = parts.kernels.back().constants.values()[kMatmulSpecCVec];
     for (Kernel& kernel : parts.kernels) {
         kernel.constants.set(kMatmulSpecAct, kActNone);
         kernel.constants.set(kMatmulSpecOther, kMatmulOtherNone);
@@ -127,10 +126,9 @@ void lower_split(Lowering& l, const Product& product, const MatmulParams& params
     Dispatch& d = l.dispatch(std::move(parts.kernels), {a, {product.b, Access::read}, a, {sums, Access::write}},
                              prepare_part_sums, whole.words);
     d.sizes_of = {product.c};
-    const Kernel merge{
-        &kMerge,
-        {kMergeLanes, {{kMatmulSpecCVec, c_vec}, {kMatmulSpecAct, act}, {kMatmulSpecOther, params.other}}},
-        "adds up the parts of the sums, in their order"};
+    const Kernel merge{&kMerge,
+                       {kMergeLanes, {{kMatmulSpecAct, act}, {kMatmulSpecOther, params.other}}},
+                       "adds up the parts of the sums, in their order"};
     const Binding other{product.other, Access::read};
     if (params.other_beside_bias()) {
         l.dispatch({merge}, {part, part, {product.bias, Access::read}, to, other}, prepare_merged_sums, whole.words);

@@ -11,7 +11,7 @@ namespace vkf {
 inline constexpr shader::uint kMostSumParts = 8, kFewestPartProducts = 256;
 /// Most rows of a product whose sums are divided.
 inline constexpr shader::uint kMostSplitRows = 512;
-/// Invocations of a group that adds up, four outputs each.
+/// Invocations of a group that adds up, an output each.
 inline constexpr shader::uint kMergeLanes = 64;
 
 /// A product whose sums may be divided; into how many parts a run does so depends on its rows.

@@ -3,9 +3,7 @@
 #include <optional>
 
 #include "layer_norm.spv.h"
-#include "layer_norm_subgroups.spv.h"
 #include "norm_gradient.spv.h"
-#include "norm_gradient_subgroups.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
@@ -26,9 +24,9 @@ using namespace support;
 
 const Shader kShader{"layer_norm", spirv::kLayerNormSpirv};
 const Shader kWide{"layer_norm_wide", spirv::kLayerNormSpirv, kWideLoads};
-const Shader kSubgroups{"layer_norm_subgroups", spirv::kLayerNormSubgroupsSpirv};
+const Shader kSubgroups{"layer_norm_subgroups", spirv::kLayerNormSpirv, kBySubgroups};
 const Shader kGradientShader{"norm_gradient", spirv::kNormGradientSpirv};
-const Shader kGradientSubgroups{"norm_gradient_subgroups", spirv::kNormGradientSubgroupsSpirv};
+const Shader kGradientSubgroups{"norm_gradient_subgroups", spirv::kNormGradientSpirv, kBySubgroups};
 
 struct NormParams {
     float eps;

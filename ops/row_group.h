@@ -8,8 +8,13 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
 #include "shaders/common/rounds.h"
+#include "shaders/common/subgroups.h"
 
 namespace vkf::support {
+
+/// What makes of a module the kernel that sums by the arithmetic of subgroups, for devices that
+/// have it (Capabilities::subgroup_arithmetic).
+inline constexpr Constants::Named kBySubgroups{shader::kSpecSubgroups, 1};
 
 /// The number of invocations that work on one row, and of those in a group. On processors each
 /// invocation takes a row of its own: no shared memory, no barriers. On GPUs a group shares a row,
@@ -19,7 +24,7 @@ struct RowGroup {
     std::uint32_t lanes;  ///< a power of two that divides local_size
     /// fours of a row that an invocation holds in registers; 0: it reads them again
     std::uint32_t held = 0;
-    bool subgroups = false;  ///< the variant with SUBGROUPS of shaders/common/row.glsl
+    bool subgroups = false;  ///< with kSubgroups of shaders/common/row.glsl
 
     std::uint64_t groups(std::uint64_t rows) const noexcept { return divide_up(rows, local_size / lanes); }
 };

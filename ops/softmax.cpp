@@ -12,7 +12,6 @@
 #include "ops/row_load.h"
 #include "ops/softmax_gradient.h"
 #include "softmax.spv.h"
-#include "softmax_subgroups.spv.h"
 
 namespace vkf {
 
@@ -23,7 +22,7 @@ using namespace support;
 
 const Shader kShader{"softmax", spirv::kSoftmaxSpirv};
 const Shader kWide{"softmax_wide", spirv::kSoftmaxSpirv, kWideLoads};
-const Shader kSubgroups{"softmax_subgroups", spirv::kSoftmaxSubgroupsSpirv};
+const Shader kSubgroups{"softmax_subgroups", spirv::kSoftmaxSpirv, kBySubgroups};
 constexpr const char* kName = "softmax";
 
 struct SoftmaxParams {

@@ -1,20 +1,18 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-//! variant argmax
-//! variant argmax_subgroups -DSUBGROUPS
 // Of equals the lowest index wins. A group takes a row or, where rows are short, several; or a long
 // row is cut into parts, a group each, and a second dispatch takes the best of what these found.
-// With SUBGROUPS a group has one row, or a part of one.
+// With kSubgroups a group has one row, or a part of one.
 #extension GL_GOOGLE_include_directive : require
-#ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_arithmetic : require
-#endif
 #include "argmax.h"
+#include "common/subgroups.h"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = kArgmaxSpecLanes) const uint kLanes = 1;
 layout(constant_id = kArgmaxSpecStage) const uint kStage = kArgmaxStageWhole;
 layout(constant_id = kArgmaxSpecFours) const uint kFours = 0;
+layout(constant_id = kSpecSubgroups) const uint kSubgroups = 0;
 
 layout(push_constant) uniform Push { ArgmaxPush p; };
 layout(set = 0, binding = kArgmaxBindingX) readonly buffer X { float x[]; };
@@ -100,9 +98,7 @@ shared uint best_key[gl_WorkGroupSize.x];
 shared uint best_at[gl_WorkGroupSize.x];
 
 // The best of all lanes of a row; right in the first.
-Best best_of_lanes(Best best, uint lane) {
-    uint me = gl_LocalInvocationID.x;
-#ifdef SUBGROUPS
+Best best_of_subgroups(Best best, uint lane) {
     uint key = subgroupMax(best.key);
     best = Best(key, subgroupMin(best.key == key ? best.at : ~0u));
     if (subgroupElect()) {
@@ -113,7 +109,12 @@ Best best_of_lanes(Best best, uint lane) {
     for (uint i = 0u; i < gl_NumSubgroups && lane == 0u; ++i) {
         take_any(best, best_key[i], best_at[i]);
     }
-#else
+    return best;
+}
+
+// The same, of rows that several lanes share.
+Best best_of_lanes(Best best, uint lane) {
+    uint me = gl_LocalInvocationID.x;
     best_key[me] = best.key;
     best_at[me] = best.at;
     barrier();
@@ -125,7 +126,6 @@ Best best_of_lanes(Best best, uint lane) {
         }
         barrier();
     }
-#endif
     return best;
 }
 
@@ -155,7 +155,9 @@ void main() {
     } else {
         best = best_by_ones(from, lane, begin, end, parts);
     }
-    if (kLanes > 1u) {
+    if (kSubgroups != 0u) {
+        best = best_of_subgroups(best, lane);
+    } else if (kLanes > 1u) {
         best = best_of_lanes(best, lane);
     }
     if (lane == 0u && row < p.rows) {

@@ -1,7 +1,6 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 //! variant layer_norm -DWIDE=0
-//! variant layer_norm_subgroups -DSUBGROUPS
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in.
 // Mean first, then the mean square of what is left: in one pass a row of mean 1000 and spread 1
 // would lose its spread. Each lane sums in four parts, which keeps the rounding error of long rows
@@ -9,9 +8,8 @@
 // with kAdded, where x is the sum of two tensors, every lane stores its part of it first, and reads
 // that again.
 #extension GL_GOOGLE_include_directive : require
-#ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_arithmetic : require
-#endif
+#define SUBGROUPS
 #include "common/fours.glsl"
 #include "layer_norm.h"
 

@@ -7,18 +7,14 @@
 // meet: by arithmetic of subgroups, whatever their size, with one barrier, or in shared memory with
 // three.
 //
-//! variant matvec_columns
-//! variant matvec_columns_subgroups -DSUBGROUPS
-//
 // A must be kMatmulAVecK, B kMatmulBVecK or packed, and k a multiple of kNumbers; AMasked and CVec
 // do not apply. Rows and columns past the end repeat the last one and are not stored.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
-#endif
 
+#include "common/subgroups.h"
 #include "matmul.h"
 
 layout(local_size_x_id = 0) in;
@@ -26,6 +22,7 @@ layout(constant_id = kMatmulSpecRows) const uint kRows = 1;
 layout(constant_id = kMatmulSpecBLoad) const uint kBLoad = kMatmulBVecK;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
+layout(constant_id = kSpecSubgroups) const uint kSubgroups = 0;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
@@ -47,12 +44,8 @@ const uint kSums = kRows * kColumns;
 // numbers in 16 bytes of B
 const uint kNumbers = kPacked == kPackedF32 ? 4 : kPacked == kPackedInt8 ? 16 : kPacked == kPackedInt4 ? 32 : 8;
 
-#ifdef SUBGROUPS
-// of kMatvecLeastSubgroup invocations at least
-shared float partials[gl_WorkGroupSize.x / kMatvecLeastSubgroup * kSums];
-#else
-shared float partials[gl_WorkGroupSize.x * kSums];
-#endif
+// of subgroups of kMatvecLeastSubgroup invocations at least, where kSubgroups
+shared float partials[kSubgroups != 0 ? gl_WorkGroupSize.x / kMatvecLeastSubgroup * kSums : gl_WorkGroupSize.x * kSums];
 
 // Codes of int4 keep their places within 16 bits, which saves shifts: the n-th is 16^n too large,
 // which the numbers of A make up for.
@@ -166,44 +159,44 @@ void main() {
 
     // The sum of output `lane`, in a fixed order.
     float sum = 0.0;
-#ifdef SUBGROUPS
-    [[unroll]] for (uint i = 0; i < kSums; ++i) {
-        sums[i] = subgroupAdd(sums[i]);
-    }
-    if (subgroupElect()) {
+    if (kSubgroups != 0) {
         [[unroll]] for (uint i = 0; i < kSums; ++i) {
-            partials[gl_SubgroupID * kSums + i] = sums[i];
+            sums[i] = subgroupAdd(sums[i]);
+        }
+        if (subgroupElect()) {
+            [[unroll]] for (uint i = 0; i < kSums; ++i) {
+                partials[gl_SubgroupID * kSums + i] = sums[i];
+            }
+        }
+        barrier();
+        if (lane >= kSums) {
+            return;
+        }
+        for (uint i = 0; i < gl_NumSubgroups; ++i) {
+            sum += partials[i * kSums + lane];
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < kSums; ++i) {
+            partials[i * gl_WorkGroupSize.x + lane] = sums[i];
+        }
+        barrier();
+        // kShare invocations for each output
+        const uint kShare = gl_WorkGroupSize.x / kSums;
+        uint first = lane / kShare * gl_WorkGroupSize.x + lane % kShare;
+        for (uint i = 0; i < kSums; ++i) {
+            sum += partials[first + i * kShare];
+        }
+        barrier();
+        partials[lane] = sum;
+        barrier();
+        if (lane >= kSums) {
+            return;
+        }
+        sum = 0.0;
+        for (uint i = 0; i < kShare; ++i) {
+            sum += partials[lane * kShare + i];
         }
     }
-    barrier();
-    if (lane >= kSums) {
-        return;
-    }
-    for (uint i = 0; i < gl_NumSubgroups; ++i) {
-        sum += partials[i * kSums + lane];
-    }
-#else
-    [[unroll]] for (uint i = 0; i < kSums; ++i) {
-        partials[i * gl_WorkGroupSize.x + lane] = sums[i];
-    }
-    barrier();
-    // kShare invocations for each output
-    const uint kShare = gl_WorkGroupSize.x / kSums;
-    uint first = lane / kShare * gl_WorkGroupSize.x + lane % kShare;
-    for (uint i = 0; i < kSums; ++i) {
-        sum += partials[first + i * kShare];
-    }
-    barrier();
-    partials[lane] = sum;
-    barrier();
-    if (lane >= kSums) {
-        return;
-    }
-    sum = 0.0;
-    for (uint i = 0; i < kShare; ++i) {
-        sum += partials[lane * kShare + i];
-    }
-#endif
     uint m = m0 + lane / kColumns;
     uint n = n0 + lane % kColumns;
     if (m < p.m && n < p.n) {

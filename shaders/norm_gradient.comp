@@ -1,14 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
-//! variant norm_gradient
-//! variant norm_gradient_subgroups -DSUBGROUPS
 // With n = (x - mean) / deviation and g = weight dy: dx = (g - mean(g) - n mean(g n)) / deviation;
 // RMSNorm takes no means off. Mean and deviation are computed again as layer_norm.comp does, which
 // costs less than keeping them. With kHeld, rows of x and dy are read once and stay in registers.
 #extension GL_GOOGLE_include_directive : require
-#ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_arithmetic : require
-#endif
+#define SUBGROUPS
 #include "norm_gradient.h"
 
 layout(local_size_x_id = 0) in;

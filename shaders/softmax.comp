@@ -1,7 +1,6 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 //! variant softmax -DWIDE=0
-//! variant softmax_subgroups -DSUBGROUPS
 // Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the
 // output row holds what a pass leaves for the next, each element touched by one invocation only. Or
 // registers hold it (kHeld): then a row is read once and written once. The order is scale, softcap,
@@ -11,9 +10,8 @@
 // the values knows by it what to pass over. A row whose largest score is -inf has no key left and
 // gets weights of 0.
 #extension GL_GOOGLE_include_directive : require
-#ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_arithmetic : require
-#endif
+#define SUBGROUPS
 #include "common/fours.glsl"
 #include "softmax.h"
 

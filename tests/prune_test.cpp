@@ -5,17 +5,22 @@
 
 #include <random>
 
+#include "argmax.spv.h"
 #include "attention_gradient.spv.h"
 #include "attention_lanes.spv.h"
 #include "attention_shared_full.spv.h"
 #include "elementwise.spv.h"
+#include "layer_norm.spv.h"
 #include "matmul_lanes.spv.h"
+#include "matvec_columns.spv.h"
+#include "norm_gradient.spv.h"
 #include "rope.spv.h"
 #include "runtime/compile/glsl.h"
 #include "runtime/compile/lowering.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
 #include "runtime/compile/spirv.h"
+#include "shaders/common/subgroups.h"
 #include "shaders/common/wide.h"
 #include "softmax.spv.h"
 #include "tests/device.h"
@@ -192,6 +197,40 @@ TEST_SUITE("prune") {
                 wide_ones += reflect(wide, name).uses_int64 ? 1 : 0;
             }
             CHECK(wide_ones > 0);
+        }
+    }
+
+    TEST_CASE("prune: without sums by subgroups nothing is left of these, nor of the other way with them") {
+        const std::pair<const char*, PackedSpirv> kernels[] = {{"argmax", spirv::kArgmaxSpirv},
+                                                               {"layer_norm", spirv::kLayerNormSpirv},
+                                                               {"matvec_columns", spirv::kMatvecColumnsSpirv},
+                                                               {"norm_gradient", spirv::kNormGradientSpirv},
+                                                               {"softmax", spirv::kSoftmaxSpirv}};
+        for (const auto& kernel : kernels) {
+            const char* name = kernel.first;
+            CAPTURE(name);
+            const Words whole = SpirvCode(kernel.second).words();
+            CHECK(reflect(whole, name).uses_subgroup_arithmetic);
+            const Words constants{64, name == std::string_view("matvec_columns") ? 1u : 64u};
+            const auto left = [&](std::uint32_t by_subgroups) {
+                return prune(specialize(whole, constants, std::pair{shader::kSpecSubgroups, by_subgroups}));
+            };
+            const Words plain = left(0), summed = left(1);
+            CHECK_FALSE(reflect(plain, name).uses_subgroup_arithmetic);
+            CHECK_FALSE(reflect(plain, name).uses_subgroups);
+            CHECK(plain == prune(specialize(whole, constants)));
+            CHECK(reflect(summed, name).uses_subgroup_arithmetic);
+            const auto count = [](const Words& code, std::uint32_t storage) {
+                int found = 0;
+                for (std::size_t at = 5; at < code.size(); at += code[at] >> 16) {
+                    found += (code[at] & 0xffff) == 59 && code[at + 3] == storage ? 1 : 0;
+                }
+                return found;
+            };
+            constexpr std::uint32_t kInput = 1, kShared = 4;
+            CHECK(count(plain, kInput) < count(summed, kInput));
+            CHECK(count(plain, kShared) == count(summed, kShared));
+            CHECK(count(plain, kShared) > 0);
         }
     }
 

@@ -106,13 +106,13 @@ std::string product_mismatch(Prepared e, std::size_t rows, std::size_t columns, 
     return out;
 }
 
-/// An invocation adds up the parts of four outputs.
+/// An invocation adds up the parts of an output.
 std::string merge_mismatch(const Prepared& e, std::size_t rows, std::size_t columns) {
     Cover cover(rows, columns);
     for (uint item = 0; item < e.groups() * e.local_size(); ++item) {
         uint m = item;
-        const uint n = take_dimension(m, static_cast<uint>((columns + 3) / 4)) * 4;
-        cover.block(m, n, 1, 4);
+        const uint n = take_dimension(m, static_cast<uint>(columns));
+        cover.add(m, n);
     }
     return cover.mismatch();
 }

@@ -43,7 +43,7 @@ struct Shader {
     const char* name;
     SpirvCode code;
     /// The constant that makes this shader of a module that several share; Constants do not set it.
-    std::optional<Constants::Named> variant = {};
+    std::optional<Constants::Named> constant = {};
 };
 
 /// A module with its specialization constants.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/prune.h"
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -79,7 +81,56 @@ void drop_int64(std::vector<Words>& module, Words functions, std::size_t bound) 
     std::erase_if(module, [](Words i) { return op_of(i) == kOpCapability && i[1] == kCapabilityInt64; });
 }
 
-/// Takes out the numbers, booleans and variables of an invocation that nothing names.
+/// An entry point without some of the variables that it names.
+std::vector<std::uint32_t> without(Words entry, const Ids& ids) {
+    std::size_t at = 3;  // its name, which ends within a word
+    while (at + 1 < entry.size() && entry[at] >> 24 != 0) {
+        ++at;
+    }
+    std::vector<std::uint32_t> out(entry.begin(), entry.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    for (const std::uint32_t id : entry.subspan(at + 1)) {
+        if (!ids.contains(id)) {
+            out.push_back(id);
+        }
+    }
+    out[0] = head(kOpEntryPoint, out.size());
+    return out;
+}
+
+/// Takes out what tells of subgroups, ahead of the functions, where these have nothing of that.
+/// `made` keeps instructions that are new.
+void drop_subgroups(std::vector<Words>& module, Words functions, std::size_t bound,
+                    std::deque<std::vector<std::uint32_t>>& made) {
+    const auto of_subgroups = [](Words i) {
+        return op_of(i) == kOpCapability && i[1] >= kCapabilityGroupNonUniform &&
+               i[1] <= kCapabilityGroupNonUniformQuad;
+    };
+    if (std::none_of(module.begin(), module.end(), of_subgroups)) {
+        return;
+    }
+    Ids told(bound);  // variables that tell of an invocation's subgroup
+    for (const Words i : module) {
+        if (op_of(i) == kOpDecorate && i[2] == kDecorationBuiltIn && i[3] >= kBuiltInSubgroupSize &&
+            i[3] <= kBuiltInSubgroupLocalInvocationId) {
+            told.insert(i[1]);
+        }
+    }
+    for (std::size_t at = 0; at < functions.size(); at += functions[at] >> 16) {
+        const Words i = functions.subspan(at, functions[at] >> 16);
+        if ((op_of(i) >= kOpGroupNonUniformElect && op_of(i) <= kOpGroupNonUniformQuadSwap) || names_any(i, told)) {
+            return;
+        }
+    }
+    for (Words& i : module) {
+        if (op_of(i) == kOpEntryPoint) {
+            i = made.emplace_back(without(i, told));
+        }
+    }
+    drop(module, told);
+    std::erase_if(module, of_subgroups);
+}
+
+/// Takes out numbers, booleans and the variables of an invocation or a group that nothing names.
 void drop_unused(std::vector<Words>& module, Words functions, std::size_t bound) {
     Ids used(bound);
     const auto use = [&](std::uint32_t id) { used.insert(id); };
@@ -95,7 +146,7 @@ void drop_unused(std::vector<Words>& module, Words functions, std::size_t bound)
     for (const Words i : module) {
         const std::uint32_t op = op_of(i);
         const bool constant = op == kOpConstant || op == kOpConstantTrue || op == kOpConstantFalse;
-        const bool own = op == kOpVariable && i[3] == kStoragePrivate;
+        const bool own = op == kOpVariable && (i[3] == kStoragePrivate || i[3] == kStorageWorkgroup);
         if ((constant || own) && !used.contains(i[2])) {
             unused.insert(i[2]);
         }
@@ -151,7 +202,9 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
             f.drop(gone);
         }
     }
+    std::deque<std::vector<std::uint32_t>> made;
     drop_int64(module, bodies, bound);
+    drop_subgroups(module, bodies, bound, made);
     drop_unused(module, bodies, bound);
     std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);
     out.reserve(code.size());

@@ -8,10 +8,13 @@
 namespace vkf {
 
 /// A valid module without the branches that constant conditions rule out, the functions then called
-/// by nobody, and the invocation's variables and constants then used by nobody. Loops and switches
-/// stay as they are; blocks that only follow each other become one. Where neither what is left of
-/// the functions nor an entry point names a 64-bit integer or what is made of one, these and the
-/// capability go too: so a device without them takes a kernel that could load 8 bytes at a time.
+/// by nobody, and the variables of invocations and groups and the constants then used by nobody.
+/// Loops and switches stay as they are; blocks that only follow each other become one.
+///
+/// Where neither what is left of the functions nor an entry point names a 64-bit integer or what is
+/// made of one, these and the capability go too: so a device without them takes a kernel that could
+/// load 8 bytes at a time. The same goes for subgroups, their capabilities and what tells of an
+/// invocation's.
 ///
 /// A kernel that is specialized for eight rows carries the code for sixteen. Drivers drop it too,
 /// but late: before that they inline it and walk over it many times. The attention kernels compile

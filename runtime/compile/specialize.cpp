@@ -95,7 +95,7 @@ std::optional<std::uint32_t> Known::evaluate(std::uint32_t op, std::span<const s
 }  // namespace
 
 std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::span<const std::uint32_t> constants,
-                                      std::optional<std::pair<std::uint32_t, std::uint32_t>> variant) {
+                                      std::optional<std::pair<std::uint32_t, std::uint32_t>> constant) {
     std::vector<std::uint32_t> out;
     out.reserve(code.size());
     out.insert(out.end(), code.begin(),
@@ -110,8 +110,8 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
     std::optional<std::size_t> local_size;
     const auto chosen = [&](std::uint32_t id, std::uint32_t otherwise) {
         const auto spec = spec_ids.find(id);
-        if (spec != spec_ids.end() && variant && variant->first == spec->second) {
-            return variant->second;
+        if (spec != spec_ids.end() && constant && constant->first == spec->second) {
+            return constant->second;
         }
         return spec != spec_ids.end() && spec->second < constants.size() ? constants[spec->second] : otherwise;
     };

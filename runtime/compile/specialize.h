@@ -11,7 +11,7 @@
 namespace vkf {
 
 /// A copy of a valid module in which specialization constant `i` is the plain constant
-/// `constants[i]` (its default where `constants` is shorter), that of `variant` (id, value) the
+/// `constants[i]` (its default where `constants` is shorter), that of `constant` (id, value) the
 /// plain constant it says, and what is computed from such constants is computed. An expression this
 /// does not know stays as it is; the copy is valid all the same.
 ///
@@ -19,6 +19,6 @@ namespace vkf {
 /// constants rule out is then compiled, and its conditions tested in every invocation. A matrix
 /// product took 8 times as long to run there and 20 times as long to compile.
 std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::span<const std::uint32_t> constants,
-                                      std::optional<std::pair<std::uint32_t, std::uint32_t>> variant = {});
+                                      std::optional<std::pair<std::uint32_t, std::uint32_t>> constant = {});
 
 }  // namespace vkf

@@ -225,7 +225,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values(), kernel.shader->variant));
+    std::vector<std::uint32_t> code = prune(specialize(whole, kernel.constants.values(), kernel.shader->constant));
     if (kernel.keep_loops) {
         keep_loops(code);
     }

@@ -3,9 +3,9 @@
 // the group's size). With one lane a row nothing is shared and no barrier is reached. Include it
 // after declaring kLanes.
 //
-// Sums have a fixed order. With SUBGROUPS a row that a whole group shares is summed within each
-// subgroup and then over these, whatever their size. Without, it is a tree of at most kMaxRowGroup
-// invocations.
+// Sums have a fixed order. With SUBGROUPS, defined by the kernel, there is kSubgroups: where it is
+// not 0, a row that a whole group shares is summed within each subgroup and then over these,
+// whatever their size. Else it is a tree of at most kMaxRowGroup invocations.
 #ifndef VKF_SHADERS_COMMON_ROW_GLSL
 #define VKF_SHADERS_COMMON_ROW_GLSL
 
@@ -23,8 +23,12 @@ uint row_of(uint group) {
 }
 
 #ifdef SUBGROUPS
+#include "common/subgroups.h"
+
+layout(constant_id = kSpecSubgroups) const uint kSubgroups = 0u;
+
 // Two halves, taken by turns: one barrier a reduction then keeps its words from the next but one.
-shared uint row_scratch[2u * gl_WorkGroupSize.x];
+shared uint row_words[2u * gl_WorkGroupSize.x];
 uint row_half = 0u;
 
 bool shared_by_group() {
@@ -39,31 +43,30 @@ struct RowParts {
     uint step;
 };
 
-RowParts put_in_scratch(uint word) {
+RowParts put_words(uint word) {
     row_half = gl_WorkGroupSize.x - row_half;
     if (shared_by_group()) {
         if (subgroupElect()) {
-            row_scratch[row_half + gl_SubgroupID] = word;
+            row_words[row_half + gl_SubgroupID] = word;
         }
         barrier();
         return RowParts(row_half + subgroupExclusiveAdd(1u), row_half + gl_NumSubgroups, subgroupAdd(1u));
     }
-    row_scratch[row_half + gl_LocalInvocationID.x] = word;
+    row_words[row_half + gl_LocalInvocationID.x] = word;
     barrier();
     uint first = row_half + gl_LocalInvocationID.x - row_lane();
     return RowParts(first, first + kLanes, 1u);
 }
 
-// Sums over the lanes of a row, with the same bits in every lane. All invocations of the group call
-// it.
-float row_sum(float value) {
+// As row_sum().
+float row_sum_by_subgroups(float value) {
     if (kLanes > 1u) {
         value = shared_by_group() ? subgroupAdd(value) : value;
         if (!shared_by_group() || gl_NumSubgroups > 1u) {
-            RowParts parts = put_in_scratch(floatBitsToUint(value));
+            RowParts parts = put_words(floatBitsToUint(value));
             value = 0.0;
             for (uint i = parts.first; i < parts.end; i += parts.step) {
-                value += uintBitsToFloat(row_scratch[i]);
+                value += uintBitsToFloat(row_words[i]);
             }
             value = shared_by_group() ? subgroupAdd(value) : value;
         }
@@ -76,27 +79,28 @@ uint row_max_key(uint key) {
     if (kLanes > 1u) {
         key = shared_by_group() ? subgroupMax(key) : key;
         if (!shared_by_group() || gl_NumSubgroups > 1u) {
-            RowParts parts = put_in_scratch(key);
+            RowParts parts = put_words(key);
             for (uint i = parts.first; i < parts.end; i += parts.step) {
-                key = max(key, row_scratch[i]);
+                key = max(key, row_words[i]);
             }
             key = shared_by_group() ? subgroupMax(key) : key;
         }
     }
     return key;
 }
+#endif
 
-// Finds the largest number over the lanes of a row; NaN when one is.
-float row_max(float value) {
-    return kLanes > 1u ? ordered_float(row_max_key(order_key(value))) : value;
-}
-#else
 const uint kMaxRowGroup = 128;
 shared float row_scratch[kMaxRowGroup];
 
 // Sums over the lanes of a row, with the same bits in every lane: a tree in a fixed order. All
 // invocations of the group call it.
 float row_sum(float value) {
+#ifdef SUBGROUPS
+    if (kSubgroups != 0u) {
+        return row_sum_by_subgroups(value);
+    }
+#endif
     if (kLanes > 1u) {
         uint at = gl_LocalInvocationID.x;
         barrier();
@@ -115,6 +119,11 @@ float row_sum(float value) {
 
 // Finds the largest number over the lanes of a row; NaN when one is.
 float row_max(float value) {
+#ifdef SUBGROUPS
+    if (kSubgroups != 0u) {
+        return kLanes > 1u ? ordered_float(row_max_key(order_key(value))) : value;
+    }
+#endif
     if (kLanes > 1u) {
         uint at = gl_LocalInvocationID.x;
         barrier();
@@ -130,6 +139,5 @@ float row_max(float value) {
     }
     return value;
 }
-#endif
 
 #endif
