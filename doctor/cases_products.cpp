@@ -53,6 +53,8 @@ Case one_row() { return linear_case({1, 530, 515}); }
 Case few_rows() { return linear_case({3, 520, 516}); }
 Case odd_rows() { return linear_case({37, 45, 71}, {Activation::gelu, true, false}); }
 Case many_rows() { return linear_case({150, 72, 64}, {Activation::none, false, true}); }
+Case long_sums() { return linear_case({9, 40, 1024}, {Activation::gelu, true, true}); }
+Case half_long_sums() { return linear_case({20, 64, 1024}, {Activation::none, true, false}, Arithmetic::f16); }
 Case half() { return linear_case({37, 45, 71}, {}, Arithmetic::f16); }
 Case half_by_fours() { return linear_case({70, 64, 96}, {Activation::none, true, true}, Arithmetic::f16); }
 
@@ -120,10 +122,12 @@ constexpr CaseMaker kProducts[] = {
     {"product of 3 rows, 516 by 520", false, few_rows},
     {"product of 37 rows, 71 by 45, bias and gelu", false, odd_rows},
     {"product of 150 rows, 64 by 72, residual", false, many_rows},
+    {"product of 9 rows, 1024 by 40, bias, gelu and residual", false, long_sums},
     {"product in f16 of 37 rows, 71 by 45", false, half},
     {"product in f16 near 65504", false, half_large},
     {"product in int8 of 37 rows, 96 by 40", false, codes},
     {"product in f16 of 70 rows, 96 by 64, bias and residual", true, half_by_fours},
+    {"product in f16 of 20 rows, 1024 by 64, bias", true, half_long_sums},
     {"product of transposed views", true, turned},
     {"product of 1 row, weight kept as f16", true, packed<WeightType::f16, 1>},
     {"product of 1 row, weight kept as bf16", true, packed<WeightType::bf16, 1>},

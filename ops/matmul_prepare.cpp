@@ -152,10 +152,10 @@ void prepare_part_sums(const Operands& operands, Command& command) noexcept {
     push.k = split.k / parts;
     push.batch1 = 1;
     push.batch2 = 1;
-    push.a_row = a.step(1);
-    push.a_k = a.step(0);
+    push.a_row = split.k;  // a is dense; a view's stride may be another where a size is 1
+    push.a_k = 1;
     push.a_offset = a.offset;
-    push.a_batch[0] = push.k * push.a_k;
+    push.a_batch[0] = push.k;
     push.b_k = b.step(axes.k);
     push.b_column = b.step(axes.n);
     push.b_offset = b.offset;

@@ -20,20 +20,31 @@ const Shader kMerge{"matmul_merge", spirv::kMatmulMergeSpirv};
 /// As many groups keep a large GPU busy, and one that shares memory with its processor.
 constexpr uint kGroups = 128, kIntegratedGroups = 32;
 
-/// Outputs of a group.
-struct Tile {
-    uint rows, columns;
-};
+/// True for kernel `i` of Choice's words where a run that divides sums may take it.
+bool serves(std::span<const uint> words, std::size_t i) {
+    return words[3 * i] > kMatvecMaxRows && (i == 0 || words[3 * (i - 1)] < kMostSplitRows);
+}
 
-/// The tiles of the kernels that serve kMostSplitRows rows or fewer, but for those of few rows.
-std::vector<Tile> tiles_of(std::span<const uint> words) {
-    std::vector<Tile> out;
-    for (std::size_t i = 0; i < words.size(); i += 3) {
-        if (words[i] > kMatvecMaxRows && (i == 0 || words[i - 3] < kMostSplitRows)) {
-            out.push_back({words[i + 1], words[i + 2]});
+/// The kernels of a product that a run which divides its sums may take.
+Choice dividing(const Choice& whole) {
+    Choice out;
+    for (std::size_t i = 0; i < whole.kernels.size(); ++i) {
+        if (serves(whole.words, i)) {
+            out.kernels.push_back(whole.kernels[i]);
+            out.words.insert(out.words.end(), whole.words.begin() + static_cast<std::ptrdiff_t>(3 * i),
+                             whole.words.begin() + static_cast<std::ptrdiff_t>(3 * i) + 3);
         }
     }
     return out;
+}
+
+/// Outputs of a group at most.
+std::int64_t most_outputs(std::span<const uint> words) {
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i < words.size(); i += 3) {
+        most = std::max(most, std::int64_t{words[i + 1]} * words[i + 2]);
+    }
+    return most;
 }
 
 bool is_matrix(const ValueInfo& v) {
@@ -82,10 +93,12 @@ SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part
     const Tuned groups =
         tuned(device, "matmul_groups", device.type == DeviceType::integrated ? kIntegratedGroups : kGroups);
     const Shape& c = l.info(part.product.c).shape;
-    const std::vector<Tile> tiles = tiles_of(whole.words);
     const auto columns = static_cast<uint>(l.max_of(c.back()));
-    if (std::none_of(tiles.begin(), tiles.end(),
-                     [&](const Tile& t) { return 2 * divide_up(columns, t.columns) <= groups.value; })) {
+    bool ever = false;
+    for (std::size_t i = 0; i < whole.kernels.size(); ++i) {
+        ever = ever || (serves(whole.words, i) && 2 * divide_up(columns, whole.words[3 * i + 2]) <= groups.value);
+    }
+    if (!ever) {
         return SplitWhen::never;
     }
     const bool packed = l.info(part.product.b).words;
@@ -97,38 +110,37 @@ SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part
         return SplitWhen::never;
     }
     whole.words = std::move(words);
-    whole.kernels.back().why +=
-        "; where that are fewer than " + std::to_string(groups.value) + " groups, in parts of the sums" + groups.note;
+    whole.kernels.front().why +=
+        "; divided into parts that make up to " + std::to_string(groups.value) + " groups" + groups.note;
     return constant ? SplitWhen::always : SplitWhen::by_rows;
 }
 
 void lower_split(Lowering& l, const Product& product, const MatmulParams& params, const Choice& whole) {
     const ValueInfo c = l.info(product.c);
-    Choice parts = whole;
-    std::int64_t most = 0;
-    for (const Tile& t : tiles_of(SplitSums(whole.words).tiles)) {
-        most = std::max(most, std::int64_t{SplitSums(whole.words).groups} * t.rows * t.columns);
-    }
+    const std::vector<uint> before(whole.words.begin(), whole.words.begin() + SplitSums::kWords);
+    Choice parts = dividing({whole.kernels, {whole.words.begin() + SplitSums::kWords, whole.words.end()}});
     std::int64_t rows = kMostSplitRows;
     if (is_matrix(c)) {
         rows = std::min(rows, l.max_of(c.shape[c.shape.size() - 2]));
     }
-    most = std::min(most, kMostSumParts * rows * l.max_of(c.shape.back()));
+    const std::int64_t most = std::min(SplitSums(whole.words).groups * most_outputs(parts.words),
+                                       kMostSumParts * rows * l.max_of(c.shape.back()));
+    parts.words.insert(parts.words.begin(), before.begin(), before.end());
     const ValueId sums = l.scratch(DType::f32, {Dim(most)});
-    const uint act = parts.kernels.back().constants.values()[kMatmulSpecAct];
     for (Kernel& kernel : parts.kernels) {
         kernel.constants.set(kMatmulSpecAct, kActNone);
         kernel.constants.set(kMatmulSpecOther, kMatmulOtherNone);
         kernel.constants.set(kMatmulSpecCVec, by_four(c.shape.back()) ? 1 : 0);
-        kernel.why = "parts of the sums";
+        kernel.why = "parts of the sums: " + kernel.why;
     }
     const Binding a{product.a, Access::read}, part{sums, Access::read}, to{product.c, Access::write};
     Dispatch& d = l.dispatch(std::move(parts.kernels), {a, {product.b, Access::read}, a, {sums, Access::write}},
-                             prepare_part_sums, whole.words);
+                             prepare_part_sums, std::move(parts.words));
     d.sizes_of = {product.c};
-    const Kernel merge{&kMerge,
-                       {kMergeLanes, {{kMatmulSpecAct, act}, {kMatmulSpecOther, params.other}}},
-                       "adds up the parts of the sums, in their order"};
+    const Kernel merge{
+        &kMerge,
+        {kMergeLanes, {{kMatmulSpecAct, static_cast<uint>(params.activation)}, {kMatmulSpecOther, params.other}}},
+        "adds up the parts of the sums, in their order"};
     const Binding other{product.other, Access::read};
     if (params.other_beside_bias()) {
         l.dispatch({merge}, {part, part, {product.bias, Access::read}, to, other}, prepare_merged_sums, whole.words);

@@ -26,7 +26,7 @@ struct SplitSums {
     shader::uint parts(std::uint64_t rows, shader::uint columns) const noexcept;
     shader::uint parts_of(const View& c) const noexcept { return parts(c.rows(), c.dim(0)); }
 
-    shader::uint groups;                  ///< work groups below which sums are divided
+    shader::uint groups;                  ///< most work groups of the parts together
     shader::uint numbers;                 ///< numbers along k in an element of b
     shader::uint k;                       ///< products of a sum
     std::span<const shader::uint> tiles;  ///< Choice's words

@@ -54,7 +54,7 @@ const Tunable kTunables[] = {
     {"matmul_rows", "rows of a tile of products with many rows", matmul_rows},
     {"matmul_depth", "depth of such a tile in shared memory", matmul_depth},
     {"matvec_split", "invocations that share a sum of a product with few rows", matvec_split},
-    {"matmul_groups", "work groups below which the sums of a product of few rows are divided", matmul_groups},
+    {"matmul_groups", "most work groups of the parts of a product's sums together", matmul_groups},
     {"attention_split", "keys that a group takes where there are few queries", attention_split},
     {"row_load", "bytes that a lane loads at a time of what is computed row by row", row_loads},
 };

@@ -4,9 +4,9 @@
 // gate, where there is one. Eight kernels take the same parameters: matmul.comp (tiles in registers
 // alone), matmul_shared.comp (tiles in shared memory), matvec.comp and matvec_columns.comp (few
 // rows of A), matmul_half.comp (A and B rounded to f16), matmul_coopmat.comp (the same on
-// cooperative matrices), matmul_merge.comp (the end of sums in parts) and matmul_dot.comp. The
-// last, and the int8 variant of matmul_coopmat.comp, multiply codes of int8: both A and B are rows
-// of words then, and k counts the codes in them, filled up as they are.
+// cooperative matrices), matmul_merge.comp (the end of sums in parts: k and B are others there) and
+// matmul_dot.comp. The last, and the int8 variant of matmul_coopmat.comp, multiply codes of int8:
+// both A and B are rows of words then, and k counts the codes in them, filled up as they are.
 //
 // Every operand is strided, in elements. A stride of 0 broadcasts: grouped heads are batch
 // dimensions (sequence, kv head, head within its group), with 0 as B's last batch stride. Sizes are

@@ -1,9 +1,9 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 // The end of a matrix product whose sums were divided among groups: A holds k parts of C's sums,
-// (m, n) each and a_batch[0] apart, which are added up in their order. B is the same buffer, of
-// which the first part is read. What the sums become is as in the other kernels of matmul.h. An
-// invocation takes an output.
+// (m, n) each and a_batch[0] apart, which are added up in their order. A shader must use each
+// binding below its last, so B is the same buffer, and the first part is read there. What the sums
+// become is as in the other kernels of matmul.h. An invocation takes an output.
 #extension GL_GOOGLE_include_directive : require
 #include "matmul.h"
 

@@ -44,7 +44,8 @@ const uint kSums = kRows * kColumns;
 // numbers in 16 bytes of B
 const uint kNumbers = kPacked == kPackedF32 ? 4 : kPacked == kPackedInt8 ? 16 : kPacked == kPackedInt4 ? 32 : 8;
 
-// of subgroups of kMatvecLeastSubgroup invocations at least, where kSubgroups
+// The parts of the sums: each subgroup's, which has kMatvecLeastSubgroup invocations or more, where
+// kSubgroups, else each invocation's.
 shared float partials[kSubgroups != 0 ? gl_WorkGroupSize.x / kMatvecLeastSubgroup * kSums : gl_WorkGroupSize.x * kSums];
 
 // Codes of int4 keep their places within 16 bits, which saves shifts: the n-th is 16^n too large,

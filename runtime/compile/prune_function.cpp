@@ -230,4 +230,5 @@ void Function::join() {
         }
     }
 }
+
 }  // namespace vkf::spv

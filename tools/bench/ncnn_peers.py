@@ -34,7 +34,7 @@ class Op:
 
     def net(self, ncnn, layers, device):
         names = [f"o{i}" for i in range(len(self.others))]
-        lines = [f"Input in0 0 1 x0"] + [f"Input in{n} 0 1 {n}" for n in names]
+        lines = ["Input in0 0 1 x0"] + [f"Input in{n} 0 1 {n}" for n in names]
         if layers > 1:  # a blob has one reader
             for n in names:
                 lines.append(f"Split split_{n} 1 {layers} {n} " + " ".join(f"{n}_{i}" for i in range(layers)))
@@ -207,10 +207,15 @@ def main():
     parser.add_argument("--json", help="write the times of every round to this file")
     options = parser.parse_args()
     options.bench = os.path.abspath(options.bench)
-    rounds = compare(options)
+    try:
+        rounds = compare(options)
+    except (AttributeError, RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"not beside ncnn: {error}")
+        return 1
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rounds, file, indent=1)
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,6 @@
 /// True where python3 has the packages ncnn and numpy.
 bool has_ncnn();
 
-/// Runs the rows that ncnn has a layer for once more, in turns with it, and prints both. Throws
-/// std::runtime_error where that fails.
+/// Runs the rows that ncnn has a layer for once more, in turns with it, and prints both; or why
+/// not.
 void run_beside_ncnn(const std::string& device, const std::string& filter, double seconds);
