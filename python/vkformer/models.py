@@ -15,7 +15,7 @@ from ._types import Arithmetic, Kept, Path, Split
 from .eager import default_device
 
 if TYPE_CHECKING:
-    import numpy
+    from numpy.typing import NDArray
 
 
 def _ids(what: str, tokens: Any) -> list[int]:
@@ -226,10 +226,10 @@ class TextEncoder(_c.TextEncoderCore):
     facts: _c.EncoderFacts
     tokenizer: Any
 
-    def encode(self, texts: str | Sequence[str] | Sequence[Sequence[int]]) -> numpy.ndarray:
+    def encode(self, texts: str | Sequence[str] | Sequence[Sequence[int]]) -> NDArray[Any]:
         """Vectors of length 1, (texts, hidden), of texts or of their token ids; of one text (hidden)."""
         if isinstance(texts, str):
-            one: numpy.ndarray = self.encode([texts])[0]
+            one: NDArray[Any] = self.encode([texts])[0]
             return one
         if isinstance(texts, (bytes, bytearray, memoryview)) or not hasattr(texts, "__iter__"):
             raise TypeError(f"texts: is {type(texts).__name__}; a str, or a sequence of texts, is wanted")

@@ -391,10 +391,14 @@ def _made_of(m: Any) -> Module:
     raise _c.ArgumentError(f"from_torch: there is no {kind} here; there are: {', '.join(n for n in __all__ if n[0].isupper())}")
 
 
+def _drops(module: Any) -> bool:
+    """Whether a module of torch.nn drops elements in training."""
+    rates: list[Any] = [getattr(module, "p", 0.0), getattr(module, "dropout", 0.0)]  # the second may be a module
+    return bool(rates[0]) or (isinstance(rates[1], float) and rates[1] != 0)
+
+
 def from_torch(module: Any) -> Module:
     """A module of ours that computes what a module of torch.nn computes in evaluation."""
-    if getattr(module, "training", False) and any(
-            getattr(m, "p", 0.0) or (isinstance(getattr(m, "dropout", 0.0), float) and getattr(m, "dropout", 0.0))
-            for m in module.modules()):
+    if getattr(module, "training", False) and any(_drops(m) for m in module.modules()):
         raise _c.ArgumentError("from_torch: the module is in training and drops; call eval() on it first")
     return _made_of(module).load_state_dict(module.state_dict())
