@@ -5,6 +5,7 @@
 # C++). No warning is lost.
 include("${CMAKE_CURRENT_LIST_DIR}/Deflate.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/SpirvNumbers.cmake")
 execute_process(
     COMMAND "${GLSLANG}" --quiet -V -g0 --target-env ${VULKAN} "-I${INCLUDE}" ${DEFINES} --depfile "${SPIRV}.d"
             -o "${SPIRV}" "${SHADER}"
@@ -20,18 +21,10 @@ endif()
 shader_constant_name("${NAME}" constant)
 file(SIZE "${SPIRV}" count)
 math(EXPR count "${count} / 4")
-# The first hexadecimal digit of every word, then the second of every word, and so on: like ones
-# come together, which deflate to three quarters of what the words themselves do.
-file(READ "${SPIRV}" words HEX)
-set(digits "")
-set(before "")
-foreach(after "......." "......" "....." "...." "..." ".." "." "")
-    string(REGEX REPLACE "${before}(.)${after}" "\\1" of_all "${words}")
-    string(APPEND digits "${of_all}")
-    string(APPEND before ".")
-endforeach()
-file(WRITE "${SPIRV}.digits" "${digits}")
-deflate("${SPIRV}.digits" code)
+spirv_numbers("${SPIRV}" numbers)
+file(WRITE "${SPIRV}.numbers" "${numbers}")
+string(LENGTH "${numbers}" characters)
+deflate("${SPIRV}.numbers" code)
 file(WRITE "${SPIRV}.h" "#pragma once
 #include \"runtime/compile/spirv_code.h\"
 
@@ -39,6 +32,6 @@ namespace vkf::spirv {
 inline constexpr std::uint8_t ${constant}Bytes[] = {
 ${code}
 };
-inline constexpr PackedSpirv ${constant}Spirv{${count}, ${constant}Bytes};
+inline constexpr PackedSpirv ${constant}Spirv{${count}, ${characters}, ${constant}Bytes};
 }  // namespace vkf::spirv
 ")

@@ -13,7 +13,8 @@
 include_guard()
 set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
 set(VKFORMER_SHADER_TEXT "${CMAKE_CURRENT_LIST_DIR}/ShaderText.cmake")
-set(VKFORMER_SHADER_NAME "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
+set(VKFORMER_SHADER_PARTS "${CMAKE_CURRENT_LIST_DIR}/Deflate.cmake" "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake"
+    "${CMAKE_CURRENT_LIST_DIR}/SpirvNumbers.cmake")  # what these include
 
 # vkformer_check_extension(extension vulkan out): whether the shader compiler knows it for that
 # Vulkan; asked once.
@@ -61,7 +62,7 @@ function(vkformer_add_shaders target folder)
                 OUTPUT "${header}"
                 COMMAND "${CMAKE_COMMAND}" "-DSHADER=${shader}" "-DINCLUDE=${root}" "-DNAME=${shader_name}" "-DHEADER=${header}"
                         -DMARKER=score_mod.glsl -P "${VKFORMER_SHADER_TEXT}"
-                DEPENDS "${shader}" "${VKFORMER_SHADER_TEXT}" "${VKFORMER_SHADER_NAME}"
+                DEPENDS "${shader}" "${VKFORMER_SHADER_TEXT}" ${VKFORMER_SHADER_PARTS}
                 DEPFILE "${header}.d"
                 COMMENT "Embedding the text of shader ${shader_name}"
                 VERBATIM)
@@ -100,7 +101,7 @@ function(vkformer_add_shaders target folder)
                 COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"
                         "-DDEFINES=${defines}" "-DVULKAN=${vulkan}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
                         -P "${VKFORMER_COMPILE_SHADER}"
-                DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}" "${VKFORMER_SHADER_NAME}"
+                DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}" ${VKFORMER_SHADER_PARTS}
                 DEPFILE "${spirv}.d"
                 COMMENT "Compiling shader ${name}"
                 VERBATIM)

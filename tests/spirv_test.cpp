@@ -161,22 +161,40 @@ TEST_SUITE("spirv") {
     }
 
     TEST_CASE("spirv: packed words are the words of the compiler") {
-        // one block, the last, of 16 bytes as they are (RFC 1951, 3.2.4)
-        std::vector<std::uint8_t> bytes{1, 16, 0, 0xef, 0xff};
-        const std::string digits = "0f3f002020300870";
-        bytes.insert(bytes.end(), digits.begin(), digits.end());
-        CHECK(words(PackedSpirv{2, bytes}) == Words{0x07230203, 0x800000ff});
-        for (const std::uint32_t wrong : {1u, 3u, ~0u / 4}) {
-            CHECK(contains(message_of([&] {
-                               words(PackedSpirv{wrong, bytes});
-                           }),
-                           "the packed SPIR-V of " + std::to_string(wrong) + " words is damaged"));
+        // one block, the last, of so many bytes as they are (RFC 1951, 3.2.4)
+        const auto deflated = [](const std::string& text) {
+            const auto size = static_cast<std::uint8_t>(text.size());
+            std::vector<std::uint8_t> bytes{1, size, 0, static_cast<std::uint8_t>(~size), 0xff};
+            bytes.insert(bytes.end(), text.begin(), text.end());
+            return bytes;
+        };
+        const auto unpacked = [&](const std::string& text, std::uint32_t count) {
+            const std::vector<std::uint8_t> bytes = deflated(text);
+            return words(PackedSpirv{count, static_cast<std::uint32_t>(text.size()), bytes});
+        };
+        const std::string heads = "n230203h0000gi0gl0080j003eh00fdi00f8", firsts = "nghffffffebi", rest = "h2sh";
+        CHECK(unpacked(heads + firsts + rest, 16) == Words{0x07230203, 0x10000, 0, 32, 0, op(5, 128), 7, 9, 3, 10,
+                                                           op(3, 62), 9, 0xffffffff, op(1, 253), op(2, 248), 8});
+        CHECK(unpacked("n230203h0000gi0g", 5) == Words{0x07230203, 0x10000, 0, 32, 0});
+        const auto refused = [&](const std::string& text, std::uint32_t count) {
+            return contains(message_of([&] { unpacked(text, count); }),
+                            "the packed SPIR-V of " + std::to_string(count) + " words is damaged");
+        };
+        for (const std::uint32_t wrong : {1u, 15u, 17u, ~0u}) {
+            CHECK(refused(heads + firsts + rest, wrong));
         }
-        CHECK(contains(message_of([&] { words(PackedSpirv{2, std::span(bytes).first(9)}); }), "is damaged"));
-        for (const char no_digit : {'g', '/', ':', 'A', '\0'}) {
-            bytes.back() = static_cast<std::uint8_t>(no_digit);
-            CHECK(contains(message_of([&] { words(PackedSpirv{2, bytes}); }), "is damaged"));
+        for (const char no_digit : {'w', '/', ':', 'A', '\0', '\x80'}) {
+            CHECK(refused(heads + firsts + rest + no_digit, 16));
         }
+        CHECK(refused("0" + heads + firsts + rest, 16));       // a digit before the first number
+        CHECK(refused(heads + firsts + "h2sh000000000", 16));  // a number of more than 33 bits
+        CHECK(refused("n230203h0000gi0gg0080ghigg", 10));      // an instruction of no words
+        CHECK(refused("n230203h0000gi0gm0080ghigg", 10));      // one that is longer than the module
+        const std::vector<std::uint8_t> bytes = deflated(heads + firsts + rest);
+        for (const std::uint32_t length : {0u, 16u, 51u, 53u, ~0u}) {
+            CHECK(contains(message_of([&] { words(PackedSpirv{16, length, bytes}); }), "is damaged"));
+        }
+        CHECK(contains(message_of([&] { words(PackedSpirv{16, 52, std::span(bytes).first(9)}); }), "is damaged"));
         CHECK(words({}).empty());
         CHECK(kConstant.code.words() == words(spirv::kElementwiseSpirv));
 
@@ -193,7 +211,7 @@ TEST_SUITE("spirv") {
             const Words unpacked = words(m.packed);
             REQUIRE(file.size() == unpacked.size() * sizeof(std::uint32_t));
             CHECK(std::memcmp(file.data(), unpacked.data(), file.size()) == 0);
-            CHECK(m.packed.bytes.size() < file.size() / 3);
+            CHECK(m.packed.bytes.size() < file.size() / 4);
         }
     }
 
