@@ -433,21 +433,23 @@ void main() {
         [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
             uint a_row = a_base + (m0 + i) * p.a_row;
             vec4 sum = vec4(0.0);
-            // The sums go in fours like those above: where nothing wild is seen, no bit differs
-            // from what a finite B would give.
+            // The sums go in fours like those above, in the same form, so that compilers contract
+            // both or neither: where nothing wild is seen, no bit differs from what a finite B
+            // would give.
             [[dont_unroll]] for (uint k = 0; k < p.k; k += 4) {
-                vec4 products[4];
+                vec4 row;
+                vec4 values[4];
                 [[unroll]] for (uint depth = 0; depth < 4; ++depth) {
                     bool inside = k + depth < p.k;
                     uint at = inside ? k + depth : 0;
-                    float weight = a[a_row + at * p.a_k];
-                    bool absent = floatBitsToUint(weight) == kSignBit || !inside;
+                    row[depth] = inside ? a[a_row + at * p.a_k] : 0.0;
+                    bool absent = floatBitsToUint(row[depth]) == kSignBit || !inside;
                     [[unroll]] for (uint j = 0; j < 4; ++j) {
-                        float product = weight * b[b_base + min(n0 + j, p.n - 1) * p.b_column + at * p.b_k];
-                        products[depth][j] = absent ? 0.0 : product;
+                        float value = b[b_base + min(n0 + j, p.n - 1) * p.b_column + at * p.b_k];
+                        values[depth][j] = absent ? 0.0 : value;
                     }
                 }
-                sum += products[0] + products[1] + products[2] + products[3];
+                sum += row.x * values[0] + row.y * values[1] + row.z * values[2] + row.w * values[3];
             }
             [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
                 float value = relu_if_asked(vec4(sum[j] * p.alpha + load_bias(n0 + j))).x;

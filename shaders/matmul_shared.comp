@@ -179,8 +179,10 @@ vec4 sums_of_present(uint a_row, uint b_base, uint n) {
         float sum = 0.0;
         for (uint k = 0; k < p.k; ++k) {
             float weight = a[a_row + k * p.a_k];
-            float product = weight * b[b_column + k * p.b_k];
-            sum += floatBitsToUint(weight) == kSignBit ? 0.0 : product;
+            float value = b[b_column + k * p.b_k];
+            // In the form of the sums above, so that compilers contract both or neither: where
+            // nothing wild is seen, no bit differs from what a finite B would give.
+            sum += weight * (floatBitsToUint(weight) == kSignBit ? 0.0 : value);
         }
         sums[j] = sum;
     }

@@ -10,7 +10,8 @@ layout(set = 0, binding = kMatmulBindingOther) readonly buffer OtherVec { vec4 o
 const bool kOtherBesideBias = kOther == kMatmulOtherResidualBesideBias || kOther == kMatmulOtherGateBesideBias;
 const bool kOtherIsGate = kOther == kMatmulOtherGate || kOther == kMatmulOtherGateBesideBias;
 
-// Adds the residual, or multiplies with the gate, of the output at c[at].
+// Adds the residual, or multiplies with the gate, of the output at c[at]: as an op of its own does,
+// not contracted with what made the value.
 float with_other(float value, uint at) {
     if (kOther == kMatmulOtherNone) {
         return value;
@@ -22,7 +23,8 @@ float with_other(float value, uint at) {
     } else {
         other = bias[from];
     }
-    return kOtherIsGate ? value * other : value + other;
+    precise float result = kOtherIsGate ? value * other : value + other;
+    return result;
 }
 
 // Does this for four outputs.
@@ -37,7 +39,8 @@ vec4 with_other(vec4 value, uint at) {
     } else {
         other = bias_vec[from];
     }
-    return kOtherIsGate ? value * other : value + other;
+    precise vec4 result = kOtherIsGate ? value * other : value + other;
+    return result;
 }
 
 #endif
