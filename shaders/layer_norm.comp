@@ -92,7 +92,7 @@ float row_mean(uint at, uint width) {
             sums.x += load(at + i);
         }
     }
-    return row_sum(sum_of(sums)) / float(width);
+    return mean_of(row_sum(sum_of(sums)), width);
 }
 
 float row_mean_square(uint at, uint width, float mean) {
@@ -177,7 +177,7 @@ void norm_held(uint row) {
         for (uint i = 0u; i < kHeld; ++i) {
             sums += mix(vec4(0.0), held[i], held_inside(i, p.width));
         }
-        mean = row_sum(sum_of(sums)) / float(p.width);
+        mean = mean_of(row_sum(sum_of(sums)), p.width);
         sums = vec4(0.0);
     }
     for (uint i = 0u; i < kHeld; ++i) {

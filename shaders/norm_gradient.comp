@@ -102,7 +102,7 @@ void gradient_held(uint row) {
         for (uint i = 0u; i < kHeld; ++i) {
             sums += mix(vec4(0.0), n[i], held_inside(i, p.width));
         }
-        mean = row_sum(sum_of(sums)) / float(p.width);
+        mean = mean_of(row_sum(sum_of(sums)), p.width);
         sums = vec4(0.0);
     }
     for (uint i = 0u; i < kHeld; ++i) {
@@ -146,7 +146,7 @@ void main() {
         for (uint i = row_lane(); i < fours; i += kLanes) {
             sums += load_x(p.x_offset + start, i, 0.0);
         }
-        mean = row_sum(sum_of(sums)) / float(width);
+        mean = mean_of(row_sum(sum_of(sums)), width);
     }
     sums = vec4(0.0);
     for (uint i = row_lane(); i < fours; i += kLanes) {
