@@ -15,14 +15,31 @@
 
 namespace vkf {
 
+namespace {
+
+// File descriptors, which some systems do not have.
+#if defined(__unix__) || defined(__APPLE__)
+int duplicate_descriptor(int descriptor) noexcept { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
+void close_descriptor(int descriptor) noexcept { close(descriptor); }
+#else
+int duplicate_descriptor(int) noexcept { return -1; }
+void close_descriptor(int) noexcept {}
+#endif
+
+}  // namespace
+
 struct SharedBuffer::Core {
     std::shared_ptr<DeviceCore> device;
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceMemory memory = VK_NULL_HANDLE;
     std::uint64_t bytes = 0;
     bool exportable = false;
+    int imported = -1;  ///< what it was imported from, to be handed on; -1: it was not
 
     ~Core() {
+        if (imported >= 0) {
+            close_descriptor(imported);
+        }
         if (device->given_up) {
             return;
         }
@@ -37,15 +54,6 @@ constexpr const char* kMake = "Device::make_shared_buffer";
 constexpr const char* kImportFd = "Device::import_fd";
 constexpr const char* kImportHost = "Device::import_host";
 constexpr const char* kImportAndroid = "Device::import_hardware_buffer";
-
-// File descriptors, which some systems do not have.
-#if defined(__unix__) || defined(__APPLE__)
-int duplicate_descriptor(int descriptor) noexcept { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
-void close_descriptor(int descriptor) noexcept { close(descriptor); }
-#else
-int duplicate_descriptor(int) noexcept { return -1; }
-void close_descriptor(int) noexcept {}
-#endif
 
 void need(bool has, const char* extension, const char* call) {
     if (!has) {
@@ -120,6 +128,13 @@ int SharedBuffer::export_fd() const {
     }
     DeviceCore& device = *core_->device;
     device.check_alive();
+    if (core_->imported >= 0) {
+        const int copy = duplicate_descriptor(core_->imported);
+        if (copy < 0) {
+            throw Error("descriptor " + std::to_string(core_->imported) + " cannot be duplicated", kCall);
+        }
+        return copy;
+    }
     const VkMemoryGetFdInfoKHR info{VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, nullptr, core_->memory,
                                     VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     int descriptor = -1;
@@ -158,14 +173,18 @@ SharedBuffer Device::import_fd(int descriptor, std::uint64_t bytes) const {
     shared->exportable = true;
     constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
     const VkMemoryRequirements needs = make_buffer(*core_, bytes, kType, shared->buffer, kImportFd);
-    const VkExportMemoryAllocateInfo again{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, nullptr, kType};
-    // a copy goes to the driver, which takes it over as soon as it has memory: the caller's is
-    // closed when all is well
+    // A copy goes to the driver, which takes it over as soon as it has memory. Another is kept, to be
+    // handed on: NVIDIA's driver 580 gives memory of its own to an import that is to be exported
+    // too. The caller's is closed when all is well.
+    shared->imported = duplicate_descriptor(descriptor);
     const int copy = duplicate_descriptor(descriptor);
-    if (copy < 0) {
+    if (copy < 0 || shared->imported < 0) {
+        if (copy >= 0) {
+            close_descriptor(copy);
+        }
         throw Error("descriptor " + std::to_string(descriptor) + " cannot be duplicated", kImportFd);
     }
-    const VkImportMemoryFdInfoKHR how{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, &again, kType, copy};
+    const VkImportMemoryFdInfoKHR how{VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, nullptr, kType, copy};
     try {
         put_on_memory(*core_, &how, needs.size, type_for(*core_, needs.memoryTypeBits, kImportFd), shared->buffer,
                       shared->memory, kImportFd);
