@@ -46,8 +46,10 @@ struct Settings {
     double seconds = 2;  ///< an op is repeated for about so long, its peer beside it
     Peer* peer = nullptr;
     Ceilings ceilings = {};
-    /// Flushes the caches, so that what comes next finds none of its operands there.
-    std::function<void()> flush_caches = {};
+    /// Makes the device ready for a timed run: see Preparation.
+    std::function<void()> prepare = {};
+    /// Before the first of several timed runs.
+    std::function<void()> warm_up = {};
 };
 
 /// A measurement by name. It throws when a result is wrong.

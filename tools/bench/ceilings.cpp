@@ -17,6 +17,7 @@ double run_fma(RateProgram& rate) {
 Row measure_fma(Settings& settings) {
     RateProgram separate = fma_rate(settings.device, false);
     RateProgram fused = fma_rate(settings.device, true);
+    settings.warm_up();
     RateProgram& faster = run_fma(fused) < run_fma(separate) ? fused : separate;
     Row row;
     row.name = "fma_f32";
@@ -38,6 +39,23 @@ vkf::Program compile_flush(const vkf::Device& device) {
 
 Bench fma_ceiling() { return {"fma_f32", measure_fma}; }
 
-CacheFlush::CacheFlush(const vkf::Device& device) : program_(compile_flush(device)) {
-    program_.upload("x", std::vector<float>(kFlush));
+Preparation::Preparation(const vkf::Device& device) : flush_(compile_flush(device)) {
+    flush_.upload("x", std::vector<float>(kFlush));
+    if (!device.capabilities().cpu()) {
+        work_ = fma_rate(device, true);
+    }
+}
+
+void Preparation::warm_up() { compute(200); }
+
+void Preparation::run() {
+    compute(2);
+    flush_.run();
+}
+
+void Preparation::compute(double milliseconds) {
+    const auto start = Clock::now();
+    while (work_ && milliseconds_since(start) < milliseconds) {
+        work_->program.run();
+    }
 }

@@ -4,7 +4,10 @@
 // them.
 #pragma once
 
+#include <optional>
+
 #include "benches.h"
+#include "tools/rates/rates.h"
 
 /// Multiply-adds of registers alone, on an op of this program's own. Its best run becomes
 /// Settings::ceilings.gflops.
@@ -14,12 +17,20 @@ Bench fma_ceiling();
 /// fastest shape. Its best run becomes Settings::ceilings.matrix_gflops.
 Bench matrix_ceiling();
 
-/// Reads and writes far more than the device's caches hold.
-class CacheFlush {
+/// Makes a device ready for a timed run: nothing of the run is in its caches, for far more than these
+/// hold was read and written; and a GPU has its full clock, for it computed until then. (One that
+/// waits for the host between runs, which check results, or for a peer, falls to a fifth of it.)
+class Preparation {
 public:
-    explicit CacheFlush(const vkf::Device& device);
-    void run() { program_.run(); }
+    explicit Preparation(const vkf::Device& device);
+    /// Before the first of several timed runs.
+    void warm_up();
+    /// Before each.
+    void run();
 
 private:
-    vkf::Program program_;
+    void compute(double milliseconds);
+
+    vkf::Program flush_;
+    std::optional<RateProgram> work_;  ///< none on a processor
 };

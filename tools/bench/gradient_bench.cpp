@@ -26,8 +26,9 @@ Directions time_directions(const std::string& name, vkf::Program& program, Count
     const double expected = milliseconds_of(program.times());
     const auto count = static_cast<std::size_t>(std::clamp(settings.seconds * 1e3 / expected, 3.0, 100.0));
     Directions out;
+    settings.warm_up();
     sample(name, count, [&] {
-        settings.flush_caches();
+        settings.prepare();
         program.run();
         const double both = milliseconds_of(program.times(), counts);
         const double backward =

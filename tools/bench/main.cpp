@@ -78,8 +78,9 @@ int run(const Options& options) {
     const bool beside_ncnn = options.peers && has_ncnn();
     const std::unique_ptr<Peer> peer = options.peers ? peer_or_reason(device.name, beside_ncnn) : nullptr;
     settings.peer = peer.get();
-    CacheFlush flush(settings.device);
-    settings.flush_caches = [&] { flush.run(); };
+    Preparation preparation(settings.device);
+    settings.prepare = [&] { preparation.run(); };
+    settings.warm_up = [&] { preparation.warm_up(); };
     std::erase_if(benches, [&](const Bench& b) {
         const std::string lacking = b.lacking(device);
         if (!lacking.empty()) {

@@ -13,6 +13,7 @@ Row measure(Settings& settings) {
     double best_rate = 0;
     for (const vkf::MatrixShape& shape : settings.device.capabilities().matrix_shapes) {
         RateProgram matrices = matrix_rate(settings.device, shape);
+        settings.warm_up();
         const std::vector<double> samples = sample(kName, 30, [&] {
             matrices.program.run();
             return matrices.program.times().front().ms;

@@ -43,22 +43,24 @@ Row measure_op(const OpCase& op, Settings& settings) {
     PeerOp* peer = settings.peer && !ceiling ? settings.peer->prepare(op, data) : nullptr;
     double overhead = 0;
     if (peer) {
+        settings.warm_up();
         overhead = peer_overhead(*settings.peer);
         peer->run();
         check_result(settings.peer->name(), op, peer->kept(), peer->result(), tolerance_of_peer(op));
         expected += timed(*peer);
     }
+    settings.warm_up();
     const auto start = Clock::now();
-    settings.flush_caches();
+    settings.prepare();
     expected += (peer ? 2 : 1) * milliseconds_since(start);
     const auto count = static_cast<std::size_t>(std::clamp(settings.seconds * 1e3 / expected, 5.0, 200.0));
     std::vector<double> peer_samples;
     const std::vector<double> samples = sample(op.name, count, [&] {
         if (peer) {
-            settings.flush_caches();
+            settings.prepare();
             peer_samples.push_back(timed(*peer) - overhead);
         }
-        settings.flush_caches();
+        settings.prepare();
         program.run();
         return milliseconds_of(program.times());
     });
