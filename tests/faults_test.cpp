@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "ops/ops.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -54,7 +56,7 @@ TEST_SUITE("faults") {
         using Fail = std::function<void(fake::Vulkan&, std::uint64_t)>;
         using Count = std::function<std::uint64_t(fake::Vulkan&)>;
         struct Fault {
-            const char* function;
+            std::string function;
             Fail fail;
             Count count;
         };
@@ -112,7 +114,10 @@ TEST_SUITE("faults") {
                         step();
                     }
                 });
-                CHECK(errors == (nth > 0 ? 1 : 0));
+                // what one type of memory has no room for may go into another
+                const bool elsewhere =
+                    fault.function == "vkAllocateMemory" && Insides::core(device()).memory.memoryTypeCount > 1;
+                CHECK((errors == (nth > 0 ? 1 : 0) || (elsewhere && errors == 0)));
                 CHECK(vulkan.live_objects() == 0);
                 CHECK(vulkan.allocated_bytes() == 0);
                 calls = nth == 0 ? fault.count(vulkan) : calls;

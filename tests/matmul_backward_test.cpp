@@ -63,7 +63,8 @@ TEST_CASE("matmul backward: a transposed first operand is read by four rows, and
         CAPTURE(size[2]);
         const Tensor x = random_tensor({size[0], size[1]}, 1), dy = random_tensor({size[0], size[2]}, 2);
         const std::string said = compare_with_copy(x, dy);
-        CHECK_MESSAGE(contains(said, "vec4 a along m"), said);
+        const bool few = size[2] <= 4 && !device().capabilities().cpu();  // for which GPUs have another kernel
+        CHECK_MESSAGE(contains(said, "vec4 a along m") == !few, said);
         const auto without = [&](auto change) {
             const Believed other(change);
             CHECK(contains(compare_with_copy(x, dy), size[2] > 4 || !device().capabilities().cpu() ? "a along m" : ""));

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <numeric>
 
@@ -171,12 +172,20 @@ TEST_SUITE("program") {
         };
         const auto budget_after_run = [&](const DeviceOptions& options) {
             const Device device = Device::create(options);
-            Graph g;
-            g.output("y", matmul(g.input("a", {768, 768}), g.input("b", {768, 768})));
-            Program program = device.compile(g);
-            program.upload("a", std::vector<float>(768 * 768, 1.0f));
-            program.upload("b", std::vector<float>(768 * 768, 1.0f));
-            program.run();
+            // a GPU needs more work than a processor before its time tells
+            for (const std::int64_t n : {768, 3072, 8192}) {
+                Graph g;
+                g.output("y", matmul(g.input("a", {n, n}), g.input("b", {n, n})));
+                Program program = device.compile(g);
+                const std::vector<float> ones(static_cast<std::size_t>(n * n), 1.0f);
+                program.upload("a", ones);
+                program.upload("b", ones);
+                const auto start = std::chrono::steady_clock::now();
+                program.run();
+                if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(10)) {
+                    break;
+                }
+            }
             return Insides::core(device).submit_budget.load();
         };
         CHECK(budget_after_run({.get_instance_proc_addr = vulkan.entry()}) != kFirstSubmitBudget);

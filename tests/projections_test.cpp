@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <string_view>
 
 #include "layers/attention.h"
 #include "models/decoder.h"
@@ -84,7 +85,8 @@ Run run(const Device& on, const ProjectionsCase& c, bool rewrite, const Weights&
     }
     const auto& all = plan_of(program).dispatches;
     r.products = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const PlannedDispatch& d) {
-        return d.dispatch.kernels.front().shader->name[0] == 'm';
+        const std::string_view name = d.dispatch.kernels.front().shader->name;
+        return name.starts_with("mat") && name != "matmul_merge";  // which puts a product's parts together
     }));
     return r;
 }
@@ -177,7 +179,8 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
             notes += note + "\n";
         }
         const auto is_product = [](const PlannedDispatch& d) {
-            return d.dispatch.kernels.front().shader->name[0] == 'm';
+            const std::string_view name = d.dispatch.kernels.front().shader->name;
+            return name.starts_with("mat") && name != "matmul_merge";  // which puts a product's parts together
         };
         return std::pair(std::count_if(plan.dispatches.begin(), plan.dispatches.end(), is_product), notes);
     };
