@@ -134,14 +134,25 @@ const uint kStageSize = kSubgroups * kStrip > 2 * kHalf ? kSubgroups * kStrip : 
 #endif
 shared uvec4 stage[kStageSize];
 
-// The pieces of A and B that an invocation carries from global memory to the stage in a step.
+// The chunks of A and B that an invocation carries from global memory to the stage in a step. What is
+// fp32 there is two vec4 a chunk, and rounded on its way to the stage: rounding any sooner would
+// wait for the loads before the products, not behind them.
+#ifdef CODES
+const bool kRoundedA = false;
+const bool kRoundedB = false;
+#else
+const bool kRoundedA = true;
+const bool kRoundedB = kPacked == kPackedF32;
+#endif
+const uint kAParts = kRoundedA ? 2 : 1;
+const uint kBParts = kRoundedB ? 2 : 1;
 const uint kAItems = (kTileRows * kDepthChunks + kThreads - 1) / kThreads;
 const uint kBItems = (kTileColumns * kDepthChunks + kThreads - 1) / kThreads;
-uvec4 a_next[kAItems];
-uvec4 b_next[kBItems];
+uvec4 a_next[kAItems * kAParts];
+uvec4 b_next[kBItems * kBParts];
 
-// Chunks of A and of B: from k on, of the row or column that begins there; or of the row of B, from
-// column n on. And what a row's sums in four columns stand for.
+// Parts of chunks of A and of B: from k on, of the row or column that begins there; or of the row of
+// B, from column n on. What becomes of them; and what a row's sums in four columns stand for.
 #ifdef CODES
 uvec4 chunk_of_a(uint row, uint k) {
     if (k >= p.k) {
@@ -161,6 +172,10 @@ uvec4 chunk_along_n(uint at, uint n) {
     return uvec4(0);
 }
 
+uvec4 rounded(uvec4 low, uvec4 high) {
+    return low;
+}
+
 vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
     vec4 scales;
     [[unroll]] for (uint j = 0; j < 4; ++j) {
@@ -170,15 +185,20 @@ vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
 }
 #else
 uvec4 chunk_of_a(uint row, uint k) {
-    return uvec4(four_of_a(row, k), four_of_a(row, k + 4));
+    return floatBitsToUint(numbers_of_a(row, k));
 }
 
 uvec4 chunk_along_k(uint column, uint k) {
-    return uvec4(four_along_k(column, k), four_along_k(column, k + 4));
+    return kRoundedB ? floatBitsToUint(numbers_along_k(column, k))
+                     : uvec4(four_along_k(column, k), four_along_k(column, k + 4));
 }
 
 uvec4 chunk_along_n(uint at, uint n) {
-    return uvec4(four_along_n(at, n), four_along_n(at, n + 4));
+    return floatBitsToUint(numbers_along_n(at, n));
+}
+
+uvec4 rounded(uvec4 low, uvec4 high) {
+    return uvec4(halves(uintBitsToFloat(low)), halves(uintBitsToFloat(high)));
 }
 
 vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
@@ -197,18 +217,26 @@ void fetch(uint a_base, uint b_base, uint m0, uint n0, uint k0) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
         uint row = item / kDepthChunks;
         uint k = k0 + (item - row * kDepthChunks) * kChunk;
-        a_next[i] = chunk_of_a(a_base + min(m0 + row, p.m - 1) * p.a_row, k);
+        [[unroll]] for (uint part = 0; part < kAParts; ++part) {
+            a_next[i * kAParts + part] = chunk_of_a(a_base + min(m0 + row, p.m - 1) * p.a_row, k + part * 4);
+        }
     }
     [[unroll]] for (uint i = 0; i < kBItems; ++i) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
         if (kAlongK) {
             uint column = item / kDepthChunks;
             uint k = k0 + (item - column * kDepthChunks) * kChunk;
-            b_next[i] = chunk_along_k(b_base + min(n0 + column, p.n - 1) * p.b_column, k);
+            [[unroll]] for (uint part = 0; part < kBParts; ++part) {
+                b_next[i * kBParts + part] =
+                    chunk_along_k(b_base + min(n0 + column, p.n - 1) * p.b_column, k + part * 4);
+            }
         } else {
             uint depth = item / kColumnChunks;
             uint n = n0 + (item - depth * kColumnChunks) * kChunk;
-            b_next[i] = k0 + depth < p.k ? chunk_along_n(b_base + (k0 + depth) * p.b_k, n) : uvec4(0);
+            [[unroll]] for (uint part = 0; part < kBParts; ++part) {
+                b_next[i * kBParts + part] =
+                    k0 + depth < p.k ? chunk_along_n(b_base + (k0 + depth) * p.b_k, n + part * 4) : uvec4(0);
+            }
         }
     }
 }
@@ -218,7 +246,8 @@ void put(uint half_base) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
         uint row = item / kDepthChunks;
         if (row < kTileRows) {
-            stage[half_base + row * kAPitch + item - row * kDepthChunks] = a_next[i];
+            stage[half_base + row * kAPitch + item - row * kDepthChunks] =
+                kRoundedA ? rounded(a_next[i * kAParts], a_next[i * kAParts + kAParts - 1]) : a_next[i];
         }
     }
     const uint kRowItems = kAlongK ? kDepthChunks : kColumnChunks;
@@ -227,7 +256,8 @@ void put(uint half_base) {
         uint item = gl_LocalInvocationID.x + i * kThreads;
         uint row = item / kRowItems;
         if (row < kRows) {
-            stage[half_base + kAChunks + row * kBPitch + item - row * kRowItems] = b_next[i];
+            stage[half_base + kAChunks + row * kBPitch + item - row * kRowItems] =
+                kRoundedB ? rounded(b_next[i * kBParts], b_next[i * kBParts + kBParts - 1]) : b_next[i];
         }
     }
 }

@@ -97,6 +97,7 @@ bool has_elements(const InstanceTable&, VkPhysicalDevice, const Capabilities&) {
 }  // namespace
 
 void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
+    c.matrix_kernels = true;
     bool int8 = false;
     if (!c.float16 || !has_extensions(api, physical) || !has_features(api, physical, int8) ||
         !has_properties(api, physical, c)) {

@@ -10,8 +10,8 @@ uvec2 halves(vec4 x) {
     return uvec2(packFloat2x16(f16vec2(x.xy)), packFloat2x16(f16vec2(x.zw)));
 }
 
-// Loads four numbers, from k on, of the row of A that begins at `row`.
-uvec2 four_of_a(uint row, uint k) {
+// Loads four numbers, from k on, of the row of A that begins at `row`: as they are, and rounded.
+vec4 numbers_of_a(uint row, uint k) {
     vec4 values = vec4(0.0);
     if (kALoad == kMatmulAVecK) {
         if (k < p.k) {
@@ -24,10 +24,17 @@ uvec2 four_of_a(uint row, uint k) {
             }
         }
     }
-    return halves(values);
+    return values;
+}
+uvec2 four_of_a(uint row, uint k) {
+    return halves(numbers_of_a(row, k));
 }
 
-// Loads four numbers, from k on, of a column of B.
+// Loads four numbers, from k on, of a column of B: where they are not packed, as they are; and
+// rounded.
+vec4 numbers_along_k(uint column, uint k) {
+    return k < p.k ? b_vec[(column + k) >> 2] : vec4(0.0);
+}
 uvec2 four_along_k(uint column, uint k) {
     if (k >= p.k) {
         return uvec2(0);
@@ -38,16 +45,20 @@ uvec2 four_along_k(uint column, uint k) {
     if (kPacked == kPackedInt8) {
         return halves(load_packed(column, k) * kCode);
     }
-    return halves(kPacked != kPackedF32 ? load_packed(column, k) : b_vec[(column + k) >> 2]);
+    return halves(kPacked != kPackedF32 ? load_packed(column, k) : numbers_along_k(column, k));
 }
 
-// Loads four numbers, from column n on, of the row of B that begins at `at`.
-uvec2 four_along_n(uint at, uint n) {
+// Loads four numbers, from column n on, of the row of B that begins at `at`: as they are, and
+// rounded.
+vec4 numbers_along_n(uint at, uint n) {
     if (kBLoad == kMatmulBVecN) {
-        return halves(b_vec[(at + min(n, p.n - 4)) >> 2]);
+        return b_vec[(at + min(n, p.n - 4)) >> 2];
     }
     uvec4 columns = at + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
-    return halves(vec4(b[columns.x], b[columns.y], b[columns.z], b[columns.w]));
+    return vec4(b[columns.x], b[columns.y], b[columns.z], b[columns.w]);
+}
+uvec2 four_along_n(uint at, uint n) {
+    return halves(numbers_along_n(at, n));
 }
 
 #endif

@@ -60,7 +60,10 @@ void print_devices(const DoctorOptions& options, const Report& report) {
                      static_cast<unsigned long long>(c.device_memory >> 20));
         std::fprintf(options.out,
                      "     f16 %s, cooperative matrices %s%s, integer dot products %s, subgroups of %u%s\n",
-                     c.float16 ? "yes" : "no", c.cooperative_matrix ? "yes" : "no",
+                     c.float16 ? "yes" : "no",
+                     c.cooperative_matrix ? "yes"
+                     : c.matrix_kernels   ? "no"
+                                          : "not in this build",
                      c.cooperative_matrix_int8 ? " (int8 too)" : "",
                      c.fast_integer_dot ? "fast"
                      : c.integer_dot    ? "yes"

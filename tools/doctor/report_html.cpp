@@ -95,7 +95,8 @@ std::string device_table(const Report& report) {
     for (const vkf::Capabilities& c : report.devices) {
         out += row("td", {c.name + (c.name == report.device.name ? " (examined)" : ""), name_of(c.type), c.driver,
                           html_format("%u.%u", c.api_version >> 22, c.api_version >> 12 & 0x3ff),
-                          std::to_string(c.device_memory >> 20), yes(c.float16), yes(c.cooperative_matrix),
+                          std::to_string(c.device_memory >> 20), yes(c.float16),
+                          c.matrix_kernels ? yes(c.cooperative_matrix) : "not in this build",
                           c.fast_integer_dot ? "fast" : yes(c.integer_dot), std::to_string(c.subgroup_size)});
     }
     return out + "</table>\n";

@@ -34,6 +34,7 @@ Json json_of(const vkf::Capabilities& c) {
             {"storage_16bit", c.storage_16bit},
             {"int64", c.int64},
             {"float16", c.float16},
+            {"matrix_kernels", c.matrix_kernels},
             {"cooperative_matrix", c.cooperative_matrix},
             {"matrix_elements", c.matrix_elements},
             {"cooperative_matrix_int8", c.cooperative_matrix_int8},
