@@ -162,6 +162,48 @@ std::vector<OpCase> plain_cases() {
     };
 }
 
+/// Work that fills a large GPU and its memory's bandwidth: heads stand for those of several
+/// sequences too.
+std::vector<OpCase> large_cases() {
+    std::vector<OpCase> cases = {
+        {"large_copy_16384x4096", OpKind::copy, 16384, 1, 4096},
+        {"large_softmax_16384x4096", OpKind::softmax, 16384, 1, 4096},
+        {"large_layer_norm_16384x4096", OpKind::layer_norm, 16384, 1, 4096},
+        {"large_rms_norm_16384x4096", OpKind::rms_norm, 16384, 1, 4096},
+        {"large_linear_f32_4096", OpKind::linear, 4096, 4096, 4096},
+        {"large_matvec_f32_14336x4096", OpKind::linear, 1, 14336, 4096},
+    };
+    OpCase matvec{"large_matvec_f16_14336x4096", OpKind::linear, 1, 14336, 4096};
+    matvec.type = vkf::WeightType::f16;
+    cases.push_back(matvec);
+    for (const std::int64_t width : {64, 128, 256}) {
+        for (const bool causal : {false, true}) {
+            OpCase op{
+                "large_attention_prefill_d" + std::to_string(width) + "_4096" + (causal ? "_causal" : "") + "_in_f16",
+                OpKind::attention,
+                4096,
+                4096,
+                width,
+                causal};
+            op.heads = 4 * 2048 / width;
+            op.kv_heads = op.heads / 4;
+            op.arithmetic = vkf::Arithmetic::f16;
+            cases.push_back(std::move(op));
+        }
+    }
+    for (const std::int64_t width : {64, 128}) {
+        OpCase op{"large_attention_decode_f16_d" + std::to_string(width) + "_4096", OpKind::attention, 1, 4096, width};
+        op.type = vkf::WeightType::f16;
+        op.heads = 8 * 32;
+        op.kv_heads = 8 * 8;
+        cases.push_back(std::move(op));
+    }
+    for (OpCase& op : cases) {
+        op.large = true;
+    }
+    return cases;
+}
+
 }  // namespace
 
 bool OpCase::is_attention() const { return kind == OpKind::attention || kind == OpKind::composed_attention; }
@@ -258,6 +300,9 @@ std::vector<OpCase> op_cases() {
             }
         }
     }
+    for (OpCase& op : large_cases()) {
+        cases.push_back(std::move(op));
+    }
     return cases;
 }
 
@@ -269,7 +314,7 @@ std::string OpCase::lacking(const vkf::Capabilities& device) const {
                        (is_attention()                 ? forced({"attention_coopmat"})
                         : type == vkf::WeightType::f16 ? forced({"matmul_coopmat", "matmul_half"})
                                                        : forced({"matmul_dot", "matmul_coopmat_int8"}));
-    return asked ? "" : "processors compute in fp32";
+    return large && device.cpu() ? "work for a GPU" : asked ? "" : "processors compute in fp32";
 }
 
 std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {

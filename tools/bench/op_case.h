@@ -37,6 +37,7 @@ struct OpCase {
     std::int64_t heads = 8;     ///< heads of attention
     std::int64_t kv_heads = 2;  ///< each shared by heads / kv_heads of these
     vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
+    bool large = false;  ///< work for a whole large GPU; not measured on processors
 
     bool is_attention() const;
     bool is_product() const { return kind == OpKind::matmul || kind == OpKind::linear; }
