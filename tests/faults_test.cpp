@@ -4,7 +4,9 @@
 // validation would complain of our lies: it is off.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -129,7 +131,8 @@ TEST_SUITE("faults") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         fake::Vulkan vulkan;
         const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-        vulkan.vkAllocateMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
+        constexpr std::uint64_t kAlways = 1 << 30;  // whatever type of memory is tried next
+        vulkan.vkAllocateMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY, 1, kAlways);
         try {
             SmallModel::load(device);
             FAIL("it was loaded");
@@ -138,6 +141,7 @@ TEST_SUITE("faults") {
             CHECK(contains(e.what(), "bytes for weights were asked; the heap has "));
             CHECK(contains(e.what(), "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
         }
+        vulkan.vkAllocateMemory.fail(VK_SUCCESS, 0, 0);
         Graph g;
         SmallModel::describe(g, 4);
         Program program = device.compile(g, SmallModel::load(device));
@@ -146,13 +150,24 @@ TEST_SUITE("faults") {
 
     TEST_CASE("faults: where the device's memory is full, the host's is taken, and that is told") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
-        // A heap of the device's and one of the host's, both of them the driver's first in truth.
+        // A heap of the device's and one of the host's, both of them in truth of the driver's first type
+        // that the host can map.
+        std::uint32_t mapped = 0;
         bool full = false;
         VkDeviceSize budget = 0;
         fake::Vulkan vulkan;
         vulkan.vkGetPhysicalDeviceMemoryProperties.instead = [&](VkPhysicalDevice d,
                                                                  VkPhysicalDeviceMemoryProperties* m) {
             vulkan.vkGetPhysicalDeviceMemoryProperties.real(d, m);
+            const auto* types = std::begin(m->memoryTypes);
+            mapped = static_cast<std::uint32_t>(std::find_if(types, types + m->memoryTypeCount,
+                                                             [](const auto& type) {
+                                                                 constexpr VkMemoryPropertyFlags kNeeds =
+                                                                     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                                                     VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+                                                                 return (type.propertyFlags & kNeeds) == kNeeds;
+                                                             }) -
+                                                types);
             m->memoryTypeCount = m->memoryHeapCount = 2;
             m->memoryTypes[0] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0};
             m->memoryTypes[1] = {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, 1};
@@ -186,7 +201,7 @@ TEST_SUITE("faults") {
                 return VK_ERROR_OUT_OF_DEVICE_MEMORY;
             }
             VkMemoryAllocateInfo real = *info;
-            real.memoryTypeIndex = 0;
+            real.memoryTypeIndex = mapped;
             return vulkan.vkAllocateMemory.real(d, &real, allocator, memory);
         };
         const Device device = Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});

@@ -28,7 +28,10 @@ std::string compare_with_copy(const Tensor& x, const Tensor& dy) {
     g.output("dw", gradients(linear(g.input("x", Shape(x.shape.begin(), x.shape.end())), v), {v},
                              g.input("dy", Shape(dy.shape.begin(), dy.shape.end())))
                        .front());
-    CHECK(same_bits(check.run(found), copied.run(want)));
+    // A GPU may take the sums of a dense first operand in parts.
+    const Tensor wanted = copied.run(want);
+    const bool in_parts = contains(device().compile(copied.graph).explain(), "matmul_merge");
+    CHECK(difference(check.run(found), wanted, in_parts ? Tolerance{} : exactly()) == "");
     return device().compile(g).explain();
 }
 
@@ -67,7 +70,7 @@ TEST_CASE("matmul backward: a transposed first operand is read by four rows, and
         CHECK_MESSAGE(contains(said, "vec4 a along m") == !few, said);
         const auto without = [&](auto change) {
             const Believed other(change);
-            CHECK(contains(compare_with_copy(x, dy), size[2] > 4 || !device().capabilities().cpu() ? "a along m" : ""));
+            CHECK(contains(compare_with_copy(x, dy), size[2] > 4 ? "a along m" : ""));
         };
         without([](Capabilities& c) {
             c.subgroup_shuffle = false;
