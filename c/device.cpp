@@ -124,6 +124,7 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.subgroup_arithmetic = c.subgroup_arithmetic;
     out.int64 = c.int64;
     out.float16 = c.float16;
+    out.matrix_kernels = c.matrix_kernels;
     out.cooperative_matrix = c.cooperative_matrix;
     out.matrix_elements = c.matrix_elements;
     out.cooperative_matrix_int8 = c.cooperative_matrix_int8;

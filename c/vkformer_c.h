@@ -686,7 +686,8 @@ typedef struct vkf_capabilities {
     bool float_controls;  ///< VK_KHR_shader_float_controls
     /// what the driver keeps where a shader asks: NaN, infinities and the sign of 0; subnormals
     bool keeps_special_f32, keeps_special_f16, keeps_subnormal_f16;
-    uint8_t reserved2[4];
+    bool matrix_kernels;  ///< this build has kernels on cooperative matrices
+    uint8_t reserved2[3];
 } vkf_capabilities;
 
 /// C++: DeviceOptions.

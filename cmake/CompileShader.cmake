@@ -3,6 +3,7 @@
 #     -P CompileShader.cmake
 # Compiles SHADER to SPIRV, writes SPIRV.d (what it includes) and SPIRV.h (the words, packed, for
 # C++). No warning is lost.
+cmake_minimum_required(VERSION 3.22)
 include("${CMAKE_CURRENT_LIST_DIR}/Deflate.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/SpirvNumbers.cmake")

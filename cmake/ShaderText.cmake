@@ -3,6 +3,7 @@
 # Writes HEADER, which holds SHADER's text, deflated, for C++ with every #include "..." resolved,
 # but for that of the file MARKER: what stands there is decided at run time. HEADER.d says what was
 # read.
+cmake_minimum_required(VERSION 3.22)
 include("${CMAKE_CURRENT_LIST_DIR}/Deflate.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake")
 set_property(GLOBAL PROPERTY files "")

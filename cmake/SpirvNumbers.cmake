@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # spirv_numbers(FILE OUT) gives the words of a SPIR-V module as the numbers that <PackedSpirv> in
-# runtime/compile/spirv_code.h describes, which deflate to two thirds of what the words do.
-cmake_policy(SET CMP0054 NEW)  # "result" is a word, whatever variables there are
+# runtime/compile/spirv_code.h describes, which deflate to little more than half of what the words
+# do.
 function(spirv_numbers file out)
     file(READ "${file}" words HEX)
     string(REGEX REPLACE "(..)(..)(..)(..)" "0x\\4\\3\\2\\1;" words "${words}")

@@ -25,9 +25,9 @@ constexpr const PackedText* kSource = nullptr;
 const Shader kCoopmat{kVariant, {}};
 const Shader kCoopmatFull{"attention_coopmat_full", {}};
 #endif
-/// Subgroups of a group: for few rows, and for more, the first of these that fit. An H200 takes two
-/// thirds to three quarters of the time with 8 that it takes with 4.
-constexpr uint kFewSubgroups = 2, kSubgroups[] = {8, 4};
+/// Subgroups of a group, by rows. An H200 takes two thirds to three quarters of the time for many
+/// rows with 8 that it takes with 4.
+constexpr uint kFewSubgroups = 2, kSubgroups[] = {kFewSubgroups, 4, 8};
 
 /// Blocks of O. A processor takes one, which compiles sooner.
 uint blocks_of(const Capabilities& device, std::int64_t value_dim) {
@@ -61,21 +61,16 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
         blocks /= 2;
     }
     AttentionTiling t;
-    const auto add = [&](uint subgroups) {
+    for (const uint subgroups : kSubgroups) {
         const auto tile = attention_tile(device, subgroups, blocks, head_dim);
-        if (tile) {
-            t.matrices.push_back(*tile);
-            t.rows.push_back(tile->rows());
+        const bool enough = !t.rows.empty() && (device.cpu() || params.most_queries * params.group <= t.rows.back());
+        // behind the end of a packed sequence the rest of a tile is idle
+        const bool too_many = params.queries >= 0 && subgroups > kSubgroups[1];
+        if (!tile || enough || too_many) {
+            break;
         }
-        return tile.has_value();
-    };
-    add(kFewSubgroups);
-    if (!device.cpu() && params.most_queries * params.group > t.rows.front()) {
-        for (const uint subgroups : kSubgroups) {
-            if (add(subgroups)) {
-                break;
-            }
-        }
+        t.matrices.push_back(*tile);
+        t.rows.push_back(tile->rows());
     }
     t.shader = full ? &kCoopmatFull : &kCoopmat;
     t.full = full;

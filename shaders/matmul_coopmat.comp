@@ -134,8 +134,8 @@ const uint kStageSize = kSubgroups * kStrip > 2 * kHalf ? kSubgroups * kStrip : 
 #endif
 shared uvec4 stage[kStageSize];
 
-// The chunks of A and B that an invocation carries from global memory to the stage in a step. What is
-// fp32 there is two vec4 a chunk, and rounded on its way to the stage: rounding any sooner would
+// The chunks of A and B that an invocation carries from global memory to the stage in a step. What
+// is fp32 there is two vec4 a chunk, and rounded on its way to the stage: rounding any sooner would
 // wait for the loads before the products, not behind them.
 #ifdef CODES
 const bool kRoundedA = false;
@@ -151,8 +151,8 @@ const uint kBItems = (kTileColumns * kDepthChunks + kThreads - 1) / kThreads;
 uvec4 a_next[kAItems * kAParts];
 uvec4 b_next[kBItems * kBParts];
 
-// Parts of chunks of A and of B: from k on, of the row or column that begins there; or of the row of
-// B, from column n on. What becomes of them; and what a row's sums in four columns stand for.
+// Parts of chunks of A and of B: from k on, of the row or column that begins there; or of the row
+// of B, from column n on. What becomes of them; and what a row's sums in four columns stand for.
 #ifdef CODES
 uvec4 chunk_of_a(uint row, uint k) {
     if (k >= p.k) {

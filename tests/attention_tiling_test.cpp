@@ -202,7 +202,8 @@ TEST_SUITE("tiling") {
         int tiles = 0;
         for (const Capabilities& any : devices()) {
             for (const MatrixShape& shape : shapes) {
-                for (const auto& [subgroups, blocks] : {std::pair{2u, 1u}, {2u, 4u}, {4u, 2u}, {4u, 4u}}) {
+                for (const auto& [subgroups, blocks] :
+                     {std::pair{2u, 1u}, {2u, 4u}, {4u, 2u}, {4u, 4u}, {8u, 2u}, {8u, 4u}}) {
                     Capabilities device = any;
                     device.matrix_shapes = {shape};
                     for (const uint head_dim : {5u, 64u, 100u, 576u}) {

@@ -153,8 +153,9 @@ void live_with_fault(const Life& life, const FailingFunction& function, VkResult
         return;
     }
     // where another kernel is left, or memory of another type, it stands in, and all goes on
-    const bool elsewhere =
-        function.name == std::string_view("vkAllocateMemory") && Insides::core(device()).memory.memoryTypeCount > 1;
+    const bool elsewhere = (code == kNoHost || code == kNoDevice) &&
+                           function.name == std::string_view("vkAllocateMemory") &&
+                           Insides::core(device()).memory.memoryTypeCount > 1;
     CHECK((attempt.errors().size() == 1 || ((code == kRefused || elsewhere) && attempt.errors().empty())));
     if (attempt.errors().empty()) {
         count.replaced += 1;

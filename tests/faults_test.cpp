@@ -150,8 +150,8 @@ TEST_SUITE("faults") {
 
     TEST_CASE("faults: where the device's memory is full, the host's is taken, and that is told") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
-        // A heap of the device's and one of the host's, both of them in truth of the driver's first type
-        // that the host can map.
+        // A heap of the device's and one of the host's, both of them in truth of the driver's first
+        // type that the host can map.
         std::uint32_t mapped = 0;
         bool full = false;
         VkDeviceSize budget = 0;

@@ -35,6 +35,9 @@ private:
     std::optional<std::string> before_;
 };
 
+/// The file descriptors that this process has open, on Linux; 0 elsewhere.
+std::ptrdiff_t open_descriptors();
+
 /// A folder of its own, gone at the end.
 class TemporaryFolder {
 public:

@@ -73,6 +73,12 @@ struct Run {
     std::size_t products = 0;
 };
 
+/// Not what puts a product's parts together.
+bool is_product(const PlannedDispatch& d) {
+    const std::string_view name = d.dispatch.kernels.front().shader->name;
+    return name.starts_with("mat") && name != "matmul_merge";
+}
+
 Run run(const Device& on, const ProjectionsCase& c, bool rewrite, const Weights& weights) {
     Graph g;
     describe(g, c);
@@ -84,10 +90,7 @@ Run run(const Device& on, const ProjectionsCase& c, bool rewrite, const Weights&
         r.parts.push_back(download(program, "y" + std::to_string(i)));
     }
     const auto& all = plan_of(program).dispatches;
-    r.products = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const PlannedDispatch& d) {
-        const std::string_view name = d.dispatch.kernels.front().shader->name;
-        return name.starts_with("mat") && name != "matmul_merge";  // which puts a product's parts together
-    }));
+    r.products = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_product));
     return r;
 }
 
@@ -178,10 +181,6 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
         for (const std::string& note : plan.notes) {
             notes += note + "\n";
         }
-        const auto is_product = [](const PlannedDispatch& d) {
-            const std::string_view name = d.dispatch.kernels.front().shader->name;
-            return name.starts_with("mat") && name != "matmul_merge";  // which puts a product's parts together
-        };
         return std::pair(std::count_if(plan.dispatches.begin(), plan.dispatches.end(), is_product), notes);
     };
     const auto all = products([](Graph& g, Value x, const std::vector<Value>& w) {

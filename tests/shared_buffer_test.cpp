@@ -69,9 +69,17 @@ TEST_SUITE("shared") {
             for (int i = 0; i < 64; ++i) {
                 CHECK(reinterpret_cast<float*>(y.mapped)[i] == 6.0f * static_cast<float>(i));
             }
-            const int again = imported.export_fd();  // an import can be handed on
-            CHECK(again >= 0);
-            close(again);
+            {  // an import can be handed on
+                const SharedBuffer again = a.import_fd(imported.export_fd(), 256);
+                for (int i = 0; i < 64; ++i) {
+                    reinterpret_cast<float*>(x.mapped)[i] = static_cast<float>(i);
+                }
+                double_into(first, a, x.buffer, again.buffer());
+                double_into(second, b, imported.buffer(), y.buffer);
+                for (int i = 0; i < 64; ++i) {
+                    CHECK(reinterpret_cast<float*>(y.mapped)[i] == 4.0f * static_cast<float>(i));
+                }
+            }
             CHECK(contains(message_of([&] { a.make_shared_buffer(0); }), "0 bytes were asked for"));
             CHECK(contains(message_of([&] { a.import_fd(-1, 256); }), "descriptor -1 is none"));
         }
@@ -188,6 +196,7 @@ TEST_SUITE("shared") {
                 {
                     const SharedBuffer shared = device.make_shared_buffer(256);
                     const int descriptor = shared.export_fd();
+                    const std::ptrdiff_t open = open_descriptors();
                     for (const int call :
                          // the descriptor stays the caller's when the import fails, at any point
                          {0, 1}) {
@@ -195,9 +204,11 @@ TEST_SUITE("shared") {
                                   : vulkan.vkBindBufferMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
                         CHECK(message_of([&] { device.import_fd(descriptor, 256); }) != "");
                         CHECK(fcntl(descriptor, F_GETFD) >= 0);
+                        CHECK(open_descriptors() == open);
                     }
                     { const SharedBuffer imported = device.import_fd(descriptor, 256); }
                     CHECK(fcntl(descriptor, F_GETFD) < 0);
+                    CHECK((open_descriptors() == open - 1 || open == 0));
                 }
 #endif
                 CHECK(vulkan.live_objects() == objects);

@@ -46,10 +46,6 @@ std::uint64_t allocated_bytes() {
     return allocations::bytes_in_use();
 }
 
-std::ptrdiff_t open_descriptors() {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
-}
-
 /// A host with a program of two slots, whose frames are recorded, dropped or cut into segments.
 class SoakHost {
 public:

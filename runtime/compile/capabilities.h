@@ -68,8 +68,8 @@ struct VKF_API Capabilities {
     bool keeps_special_f32 = false;    ///< NaN, infinities and the sign of 0, in fp32
     bool keeps_special_f16 = false;    ///< likewise in f16
     bool keeps_subnormal_f16 = false;  ///< subnormal numbers of f16, whatever becomes of fp32's
-    /// This build has kernels on cooperative matrices, for its Vulkan headers and its shader compiler
-    /// know them.
+    /// This build has kernels on cooperative matrices, for its Vulkan headers and its shader
+    /// compiler know them.
     bool matrix_kernels = false;
     /// VK_KHR_cooperative_matrix, and what its kernels need beside it: f16 that is rounded to the
     /// nearest, Vulkan's memory model, full subgroups of a required size. False too where this

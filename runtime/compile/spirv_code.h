@@ -11,16 +11,17 @@
 
 namespace vkf {
 
-/// SPIR-V as the library embeds it, a sixth of its size: a number for each word, in an order in which
-/// like ones come together, as text that is deflated (RFC 1951). cmake/SpirvNumbers.cmake writes it.
+/// SPIR-V as the library embeds it, a sixth of its size: a number for each word, in an order in
+/// which like ones come together, as text that is deflated (RFC 1951). cmake/SpirvNumbers.cmake
+/// writes it.
 ///
 /// The parts of the text, one behind another:
 /// 1. The five words of the header, and the first word of every instruction.
-/// 2. The first operand of an instruction that has a result. Of one that has none (it has a single
-///    operand, or it is OpStore, or one from OpLoopMerge to OpUnreachable), all operands, each as its
-///    distance from the result before: that result less the operand.
-/// 3. The second operand of an instruction that has a result, which is that result, less the result
-///    before.
+/// 2. The first operand of an instruction, whose second operand is taken for its result. But of an
+///    instruction with a single operand, of OpStore, and of those from OpLoopMerge to
+///    OpUnreachable, all operands, each as its distance from the result before: that result less
+///    the operand.
+/// 3. The result, less the result before.
 /// 4. All further operands, each as the instruction's own result less the operand.
 /// The result before the first one is 0. Distances 0, -1, 1, -2, 2, ... are the numbers 0, 1, 2, 3,
 /// 4, ... A number is written in hexadecimal, but for its first digit in the letters g to v.

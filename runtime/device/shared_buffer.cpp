@@ -173,8 +173,8 @@ SharedBuffer Device::import_fd(int descriptor, std::uint64_t bytes) const {
     shared->exportable = true;
     constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
     const VkMemoryRequirements needs = make_buffer(*core_, bytes, kType, shared->buffer, kImportFd);
-    // A copy goes to the driver, which takes it over as soon as it has memory. Another is kept, to be
-    // handed on: NVIDIA's driver 580 gives memory of its own to an import that is to be exported
+    // A copy goes to the driver, which takes it over as soon as it has memory. Another is kept, to
+    // be handed on: NVIDIA's driver 580 gives memory of its own to an import that is to be exported
     // too. The caller's is closed when all is well.
     shared->imported = duplicate_descriptor(descriptor);
     const int copy = duplicate_descriptor(descriptor);

@@ -140,11 +140,13 @@ float row_max(float value) {
     return value;
 }
 
-// The mean of so many, to the nearest. A device's division may be off by 2.5 units in the last place,
-// which a row of equal values shows: what is left of it is divided by sqrt(eps).
+// The mean of so many, to the nearest where fma() rounds once. A device's division may be off by
+// 2.5 units in the last place, which a row of equal values shows: what is left of it is divided by
+// sqrt(eps).
 float mean_of(float total, uint count) {
     float mean = total / float(count);
-    return mean + fma(-mean, float(count), total) / float(count);
+    precise float rest = fma(-mean, float(count), total);
+    return mean + rest / float(count);
 }
 
 #endif

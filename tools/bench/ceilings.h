@@ -18,13 +18,15 @@ Bench fma_ceiling();
 /// fastest shape. Its best run becomes Settings::ceilings.matrix_gflops.
 Bench matrix_ceiling();
 
-/// Makes a device ready for a timed run: nothing of the run is in its caches, for far more than these
-/// hold was read and written; and a GPU has its full clock, for it computed until then. (One that
-/// waits for the host between runs, which check results, or for a peer, falls to a fifth of it.)
+/// Makes a device ready for a timed run: nothing of the run is in its caches, for far more than
+/// these hold was read and written; and a GPU has its full clock, for it computed until then. (One
+/// that waits for the host between runs, which check results, or for a peer, falls to a fifth of
+/// it.)
 class Preparation {
 public:
     explicit Preparation(const vkf::Device& device);
-    /// Before the first of several timed runs: computes until that goes about as fast as it ever did.
+    /// Before the first of several timed runs: computes until that goes about as fast as it ever
+    /// did.
     void warm_up();
     /// Before each.
     void run();
