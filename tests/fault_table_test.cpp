@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
+#include "tests/device.h"
 #include "tests/fault_lives.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
