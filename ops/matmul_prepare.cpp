@@ -160,6 +160,7 @@ void prepare_part_sums(const Operands& operands, Command& command) noexcept {
     push.b_column = b.step(axes.n);
     push.b_offset = b.offset;
     push.b_batch[0] = push.k / split.numbers * push.b_k;
+    push.b_k = split.numbers > 1 ? split.k : push.b_k;
     push.c_row = push.n;
     push.c_column = 1;
     push.c_offset = operands[kMatmulBindingC].offset;

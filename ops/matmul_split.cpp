@@ -56,11 +56,22 @@ bool is_dense(const ValueInfo& v) { return is_contiguous(v.shape, v.strides); }
 /// True where a product can be divided, as far as its tensors go.
 bool divisible(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
     const ValueInfo &a = l.info(part.product.a), &b = l.info(part.product.b), &c = l.info(part.product.c);
-    const WeightType type = b.words ? l.weight_type(part.product.b) : WeightType::f32;
-    // by scales that lie behind the k codes of a row, where a part would not find them
-    const bool scaled = type == WeightType::int8 || type == WeightType::int4;
-    return !params.masked_weights && !scaled && is_matrix(b) && is_dense(a) && is_dense(c) &&
+    // which finds the scales of a row in a part of it
+    const bool shared = !l.device().leaves_out("matmul_shared");
+    return !params.masked_weights && (shared || !b.words) && is_matrix(b) && is_dense(a) && is_dense(c) &&
            a.shape.back().is_constant() && a.shape.back().constant() >= 2 * std::int64_t{kFewestPartProducts};
+}
+
+/// Numbers along k in an element of b.
+uint numbers_of_element(const Lowering& l, ValueId b) {
+    if (!l.info(b).words) {
+        return 1;
+    }
+    switch (l.weight_type(b)) {
+        case WeightType::int8: return 4;
+        case WeightType::int4: return 8;
+        default: return 2;
+    }
 }
 
 }  // namespace
@@ -75,8 +86,9 @@ uint SplitSums::parts(std::uint64_t rows, uint columns) const noexcept {
         return 1;
     }
     const std::uint64_t whole = groups_of(rows, columns);
+    const uint step = numbers == 8 ? kPackedGroup : 4;  // int4's groups have a scale each
     uint parts = 1;
-    while (2 * parts <= kMostSumParts && whole * 2 * parts <= groups && k % (8 * parts) == 0 &&
+    while (2 * parts <= kMostSumParts && whole * 2 * parts <= groups && k % (step * 2 * parts) == 0 &&
            k / (2 * parts) >= kFewestPartProducts) {
         parts *= 2;
     }
@@ -101,10 +113,9 @@ SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part
     if (!ever) {
         return SplitWhen::never;
     }
-    const bool packed = l.info(part.product.b).words;
     std::vector<uint> words = whole.words;
-    words.insert(words.begin(),
-                 {groups.value, packed ? 2u : 1u, static_cast<uint>(l.info(part.product.a).shape.back().constant())});
+    words.insert(words.begin(), {groups.value, numbers_of_element(l, part.product.b),
+                                 static_cast<uint>(l.info(part.product.a).shape.back().constant())});
     const bool constant = std::all_of(c.begin(), c.end(), [](const Dim& d) { return d.is_constant(); });
     if (constant && SplitSums(words).parts(static_cast<std::uint64_t>(part.most_rows), columns) == 1) {
         return SplitWhen::never;

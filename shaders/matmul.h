@@ -90,7 +90,8 @@ VKF_CONSTANT(kMatmulBVecK, 1)
 // vec4 along n, as values are: b_column == 1 and n, b_k, b_batch[], b_offset multiples of 4.
 VKF_CONSTANT(kMatmulBVecN, 2)
 // Packed weights, rows of common/packed.h: 2 plus the kPacked... they are. B is addressed in words:
-// b_k is not looked at, b_column is a row's words, b_offset and b_batch[] are words too.
+// b_column is a row's words, b_offset and b_batch[] are words too. b_k is looked at where
+// b_batch[0] is not 0, for then a batch is a part of the sums: all of k.
 VKF_CONSTANT(kMatmulBPacked, 2)
 
 // There is no other operand.

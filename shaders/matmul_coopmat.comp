@@ -290,6 +290,9 @@ void main() {
     batch.x = rest;
     uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
     uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
+#ifndef CODES
+    part_words = batch.x * p.b_batch[0];
+#endif
     uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
     uint subgroup_row = part_row(gl_SubgroupID, kTileColumns, kSubgroupRows, kSubgroupColumns);
     uint subgroup_column = part_column(gl_SubgroupID, kTileColumns, kSubgroupColumns);

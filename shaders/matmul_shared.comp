@@ -202,6 +202,7 @@ void main() {
     batch.x = rest;
     uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
     uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
+    part_words = batch.x * p.b_batch[0];
     uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
     uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
     uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;

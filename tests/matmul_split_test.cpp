@@ -92,6 +92,10 @@ TEST_SUITE("split sums") {
                                          {64, 1024, WeightType::f16, true, Activation::silu, 2},
                                          {65, 1024, WeightType::bf16, false, Activation::none, 1},
                                          {68, 4096, WeightType::f32, true, Activation::relu, 1},
+                                         {66, 1024, WeightType::int8, true, Activation::silu, 2},
+                                         {37, 4096, WeightType::int8},
+                                         {66, 1024, WeightType::int4, true, Activation::gelu, 1},
+                                         {37, 4096, WeightType::int4},
                                          {36, 544, WeightType::f32, false, Activation::none, 0, false, 0.25f}};
         for (const SplitProduct& p : products) {
             CAPTURE(p.n);
@@ -130,7 +134,8 @@ TEST_SUITE("split sums") {
     TEST_CASE("split sums: in f16 too, on cooperative matrices or without") {
         const Believed gpu(as_gpu);
         const std::int64_t n = 72, k = 1024;
-        for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16}) {
+        for (const WeightType type :
+             {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
             CAPTURE(name_of(type));
             Graph g;
             describe(g, {n, k, type, true, Activation::silu});
@@ -147,7 +152,9 @@ TEST_SUITE("split sums") {
                 upload(program, "bias", bias);
                 program.run();
                 const reference::MatmulOptions o{.bias = bias, .activation = Activation::silu, .transpose_b = true};
-                const Tensor a = f16 ? reference::as_f16(x) : x, b = f16 ? reference::as_f16(w) : w;
+                // codes of int8 are f16 already
+                const bool rounded = f16 && type != WeightType::int8;
+                const Tensor a = f16 ? reference::as_f16(x) : x, b = rounded ? reference::as_f16(w) : w;
                 const Tensor rounding =
                     halves ? reference::half_rounding(a, b, o) : reference::matmul_rounding(a, b, o);
                 CHECK(difference(download(program, "y"), reference::matmul(a, b, o), {.rounding = rounding}) == "");
