@@ -8,8 +8,8 @@
 
 const uint kPacked = kBLoad > kMatmulBPacked ? kBLoad - kMatmulBPacked : kPackedF32;
 
-// Where the group has a part of the sums: words by which that begins behind a row's begin. Scales lie
-// behind all codes of a row.
+// Where the group has a part of the sums: words by which that begins behind a row's begin. Scales
+// lie behind all codes of a row.
 uint part_words = 0u;
 
 uint row_scales(uint row) {
