@@ -53,15 +53,6 @@ bool is_matrix(const ValueInfo& v) {
 
 bool is_dense(const ValueInfo& v) { return is_contiguous(v.shape, v.strides); }
 
-/// True where a product can be divided, as far as its tensors go.
-bool divisible(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
-    const ValueInfo &a = l.info(part.product.a), &b = l.info(part.product.b), &c = l.info(part.product.c);
-    // which finds the scales of a row in a part of it
-    const bool shared = !l.device().leaves_out("matmul_shared");
-    return !params.masked_weights && (shared || !b.words) && is_matrix(b) && is_dense(a) && is_dense(c) &&
-           a.shape.back().is_constant() && a.shape.back().constant() >= 2 * std::int64_t{kFewestPartProducts};
-}
-
 /// Numbers along k in an element of b.
 uint numbers_of_element(const Lowering& l, ValueId b) {
     if (!l.info(b).words) {
@@ -72,6 +63,17 @@ uint numbers_of_element(const Lowering& l, ValueId b) {
         case WeightType::int4: return 8;
         default: return 2;
     }
+}
+
+/// True where a product can be divided, as far as its tensors go.
+bool divisible(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
+    const ValueInfo &a = l.info(part.product.a), &b = l.info(part.product.b), &c = l.info(part.product.c);
+    // The scales of int8 and int4 lie behind all codes of a row. The kernel that stands in for
+    // matmul_shared does not find them in a part of it.
+    const bool scaled = numbers_of_element(l, part.product.b) > 2;
+    const bool found = !scaled || !l.device().leaves_out("matmul_shared");
+    return !params.masked_weights && found && is_matrix(b) && is_dense(a) && is_dense(c) &&
+           a.shape.back().is_constant() && a.shape.back().constant() >= 2 * std::int64_t{kFewestPartProducts};
 }
 
 }  // namespace
