@@ -196,6 +196,7 @@ std::string describe_a(const Kernel& kernel) {
     switch (kernel.constants.values()[kMatmulSpecALoad]) {
         case kMatmulAVecK: return "vec4 a, ";
         case kMatmulAVecM: return "vec4 a along m, ";
+        case kMatmulAHalves: return "a rounded once, ";
         default: return "scalar a, ";
     }
 }
@@ -271,7 +272,7 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
         choose_coopmat(choice, l.device(), form, part.most_rows, true);
     } else if (reduced.codes) {
         choose_dot(choice, l.device(), form, part.most_rows);
-    } else if (reduced.coopmat && coopmat_is_forced(l.device())) {
+    } else if (reduced.coopmat && (coopmat_is_forced(l.device()) || part.form.a_load == kMatmulAHalves)) {
         choose_coopmat(choice, l.device(), form, part.most_rows);
     } else if (reduced.halves && half_is_forced(l.device())) {
         choose_half(choice, l.device(), form);

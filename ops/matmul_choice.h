@@ -104,6 +104,13 @@ void prepare_sum_part(const Operands& operands, Command& command) noexcept;
 void prepare_few_rows(const Operands& operands, Command& command) noexcept;
 /// Prepares a product where it has more, and A and B are rows of codes.
 void prepare_codes(const Operands& operands, Command& command) noexcept;
+/// Most rows of a product whose A is rounded to f16 as it is multiplied. With more, where it can
+/// be, A is rounded once.
+inline constexpr shader::uint kMostUnpackedRows = 512;
+/// Prepares a product where A has up to so many rows; else nothing is dispatched.
+void prepare_unpacked(const Operands& operands, Command& command) noexcept;
+/// Prepares a product where it has more, and A is rows of halves.
+void prepare_halves(const Operands& operands, Command& command) noexcept;
 
 // The functions below say whether VKFORMER_VARIANT asks for a kernel, for any number of rows and on
 // processors too.

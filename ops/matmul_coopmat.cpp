@@ -56,6 +56,7 @@ void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, ui
     c.set(kMatmulSpecSubgroupRows, t.subgroup_rows);
     c.set(kMatmulSpecSubgroupColumns, t.subgroup_columns);
     c.set(kMatmulSpecSubgroup, t.subgroup);
+    c.set(kMatmulSpecStages, t.stages);
     const Shader& shader = elements ? (t.codes ? kCodesElements : kElements) : (t.codes ? kCodesCoopmat : kCoopmat);
     choice.add(shader, std::move(c), most_rows, t.rows, t.columns,
                (t.codes ? "cooperative matrices: tiles of " : "tiles of ") + t.str() +
@@ -64,8 +65,8 @@ void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, ui
     choice.kernels.back().subgroup_size = t.subgroup;
 }
 
-std::optional<CoopmatTile> tile_of(const Capabilities& device, const CoopmatPlan& plan, bool codes) {
-    return coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across, codes);
+std::optional<CoopmatTile> tile_of(const Capabilities& device, const CoopmatPlan& plan, bool codes, bool deep = false) {
+    return coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across, codes, deep);
 }
 
 std::string lacking(const Capabilities& device, const Shader& shader, bool offered, bool codes) {
@@ -80,8 +81,9 @@ bool coopmat_is_forced(const Capabilities& device) { return device.asks_for(kCoo
 void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
                     bool codes) {
     const std::size_t before = choice.kernels.size();
+    const bool rounded = form.values()[kMatmulSpecALoad] == kMatmulAHalves;
     const auto add = [&](const CoopmatPlan& plan) {
-        if (const auto tile = tile_of(device, plan, codes)) {
+        if (const auto tile = tile_of(device, plan, codes, rounded)) {
             add_coopmat(choice, *tile, form, plan.most_rows, device.matrix_elements);
         }
     };
@@ -89,10 +91,16 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const Constants&
         if (device.cpu()) {
             break;
         }
+        if (rounded && plan.most_rows <= kMostUnpackedRows) {
+            continue;
+        }
         add(plan);
         if (most_rows <= plan.most_rows) {
             break;
         }
+    }
+    if (choice.kernels.size() == before && rounded) {
+        add(kCoopmatPlans[1]);  // for any number of rows, where larger tiles do not fit
     }
     if (choice.kernels.size() == before) {
         add(kSmallCoopmatPlan);

@@ -4,6 +4,7 @@
 #include "ops/matmul_choice.h"
 #include "ops/matmul_split.h"
 #include "ops/packed_rows.h"
+#include "runtime/compile/pack_lanes.h"
 #include "shaders/common/rounds.h"
 
 namespace vkf {
@@ -50,8 +51,8 @@ Dispatch& dispatch(Lowering& l, const Product& p, const MatmulParams& params, Ch
     return l.dispatch(std::move(choice.kernels), {a, b, bias_or_other, c}, prepare, std::move(choice.words));
 }
 
-/// True when c has more rows than mat-vecs are for in every run.
-bool always_many_rows(const Lowering& l, ValueId c) {
+/// True when c has more than so many rows in every run.
+bool always_more_rows(const Lowering& l, ValueId c, std::int64_t few) {
     const Shape& s = l.info(c).shape;
     std::int64_t rows = 1;
     for (std::size_t i = 0; i + 1 < s.size(); ++i) {
@@ -60,7 +61,19 @@ bool always_many_rows(const Lowering& l, ValueId c) {
         }
         rows *= s[i].constant();
     }
-    return rows > kMatvecMaxRows;
+    return rows > few;
+}
+
+/// Whether a is rounded to f16 once for all tiles of c: for many of them, and with many rows.
+bool rounds_once(const Lowering& l, ValueId a, ValueId b, ValueId c, const ReducedArithmetic& less,
+                 std::int64_t most_rows) {
+    constexpr std::int64_t kFewestColumns = 1024;
+    const Shape &a_shape = l.info(a).shape, &b_shape = l.info(b).shape;
+    const bool shared = std::all_of(b_shape.begin(), b_shape.end() - 2, [](const Dim& d) { return d == Dim(1); });
+    return less.halves && less.coopmat && !l.device().cpu() && shared && most_rows > kMostUnpackedRows &&
+           l.max_of(l.info(c).shape.back()) >= kFewestColumns && a_shape.size() <= kMostCodesRank &&
+           a_shape.back().is_constant() && a_shape.back().constant() % 8 == 0 &&
+           !l.device().leaves_out(kPackedRows.name);
 }
 
 /// The parts of kSumPart products in which a sum is taken, 1 where it is not divided. Where both
@@ -95,6 +108,16 @@ void lower_further_sums(Lowering& l, ProductPart part, MatmulParams params, std:
     }
 }
 
+/// Lets c take the other operand's memory, in the only dispatch that writes c, where no group reads
+/// there what another has written.
+void take_place_of_other(const Lowering& l, Dispatch& d, const Product& product, const MatmulParams& params) {
+    const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(product.other).storage; };
+    if (params.has_other() && params.activation <= Activation::relu && elsewhere(product.a) && elsewhere(product.b)) {
+        d.in_place_input = params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias;
+        d.in_place_output = kMatmulBindingC;
+    }
+}
+
 /// `note`, where there is one, is told of the first kernel.
 void lower_product(Lowering& l, const Product& product, const MatmulParams& params, const std::string& note = {}) {
     const ValueId a = product.a;
@@ -112,12 +135,15 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const std::int64_t most_rows = rows_at_most(l, b, c);
     const bool large = most_elements(l, product.b) >= kLargeMatrix;
     const ReducedArithmetic less = reduced_arithmetic(l, {a, b, product.bias, product.other, c}, params, most_rows);
-    const bool few = less.codes && !always_many_rows(l, c);
+    const bool few = less.codes && !always_more_rows(l, c, kMatvecMaxRows);
     const ValueId codes = less.codes ? codes_of(l, a) : a;
     const bool along_k = is_summed_in_parts(l.info(b), params);
     const std::size_t b_k = l.info(b).shape.size() - 1 - params.b_axes().k;
     const std::vector<ValueId> windows = along_k ? l.chunks(b, b_k, 4) : l.chunks(b, b_n);
     const bool cut = windows.size() > 1;
+    const bool once = !(cut && along_k) && rounds_once(l, a, b, c, less, most_rows);
+    const bool only_once = once && always_more_rows(l, c, kMostUnpackedRows);
+    const ValueId halves = once ? halves_of(l, a, kMostUnpackedRows) : a;
     std::int64_t first = 0;
     for (const ValueId window : windows) {
         ProductPart part{{a, window, product.bias, product.other, c}, {}, most_rows, large, one_row};
@@ -150,6 +176,19 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
             rows.most_rows = kMatvecMaxRows;
             dispatch(l, rows.product, of, choose(l, rows, {}, of, why), prepare_few_rows);
         }
+        if (once) {
+            ProductPart rounded = part;
+            rounded.product.a = halves;
+            rounded.form.a_load = kMatmulAHalves;
+            Dispatch& d = dispatch(l, rounded.product, of, choose(l, rounded, less, of, why), prepare_halves);
+            if (only_once && !cut) {
+                take_place_of_other(l, d, rounded.product, of);
+            }
+        }
+        if (only_once) {
+            continue;
+        }
+        part.most_rows = once ? kMostUnpackedRows : most_rows;
         const std::int64_t sums = cut || less.halves || less.codes ? 1 : sum_parts(l, part, of);
         if (sums > 1) {
             why += "; the first of " + std::to_string(sums) + " parts of the sums, whose rows stay in a cache";
@@ -168,17 +207,14 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
             continue;
         }
         const Prepare how = sums > 1                    ? prepare_sum_part
-                            : split != SplitWhen::never ? prepare_whole_sums
+                            : split != SplitWhen::never ? (once ? prepare_unpacked_whole_sums : prepare_whole_sums)
+                            : once                      ? prepare_unpacked
                             : less.codes                ? prepare_codes
                             : further                   ? prepare_further_part
                                                         : prepare_product;
         Dispatch& d = dispatch(l, operands, of, std::move(choice), how);
-        const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(operands.other).storage; };
-        if (params.has_other() && !cut && params.activation <= Activation::relu && !few && split == SplitWhen::never &&
-            // others read of a and b what one writes of c
-            elsewhere(operands.a) && elsewhere(operands.b)) {
-            d.in_place_input = params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias;
-            d.in_place_output = kMatmulBindingC;
+        if (!cut && !few && !once && split == SplitWhen::never) {
+            take_place_of_other(l, d, operands, params);
         }
         lower_further_sums(l, part, of, sums);
     }

@@ -102,6 +102,7 @@ void prepare(MatmulPush push, const Operands& operands, std::span<const uint> wo
 }
 
 bool few_rows(const View& c) noexcept { return c.rows() <= kMatvecMaxRows; }
+bool many_rows(const View& c) noexcept { return c.rows() > kMostUnpackedRows; }
 
 void skip(MatmulPush push, Command& command) noexcept {
     command.push(push);
@@ -205,6 +206,23 @@ void prepare_merged_sums(const Operands& operands, Command& command) noexcept {
 
 void prepare_few_rows(const Operands& operands, Command& command) noexcept {
     few_rows(operands[kMatmulBindingC]) ? prepare_product(operands, command) : skip(describe(operands), command);
+}
+
+// what divides its sums has few enough rows not to be rounded before
+static_assert(kMostSplitRows <= kMostUnpackedRows);
+
+void prepare_unpacked(const Operands& operands, Command& command) noexcept {
+    many_rows(operands[kMatmulBindingC]) ? skip(describe(operands), command) : prepare_product(operands, command);
+}
+
+void prepare_unpacked_whole_sums(const Operands& operands, Command& command) noexcept {
+    many_rows(operands[kMatmulBindingC]) ? skip(describe(operands), command) : prepare_whole_sums(operands, command);
+}
+
+void prepare_halves(const Operands& operands, Command& command) noexcept {
+    MatmulPush push = describe(operands);
+    push.k *= 2;  // from words to the numbers in them
+    many_rows(operands[kMatmulBindingC]) ? prepare(push, operands, operands.words, command) : skip(push, command);
 }
 
 void prepare_codes(const Operands& operands, Command& command) noexcept {

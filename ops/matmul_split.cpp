@@ -88,7 +88,8 @@ uint SplitSums::parts(std::uint64_t rows, uint columns) const noexcept {
         return 1;
     }
     const std::uint64_t whole = groups_of(rows, columns);
-    const uint step = numbers == 8 ? kPackedGroup : 4;  // int4's groups have a scale each
+    // int4's groups have a scale each; f16 is read by eight
+    const uint step = numbers == 8 ? kPackedGroup : numbers == 2 ? 8 : 4;
     uint parts = 1;
     while (2 * parts <= kMostSumParts && whole * 2 * parts <= groups && k % (step * 2 * parts) == 0 &&
            k / (2 * parts) >= kFewestPartProducts) {

@@ -43,6 +43,8 @@ void lower_split(Lowering& l, const Product& product, const MatmulParams& params
 
 /// Prepares a product where its sums are not divided; else nothing is dispatched.
 void prepare_whole_sums(const Operands& operands, Command& command) noexcept;
+/// Prepares such a product where A has up to kMostUnpackedRows rows; else nothing is dispatched.
+void prepare_unpacked_whole_sums(const Operands& operands, Command& command) noexcept;
 /// Prepares the parts of the sums where they are. Operands: a, b, any, the parts; then C's sizes.
 void prepare_part_sums(const Operands& operands, Command& command) noexcept;
 /// Prepares what adds them up. Operands: the parts, twice, the bias or other operand, C, and the

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "runtime/compile/capabilities.h"
 
@@ -19,6 +21,8 @@ struct CoopmatTile {
     std::uint32_t subgroup_rows = 0, subgroup_columns = 0;
     std::uint32_t subgroup = 0;  ///< its size
     bool codes = false;          ///< operands are of int8, not of f16
+    /// copies of A's and B's tile in shared memory, kMatmulSpecStages
+    std::uint32_t stages = 2;
 
     std::uint32_t subgroups() const { return rows / subgroup_rows * (columns / subgroup_columns); }
     std::uint32_t invocations() const { return subgroups() * subgroup; }
@@ -28,7 +32,7 @@ struct CoopmatTile {
     std::uint32_t shared_bytes() const {
         const std::uint32_t chunks = depth / (codes && mat.k % 16 == 0 ? 16 : 8);
         const std::uint32_t along_n = codes ? 0 : depth * (columns / 8 + 1);
-        return 16 * std::max(2 * (rows * (chunks + 1) + std::max(columns * (chunks + 1), along_n)),
+        return 16 * std::max(stages * (rows * (chunks + 1) + std::max(columns * (chunks + 1), along_n)),
                              subgroups() * mat.m * (subgroup_columns / 4));
     }
 
@@ -42,16 +46,18 @@ struct CoopmatTile {
 
     std::string str() const {
         return std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth) + ", matrices of " +
-               std::to_string(mat.m) + "x" + std::to_string(mat.n) + "x" + std::to_string(mat.k);
+               std::to_string(mat.m) + "x" + std::to_string(mat.n) + "x" + std::to_string(mat.k) +
+               (stages == 1 ? ", one stage" : "");
     }
 };
 
 /// The tile of `down` x `across` subgroups, each with `mats_down` x `mats_across` matrices, in the
 /// advertised shape that fits and has the most multiplications a matrix; of equals the first. Two
-/// matrices deep, or one.
+/// matrices deep, or one; where it is `deep` at first as many as take 128 bytes of a row, which
+/// then have one stage.
 inline std::optional<CoopmatTile> coopmat_tile(const Capabilities& device, std::uint32_t mats_down,
                                                std::uint32_t mats_across, std::uint32_t down, std::uint32_t across,
-                                               bool codes = false) {
+                                               bool codes = false, bool deep = false) {
     std::optional<CoopmatTile> best;
     const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
     for (const MatrixShape& shape : codes ? device.int8_matrix_shapes : device.matrix_shapes) {
@@ -59,9 +65,11 @@ inline std::optional<CoopmatTile> coopmat_tile(const Capabilities& device, std::
             continue;
         }
         const std::uint32_t rows = mats_down * shape.m, columns = mats_across * shape.n;
-        for (const std::uint32_t depth : {2 * shape.k, shape.k}) {
+        const std::uint32_t line = codes ? 128 : 64;
+        const std::pair<std::uint32_t, std::uint32_t> deep_first[] = {{line, 1}, {2 * shape.k, 2}, {shape.k, 2}};
+        for (const auto& [depth, stages] : std::span(deep_first).subspan(deep ? 0 : 1)) {
             const CoopmatTile t{shape, down * rows, across * columns, depth, rows, columns, device.matrix_subgroup_size,
-                                codes};
+                                codes, stages};
             if (t.fits(device)) {
                 best = t;
                 break;

@@ -3,6 +3,7 @@
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
+#include "ops/matmul_choice.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/pack_lanes.h"
 #include "runtime/graph/packed.h"
@@ -81,25 +82,28 @@ void lower_unpack(Lowering& l) {
                {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_unpack);
 }
 
-/// Prepares the codes of x, none where it has few rows: those are multiplied as they are.
-void prepare_codes_of(const Operands& operands, Command& command) noexcept {
+/// Prepares the packing of x, of nothing where it has few rows: those are multiplied as they are.
+/// Words: invocations that pack a row, and how many rows are few.
+void prepare_rows_of(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kPackedRowsBindingFrom];
     PackedRowsPush push{};
     describe(push, x, operands[kPackedRowsBindingTo]);
     command.push(push);
-    command.groups(push.rows <= kMatvecMaxRows ? 0 : pack_groups(operands.words[0], push.rows));
-    command.cost(static_cast<double>(x.elements()) * 16, 5.0 * static_cast<double>(x.elements()));
+    command.groups(push.rows <= operands.words[1] ? 0 : pack_groups(operands.words[0], push.rows));
+    command.cost(
+        static_cast<double>(x.elements()) * 16,
+        4.0 * (static_cast<double>(x.elements()) + static_cast<double>(operands[kPackedRowsBindingTo].elements())));
 }
 
-ValueId make_codes(Lowering& l, ValueId a) {
+ValueId make_rows(Lowering& l, ValueId a, WeightType type, uint few, const char* why) {
     Shape shape = l.info(a).shape;
     const std::int64_t columns = shape.back().constant();
-    shape.back() = static_cast<std::int64_t>(packed_row_words(WeightType::int8, static_cast<std::uint64_t>(columns)));
-    const ValueId codes = l.scratch(DType::i32, shape);
+    shape.back() = static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(columns)));
+    const ValueId words = l.scratch(DType::i32, shape);
     const uint lanes = pack_lanes(l, columns);
-    l.dispatch({{&kPackedRows, rows_of_f32(kPackedInt8, 0, lanes), "rows of a as codes"}},
-               {{a, Access::read}, {codes, Access::write}}, prepare_codes_of, {lanes});
-    return codes;
+    l.dispatch({{&kPackedRows, rows_of_f32(static_cast<uint>(type), 0, lanes), why}},
+               {{a, Access::read}, {words, Access::write}}, prepare_rows_of, {lanes, few});
+    return words;
 }
 
 constexpr OpType kPack{.name = kPackName, .lower = lower_pack, .can_read = can_read_any};
@@ -108,7 +112,13 @@ constexpr OpType kUnpack{.name = kUnpackName, .lower = lower_unpack, .can_read =
 }  // namespace
 
 ValueId codes_of(Lowering& l, ValueId a) {
-    return l.once("rows of codes", a, [&] { return make_codes(l, a); });
+    return l.once("rows of codes", a,
+                  [&] { return make_rows(l, a, WeightType::int8, kMatvecMaxRows, "rows of a as codes"); });
+}
+
+ValueId halves_of(Lowering& l, ValueId a, uint few) {
+    return l.once(few == 0 ? "rows of halves" : "many rows of halves", a,
+                  [&] { return make_rows(l, a, WeightType::f16, few, "rows as f16"); });
 }
 
 void support::check_packed(const char* op, const Value& words, WeightType type, const Dim& columns) {

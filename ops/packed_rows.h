@@ -2,6 +2,8 @@
 // Rows that are packed on the device, for other ops.
 #pragma once
 
+#include <cstdint>
+
 #include "runtime/compile/lowering.h"
 
 namespace vkf {
@@ -19,5 +21,7 @@ ValueId numbers_of(Lowering& l, ValueId weight);
 /// a (..., K) as rows of codes, where it has more than kMatvecMaxRows rows: made once for all the
 /// products of a.
 ValueId codes_of(Lowering& l, ValueId a);
+/// a (..., K) as rows of halves, where it has more than so many rows, likewise.
+ValueId halves_of(Lowering& l, ValueId a, std::uint32_t few);
 
 }  // namespace vkf

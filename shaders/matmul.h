@@ -49,6 +49,9 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 //   MatDepth multiples of 8, of codes MatDepth 8 or a multiple of 16.
 // SubgroupRows, SubgroupColumns: the part of the tile that one subgroup computes, multiples of
 //   MatRows and MatColumns.
+// Stages: 2 in matmul_coopmat where what the next step needs is stored beside what this step's
+//   products read; 1 where it takes its place behind them, which takes a barrier more and half of
+//   the memory.
 // Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as
 //   the tile has such parts.
 // Other: what the other operand is and where, a kMatmulOther... below.
@@ -73,6 +76,7 @@ VKF_CONSTANT(kMatmulSpecSubgroupRows, 14)
 VKF_CONSTANT(kMatmulSpecSubgroupColumns, 15)
 VKF_CONSTANT(kMatmulSpecSubgroup, 16)
 VKF_CONSTANT(kMatmulSpecOther, 17)
+VKF_CONSTANT(kMatmulSpecStages, 18)
 
 // Any strides.
 VKF_CONSTANT(kMatmulAScalar, 0)
@@ -81,6 +85,9 @@ VKF_CONSTANT(kMatmulAVecK, 1)
 // vec4 along m, as a transposed matrix is: a_row == 1 and m, a_k, a_batch[] and a_offset multiples
 // of 4. In matmul_shared, and in matmul where Rows is a multiple of 4 and more than kMatmulFewRows.
 VKF_CONSTANT(kMatmulAVecM, 2)
+// Rows of common/packed.h in f16, in matmul_coopmat alone. A is addressed in words then, and k is a
+// multiple of 8.
+VKF_CONSTANT(kMatmulAHalves, 3)
 
 // Any strides.
 VKF_CONSTANT(kMatmulBScalar, 0)

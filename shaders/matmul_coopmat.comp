@@ -8,7 +8,9 @@
 // Matrix product on cooperative matrices. A group computes kTileRows by kTileColumns outputs, each
 // of its subgroups kSubgroupRows by kSubgroupColumns of them, and walks along k in steps of
 // kTileDepth. What the next step needs is read into registers before this step's products and
-// stored into the other half of the stage after them: one barrier a step.
+// stored after them: with two stages into the other, a barrier a step; with one after a further
+// barrier. Where a step reads 128 bytes of each row at once, as lines of caches are, there is no
+// room for two.
 //
 // A and B are rounded to f16 (to the nearest, ties to even) while they are staged in shared memory,
 // products are summed in fp32. With CODES they are rows of common/packed.h in int8, as in
@@ -69,6 +71,7 @@ layout(constant_id = kMatmulSpecMatDepth) const uint kMatDepth = 16;
 layout(constant_id = kMatmulSpecSubgroupRows) const uint kSubgroupRows = 32;
 layout(constant_id = kMatmulSpecSubgroupColumns) const uint kSubgroupColumns = 32;
 layout(constant_id = kMatmulSpecSubgroup) const uint kSubgroup = 32;
+layout(constant_id = kMatmulSpecStages) const uint kStages = 2;
 
 #ifdef CODES
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AWords { uint a_words[]; };
@@ -78,8 +81,10 @@ layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { uvec4 b_vec[];
 #else
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
+layout(set = 0, binding = kMatmulBindingA) readonly buffer AChunks { uvec4 a_chunks[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
+layout(set = 0, binding = kMatmulBindingB) readonly buffer BChunks { uvec4 b_chunks[]; };
 #endif
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
 layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
@@ -128,9 +133,9 @@ const uint kHalf = kAChunks + kBChunks;
 const uint kStripPitch = kSubgroupColumns / 4;
 const uint kStrip = kMatRows * kStripPitch;
 #ifdef ELEMENTS
-const uint kStageSize = 2 * kHalf;
+const uint kStageSize = kStages * kHalf;
 #else
-const uint kStageSize = kSubgroups * kStrip > 2 * kHalf ? kSubgroups * kStrip : 2 * kHalf;
+const uint kStageSize = kSubgroups * kStrip > kStages * kHalf ? kSubgroups * kStrip : kStages * kHalf;
 #endif
 shared uvec4 stage[kStageSize];
 
@@ -141,7 +146,7 @@ shared uvec4 stage[kStageSize];
 const bool kRoundedA = false;
 const bool kRoundedB = false;
 #else
-const bool kRoundedA = true;
+const bool kRoundedA = kALoad != kMatmulAHalves;
 const bool kRoundedB = kPacked == kPackedF32;
 #endif
 const uint kAParts = kRoundedA ? 2 : 1;
@@ -185,10 +190,16 @@ vec4 scaled(uvec4 sums, uint row, uvec4 columns) {
 }
 #else
 uvec4 chunk_of_a(uint row, uint k) {
+    if (kALoad == kMatmulAHalves) {
+        return k < p.k ? a_chunks[(row + (k >> 1)) >> 2] : uvec4(0);
+    }
     return floatBitsToUint(numbers_of_a(row, k));
 }
 
 uvec4 chunk_along_k(uint column, uint k) {
+    if (kPacked == kPackedF16) {  // behind a row's numbers are zeros, to the end of a chunk
+        return k < p.k ? b_chunks[(column + (k >> 1)) >> 2] : uvec4(0);
+    }
     return kRoundedB ? floatBitsToUint(numbers_along_k(column, k))
                      : uvec4(four_along_k(column, k), four_along_k(column, k + 4));
 }
@@ -331,7 +342,11 @@ void main() {
                 }
             }
         }
-        half_base = kHalf - half_base;
+        if (kStages == 1) {
+            barrier();
+        } else {
+            half_base = kHalf - half_base;
+        }
         if (more) {
             put(half_base);
         }

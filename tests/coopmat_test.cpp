@@ -131,6 +131,97 @@ TEST_SUITE("coopmat") {
         }
     }
 
+    TEST_CASE("coopmat: many rows by many columns are rounded once, for all products of them") {
+        if (!has_matrices()) {
+            return;
+        }
+        const Believed gpu(as_gpu);
+        const auto rounded_once = [](const std::string& explained) {
+            return contains(explained, "rows as f16") && contains(explained, "a rounded once");
+        };
+        for (const WeightType type :
+             {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+            CAPTURE(name_of(type));
+            CHECK(matrix_mismatch({.m = 513, .n = 1024, .k = 72, .weights = type}) == "");
+        }
+        CHECK(matrix_mismatch({.m = 640, .n = 1033, .k = 8, .transpose_b = false}) == "");
+        CHECK(matrix_mismatch({.m = 641, .n = 1026, .k = 136, .bias = true, .activation = Activation::gelu}) == "");
+
+        const double kInf = std::numeric_limits<double>::infinity();
+        Tensor weights = random_tensor({1028, 40}, 2);
+        weights.at({1027, 39}) = -kInf;
+        Graph g;
+        const Dim m = g.symbol("m", 600);
+        const Value x = g.input("x", {m, 40}), r = g.input("r", {m, 1028});
+        g.output("y", linear(x, g.weight("w", {1028, 40})));
+        g.output("z", silu(linear(x, g.weight("w", {1028, 40}), g.input("bias", {1028}))) + r);
+        Program program = device().compile(g, load(weights, WeightType::f32), kF16);
+        const std::string explained = program.explain();
+        CHECK(rounded_once(explained));
+        const std::size_t packed = explained.find("rows as f16");
+        CHECK(explained.find("rows as f16", packed + 1) == std::string::npos);
+        const Tensor bias = random_tensor({1028}, 3), w = reference::as_f16(weights);
+        upload(program, "bias", bias);
+        for (const std::int64_t rows : {1, 7, 512, 513, 600, 0}) {
+            CAPTURE(rows);
+            Tensor a = random_tensor({rows, 40}, 1);
+            const Tensor plus = random_tensor({rows, 1028}, 4);
+            if (rows > 6) {
+                a.at({3, 0}) = std::numeric_limits<double>::quiet_NaN();
+                a.at({5, 36}) = kInf;
+                a.at({6, 1}) = 70000;  // infinite in f16
+            }
+            program.set("m", rows);
+            upload(program, "x", a);
+            upload(program, "r", plus);
+            program.run();
+            const bool exact = rows <= 4;
+            const Tensor b = exact ? weights : w;
+            a = exact ? a : reference::as_f16(a);
+            const reference::MatmulOptions o{.transpose_b = true};
+            CHECK(difference(download(program, "y"), reference::matmul(a, b, o),
+                             {.rounding = reference::matmul_rounding(a, b, o)}) == "");
+            const reference::MatmulOptions activated{.bias = bias, .activation = Activation::silu, .transpose_b = true};
+            Tensor z = reference::matmul(a, b, activated);
+            for (std::size_t i = 0; i < z.data.size(); ++i) {
+                z.data[i] += plus.data[i];
+            }
+            CHECK(difference(download(program, "z"), z, {.rounding = reference::matmul_rounding(a, b, activated)}) ==
+                  "");
+            const Tensor first = download(program, "z");
+            program.run();
+            CHECK(same_bits(download(program, "z"), first));
+        }
+
+        // the result may take the residual's memory, here that of what is rounded
+        Graph residual;
+        const Value from = relu(residual.input("x", {520, 1024}));
+        residual.output("y", from + linear(from, residual.weight("w", {1024, 1024})));
+        const Tensor square = random_tensor({1024, 1024}, 5), rows = random_tensor({520, 1024}, 6);
+        Program in_place = device().compile(residual, load(square, WeightType::f32), kF16);
+        CHECK(rounded_once(in_place.explain()));
+        upload(in_place, "x", rows);
+        in_place.run();
+        Tensor positive = rows;
+        for (double& x : positive.data) {
+            x = std::max(x, 0.0);
+        }
+        const Tensor left = reference::as_f16(positive), right = reference::as_f16(square);
+        Tensor sum = reference::matmul(left, right, {.transpose_b = true});
+        for (std::size_t i = 0; i < sum.data.size(); ++i) {
+            sum.data[i] += positive.data[i];
+        }
+        CHECK(difference(download(in_place, "y"), sum,
+                         {.rounding = reference::matmul_rounding(left, right, {.transpose_b = true})}) == "");
+
+        Graph odd;
+        odd.output("y", linear(odd.input("x", {600, 42}), odd.input("w", {1024, 42})));
+        CHECK_FALSE(rounded_once(device().compile(odd, {}, kF16).explain()));
+        Graph narrow;
+        narrow.output("y", linear(narrow.input("x", {600, 40}), narrow.input("w", {1000, 40})));
+        CHECK_FALSE(rounded_once(device().compile(narrow, {}, kF16).explain()));
+    }
+
     TEST_CASE("coopmat: NaN, infinities and what f16 cannot hold stay in their rows and columns") {
         if (!has_matrices()) {
             return;

@@ -162,6 +162,34 @@ TEST_SUITE("split sums") {
         }
     }
 
+    TEST_CASE("split sums: in f16 up to the rows that are rounded once") {
+        if (!has_matrices()) {
+            return;
+        }
+        const Believed gpu(as_gpu);
+        const std::int64_t n = 1024, k = 512;
+        Graph g;
+        describe(g, {n, k, WeightType::f32, true, Activation::none, 1});
+        const Tensor w = random_tensor({n, k}, 2), bias = random_tensor({n}, 3);
+        Program program = device().compile(g, load(w, WeightType::f32), kF16);
+        CHECK(contains(program.explain(), "a rounded once"));
+        CHECK(contains(program.explain(), "parts of the sums"));
+        const Tensor b = reference::as_f16(w);
+        for (const std::int64_t rows : {5, 100, 512, 513, 600}) {
+            CAPTURE(rows);
+            const Tensor x = random_tensor({rows, k}, 1), other = random_tensor({rows, n}, 4);
+            program.set("m", rows);
+            upload(program, "x", x);
+            upload(program, "bias", bias);
+            upload(program, "other", other);
+            program.run();
+            Tensor rounding;
+            const Tensor want = wanted({n, k, WeightType::f32, true, Activation::none, 1}, reference::as_f16(x), b,
+                                       bias, other, rounding);
+            CHECK(difference(download(program, "y"), want, {.rounding = rounding}) == "");
+        }
+    }
+
     TEST_CASE("split sums: whatever the sizes, in whole parts of enough products, for no more groups than asked for") {
         const std::uint32_t words[] = {128, 1, 4096, 4, 1, 4, 32, 32, 128, ~0u, 64, 64};
         SplitSums split(words);
@@ -179,6 +207,12 @@ TEST_SUITE("split sums") {
                 }
             }
         }
+        split.numbers = 2;  // f16 is read by eight
+        split.k = 520;
+        CHECK(split.parts(32, 1024) == 1);
+        split.k = 528;
+        CHECK(split.parts(32, 1024) == 2);
+        split.numbers = 1;
         split.k = 4096;
         CHECK(split.parts(32, 4096) == 4);
         CHECK(split.parts(32, 1024) == 8);

@@ -251,22 +251,24 @@ TEST_SUITE("tiling") {
     TEST_CASE("tiling: cooperative matrices of every shape and subgroup size") {
         const MatrixShape shapes[] = {{16, 16, 16}, {8, 8, 8},   {8, 16, 16}, {16, 8, 16}, {32, 32, 16},
                                       {16, 16, 32}, {16, 8, 32}, {8, 16, 64}, {8, 4, 8}};
-        int tiles = 0;
+        int tiles = 0, one_stage = 0;
         for (const Capabilities& any : devices()) {
-            for (std::size_t nth = 0; nth < 2 * std::size(shapes); ++nth) {
-                const MatrixShape& shape = shapes[nth / 2];
-                const bool codes = nth % 2 != 0;
+            for (std::size_t nth = 0; nth < 4 * std::size(shapes); ++nth) {
+                const MatrixShape& shape = shapes[nth / 4];
+                const bool codes = nth % 2 != 0, deep = nth % 4 > 1;
                 for (const auto& part :
                      {std::array{2u, 1u, 1u, 2u}, {2u, 2u, 1u, 4u}, {2u, 2u, 2u, 2u}, {4u, 2u, 2u, 4u}}) {
                     Capabilities device = any;
                     (codes ? device.int8_matrix_shapes : device.matrix_shapes) = {shape};
-                    const auto tile = coopmat_tile(device, part[0], part[1], part[2], part[3], codes);
+                    const auto tile = coopmat_tile(device, part[0], part[1], part[2], part[3], codes, deep);
                     if (!tile) {
                         continue;
                     }
                     ++tiles;
                     CAPTURE(tile->str());
                     CHECK(tile->fits(device));
+                    CHECK((tile->stages == 2 || (deep && tile->stages == 1)));
+                    one_stage += tile->stages == 1 ? 1 : 0;
                     const uint part_rows = part[0] * shape.m, part_columns = part[1] * shape.n;
                     CHECK(tile->invocations() == tile->subgroups() * device.matrix_subgroup_size);
                     Cover cover(tile->rows, tile->columns);
@@ -287,6 +289,7 @@ TEST_SUITE("tiling") {
             }
         }
         CHECK(tiles > 1000);
+        CHECK(one_stage > 100);
     }
 
     TEST_CASE("tiling: row kernels") {
