@@ -6,6 +6,10 @@
 #include "attention_coopmat.spv.h"
 #include "attention_coopmat_full.spv.h"
 #endif
+#ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
+#include "attention_coopmat_elements.spv.h"
+#include "attention_coopmat_elements_full.spv.h"
+#endif
 
 namespace vkf {
 
@@ -25,8 +29,17 @@ constexpr const PackedText* kSource = nullptr;
 const Shader kCoopmat{kVariant, {}};
 const Shader kCoopmatFull{"attention_coopmat_full", {}};
 #endif
-/// Subgroups of a group, by rows. An H200 takes two thirds to three quarters of the time for many
-/// rows with 8 that it takes with 4.
+// These compute the same, and VKFORMER_VARIANT gives them the same names.
+#ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
+const Shader kElements{kVariant, spirv::kAttentionCoopmatElementsSpirv};
+const Shader kElementsFull{kCoopmatFull.name, spirv::kAttentionCoopmatElementsFullSpirv};
+#else
+const Shader& kElements = kCoopmat;
+const Shader& kElementsFull = kCoopmatFull;
+#endif
+/// Subgroups of a group, by rows. Where weights go through shared memory, an H200 takes two thirds
+/// to three quarters of the time for many rows with 8 that it takes with 4; where they do not, as
+/// much or less.
 constexpr uint kFewSubgroups = 2, kSubgroups[] = {kFewSubgroups, 4, 8};
 
 /// Blocks of O. A processor takes one, which compiles sooner.
@@ -56,13 +69,16 @@ std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_d
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,
                                          std::int64_t value_dim) {
     const auto head_dim = static_cast<uint>(params.head_dim);
+    // a score mod's own module is made of attention_coopmat.comp
+    const bool elements = device.matrix_elements && !params.score_mod &&
+                          attention_tile(device, kFewSubgroups, 1, head_dim, true).has_value();
     uint blocks = blocks_of(device, value_dim);
-    while (blocks > 1 && !attention_tile(device, kFewSubgroups, blocks, head_dim)) {
+    while (blocks > 1 && !attention_tile(device, kFewSubgroups, blocks, head_dim, elements)) {
         blocks /= 2;
     }
     AttentionTiling t;
     for (const uint subgroups : kSubgroups) {
-        const auto tile = attention_tile(device, subgroups, blocks, head_dim);
+        const auto tile = attention_tile(device, subgroups, blocks, head_dim, elements);
         const bool enough = !t.rows.empty() && (device.cpu() || params.most_queries * params.group <= t.rows.back());
         // behind the end of a packed sequence the rest of a tile is idle
         const bool too_many = params.queries >= 0 && subgroups > kSubgroups[1];
@@ -72,14 +88,14 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
         t.matrices.push_back(*tile);
         t.rows.push_back(tile->rows());
     }
-    t.shader = full ? &kCoopmatFull : &kCoopmat;
+    t.shader = elements ? (full ? &kElementsFull : &kElements) : full ? &kCoopmatFull : &kCoopmat;
     t.full = full;
     t.source = kSource;
     if (full) {
         t.defines.push_back("FULL");
     }
     t.tile = kAttentionMatrixTile;
-    t.why = t.matrices.front().str();
+    t.why = t.matrices.front().str() + (elements ? ", weights stay in them" : "");
     t.arithmetic = Arithmetic::f16;
     return t;
 }

@@ -19,9 +19,11 @@
 #include "ops/elementwise.h"
 #include "ops/fours.h"
 #include "ops/left_out.h"
+#include "ops/packed_rows.h"
 #include "ops/pushed_mask.h"
 #include "ops/sequence_table.h"
 #include "ops/tuned.h"
+#include "runtime/compile/pack_lanes.h"
 #include "shaders/attention_mask.h"
 #include "shaders/attention_merge.h"
 
@@ -42,10 +44,14 @@ const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
 constexpr std::size_t kFullBindings = kAttentionBindingPartial + 1;
 constexpr std::size_t kBaseBindings = 4;
-/// So many key/value heads, of all batches, keep a device busy without splitting their keys.
-constexpr uint kBusyHeads = 64;
+/// So many key/value heads, of all batches, keep a device busy without splitting their keys; and a
+/// discrete GPU, of which an H200 needs more than 64.
+constexpr uint kBusyHeads = 64, kBusyHeadsDiscrete = 512;
+/// What splits of the keys give may take so many bytes.
+constexpr std::uint64_t kMostPartBytes = 64u << 20;
 constexpr uint kCpuSplit = 1024;  // keys
-constexpr uint kGpuSplit = 256;
+/// With many key/value heads there are groups enough for an H200 when each has twice as many keys.
+constexpr uint kGpuSplit = 256, kGpuSplitOfManyHeads = 512;
 /// Up to so many rows a small tile, which compiles sooner, is fast enough.
 constexpr std::int64_t kSmallModelRows = 128;
 
@@ -195,6 +201,27 @@ ValueId make_bits(Lowering& l, ValueId mask) {
     return bits;
 }
 
+/// Whether keys and values are rounded to f16 once, for all tiles of rows: for many of them in
+/// every run, and where a run sees all keys, as it need not of pages, rings and lengths.
+bool rounds_once(const Lowering& l, const AttentionParams& params, const AttentionTiling& tiling, ValueId q, ValueId k,
+                 ValueId v) {
+    constexpr std::int64_t kFewRows = 512;
+    constexpr std::int64_t kMostNumbers = std::int64_t{1} << 27;  // 256 MiB of keys, and of values
+    const Dim& queries = l.info(q).shape[2];
+    const auto numbers = [&](ValueId of) {
+        std::int64_t count = 1;
+        for (const Dim& d : l.info(of).shape) {
+            count *= l.max_of(d);
+        }
+        return count;
+    };
+    const bool all_keys = params.pages < 0 && params.ring < 0 && (params.keys < 0 || params.queries >= 0);
+    return !tiling.matrices.empty() && !l.device().cpu() && params.kv_type == WeightType::f32 && all_keys &&
+           queries.is_constant() && queries.constant() > std::int64_t{kAttentionSplitQueries} &&
+           queries.constant() * params.group > kFewRows && std::max(numbers(k), numbers(v)) <= kMostNumbers &&
+           !l.device().leaves_out(kPackedRows.name);
+}
+
 /// The table of sequences, in scratch.
 ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
     SequenceTable t;
@@ -226,16 +253,22 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
     if (!full || params.queries >= 0) {
         return s;
     }
-    s.keys_a_group = tuned(device, "attention_split", device.cpu() ? kCpuSplit : kGpuSplit);
+    const std::int64_t heads = params.most_heads / params.group;
+    s.keys_a_group = tuned(device, "attention_split",
+                           device.cpu()         ? kCpuSplit
+                           : heads < kBusyHeads ? kGpuSplit
+                                                : kGpuSplitOfManyHeads);
     const uint wanted = s.keys_a_group.value;
     if (wanted == 0) {
         return s;
     }
     s.most = std::min<std::int64_t>(kAttentionMostSplits, divide_up(params.most_keys, std::int64_t{wanted}));
     s.rows = params.most_heads * std::min<std::int64_t>(params.most_queries, kAttentionSplitQueries);
-    const bool busy = params.most_heads / params.group >= kBusyHeads;
+    const bool busy =
+        params.most_heads / params.group >= (device.type == DeviceType::discrete ? kBusyHeadsDiscrete : kBusyHeads);
     const auto bytes = static_cast<std::uint64_t>(s.rows * s.most * (params.value_dim + 2)) * sizeof(float);
-    s.may = s.most > 1 && !busy && bytes <= device.storage_range && !device.leaves_out(kMerge.name);
+    s.may = s.most > 1 && !busy && bytes <= std::min<std::uint64_t>(device.storage_range, kMostPartBytes) &&
+            !device.leaves_out(kMerge.name);
     if (s.may && params.most_queries <= kAttentionSplitQueries) {
         s.most_keys = std::max(attention_split_keys(wanted, 1, static_cast<uint>(params.most_keys)), wanted);
     }
@@ -248,13 +281,15 @@ uint lse_constant(const AttentionParams& p) { return p.log_sum_exp_parts >= 0 ? 
 void lower(Lowering& l) {
     const auto& params = l.params<AttentionParams>();
     const ValueId q = with_rows(l, l.input(0));
-    const ValueId k = with_rows(l, l.input(1));
-    const ValueId v = with_rows(l, l.input(2));
+    ValueId k = with_rows(l, l.input(1));
+    ValueId v = with_rows(l, l.input(2));
     const ValueId y = l.output(0);
     const ValueId bias = params.bias < 0 ? q : whole(l, l.input(static_cast<std::size_t>(params.bias)));
     const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());
+    const Dim& queries = l.info(q).shape[2];
+    const bool always_many = queries.is_constant() && queries.constant() > std::int64_t{kAttentionSplitQueries};
     // splitting the keys takes a buffer more than the four that are always there
-    const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit;
+    const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit && !always_many;
     Modded modded;
     AttentionTiling tiling = choose(l, params, params.full || room, value_dim, modded);
     const bool full = tiling.full;
@@ -263,10 +298,17 @@ void lower(Lowering& l) {
         tiling.matrices.erase(tiling.matrices.begin(), tiling.matrices.end() - (tiling.matrices.empty() ? 0 : 1));
     }
     const uint blocks = blocks_of(tiling, value_dim);
-    const bool packed_kv = params.kv_type != WeightType::f32;
+    const bool once = rounds_once(l, params, tiling, q, k, v);
+    if (once) {
+        k = halves_of(l, k, 0);
+        v = halves_of(l, v, 0);
+        tiling.why += ", keys and values rounded once";
+    }
+    const WeightType kv_type = once ? WeightType::f16 : params.kv_type;
+    const bool packed_kv = kv_type != WeightType::f32;
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
-    const KeySplits splits = key_splits(l.device(), params, full);
+    const KeySplits splits = key_splits(l.device(), params, full && !always_many);
     l.check_rounds(rounds_of(tiling, value_dim, splits.most_keys, params.head_dim),
                    std::to_string(params.most_keys) + " keys");
 
@@ -290,11 +332,12 @@ void lower(Lowering& l) {
                              {kAttentionSpecGroup, params.group},
                              {kAttentionSpecThreshold, dropout_threshold(params.dropout)},
                              {kAttentionSpecKeepScale, std::bit_cast<uint>(dropout_scale(params.dropout))},
-                             {kAttentionSpecKv, static_cast<uint>(params.kv_type)}});
+                             {kAttentionSpecKv, static_cast<uint>(kv_type)}});
         if (full) {
             const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
             const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
-            const bool bias_fours = params.bias >= 0 && in_fours(l.info(bias));
+            const bool by_elements = !tiling.matrices.empty() && tiling.matrices.front().elements;
+            const bool bias_fours = params.bias >= 0 && in_fours(l.info(bias)) && !by_elements;
             constants.set(kAttentionSpecMask, params.mask_present);
             constants.set(kAttentionSpecBias, params.bias_present);
             constants.set(kAttentionSpecSlopes, params.slopes_present);
@@ -321,7 +364,7 @@ void lower(Lowering& l) {
                            std::move(constants),
                            (few ? "few rows, keys and values in registers" : tiling.why) + ": " + std::to_string(rows) +
                                " rows by " + std::to_string(tiling.tile) + " keys" + (fours ? ", by fours" : "") +
-                               (packed_kv ? ", keys and values " + std::string(name_of(params.kv_type)) : "") +
+                               (packed_kv ? ", keys and values " + std::string(name_of(kv_type)) : "") +
                                (splits.may ? splits.keys_a_group.note : ""),
                            with_mod});
         kernels.back().arithmetic = tiling.arithmetic;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How attention_coopmat divides rows among subgroups, and what of queries, keys and values it has
-// in shared memory at once.
+// How attention on cooperative matrices divides rows among subgroups, and what of queries, keys and
+// values it has in shared memory at once.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +22,7 @@ struct AttentionTile {
     std::uint32_t blocks = 0;    ///< blocks of kAttentionMatrixTile columns of O
     std::uint32_t part = 0;      ///< columns of Q and K
     std::uint32_t subgroup = 0;  ///< its size
+    bool elements = false;       ///< for attention_coopmat_elements.comp
 
     std::uint32_t rows() const { return subgroups * subgroup_rows; }
     std::uint32_t invocations() const { return subgroups * subgroup; }
@@ -34,20 +35,24 @@ struct AttentionTile {
     }
     std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
 
-    /// Bytes of shared memory, as shaders/attention_coopmat.comp declares it.
+    /// Bytes of shared memory, as shaders/common/attention_stage.glsl declares it.
     std::uint32_t shared_bytes() const {
         constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
+        const std::uint32_t queries = rows() * (part / 8 + 1);
+        const std::uint32_t tile = kKeys * (part / 8 + 1) + kKeys * (blocks * kKeys / 8 + 1);
+        const std::uint32_t strips = rows() * (kKeys / (elements ? 8 : 4) + 1);
+        // some rows of queries at a time, in the place of the others
         const std::uint32_t eights =
-            (rows() + kKeys) * (part / 8 + 1) + kKeys * (blocks * kKeys / 8 + 1) + rows() * (kKeys / 4 + 1);
+            elements ? std::max(subgroup_rows * (part / 8 + 1), tile + strips) : queries + tile + strips;
         const std::uint32_t spoilt = rows() * blocks * kKeys / 16;
-        return 16 * eights + 4 * (2 * rows() + 1 + spoilt);
+        return 16 * eights + 4 * ((elements ? 1 : 2) * rows() + (elements ? 2 : 1) + spoilt);
     }
 
     bool fits(const Capabilities& device) const {
         constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
         return mat.m != 0 && mat.n % 8 == 0 && mat.k % 8 == 0 && mat.n != 0 && mat.k != 0 && kKeys % mat.n == 0 &&
                kKeys % mat.k == 0 && part % mat.k == 0 && subgroup_rows % mat.m == 0 && std::has_single_bit(subgroup) &&
-               subgroups <= device.max_subgroups &&
+               (!elements || (mat.n == mat.k && subgroup_rows == mat.m)) && subgroups <= device.max_subgroups &&
                invocations() <= std::min(device.max_invocations, device.max_group_size[0]) &&
                shared_bytes() <= device.shared_memory;
     }
@@ -59,9 +64,11 @@ struct AttentionTile {
 
 /// The tile of so many subgroups, with 16 rows each or as many as a matrix has (on a processor
 /// always that), in the advertised shape that fits and has the most multiplications a matrix; of
-/// equals the first. All of the head at once, or the largest part of it that fits.
+/// equals the first. All of the head at once, or the largest part of it that fits. With `elements`
+/// a subgroup has a matrix's rows, and a head is never in parts.
 inline std::optional<AttentionTile> attention_tile(const Capabilities& device, std::uint32_t subgroups,
-                                                   std::uint32_t blocks, std::uint32_t head_dim) {
+                                                   std::uint32_t blocks, std::uint32_t head_dim,
+                                                   bool elements = false) {
     constexpr std::uint32_t kSubgroupRows = 16;
     std::optional<AttentionTile> best;
     const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
@@ -73,11 +80,12 @@ inline std::optional<AttentionTile> attention_tile(const Capabilities& device, s
         for (const std::uint32_t most : {256u, 128u, 64u, 32u}) {
             const AttentionTile t{shape,
                                   subgroups,
-                                  device.cpu() ? shape.m : std::max(kSubgroupRows, shape.m),
+                                  device.cpu() || elements ? shape.m : std::max(kSubgroupRows, shape.m),
                                   blocks,
                                   std::min(whole, std::max(most, shape.k)),
-                                  device.matrix_subgroup_size};
-            if (t.fits(device)) {
+                                  device.matrix_subgroup_size,
+                                  elements};
+            if (t.fits(device) && (!elements || t.part == whole)) {
                 best = t;
                 break;
             }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention without the score matrix: O = softmax(scale Q K^T + ...) V, by running maxima and sums
-// (Milakov and Gimelshein 2018; Dao et al. 2022, FlashAttention). Three kernels take the same
+// (Milakov and Gimelshein 2018; Dao et al. 2022, FlashAttention). These kernels take the same
 // parameters: attention_lanes.comp (tiles in registers, for processors), attention_shared.comp
-// (tiles in shared memory) and attention_coopmat.comp (cooperative matrices, in f16).
+// (tiles in shared memory), attention_rows.comp (few rows), attention_coopmat.comp (cooperative
+// matrices, in f16) and attention_coopmat_elements.comp (the same, weights stay in them).
 //
 // Query heads that share a key/value head ride together: row r of a kv head is query r / kGroup of
 // head r % kGroup within its group. All operands have unit stride along the head's width; the other
@@ -70,7 +71,7 @@ VKF_CONSTANT(kAttentionSpecSplit, 19)
 // All variants read this one.
 VKF_CONSTANT(kAttentionSpecRing, 20)       // 1: K and V are rings
 
-// attention_coopmat.comp: the matrices' shape, and what ops/attention_tiles.h says of a tile.
+// on cooperative matrices: their shape, and what ops/attention_tiles.h says of a tile.
 VKF_CONSTANT(kAttentionSpecMatRows, 21)
 VKF_CONSTANT(kAttentionSpecMatColumns, 22)
 VKF_CONSTANT(kAttentionSpecMatDepth, 23)
@@ -90,7 +91,7 @@ VKF_CONSTANT(kAttentionMaxBlocks, 4)
 // so many queries.
 VKF_CONSTANT(kAttentionSplitQueries, 8)
 VKF_CONSTANT(kAttentionMostSplits, 64)
-// keys of a tile, and columns of a block, of attention_coopmat.comp
+// keys of a tile, and columns of a block, on cooperative matrices
 VKF_CONSTANT(kAttentionMatrixTile, 32)
 // attention_rows.comp: most rows of a group, and widest heads
 VKF_CONSTANT(kAttentionRowsMost, 8)

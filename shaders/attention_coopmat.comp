@@ -27,28 +27,10 @@
 #extension GL_KHR_cooperative_matrix : require
 
 #include "common/attention_stage.glsl"
+#include "common/attention_wild.glsl"
 
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
-
-// What values that are not finite make of the sums: see wild_bits(). Of each row of the group a
-// byte a four of columns. Only read once such values were there.
-const uint kSpoiltWords = kTile / 16u;  // of a block
-shared uint spoilt[kRows * kBlocks * kSpoiltWords];
-
-// True where a row of the subgroup may see a key of the tile. All of its invocations find the same.
-bool takes_part(uint first) {
-    uint from = work.first_row + subgroup_row;
-    bool part = from <= work.last_row;
-    if (kCausal != 0u && !kFiniteFill) {
-        int last = int(query_of(attending_row(kSubgroupRows - 1u))) + work.shift;
-        part = part && last >= int(first);
-        if (p.window != 0u) {
-            part = part && int(query_of(from)) + work.shift - int(p.window) < int(first + kTile) - 1;
-        }
-    }
-    return part;
-}
 
 // The raw products in the strip to finished scores, there and in `weights`.
 void finish(uint first) {
@@ -149,67 +131,6 @@ void put_weights() {
                 } else {
                     stage[at].z = halves.x;
                     stage[at].w = halves.y;
-                }
-            }
-        }
-    }
-}
-
-// Reads from the weights in the strip which keys a row sees, and which of these by more than 0: a
-// bit a key.
-void read_weights(out uint seen[kRowsEach], out uint positive[kRowsEach]) {
-    for (uint n = 0u; n < kRowsEach; ++n) {
-        uint row = row_of(n);
-        uint kept = 0u;
-        uint more = 0u;
-        for (uint word = 0u; word < kTile / 2u && row < kSubgroupRows; ++word) {
-            uint pair = stage[strip + row * kWeightPitch + word / 4u][word % 4u];
-            uvec2 halves = uvec2(pair & 0xffffu, pair >> 16);
-            uvec2 bits = uvec2(1u, 2u) << (word * 2u);
-            uvec2 unmasked = mix(bits, uvec2(0u), equal(halves, uvec2(0x8000u)));
-            uvec2 above = mix(bits, uvec2(0u), equal(halves, uvec2(0u)));
-            kept |= unmasked.x | unmasked.y;
-            more |= above.x | above.y;
-        }
-        seen[n] = kept;
-        positive[n] = more;
-    }
-}
-
-// The word of a four of a row of the subgroup's.
-uint spoilt_word(uint row, uint b, uint four) {
-    return ((subgroup_row + row) * kBlocks + b) * kSpoiltWords + four / 4u;
-}
-
-// What becomes of sums that get four numbers, as two bits each: 0 stays, 1 and 2 are infinities, 3
-// is NaN. Numbers beyond f16 are infinite. All are found by their bits: numbers that are converted
-// there and back may be taken as they were.
-uint wild_bits(vec4 v) {
-    uvec2 halves = four_halves(v);
-    bvec4 untamed = equal(uvec4(halves, halves >> 16).xzyw & 0x7c00u, uvec4(0x7c00u));
-    uvec4 bits = floatBitsToUint(v);
-    uvec4 kinds = mix((bits >> 31) + 1u, uvec4(3u), greaterThan(bits & kMagnitudeBits, uvec4(kInfinityBits)));
-    kinds = mix(uvec4(0u), kinds, untamed);
-    return kinds.x | kinds.y << 2 | kinds.z << 4 | kinds.w << 6;
-}
-
-// Marks the sums that the numbers of V which stage_values() left out would make infinite, or NaN;
-// NaN too where the weight is 0 and not masked.
-void add_wild(uint first) {
-    uint seen[kRowsEach];
-    uint positive[kRowsEach];
-    read_weights(seen, positive);
-    [[dont_unroll]] for (uint key = 0u; key < kTile; ++key) {
-        uint offset = key_offsets(first + key).y;
-        [[dont_unroll]] for (uint i = 0u; i < kBlocks * kFoursEach; ++i) {
-            uint b = i / kFoursEach;
-            uint four = four_of(i % kFoursEach);
-            uint bits = wild_bits(load_value(offset, value_column(work.slice, kBlocks, b, kTile, four)));
-            uint nans = ((bits | bits >> 1) & 0x55u) * 3u;
-            for (uint n = 0u; n < kRowsEach; ++n) {
-                if (bits != 0u && row_of(n) < kSubgroupRows && (seen[n] >> key & 1u) != 0u) {
-                    bool counts = (positive[n] >> key & 1u) != 0u;
-                    atomicOr(spoilt[spoilt_word(row_of(n), b, four)], (counts ? bits : nans) << (four % 4u * 8u));
                 }
             }
         }
@@ -354,7 +275,7 @@ void main() {
         for (uint part = 0u; part < p.head_dim; part += kPart) {
             barrier();
             if (!queries_staged || p.head_dim > kPart) {
-                stage_queries(part);
+                stage_queries(part, 0u);
             }
             stage_keys(first, part);
             if (part == 0u) {

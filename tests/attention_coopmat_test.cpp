@@ -51,6 +51,21 @@ TEST_SUITE("attention coopmat") {
         Options causal;
         causal.scores.causal = Causal::bottom_right;
         CHECK(mismatch_f16(random_qkv({1, 2, 2, 33, 65, 128, 128}, 8, 2), causal) == "");
+        // keys and values are rounded once, before
+        CHECK(mismatch_f16(random_qkv({1, 4, 1, 130, 75, 36, 44}, 8, 2), causal) == "");
+        Qkv wild = random_qkv({1, 4, 2, 257, 70, 30, 37}, 8, 2);
+        wild.value.at({0, 1, 3, 36}) = kInf;
+        wild.value.at({0, 0, 66, 1}) = 70000;
+        wild.key.at({0, 0, 40, 29}) = -70000;
+        CHECK(mismatch_f16(wild, causal, false) == "");
+        Options all;
+        all.scores.keys = random_integers({1, 1, 130, 75}, 2, 9);
+        all.scores.bias = random_tensor({4, 130, 75}, 10, 2);
+        all.scores.sinks = random_tensor({4}, 12, 2);
+        all.scores.causal = Causal::top_left;
+        all.scores.window = 30;
+        all.dropout = 0.3;
+        CHECK(mismatch_f16(random_qkv({1, 4, 1, 130, 75, 36, 44}, 9, 2), all) == "");
         CHECK(mismatch_f16(random_qkv({1, 6, 2, 40, 100, 20, 130}, 8, 2), causal, false) == "");
     }
 

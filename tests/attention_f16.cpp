@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/believed.h"
 #include "tests/device.h"
 
 namespace vkf::test {
@@ -55,7 +56,9 @@ std::string mismatch_f16(const Tensor& y, const Qkv& x, const Options& o) {
     return difference(y, reference::attention(r.query, r.key, r.value, o).y, f16_tolerance(r, o));
 }
 
-std::string mismatch_f16(const Qkv& x, const Options& o, bool lse) {
+namespace {
+
+std::string mismatch_as_believed(const Qkv& x, const Options& o, bool lse) {
     const Attended got = run_f16(x, o, lse);
     std::string found = mismatch_f16(got.y, x, o);
     if (found.empty() && lse) {
@@ -64,6 +67,18 @@ std::string mismatch_f16(const Qkv& x, const Options& o, bool lse) {
         found = found.empty() ? found : "log-sum-exp: " + found;
     }
     return found;
+}
+
+}  // namespace
+
+std::string mismatch_f16(const Qkv& x, const Options& o, bool lse) {
+    const std::string found = mismatch_as_believed(x, o, lse);
+    if (!found.empty() || !device().capabilities().matrix_elements) {
+        return found;
+    }
+    const Believed without([](Capabilities& c) { c.matrix_elements = false; });
+    const std::string staged = mismatch_as_believed(x, o, lse);
+    return staged.empty() ? "" : "weights through shared memory: " + staged;
 }
 
 }  // namespace vkf::test

@@ -22,7 +22,8 @@ AttentionOptions fused_options(OpCheck& check, const Qkv& x, const reference::At
 Attended run_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);
 /// Says how y differs from the twin's; empty: it does not.
 std::string mismatch_f16(const Tensor& y, const Qkv& x, const reference::AttentionOptions& o);
-/// Says how the device's results differ from the twin's; empty: they do not.
+/// Says how the device's results differ from the twin's; empty: they do not. Where there are
+/// operations on the elements of matrices it is computed without them too.
 std::string mismatch_f16(const Qkv& x, const reference::AttentionOptions& o = {}, bool lse = true);
 
 }  // namespace vkf::test

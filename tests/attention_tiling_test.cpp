@@ -199,15 +199,17 @@ TEST_SUITE("tiling") {
     TEST_CASE("tiling: attention on cooperative matrices of every shape and subgroup size") {
         const MatrixShape shapes[] = {{16, 16, 16}, {8, 8, 8},    {8, 16, 16}, {16, 8, 16},
                                       {32, 32, 16}, {16, 16, 32}, {16, 64, 16}};
-        int tiles = 0;
+        int tiles = 0, by_elements = 0;
         for (const Capabilities& any : devices()) {
-            for (const MatrixShape& shape : shapes) {
+            for (std::size_t nth = 0; nth < 2 * std::size(shapes); ++nth) {
+                const MatrixShape& shape = shapes[nth / 2];
+                const bool elements = nth % 2 != 0;
                 for (const auto& [subgroups, blocks] :
                      {std::pair{2u, 1u}, {2u, 4u}, {4u, 2u}, {4u, 4u}, {8u, 2u}, {8u, 4u}}) {
                     Capabilities device = any;
                     device.matrix_shapes = {shape};
                     for (const uint head_dim : {5u, 64u, 100u, 576u}) {
-                        const auto tile = attention_tile(device, subgroups, blocks, head_dim);
+                        const auto tile = attention_tile(device, subgroups, blocks, head_dim, elements);
                         if (!tile) {
                             continue;
                         }
@@ -215,6 +217,12 @@ TEST_SUITE("tiling") {
                         CAPTURE(device.matrix_subgroup_size);
                         CHECK(tile->fits(device));
                         CHECK(tile->part * tiles_over(head_dim, tile->part) >= head_dim);
+                        if (elements) {
+                            ++by_elements;
+                            CHECK(tile->part >= head_dim);
+                            CHECK(tile->mat.n == tile->mat.k);
+                            CHECK(tile->subgroup_rows == tile->mat.m);
+                        }
                         Cover cover(tile->rows(), blocks * kAttentionMatrixTile);
                         cover_strips(*tile, 0, 0, cover);
                         CHECK(cover.mismatch() == "");
@@ -223,6 +231,7 @@ TEST_SUITE("tiling") {
             }
         }
         CHECK(tiles > 500);
+        CHECK(by_elements > 100);
     }
 }
 

@@ -100,6 +100,29 @@ TEST_SUITE("matrix elements") {
         }
     }
 
+    TEST_CASE("matrix elements: weights of attention stay in matrices, but for heads too wide") {
+        if (!has_elements()) {
+            return;
+        }
+        const Believed gpu(as_gpu);
+        const auto explained = [](std::int64_t head_dim, const AttentionOptions& options, std::int64_t queries = 40) {
+            Graph g;
+            const auto input = [&](const char* name) { return g.input(name, {1, 2, queries, head_dim}); };
+            g.output("y", contiguous(scaled_dot_product_attention(input("q"), input("k"), input("v"), options).y));
+            return device().compile(g, {}, kF16).explain();
+        };
+        const std::string taken = "weights stay in them";
+        CHECK(contains(explained(64, {}), taken));
+        AttentionOptions causal;
+        causal.mask.causal = Causal::bottom_right;
+        CHECK(contains(explained(36, causal), taken));
+        CHECK_FALSE(contains(explained(576, {}), taken));
+        CHECK_FALSE(contains(explained(64, {}), "rounded once"));
+        CHECK(contains(explained(64, {}, 513), "keys and values rounded once"));
+        const Believed without([](Capabilities& d) { d.matrix_elements = false; });
+        CHECK_FALSE(contains(explained(64, {}), taken));
+    }
+
     TEST_CASE("matrix elements: not of a host's device, whose instance may be made for an older Vulkan") {
         Host host(true);
         CHECK_FALSE(Device::borrow(host.handles()).capabilities().matrix_elements);

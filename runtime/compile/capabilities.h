@@ -75,9 +75,9 @@ struct VKF_API Capabilities {
     /// nearest, Vulkan's memory model, full subgroups of a required size. False too where this
     /// build's shader compiler could not compile such kernels.
     bool cooperative_matrix = false;
-    /// cooperative_matrix together with the per-element operations of VK_NV_cooperative_matrix2.
-    /// Never true for a host's device: their kernels need an instance made for Vulkan 1.3, and a
-    /// host's instance does not tell its version.
+    /// cooperative_matrix together with the reductions, conversions and per-element operations of
+    /// VK_NV_cooperative_matrix2. Never true for a host's device: their kernels need an instance
+    /// made for Vulkan 1.3, and a host's instance does not tell its version.
     bool matrix_elements = false;
     std::vector<MatrixShape> matrix_shapes;  ///< shapes of cooperative_matrix, within a subgroup
     bool cooperative_matrix_int8 = false;    ///< cooperative_matrix for int8

@@ -64,6 +64,8 @@ std::vector<std::uint32_t> Function::called() const {
                 out.push_back(i[3]);
             } else if (b.live && op_of(i) == kOpCooperativeMatrixPerElementOp) {
                 out.push_back(i[4]);
+            } else if (b.live && op_of(i) == kOpCooperativeMatrixReduce) {
+                out.push_back(i[5]);
             }
         }
     }

@@ -24,6 +24,7 @@ std::pair<std::size_t, std::size_t> spv::literals_of(Words i) {
         case kOpCompositeExtract:
         case kOpBranchConditional: return {4, i.size()};
         case kOpLoad:
+        case kOpCooperativeMatrixReduce:
         case kOpExtInst: return {4, 5};
         case kOpVectorShuffle:
         case kOpCompositeInsert: return {5, i.size()};

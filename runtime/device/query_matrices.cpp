@@ -88,7 +88,8 @@ bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Cap
     }
     const auto second = features_of<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV);
-    return second.cooperativeMatrixPerElementOperations == VK_TRUE;
+    return second.cooperativeMatrixReductions == VK_TRUE && second.cooperativeMatrixConversions == VK_TRUE &&
+           second.cooperativeMatrixPerElementOperations == VK_TRUE;
 }
 #else
 bool has_elements(const InstanceTable&, VkPhysicalDevice, const Capabilities&) { return false; }

@@ -23,7 +23,8 @@ constexpr const char* kHalvesBuy =
     "CompileOptions::arithmetic f16: matrix products in f16, also without matrix units; kernels with those need it";
 constexpr const char* kDotBuys = "CompileOptions::arithmetic int8: products of codes, four at a time";
 constexpr const char* kTimelineBuys = "Ticket::semaphore(): what a host can wait for on its own queues";
-constexpr const char* kElementsBuy = "products on matrix units that finish their sums without shared memory";
+constexpr const char* kElementsBuy =
+    "products and attention on matrix units that finish their sums without shared memory";
 constexpr const char* kMatricesNeed = "kernels with cooperative matrices need it";
 
 constexpr OptionalPart kExtensions[] = {
@@ -57,6 +58,10 @@ constexpr OptionalPart kFeatures[] = {
      "kernels that read and write 16-bit numbers without unpacking words"},
     {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,
      kMatricesBuy},
+    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixReductions", &Capabilities::matrix_elements, false,
+     kElementsBuy},
+    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixConversions", &Capabilities::matrix_elements,
+     false, kElementsBuy},
     {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixPerElementOperations",
      &Capabilities::matrix_elements, false, kElementsBuy},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::subgroupSizeControl", &Capabilities::cooperative_matrix, false,
@@ -133,8 +138,7 @@ struct Enabled {
 #endif
 #ifdef VK_NV_cooperative_matrix2
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV:
-                elements |= as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(s).cooperativeMatrixPerElementOperations ==
-                            VK_TRUE;
+                elements |= all(as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(s));
                 break;
 #endif
             default: break;
@@ -142,6 +146,12 @@ struct Enabled {
     }
 
 private:
+#ifdef VK_NV_cooperative_matrix2
+    static bool all(const VkPhysicalDeviceCooperativeMatrix2FeaturesNV& f) {
+        return f.cooperativeMatrixReductions == VK_TRUE && f.cooperativeMatrixConversions == VK_TRUE &&
+               f.cooperativeMatrixPerElementOperations == VK_TRUE;
+    }
+#endif
     template <class T>
     static bool whole(const T& model) {
         return model.vulkanMemoryModel == VK_TRUE && model.vulkanMemoryModelDeviceScope == VK_TRUE;
@@ -241,6 +251,8 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     features_->wants_matrices = supported.cooperative_matrix;
 #ifdef VK_NV_cooperative_matrix2
     features_->elements.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
+    features_->elements.cooperativeMatrixReductions = VK_TRUE;
+    features_->elements.cooperativeMatrixConversions = VK_TRUE;
     features_->elements.cooperativeMatrixPerElementOperations = VK_TRUE;
 #endif
     features_->wants_elements = supported.matrix_elements;
