@@ -85,7 +85,7 @@ Doubles softmax(const Doubles& scores, std::int64_t width, const std::function<b
 }
 
 Expected attention(const AttentionSizes& s, const Doubles& query, const Doubles& key, const Doubles& value,
-                   const MaskedPair& masked, bool f16) {
+                   const MaskedPair& masked, bool f16, const Doubles& bias) {
     Expected out;
     const std::int64_t group = s.heads / s.kv_heads;
     const double scale = 1 / std::sqrt(static_cast<double>(s.dim));
@@ -93,6 +93,7 @@ Expected attention(const AttentionSizes& s, const Doubles& query, const Doubles&
         const std::int64_t from = row / s.queries / group * s.keys, q = row % s.queries;
         Doubles scores(static_cast<std::size_t>(s.keys), 0);
         for (std::int64_t k = 0; k < s.keys; ++k) {
+            scores[static_cast<std::size_t>(k)] = bias.empty() ? 0 : bias[static_cast<std::size_t>(row * s.keys + k)];
             for (std::int64_t c = 0; c < s.dim && !masked(q, k); ++c) {
                 scores[static_cast<std::size_t>(k)] += query[static_cast<std::size_t>(row * s.dim + c)] *
                                                        key[static_cast<std::size_t>((from + k) * s.dim + c)] * scale;

@@ -42,12 +42,13 @@ Doubles softmax(const Doubles& scores, std::int64_t width, const std::function<b
 
 /// Query (heads, queries, dim), key and value (kv_heads, keys, dim) and (kv_heads, keys,
 /// value_dim); masked(query, key) holds for every head. Keys that no query sees are not looked at.
+/// A bias (heads, queries, keys), where there is one, is added to the scores.
 struct AttentionSizes {
     std::int64_t heads = 1, kv_heads = 1, queries = 1, keys = 1, dim = 1, value_dim = 1;
 };
 using MaskedPair = std::function<bool(std::int64_t query, std::int64_t key)>;
 Expected attention(const AttentionSizes& sizes, const Doubles& query, const Doubles& key, const Doubles& value,
-                   const MaskedPair& masked, bool f16 = false);
+                   const MaskedPair& masked, bool f16 = false, const Doubles& bias = {});
 
 /// Rows of `width` normalised, less their mean where `centred`, times weight, plus bias where there
 /// is one.
