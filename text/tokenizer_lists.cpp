@@ -145,6 +145,16 @@ private:
     bool in_object_ = false;
 };
 
+/// Throws where the member is there, and something else than a list or null.
+void require_list(const Json& part, const char* name) {
+    if (!part.is_object()) {
+        return;
+    }
+    if (const auto found = part.find(name); found != part.end() && !found->is_array() && !found->is_null()) {
+        throw Error(std::string("its ") + name + " are " + found->type_name() + ", and no list");
+    }
+}
+
 /// The text without the lists, which are in its order.
 std::string without(std::string_view text, std::vector<LongList*> lists) {
     std::erase_if(lists, [](const LongList* l) { return l->json.empty(); });
@@ -193,6 +203,10 @@ TokenizerJson cut_tokenizer(std::string_view text) {
     require_parsed_bytes(cut.vocab.entries * kToken + cut.merges.entries * kMerge + cut.added_tokens.entries * kAdded +
                          parsed_bytes(rest, kDeepest));
     cut.rest = parse_json(rest);
+    require_list(cut.rest, "added_tokens");
+    if (const auto model = cut.rest.find("model"); model != cut.rest.end()) {
+        require_list(*model, "merges");
+    }
     return cut;
 }
 

@@ -291,6 +291,20 @@ TEST_CASE("tokenizer: numbers that are no ids or lengths are refused, and no ste
     CHECK(vkf::Tokenizer::parse(file.dump(), "x").size() == 901);
 }
 
+TEST_CASE("tokenizer: what should be a list and is none is refused by name") {
+    for (const json& value : {json(5), json::object(), json("x"), json(true)}) {
+        json file = small_bpe();
+        file["added_tokens"] = value;
+        CHECK(refusal(file.dump()).find("its added_tokens are") != std::string::npos);
+        file = small_bpe();
+        file["model"]["merges"] = value;
+        CHECK(refusal(file.dump()).find("its merges are") != std::string::npos);
+    }
+    json file = small_bpe();
+    file["added_tokens"] = nullptr;
+    CHECK(refusal(file.dump()) == "accepted");
+}
+
 TEST_CASE("tokenizer: what is not known or contradicts itself is refused by name") {
     const auto with = [](const char* part, const json& value) {
         json file = small_bpe();
