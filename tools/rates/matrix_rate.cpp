@@ -16,7 +16,7 @@ namespace {
 
 using namespace vkf::shader;
 
-constexpr std::uint32_t kSteps = 128;
+constexpr std::uint32_t kSteps = 128, kSame = 8;
 /// The result's elements, which are exact.
 constexpr float kX[] = {0.5f, 0.125f, 1.0f};
 
@@ -42,11 +42,13 @@ void prepare(const vkf::Operands& operands, vkf::Command& command) noexcept {
 void lower(vkf::Lowering& l) {
     const auto& shape = l.params<vkf::MatrixShape>();
     const std::uint32_t subgroup = l.device().matrix_subgroup_size;
-    vkf::Kernel kernel{
-        &kShader,
-        {subgroup,
-         {{kMatrixRateSpecRows, shape.m}, {kMatrixRateSpecColumns, shape.n}, {kMatrixRateSpecDepth, shape.k}}},
-        "asked for"};
+    vkf::Kernel kernel{&kShader,
+                       {subgroup,
+                        {{kMatrixRateSpecRows, shape.m},
+                         {kMatrixRateSpecColumns, shape.n},
+                         {kMatrixRateSpecDepth, shape.k},
+                         {kMatrixRateSpecSame, l.device().cpu() ? 1u : kSame}}},
+                       "asked for"};
     kernel.subgroup_size = subgroup;
     l.dispatch({kernel}, {{l.input(0), vkf::Access::read}, {l.output(0), vkf::Access::write}}, prepare);
 }

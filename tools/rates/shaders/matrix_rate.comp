@@ -3,8 +3,7 @@
 //! needs GL_KHR_cooperative_matrix
 // A group is one subgroup. Its part of y, a matrix, becomes the sum of its chains: in each element
 // steps * depth * x[0] * x[1] times 1 + 2 + ... + kMatrixRateChains. Every product has an A of its
-// own, and B changes from step to step (by x[2], which is 1), lest a processor's driver compute one
-// for all.
+// own, and B changes every kSame steps (by x[2], which is 1).
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -16,6 +15,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = kMatrixRateSpecRows) const uint kRows = 16;
 layout(constant_id = kMatrixRateSpecColumns) const uint kColumns = 16;
 layout(constant_id = kMatrixRateSpecDepth) const uint kDepth = 16;
+layout(constant_id = kMatrixRateSpecSame) const uint kSame = 1;
 
 layout(push_constant) uniform Push { MatrixRatePush p; };
 layout(set = 0, binding = kMatrixRateBindingX) readonly buffer X { float x[]; };
@@ -37,9 +37,9 @@ void main() {
         sums[i] = coopmat<float, gl_ScopeSubgroup, kRows, kColumns, gl_MatrixUseAccumulator>(0.0);
     }
     float16_t one = float16_t(x[2]);
-    for (uint step = 0; step < p.steps; ++step) {
-        [[unroll]] for (uint i = 0; i < kMatrixRateChains; ++i) {
-            sums[i] = coopMatMulAdd(a[i], b, sums[i]);
+    for (uint step = 0; step < p.steps; step += kSame) {
+        [[unroll]] for (uint i = 0; i < kSame * kMatrixRateChains; ++i) {
+            sums[i % kMatrixRateChains] = coopMatMulAdd(a[i % kMatrixRateChains], b, sums[i % kMatrixRateChains]);
         }
         b *= one;
     }

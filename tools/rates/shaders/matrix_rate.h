@@ -13,10 +13,13 @@ VKF_CONSTANT(kMatrixRateSpecRows, 1)  // sizes of the matrices: M, N, K
 VKF_CONSTANT(kMatrixRateSpecColumns, 2)
 VKF_CONSTANT(kMatrixRateSpecDepth, 3)
 
+// steps of the same B: 1 on processors, whose drivers may compute such products once for all
+VKF_CONSTANT(kMatrixRateSpecSame, 4)
+
 VKF_CONSTANT(kMatrixRateChains, 8)  // sums of a subgroup that do not wait for each other
 
 VKF_PUSH_BEGIN(MatrixRatePush)
-    uint steps;  // steps of a product for each chain
+    uint steps;  // steps of a product for each chain, a multiple of kMatrixRateSpecSame
 VKF_PUSH_END(MatrixRatePush)
 
 #endif
