@@ -11,10 +11,10 @@
 
 namespace vkf::test {
 
-#define OK(call)                                             \
-    do {                                                     \
-        const vkf_result result = (call);                    \
-        REQUIRE_MESSAGE(result == VKF_OK, vkf_last_error()); \
+#define OK(call)                                                          \
+    do {                                                                  \
+        const vkf_result result = (call);                                 \
+        REQUIRE_MESSAGE(result == VKF_OK, std::string(vkf_last_error())); \
     } while (false)
 
 template <class T>

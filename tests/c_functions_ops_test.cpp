@@ -188,6 +188,56 @@ TEST_CASE("c functions: ops are those of C++") {
     b.run();
 }
 
+TEST_CASE("c functions: norms, positions, heads and what softmax leaves are those of C++") {
+    Both b;
+    vkf_value y{}, z{};
+    const Value scores = b.input("scores", random_tensor({2, 4, 6}, 1)),
+                rows = b.input("rows", random_tensor({5, 6}, 2));
+    vkf_softmax_options options = sized<vkf_softmax_options>();
+    options.scale = 0.5f;
+    OK(vkf_log_sum_exp(b.c(scores), &options, &y));
+    b.same("log_sum_exp", y, log_sum_exp(scores, {.scale = 0.5f}));
+    OK(vkf_hard_max(b.c(scores), &options, &y));
+    b.same("hard_max", y, hard_max(scores, {.scale = 0.5f}));
+
+    const Value weight = b.graph->weight("weight", {6});
+    OK(vkf_rms_norm(b.c(rows), b.c(weight), 1e-3f, &y));
+    b.same("rms_norm", y, rms_norm(rows, weight, 1e-3f));
+    OK(vkf_mul(b.c(rows), b.c(weight), &y));
+    b.same("mul", y, mul(rows, weight));
+    const Value up = b.input("up", random_tensor({5, 6}, 3));
+    OK(vkf_gated(b.c(rows), b.c(up), VKF_SILU, &y));
+    b.same("gated", y, gated(rows, up, Activation::silu));
+
+    const Value query = b.input("query", random_tensor({2, 3, 4, 8}, 4));
+    const Value positions = b.input("positions", Tensor({4}, {0, 3, 1, 7}), DType::i32);
+    vkf_rope_options turn = sized<vkf_rope_options>();
+    turn.max_positions = 8;
+    turn.layout = VKF_ROPE_HALF;
+    OK(vkf_rope_at(b.c(query), b.c(positions), &turn, &y));
+    b.same("rope_at", y, rope_at(query, positions, {.layout = RopeLayout::half, .max_positions = 8}));
+    OK(vkf_sinusoidal_positions(b.graph, 5, 6, &y));
+    OK(vkf_mul(y, b.c(rows), &z));
+    b.same("sinusoidal_positions", z, mul(sinusoidal_positions(*b.graph, 5, 6), rows));
+    const Value ids = b.input("ids", Tensor({3}, {4, 0, 2}), DType::i32);
+    OK(vkf_embedding(b.c(ids), b.c(rows), 0.5f, &y));
+    b.same("embedding", y, embedding(ids, rows, 0.5f));
+
+    OK(vkf_repeat_kv(b.c(query), 2, &y));
+    b.same("repeat_kv", y, repeat_kv(query, 2));
+    const std::uint32_t order[] = {2, 0, 3, 1};
+    OK(vkf_permute(b.c(query), 4, order, &y));
+    b.same("permute", y, permute(query, {2, 0, 3, 1}));
+    OK(vkf_contiguous(y, &z));
+    b.same("contiguous", z, contiguous(permute(query, {2, 0, 3, 1})));
+    const Value wide = b.input("wide", random_tensor({2, 4, 12}, 5));
+    OK(vkf_split_heads(b.c(wide), 3, &y));
+    b.same("split_heads", y, split_heads(wide, 3));
+    OK(vkf_merge_heads(y, &z));
+    b.same("merge_heads", z, merge_heads(split_heads(wide, 3)));
+    b.run();
+}
+
 TEST_CASE("c functions: layers are those of C++") {
     Both b;
     vkf_value y{}, z{}, w{};

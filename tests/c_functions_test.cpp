@@ -449,6 +449,41 @@ TEST_CASE("c functions: a compiler of the host's") {
     OK(vkf_use_glsl_compiler(nullptr, nullptr));
 }
 
+TEST_CASE("c functions: what a device holds, and what a program looks like") {
+    const DeviceOfC on;
+    vkf_device_memory memory = sized<vkf_device_memory>();
+    OK(vkf_device_memory_use(on.device, &memory));
+    CHECK(memory.heap == device().memory_use().heap);
+    OK(vkf_device_save_pipeline_cache(on.device));
+    std::vector<char> text(10000);
+    OK(vkf_device_tuning_file(on.device, text.data(), text.size(), nullptr));
+    OK(vkf_glsl_compiler(text.data(), text.size(), nullptr));
+    std::uint64_t bytes = 1;
+    OK(vkf_device_recorded_uploads(on.device, &bytes));
+    CHECK(bytes == device().recorded_uploads());
+    OK(vkf_device_uploads_finished(on.device, bytes));
+    CHECK((vkf_device_uploads_dropped(on.device) == VKF_OK) == static_cast<bool>(device().uploads_dropped()));
+    CHECK(vkf_device_uploads_dropped(nullptr) == VKF_ERROR);
+
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    graph->output("y", relu(graph->input("x", {2, 16})));
+    vkf_compile_options options = sized<vkf_compile_options>();
+    options.profile = true;
+    vkf_program* program = nullptr;
+    OK(vkf_compile(on.device, graph, nullptr, &options, &program));
+    OK(vkf_program_dot(program, text.data(), text.size(), nullptr));
+    CHECK(contains(text.data(), "digraph"));
+    const std::vector<float> x(32, 1.0f);
+    OK(vkf_program_upload(program, "x", x.data(), x.size()));
+    OK(vkf_program_run(program));
+    const TemporaryFolder folder;
+    OK(vkf_program_write_trace(program, (folder.path() / "trace.json").string().c_str()));
+    CHECK(std::filesystem::file_size(folder.path() / "trace.json") > 0);
+    vkf_program_destroy(program);
+    vkf_graph_destroy(graph);
+}
+
 TEST_CASE("c functions: capabilities") {
     const DeviceOfC on;
     const Capabilities& want = device().capabilities();

@@ -37,17 +37,6 @@ struct View {
     }
     /// Number of rows: elements over the innermost size; 0 when that is 0.
     std::uint64_t rows() const noexcept { return dim(0) == 0 ? 0 : elements() / dim(0); }
-    /// True when elements lie densely in row-major order (sizes of 1 do not matter).
-    bool dense() const noexcept {
-        std::uint64_t expected = 1;
-        for (std::size_t i = kMaxRank; i-- > 0;) {
-            if (size[i] != 1 && stride[i] != expected) {
-                return false;
-            }
-            expected *= size[i];
-        }
-        return true;
-    }
 };
 
 /// One dispatch being prepared. Everything here is noexcept and allocates nothing.
