@@ -189,6 +189,47 @@ TEST_SUITE("borrow") {
         CHECK(host.messages().empty());
     }
 
+    TEST_CASE("borrow: features may come in the structures of Vulkan 1.1 to 1.3") {
+        Host host(true);
+        BorrowedDevice handles = host.handles();
+        REQUIRE(handles.created_with != nullptr);
+        const Capabilities want = Device::borrow(handles).capabilities();
+        const auto borrowed = [&](const Capabilities& asked) {
+            const auto on = [](bool feature) { return feature ? VK_TRUE : VK_FALSE; };
+            VkPhysicalDeviceVulkan13Features third{};
+            third.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+            third.shaderIntegerDotProduct = on(asked.integer_dot);
+            VkPhysicalDeviceVulkan12Features second{};
+            second.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+            second.pNext = &third;
+            second.shaderFloat16 = on(asked.float16);
+            second.timelineSemaphore = on(asked.timeline_semaphore);
+            VkPhysicalDeviceVulkan11Features first{};
+            first.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+            first.pNext = &second;
+            first.storageBuffer16BitAccess = on(asked.storage_16bit);
+            VkPhysicalDeviceFeatures core{};
+            core.shaderInt64 = on(asked.int64);
+            core.shaderStorageImageWriteWithoutFormat = on(asked.storage_image_any_format);
+            VkDeviceCreateInfo info = *handles.created_with;
+            info.pNext = &first;
+            info.pEnabledFeatures = &core;
+            handles.created_with = &info;
+            return Device::borrow(handles).capabilities();
+        };
+        const VkDeviceCreateInfo* as_created = handles.created_with;
+        for (const Capabilities& asked : {want, Capabilities()}) {
+            handles.created_with = as_created;
+            const Capabilities got = borrowed(asked);
+            CHECK(got.integer_dot == asked.integer_dot);
+            CHECK(got.float16 == asked.float16);
+            CHECK(got.timeline_semaphore == asked.timeline_semaphore);
+            CHECK(got.storage_16bit == asked.storage_16bit);
+            CHECK(got.int64 == asked.int64);
+            CHECK(got.storage_image_any_format == asked.storage_image_any_format);
+        }
+    }
+
     TEST_CASE("borrow: handles that are missing are an error") {
         Host host;
         for (const int missing : {0, 1, 2}) {
