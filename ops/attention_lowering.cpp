@@ -47,7 +47,7 @@ constexpr std::size_t kBaseBindings = 4;
 /// So many key/value heads, of all batches, keep a device busy without splitting their keys; and a
 /// discrete GPU, of which an H200 needs more than 64.
 constexpr uint kBusyHeads = 64, kBusyHeadsDiscrete = 512;
-/// What splits of the keys give may take so many bytes.
+/// Bytes that the results of splits may take with kBusyHeads or more.
 constexpr std::uint64_t kMostPartBytes = 64u << 20;
 constexpr uint kCpuSplit = 1024;  // keys
 /// With many key/value heads there are groups enough for an H200 when each has twice as many keys.
@@ -267,8 +267,9 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
     const bool busy =
         params.most_heads / params.group >= (device.type == DeviceType::discrete ? kBusyHeadsDiscrete : kBusyHeads);
     const auto bytes = static_cast<std::uint64_t>(s.rows * s.most * (params.value_dim + 2)) * sizeof(float);
-    s.may = s.most > 1 && !busy && bytes <= std::min<std::uint64_t>(device.storage_range, kMostPartBytes) &&
-            !device.leaves_out(kMerge.name);
+    const std::uint64_t most_bytes =
+        heads < kBusyHeads ? device.storage_range : std::min<std::uint64_t>(device.storage_range, kMostPartBytes);
+    s.may = s.most > 1 && !busy && bytes <= most_bytes && !device.leaves_out(kMerge.name);
     if (s.may && params.most_queries <= kAttentionSplitQueries) {
         s.most_keys = std::max(attention_split_keys(wanted, 1, static_cast<uint>(params.most_keys)), wanted);
     }
