@@ -201,13 +201,15 @@ ValueId make_bits(Lowering& l, ValueId mask) {
     return bits;
 }
 
+/// True where every run has more than so many queries.
+bool always_more(const Dim& queries, std::int64_t few) { return queries.is_constant() && queries.constant() > few; }
+
 /// Whether keys and values are rounded to f16 once, for all tiles of rows: for many of them in
 /// every run, and where a run sees all keys, as it need not of pages, rings and lengths.
-bool rounds_once(const Lowering& l, const AttentionParams& params, const AttentionTiling& tiling, ValueId q, ValueId k,
-                 ValueId v) {
+bool rounds_once(const Lowering& l, const AttentionParams& params, const AttentionTiling& tiling, const Dim& queries,
+                 ValueId k, ValueId v) {
     constexpr std::int64_t kFewRows = 512;
     constexpr std::int64_t kMostNumbers = std::int64_t{1} << 27;  // 256 MiB of keys, and of values
-    const Dim& queries = l.info(q).shape[2];
     const auto numbers = [&](ValueId of) {
         std::int64_t count = 1;
         for (const Dim& d : l.info(of).shape) {
@@ -216,9 +218,9 @@ bool rounds_once(const Lowering& l, const AttentionParams& params, const Attenti
         return count;
     };
     const bool all_keys = params.pages < 0 && params.ring < 0 && (params.keys < 0 || params.queries >= 0);
+    const std::int64_t few = std::max<std::int64_t>(kAttentionSplitQueries, kFewRows / params.group);
     return !tiling.matrices.empty() && !l.device().cpu() && params.kv_type == WeightType::f32 && all_keys &&
-           queries.is_constant() && queries.constant() > std::int64_t{kAttentionSplitQueries} &&
-           queries.constant() * params.group > kFewRows && std::max(numbers(k), numbers(v)) <= kMostNumbers &&
+           always_more(queries, few) && std::max(numbers(k), numbers(v)) <= kMostNumbers &&
            !l.device().leaves_out(kPackedRows.name);
 }
 
@@ -264,8 +266,7 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
     }
     s.most = std::min<std::int64_t>(kAttentionMostSplits, divide_up(params.most_keys, std::int64_t{wanted}));
     s.rows = params.most_heads * std::min<std::int64_t>(params.most_queries, kAttentionSplitQueries);
-    const bool busy =
-        params.most_heads / params.group >= (device.type == DeviceType::discrete ? kBusyHeadsDiscrete : kBusyHeads);
+    const bool busy = heads >= (device.type == DeviceType::discrete ? kBusyHeadsDiscrete : kBusyHeads);
     const auto bytes = static_cast<std::uint64_t>(s.rows * s.most * (params.value_dim + 2)) * sizeof(float);
     const std::uint64_t most_bytes =
         heads < kBusyHeads ? device.storage_range : std::min<std::uint64_t>(device.storage_range, kMostPartBytes);
@@ -288,7 +289,7 @@ void lower(Lowering& l) {
     const ValueId bias = params.bias < 0 ? q : whole(l, l.input(static_cast<std::size_t>(params.bias)));
     const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());
     const Dim& queries = l.info(q).shape[2];
-    const bool always_many = queries.is_constant() && queries.constant() > std::int64_t{kAttentionSplitQueries};
+    const bool always_many = always_more(queries, kAttentionSplitQueries);
     // splitting the keys takes a buffer more than the four that are always there
     const bool room = l.device().storage_buffers >= kFullBindings && params.most_keys > kGpuSplit && !always_many;
     Modded modded;
@@ -299,7 +300,7 @@ void lower(Lowering& l) {
         tiling.matrices.erase(tiling.matrices.begin(), tiling.matrices.end() - (tiling.matrices.empty() ? 0 : 1));
     }
     const uint blocks = blocks_of(tiling, value_dim);
-    const bool once = rounds_once(l, params, tiling, q, k, v);
+    const bool once = rounds_once(l, params, tiling, queries, k, v);
     if (once) {
         k = halves_of(l, k, 0);
         v = halves_of(l, v, 0);
