@@ -37,13 +37,15 @@ Tensor magnitudes(Tensor x) {
 }
 
 double sum_of_products(const Tensor& a, const Tensor& b, Sizes ia, Sizes ib, const MatmulOptions& o) {
+    ia.back() = 0;
+    (o.transpose_b ? ib.back() : ib[ib.size() - 2]) = 0;
+    const std::size_t first_a = a.offset(ia), first_b = b.offset(ib);
+    const std::size_t step_b = o.transpose_b ? 1 : index_of(b.size(-1));
     double sum = 0;
-    for (std::int64_t k = 0; k < a.size(-1); ++k) {
-        ia.back() = k;
-        (o.transpose_b ? ib.back() : ib[ib.size() - 2]) = k;
-        const double weight = a.at(ia);
+    for (std::size_t k = 0; k < index_of(a.size(-1)); ++k) {
+        const double weight = a.data[first_a + k];
         if (!(o.masked_weights && is_masked(weight))) {
-            sum += weight * b.at(ib);
+            sum += weight * b.data[first_b + k * step_b];
         }
     }
     return sum;

@@ -35,8 +35,7 @@ struct Tensor {
     double at(const Sizes& index) const { return data[offset(index)]; }
     std::vector<float> floats() const { return {data.begin(), data.end()}; }
     std::vector<std::int32_t> integers() const;
-
-private:
+    /// Where in `data` the element is that at(index) reads.
     std::size_t offset(const Sizes& index) const;
 };
 
