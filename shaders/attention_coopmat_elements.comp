@@ -13,14 +13,17 @@
 // and values of the next tile are read into registers before this tile's products, and staged
 // behind them. Matrices have as many columns as they are deep: then a matrix of weights, rounded to
 // f16, is an operand as it is. Maxima are matrices whose columns are all the same; the sums of a
-// row's weights stay spread over its columns until the end. exp is the device's own: its error,
-// which Vulkan bounds by (3 + 2 |x|) 2^-23, is far below that of rounding to f16.
+// row's weights stay spread over its columns until the end. Rows are reduced, and sums scaled down,
+// only at tiles in which a score is above its row's maximum: after the first tiles few are. exp is
+// the device's own: its error, which Vulkan bounds by (3 + 2 |x|) 2^-23, is far below that of
+// rounding to f16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 
@@ -122,6 +125,9 @@ void stage_tile(uint first) {
 
 // --- elements: what becomes of that at (row, column) of a subgroup's matrix ----------------------
 
+// Whether an element that this invocation looked at was what it looked for.
+bool found;
+
 float larger(const in float a, const in float b) {
     return max(a, b);
 }
@@ -165,6 +171,24 @@ float score(const in uint row, const in uint column, const in float x, const in 
         raw += poison(key_offsets(key).z, 1u, 1u, 1u).x;
     }
     return finish_scores(attending_row(row), key, vec4(raw), bits).x;
+}
+
+// Looks for a score that is above its row's maximum, or NaN.
+float find_larger(const in uint row, const in uint column, const in float s, const in float maximum) {
+    found = found || !(s <= maximum);
+    return s;
+}
+
+// Looks for a row without any key yet.
+float find_empty(const in uint row, const in uint column, const in float maximum) {
+    found = found || floatBitsToUint(maximum) == kNegativeInfinityBits;
+    return maximum;
+}
+
+// A weight, times kWeightUnit, from a score that is at most its row's maximum, where that is a
+// number. Which keys are masked can not be told from it: their weights are 0 too.
+float plain_weight(const in uint row, const in uint column, const in float s, const in float maximum) {
+    return exp2((s - maximum) * kLog2E + kWeightUnitLog2);
 }
 
 // A weight, times kWeightUnit, from a score: NaN where that is, -0.0 where it is masked.
@@ -303,6 +327,7 @@ void main() {
     Accumulator totals = Accumulator(0.0);
     coopMatPerElementNV(maxima, maxima, first_maximum);
     coopMatPerElementNV(totals, totals, first_total, maxima);
+    bool some_empty = true;
 
     for (uint first = work.begin; first < work.end; first += kTile) {
         barrier();  // what was staged last is read
@@ -354,20 +379,34 @@ void main() {
                     coopMatPerElementNV(scores[j], scores[j], score, first + j * kMatColumns);
                 }
             }
-            Accumulator before = maxima;
-            Accumulator largest = scores[0];
-            [[unroll]] for (uint j = 1u; j < kMatsAcross; ++j) {
-                coopMatPerElementNV(largest, largest, larger_of, scores[j]);
+            found = false;
+            [[unroll]] for (uint j = 0u; j < kMatsAcross; ++j) {
+                coopMatPerElementNV(scores[j], scores[j], find_larger, maxima);
             }
-            coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
-            coopMatPerElementNV(maxima, before, larger_of, largest);
-            coopMatPerElementNV(before, before, rescale, maxima);
-            totals *= before;
-            [[unroll]] for (uint i = 0u; i < kOutMats; ++i) {
-                sums[i] *= before;
+            bool with_care = subgroupAny(found) || some_empty || has_wild;
+            if (with_care) {
+                Accumulator before = maxima;
+                Accumulator largest = scores[0];
+                [[unroll]] for (uint j = 1u; j < kMatsAcross; ++j) {
+                    coopMatPerElementNV(largest, largest, larger_of, scores[j]);
+                }
+                coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
+                coopMatPerElementNV(maxima, before, larger_of, largest);
+                coopMatPerElementNV(before, before, rescale, maxima);
+                totals *= before;
+                [[unroll]] for (uint i = 0u; i < kOutMats; ++i) {
+                    sums[i] *= before;
+                }
+                found = false;
+                coopMatPerElementNV(maxima, maxima, find_empty);
+                some_empty = subgroupAny(found);
             }
             [[unroll]] for (uint j = 0u; j < kMatsAcross; ++j) {
-                coopMatPerElementNV(scores[j], scores[j], weight, maxima);
+                if (with_care) {
+                    coopMatPerElementNV(scores[j], scores[j], weight, maxima);
+                } else {
+                    coopMatPerElementNV(scores[j], scores[j], plain_weight, maxima);
+                }
                 totals += scores[j];
                 if (kThreshold != 0u) {
                     coopMatPerElementNV(scores[j], scores[j], dropped, first + j * kMatColumns);

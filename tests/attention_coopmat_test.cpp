@@ -186,6 +186,44 @@ TEST_SUITE("attention coopmat") {
         CHECK(mismatch_f16(x, o) == "");
     }
 
+    TEST_CASE("coopmat attention: maxima that the first key settles, and what comes after") {
+        if (!has_matrices()) {
+            return;
+        }
+        const Believed forced(as_forced);
+        Qkv x = random_qkv({1, 2, 1, 40, 400, 16, 24}, 21);
+        for (std::int64_t row = 0; row < 40; ++row) {
+            x.query.at({0, 0, row, 0}) = x.query.at({0, 1, row, 0}) = 4;
+        }
+        x.key.at({0, 0, 0, 0}) = 8;
+        Options causal, masked;
+        causal.scores.causal = Causal::bottom_right;
+        masked.scores.keys = Tensor({40, 400}, 1.0);
+        for (std::int64_t key = 0; key < 400; ++key) {
+            masked.scores.keys->at({3, key}) = key < 170 ? 0 : 1;  // a row whose first key comes late
+            masked.scores.keys->at({7, key}) = 0;
+        }
+        for (std::int64_t row = 0; row < 40; ++row) {
+            masked.scores.keys->at({row, 250}) = 0;
+        }
+        for (const Options& o : {Options{}, causal, masked}) {
+            CHECK(mismatch_f16(x, o) == "");
+            for (const double odd : {kNan, kInf, -kInf}) {
+                CAPTURE(odd);
+                Qkv late = x;
+                late.value.at({0, 0, 250, 5}) = odd;
+                late.value.at({0, 0, 399, 6}) = odd;  // where causal rows differ
+                CHECK(mismatch_f16(late, o) == "");
+                late.key.at({0, 0, 333, 1}) = odd;
+                CHECK(mismatch_f16(late, o) == "");
+            }
+            Qkv grown = x;  // of some rows, in the last tile
+            grown.key.at({0, 0, 390, 0}) = 4;
+            grown.key.at({0, 0, 390, 1}) = 16;
+            CHECK(mismatch_f16(grown, o) == "");
+        }
+    }
+
     TEST_CASE("coopmat attention: what a mask hides leaves no trace, rows without a key give 0") {
         if (!has_matrices()) {
             return;
