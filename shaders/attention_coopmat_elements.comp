@@ -13,10 +13,11 @@
 // and values of the next tile are read into registers before this tile's products, and staged
 // behind them. Matrices have as many columns as they are deep: then a matrix of weights, rounded to
 // f16, is an operand as it is. Maxima are matrices whose columns are all the same; the sums of a
-// row's weights stay spread over its columns until the end. Rows are reduced, and sums scaled down,
-// only at tiles in which a score is above its row's maximum: after the first tiles few are. exp is
-// the device's own: its error, which Vulkan bounds by (3 + 2 |x|) 2^-23, is far below that of
-// rounding to f16.
+// row's weights stay spread over its columns until the end. Rows are reduced, sums scaled down and
+// weights looked at one by one only at tiles in which a score is above its row's maximum (after the
+// first tiles few are) or NaN, or a value is not finite, and as long as a row of the subgroup has no
+// key. exp is the device's own: its error, which Vulkan bounds by (3 + 2 |x|) 2^-23, is far below
+// that of rounding to f16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -125,7 +126,8 @@ void stage_tile(uint first) {
 
 // --- elements: what becomes of that at (row, column) of a subgroup's matrix ----------------------
 
-// Whether an element that this invocation looked at was what it looked for.
+// Whether an element that this invocation looked at was what it looked for. Elements come in any
+// order, and may come more than once: it is only ever set.
 bool found;
 
 float larger(const in float a, const in float b) {
@@ -175,25 +177,35 @@ float score(const in uint row, const in uint column, const in float x, const in 
 
 // Looks for a score that is above its row's maximum, or NaN.
 float find_larger(const in uint row, const in uint column, const in float s, const in float maximum) {
-    found = found || !(s <= maximum);
+    if (!(s <= maximum)) {
+        found = true;
+    }
     return s;
 }
 
 // Looks for a row without any key yet.
 float find_empty(const in uint row, const in uint column, const in float maximum) {
-    found = found || floatBitsToUint(maximum) == kNegativeInfinityBits;
+    if (floatBitsToUint(maximum) == kNegativeInfinityBits) {
+        found = true;
+    }
     return maximum;
 }
 
-// A weight, times kWeightUnit, from a score that is at most its row's maximum, where that is a
-// number. Which keys are masked can not be told from it: their weights are 0 too.
-float plain_weight(const in uint row, const in uint column, const in float s, const in float maximum) {
-    return exp2((s - maximum) * kLog2E + kWeightUnitLog2);
+// A weight, times kWeightUnit, from how far a score is above its row's maximum. What is 0 in f16 is
+// 2^-126, so that exp2(-inf) is not asked for.
+float weight_of(float above) {
+    return exp2(max(above * kLog2E + kWeightUnitLog2, -126.0));
 }
 
-// A weight, times kWeightUnit, from a score: NaN where that is, -0.0 where it is masked.
+// A weight from a score that is at most its row's maximum, where that is a number. Which keys are
+// masked can not be told from it: their weights are as good as 0 too.
+float plain_weight(const in uint row, const in uint column, const in float s, const in float maximum) {
+    return weight_of(s - maximum);
+}
+
+// A weight from a score: NaN where that is, -0.0 where it is masked.
 float weight(const in uint row, const in uint column, const in float s, const in float maximum) {
-    float e = exp2((s - maximum) * kLog2E + kWeightUnitLog2);
+    float e = weight_of(s - maximum);
     e = is_nan(s) ? quiet_nan() : e;
     return floatBitsToUint(s) == kNegativeInfinityBits ? uintBitsToFloat(kSignBit) : e;
 }

@@ -191,22 +191,29 @@ TEST_SUITE("attention coopmat") {
             return;
         }
         const Believed forced(as_forced);
-        Qkv x = random_qkv({1, 2, 1, 40, 400, 16, 24}, 21);
-        for (std::int64_t row = 0; row < 40; ++row) {
+        const AttentionSizes s{1, 2, 1, 40, 400, 16, 24};
+        Qkv x = random_qkv(s, 21);
+        for (std::int64_t row = 0; row < s.queries; ++row) {
             x.query.at({0, 0, row, 0}) = x.query.at({0, 1, row, 0}) = 4;
         }
         x.key.at({0, 0, 0, 0}) = 8;
-        Options causal, masked;
+        Options none, causal, masked, finite, dropped, sinks, odd_sinks;
         causal.scores.causal = Causal::bottom_right;
-        masked.scores.keys = Tensor({40, 400}, 1.0);
-        for (std::int64_t key = 0; key < 400; ++key) {
-            masked.scores.keys->at({3, key}) = key < 170 ? 0 : 1;  // a row whose first key comes late
-            masked.scores.keys->at({7, key}) = 0;
+        masked.scores.keys = Tensor({s.queries, s.keys}, 1.0);
+        for (std::int64_t key = 0; key < s.keys; ++key) {
+            // a row whose first key comes late, and in another subgroup one that has none
+            masked.scores.keys->at({3, key}) = key < 170 ? 0 : 1;
+            masked.scores.keys->at({30, key}) = 0;
         }
-        for (std::int64_t row = 0; row < 40; ++row) {
+        for (std::int64_t row = 0; row < s.queries; ++row) {
             masked.scores.keys->at({row, 250}) = 0;
         }
-        for (const Options& o : {Options{}, causal, masked}) {
+        (finite = causal).scores.fill = -1e20;
+        (dropped = masked).dropout = 0.3;
+        sinks.scores.sinks = Tensor({2}, {-kInf, 9});
+        odd_sinks.scores.sinks = Tensor({2}, {kInf, kNan});
+        for (const Options* each_of : {&none, &causal, &masked, &finite, &dropped, &sinks, &odd_sinks}) {
+            const Options& o = *each_of;
             CHECK(mismatch_f16(x, o) == "");
             for (const double odd : {kNan, kInf, -kInf}) {
                 CAPTURE(odd);
@@ -214,13 +221,32 @@ TEST_SUITE("attention coopmat") {
                 late.value.at({0, 0, 250, 5}) = odd;
                 late.value.at({0, 0, 399, 6}) = odd;  // where causal rows differ
                 CHECK(mismatch_f16(late, o) == "");
-                late.key.at({0, 0, 333, 1}) = odd;
-                CHECK(mismatch_f16(late, o) == "");
+                if (&o != &odd_sinks) {  // beside +inf a log-sum-exp has no NaN
+                    late.key.at({0, 0, 333, 1}) = odd;
+                    CHECK(mismatch_f16(late, o) == "");
+                }
             }
-            Qkv grown = x;  // of some rows, in the last tile
+            Qkv grown = x;  // of some rows, in the last tile, beyond what a weight could hold
             grown.key.at({0, 0, 390, 0}) = 4;
-            grown.key.at({0, 0, 390, 1}) = 16;
+            grown.key.at({0, 0, 390, 1}) = 448;
             CHECK(mismatch_f16(grown, o) == "");
+            // A value of each tile that is not finite has all weights looked at one by one: the same
+            // bits in all columns but its own.
+            const Attended plain = run_f16(x, o);
+            Qkv each = x;
+            for (std::int64_t key = 7; key < s.keys; key += 32) {
+                each.value.at({0, 0, key, 5}) = kNan;
+            }
+            Attended with_care = run_f16(each, o);
+            for (std::int64_t h = 0; h < s.heads; ++h) {
+                for (std::int64_t row = 0; row < s.queries; ++row) {
+                    const bool sees = o.scores.sinks || !o.scores.keys || row != 30;
+                    CHECK((std::isnan(with_care.y.at({0, h, row, 5})) == sees));
+                    with_care.y.at({0, h, row, 5}) = plain.y.at({0, h, row, 5});
+                }
+            }
+            CHECK(same_bits(with_care.y, plain.y));
+            CHECK(same_bits(with_care.log_sum_exp, plain.log_sum_exp));
         }
     }
 

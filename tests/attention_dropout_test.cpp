@@ -34,20 +34,21 @@ TEST_SUITE_BEGIN("attention");
 
 TEST_CASE("attention: dropout keeps what Philox says, the same on every device, and scales it by 1/(1-p)") {
     // each way of asking with each p, and both lengths: p is a constant of the kernel
-    const struct {
+    struct Case {
         std::int64_t keys;
         double p;
         Ask ask;
-    } cases[] = {{64, 0.1, Ask::y},          {37, 0.5, Ask::y},          {64, 0.9, Ask::y},
-                 {37, 0.1, Ask::y_and_lse},  {64, 0.5, Ask::y_and_lse},  {37, 0.9, Ask::y_and_lse},
-                 {64, 0.1, Ask::everything}, {37, 0.5, Ask::everything}, {64, 0.9, Ask::everything}};
-    for (const auto& [keys, p, ask] : cases) {
-        CAPTURE(keys);
-        CAPTURE(p);
-        const Qkv x = weights_shown(keys);
-        const Options o = dropped(p, 77);
+    };
+    for (const Case& c :
+         {Case{64, 0.1, Ask::y}, Case{37, 0.5, Ask::y}, Case{64, 0.9, Ask::y}, Case{37, 0.1, Ask::y_and_lse},
+          Case{64, 0.5, Ask::y_and_lse}, Case{37, 0.9, Ask::y_and_lse}, Case{64, 0.1, Ask::everything},
+          Case{37, 0.5, Ask::everything}, Case{64, 0.9, Ask::everything}}) {
+        CAPTURE(c.keys);
+        CAPTURE(c.p);
+        const Qkv x = weights_shown(c.keys);
+        const Options o = dropped(c.p, 77);
         const Tensor want = reference::attention(x.query, x.key, x.value, o).y;
-        const Tensor got = attend(x, o, ask).y;
+        const Tensor got = attend(x, o, c.ask).y;
         CHECK(difference(got, want, {1e-9, 1e-6, {}}) == "");
         std::size_t otherwise = 0;
         for (std::size_t i = 0; i < want.data.size(); ++i) {

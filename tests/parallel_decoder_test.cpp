@@ -29,7 +29,8 @@ struct Answers {
     Traffic scoring;
 };
 
-/// Of 64 tokens the later ones go the way of the first: two ranks answer them all, more ranks these.
+/// More than two ranks, and unlike shares, answer these; two alike answer all 64, the later of
+/// which go the way of the first.
 constexpr std::size_t kTokens = 24;
 
 std::vector<std::int32_t> begin_of(const std::vector<std::int32_t>& tokens, std::size_t count) {

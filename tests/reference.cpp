@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <stdexcept>
 
 namespace vkf::reference {
 
@@ -129,6 +130,9 @@ double activate(Activation activation, double x) {
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& o) {
     const std::int64_t columns = o.transpose_b ? b.size(-2) : b.size(-1);
+    if (a.size(-1) != (o.transpose_b ? b.size(-1) : b.size(-2))) {
+        throw std::invalid_argument("reference::matmul: the sums of a and b have other lengths");
+    }
     Sizes shape = test::broadcast_sizes({a.shape.begin(), a.shape.end() - 2}, {b.shape.begin(), b.shape.end() - 2});
     shape.push_back(a.size(-2));
     shape.push_back(columns);

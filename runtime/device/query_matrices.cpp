@@ -80,7 +80,7 @@ void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabiliti
 
 #if defined(VKFORMER_GL_NV_COOPERATIVE_MATRIX2) && defined(VK_NV_cooperative_matrix2)
 /// True where kernels with GL_NV_cooperative_matrix2 can run. They are SPIR-V 1.6, which is Vulkan
-/// 1.3's, and their subgroups vote.
+/// 1.3's; attention's subgroups vote, and find NaN by comparing.
 bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Capabilities& c) {
     if (c.api_version < VK_API_VERSION_1_3 ||
         !has_extension(api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) {
@@ -89,7 +89,7 @@ bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Cap
     const auto subgroup = properties_of<VkPhysicalDeviceSubgroupProperties>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
     if ((subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
-        (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT) == 0) {
+        (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT) == 0 || !c.keeps_special_f32) {
         return false;
     }
     const auto second = features_of<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(
