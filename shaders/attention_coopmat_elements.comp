@@ -15,9 +15,9 @@
 // f16, is an operand as it is. Maxima are matrices whose columns are all the same; the sums of a
 // row's weights stay spread over its columns until the end. Rows are reduced, sums scaled down and
 // weights looked at one by one only at tiles in which a score is above its row's maximum (after the
-// first tiles few are) or NaN, or a value is not finite, and as long as a row of the subgroup has no
-// key. exp is the device's own: its error, which Vulkan bounds by (3 + 2 |x|) 2^-23, is far below
-// that of rounding to f16.
+// first tiles few are) or NaN, or a value is not finite, and as long as a row of the subgroup has
+// no key. exp is the device's own: its error, which Vulkan bounds by (3 + 2 |x|) 2^-23, is far
+// below that of rounding to f16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

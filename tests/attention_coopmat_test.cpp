@@ -230,8 +230,8 @@ TEST_SUITE("attention coopmat") {
             grown.key.at({0, 0, 390, 0}) = 4;
             grown.key.at({0, 0, 390, 1}) = 448;
             CHECK(mismatch_f16(grown, o) == "");
-            // A value of each tile that is not finite has all weights looked at one by one: the same
-            // bits in all columns but its own.
+            // A value of each tile that is not finite has all weights looked at one by one: the
+            // same bits in all columns but its own.
             const Attended plain = run_f16(x, o);
             Qkv each = x;
             for (std::int64_t key = 7; key < s.keys; key += 32) {
