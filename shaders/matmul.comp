@@ -364,17 +364,16 @@ void main() {
         }
 #endif
     } else if (kPacked == kPackedInt4) {
-        for (uint group = 0; group < p.k; group += 32) {
-            load_group(columns, group);
-            uint end = min(group + 32, p.k);
-            for (uint k = group; k < end; k += 4) {
-                load_codes(columns, k);
-                codes_used = 0;
-                STEP
-                k += 4;
-                codes_used = 16;
-                STEP
+        for (uint k = 0; k < p.k; k += 4) {
+            if (k % 32 == 0) {
+                load_group(columns, k);
             }
+            load_codes(columns, k);
+            codes_used = 0;
+            STEP
+            k += 4;
+            codes_used = 16;
+            STEP
         }
     } else {
         for (uint k = 0; k < p.k; k += 4) {
