@@ -475,10 +475,10 @@ void main() {
 #define DO(i) \
     { \
         uint row = first_near + i * 4u; \
-        mat4 ds = transpose(mat4(VKF_FOUR(kept_fours, kept_at(far.x, row, 0u)), \
-                                 VKF_FOUR(kept_fours, kept_at(far.y, row, 0u)), \
-                                 VKF_FOUR(kept_fours, kept_at(far.z, row, 0u)), \
-                                 VKF_FOUR(kept_fours, kept_at(far.w, row, 0u)))); \
+        mat4 ds = with_rows(VKF_FOUR(kept_fours, kept_at(far.x, row, 0u)), \
+                            VKF_FOUR(kept_fours, kept_at(far.y, row, 0u)), \
+                            VKF_FOUR(kept_fours, kept_at(far.z, row, 0u)), \
+                            VKF_FOUR(kept_fours, kept_at(far.w, row, 0u))); \
         TAKE(i * 4, ds[0]) \
         TAKE(i * 4 + 1, ds[1]) \
         TAKE(i * 4 + 2, ds[2]) \
@@ -496,7 +496,7 @@ void main() {
             EACH_ROW(DO)
 #undef DO
             [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
-                mat4 rows = transpose(mat4(load_far(at.x, k), load_far(at.y, k), load_far(at.z, k), load_far(at.w, k)));
+                mat4 rows = with_rows(load_far(at.x, k), load_far(at.y, k), load_far(at.z, k), load_far(at.w, k));
                 vec4 near[kMaxLoads];
 #define DO(i) \
     { \
@@ -512,8 +512,8 @@ void main() {
 #undef DO
             }
             [[dont_unroll]] for (uint k = 0u; k < p.value_dim; k += 4u) {
-                mat4 rows = transpose(mat4(load_far_second(at_second.x, k), load_far_second(at_second.y, k),
-                                           load_far_second(at_second.z, k), load_far_second(at_second.w, k)));
+                mat4 rows = with_rows(load_far_second(at_second.x, k), load_far_second(at_second.y, k),
+                                      load_far_second(at_second.z, k), load_far_second(at_second.w, k));
                 vec4 near[kMaxLoads];
 #define DO(i) \
     { \

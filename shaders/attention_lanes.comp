@@ -131,7 +131,7 @@ vec4 value_unless(bool absent, uint offset, uint at) {
 
 // Loads four components, from k on, of four keys, as the rows of the result.
 mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint k) {
-    return transpose(mat4(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k)));
+    return with_rows(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k));
 }
 
 // Attention of one row again, with care: each product of an absent key is left out. The sums are

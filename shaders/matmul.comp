@@ -177,8 +177,8 @@ mat4 load_b_packed(uvec4 columns, uint k) {
                     less_zero(four >> 8, group_zeros) * group_scales,
                     less_zero(four >> 12, group_zeros) * group_scales);
     }
-    return transpose(mat4(load_packed(columns.x, k), load_packed(columns.y, k), load_packed(columns.z, k),
-                          load_packed(columns.w, k)));
+    return with_rows(load_packed(columns.x, k), load_packed(columns.y, k), load_packed(columns.z, k),
+                     load_packed(columns.w, k));
 }
 
 // Loads four rows of B, from k on, as the columns of the result.
@@ -193,8 +193,8 @@ mat4 load_b(uvec4 columns, uint k) {
         rows = load_b_packed(columns, inside);
     } else {
         uvec4 at = (columns + inside) >> 2;
-        rows = transpose(mat4(tame(VKF_FOUR(b_vec, at.x)), tame(VKF_FOUR(b_vec, at.y)), tame(VKF_FOUR(b_vec, at.z)),
-                              tame(VKF_FOUR(b_vec, at.w))));
+        rows = with_rows(tame(VKF_FOUR(b_vec, at.x)), tame(VKF_FOUR(b_vec, at.y)), tame(VKF_FOUR(b_vec, at.z)),
+                         tame(VKF_FOUR(b_vec, at.w)));
     }
     if (kFew && kPacked < kPackedInt8) {  // what stands for those past the end may not be finite
         bvec4 past = bvec4(k >= p.k);
@@ -235,15 +235,15 @@ mat4 unpack_held(uint step, uint k) {
                     less_zero(four >> 12, group_zeros) * group_scales);
     }
     if (kPacked == kPackedInt8) {
-        return transpose(mat4(unpack_int8(held[0][step]), unpack_int8(held[1][step]), unpack_int8(held[2][step]),
-                              unpack_int8(held[3][step])));
+        return with_rows(unpack_int8(held[0][step]), unpack_int8(held[1][step]), unpack_int8(held[2][step]),
+                         unpack_int8(held[3][step]));
     }
     mat4 rows;
     for (uint i = 0; i < 4; ++i) {
         uvec2 pair = step == 0 ? held[i].xy : held[i].zw;
         rows[i] = kPacked == kPackedF16 ? unpack_f16(pair) : unpack_bf16(pair);
     }
-    rows = transpose(rows);
+    rows = with_rows(rows[0], rows[1], rows[2], rows[3]);
     bvec4 past = bvec4(k >= p.k);  // what stands for those past the end may not be finite
     return mat4(mix(rows[0], vec4(0.0), past), mix(rows[1], vec4(0.0), past), mix(rows[2], vec4(0.0), past),
                 mix(rows[3], vec4(0.0), past));

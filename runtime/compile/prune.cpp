@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/compile/prune_function.h"
+#include "runtime/compile/spirv_module.h"
 
 namespace vkf {
 
@@ -34,10 +35,6 @@ std::set<std::uint32_t> reachable(const std::vector<Function>& functions, std::v
     return found;
 }
 
-bool is_about(std::uint32_t op) {
-    return op == kOpName || op == kOpMemberName || op == kOpDecorate || op == kOpMemberDecorate;
-}
-
 /// The id that an instruction ahead of the functions defines; 0: none.
 std::uint32_t defined_by(Words i) {
     const std::uint32_t op = op_of(i);
@@ -49,7 +46,7 @@ std::uint32_t defined_by(Words i) {
 
 /// Takes out what defines the ids, and what is said about them.
 void drop(std::vector<Words>& module, const Ids& ids) {
-    std::erase_if(module, [&](Words i) { return ids.contains(is_about(op_of(i)) ? i[1] : defined_by(i)); });
+    std::erase_if(module, [&](Words i) { return ids.contains(is_about(i) ? i[1] : defined_by(i)); });
 }
 
 /// Takes out 64-bit integers and what is made of them, ahead of the functions, where these and the
@@ -79,22 +76,6 @@ void drop_int64(std::vector<Words>& module, Words functions, std::size_t bound) 
     }
     drop(module, wide);
     std::erase_if(module, [](Words i) { return op_of(i) == kOpCapability && i[1] == kCapabilityInt64; });
-}
-
-/// An entry point without some of the variables that it names.
-std::vector<std::uint32_t> without(Words entry, const Ids& ids) {
-    std::size_t at = 3;  // its name, which ends within a word
-    while (at + 1 < entry.size() && entry[at] >> 24 != 0) {
-        ++at;
-    }
-    std::vector<std::uint32_t> out(entry.begin(), entry.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-    for (const std::uint32_t id : entry.subspan(at + 1)) {
-        if (!ids.contains(id)) {
-            out.push_back(id);
-        }
-    }
-    out[0] = head(kOpEntryPoint, out.size());
-    return out;
 }
 
 /// Takes out what tells of subgroups, ahead of the functions, where these have nothing of that.
@@ -135,7 +116,7 @@ void drop_unused(std::vector<Words>& module, Words functions, std::size_t bound)
     Ids used(bound);
     const auto use = [&](std::uint32_t id) { used.insert(id); };
     for (const Words i : module) {
-        if (!is_about(op_of(i))) {
+        if (!is_about(i)) {
             each_id(i, defined_by(i) == 0 || defined_by(i) == i[1] ? 2 : 3, use);
         }
     }
@@ -157,32 +138,20 @@ void drop_unused(std::vector<Words>& module, Words functions, std::size_t bound)
 }  // namespace
 
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
-    if (code.size() < kHeaderWords || code[kHeaderBound] > kMostIds) {
+    auto parts = split_module(code);
+    if (!parts) {
         return code;
     }
     const std::size_t bound = code[kHeaderBound];
-    std::vector<Words> module;  // all before the first function
+    std::vector<Words>& module = parts->head;
     std::vector<Function> functions;
-    std::vector<Words> current;
+    for (std::vector<Words>& f : parts->functions) {
+        functions.emplace_back(std::move(f));
+    }
     std::map<std::uint32_t, bool> known;
     std::vector<std::uint32_t> entries;
-    for (std::size_t at = kHeaderWords; at < code.size();) {
-        const std::size_t words = code[at] >> 16;
-        if (words == 0 || at + words > code.size()) {
-            return code;
-        }
-        const Words i = Words(code).subspan(at, words);
-        at += words;
+    for (const Words i : module) {
         const std::uint32_t op = op_of(i);
-        if (op == kOpFunction || !current.empty()) {
-            current.push_back(i);
-            if (op == kOpFunctionEnd) {
-                functions.emplace_back(std::move(current));
-                current.clear();
-            }
-            continue;
-        }
-        module.push_back(i);
         if (op == kOpEntryPoint) {
             entries.push_back(i[2]);
         } else if (op == kOpConstantTrue || op == kOpConstantFalse) {
@@ -209,7 +178,7 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
     std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);
     out.reserve(code.size());
     for (const Words i : module) {
-        if (!is_about(op_of(i)) || !gone.contains(i[1])) {
+        if (!is_about(i) || !gone.contains(i[1])) {
             out.insert(out.end(), i.begin(), i.end());
         }
     }

@@ -35,17 +35,27 @@ private:
 /// apart here all words may be ids.
 std::pair<std::size_t, std::size_t> literals_of(Words i);
 
-/// Calls `visit` with each id that an instruction names from a word on. Literals that are not known
-/// to be some count too: too much stays rather than too little.
+/// True where each word of an instruction of a function is known to be an id or a literal, as
+/// literals_of() says: where ids may be given other numbers.
+bool has_known_operands(Words i);
+
+/// Calls `visit` with the number of each word, from one on, by which an instruction names an id.
+/// Literals that are not known to be some count too: too much stays rather than too little.
 template <typename Visit>
-void each_id(Words i, std::size_t from, Visit visit) {
+void each_place(Words i, std::size_t from, Visit visit) {
     const auto [begin, end] = literals_of(i);
     for (std::size_t at = from; at < i.size(); ++at) {
         const bool number_of_case = op_of(i) == kOpSwitch && at >= 3 && at % 2 == 1;
         if ((at < begin || at >= end) && !number_of_case) {
-            visit(i[at]);
+            visit(at);
         }
     }
+}
+
+/// Calls `visit` with each such id.
+template <typename Visit>
+void each_id(Words i, std::size_t from, Visit visit) {
+    each_place(i, from, [&](std::size_t at) { visit(i[at]); });
 }
 
 /// True where an instruction names one of the ids.

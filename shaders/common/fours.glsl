@@ -11,6 +11,13 @@
 
 #include "common/wide.h"
 
+// The matrix with these rows. Not transpose(): drivers know it, and add up products with its result
+// in another order than those with a matrix from a variable. Where the same sums are computed in
+// two places, their last bits must be the same.
+mat4 with_rows(vec4 a, vec4 b, vec4 c, vec4 d) {
+    return mat4(a.x, b.x, c.x, d.x, a.y, b.y, c.y, d.y, a.z, b.z, c.z, d.z, a.w, b.w, c.w, d.w);
+}
+
 #ifdef WIDE
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/spirv_module.h"
+
+namespace vkf::spv {
+
+std::optional<ModuleParts> split_module(Words code) {
+    if (code.size() < kHeaderWords || code[kHeaderBound] > kMostIds) {
+        return std::nullopt;
+    }
+    ModuleParts out;
+    bool inside = false;
+    for (std::size_t at = kHeaderWords; at < code.size();) {
+        const std::size_t words = code[at] >> 16;
+        if (words == 0 || at + words > code.size()) {
+            return std::nullopt;
+        }
+        const Words i = code.subspan(at, words);
+        at += words;
+        if (op_of(i) == kOpFunction) {
+            out.functions.emplace_back();
+            inside = true;
+        }
+        (inside ? out.functions.back() : out.head).push_back(i);
+        inside = inside && op_of(i) != kOpFunctionEnd;
+    }
+    return inside ? std::nullopt : std::optional(std::move(out));
+}
+
+bool is_about(Words i) {
+    const std::uint32_t op = op_of(i);
+    return op == kOpName || op == kOpMemberName || op == kOpDecorate || op == kOpMemberDecorate;
+}
+
+std::vector<std::uint32_t> without(Words entry, const Ids& ids) {
+    std::size_t at = 3;  // its name, which ends within a word
+    while (at + 1 < entry.size() && entry[at] >> 24 != 0) {
+        ++at;
+    }
+    std::vector<std::uint32_t> out(entry.begin(), entry.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    for (const std::uint32_t id : entry.subspan(at + 1)) {
+        if (!ids.contains(id)) {
+            out.push_back(id);
+        }
+    }
+    out[0] = head(kOpEntryPoint, out.size());
+    return out;
+}
+
+void Replacements::set(std::uint32_t id, std::uint32_t by) {
+    if (id >= by_.size()) {
+        by_.resize(std::size_t{id} + 1 + id / 2);
+    }
+    by_[id] = by;
+}
+
+std::uint32_t Replacements::of(std::uint32_t id) const {
+    while (id < by_.size() && by_[id] != 0 && by_[id] != id) {
+        id = by_[id];
+    }
+    return id;
+}
+
+void Replacements::apply(std::vector<std::uint32_t>& code, std::size_t from) const {
+    for (std::size_t at = from; at < code.size(); at += code[at] >> 16) {
+        const Words i = Words(code).subspan(at, code[at] >> 16);
+        each_place(i, 1, [&](std::size_t word) { code[at + word] = of(code[at + word]); });
+    }
+}
+
+}  // namespace vkf::spv

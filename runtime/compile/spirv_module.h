@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A SPIR-V module in its parts, and ids that take the place of others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/compile/spirv_instruction.h"
+
+namespace vkf::spv {
+
+struct ModuleParts {
+    std::vector<Words> head;                    ///< all before the first function
+    std::vector<std::vector<Words>> functions;  ///< each from OpFunction to OpFunctionEnd
+};
+
+/// The parts of a module, which must outlive them; none where instructions do not fit into it, a
+/// function does not end, or there are more ids than a module may have.
+std::optional<ModuleParts> split_module(Words code);
+
+/// True of what names or decorates an id, its first.
+bool is_about(Words i);
+
+/// An entry point without some of the variables that it names.
+std::vector<std::uint32_t> without(Words entry, const Ids& ids);
+
+/// Calls `visit` with each instruction of a row of them.
+template <typename Visit>
+void each_instruction(Words code, Visit visit) {
+    for (std::size_t at = 0; at < code.size(); at += code[at] >> 16) {
+        visit(code.subspan(at, code[at] >> 16));
+    }
+}
+
+inline void put(std::vector<std::uint32_t>& out, Words i) { out.insert(out.end(), i.begin(), i.end()); }
+
+/// Ids, each of which may have another in its place, and that one again another.
+class Replacements {
+public:
+    void set(std::uint32_t id, std::uint32_t by);
+    std::uint32_t of(std::uint32_t id) const;
+    /// Replaces the ids that the instructions from a word on name; their literals are known.
+    void apply(std::vector<std::uint32_t>& code, std::size_t from) const;
+
+private:
+    std::vector<std::uint32_t> by_;  ///< 0: none
+};
+
+}  // namespace vkf::spv

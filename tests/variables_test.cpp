@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left of a shader once functions stand where they are called and variables are values does
+// what the shader did. Under validation the layer looks at every module too.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <map>
+
+#include "attention_lanes.spv.h"
+#include "matmul_lanes.spv.h"
+#include "runtime/compile/glsl.h"
+#include "runtime/compile/inline_calls.h"
+#include "runtime/compile/lowering.h"
+#include "runtime/compile/promote_variables.h"
+#include "runtime/compile/prune.h"
+#include "runtime/compile/specialize.h"
+#include "softmax.spv.h"
+#include "tests/device.h"
+#include "tests/glsl.h"
+#include "tests/op_check.h"
+
+namespace vkf::test::variables {
+
+namespace {
+
+using Words = std::vector<std::uint32_t>;
+
+/// C++ and GLSL alike. A and B are constants.
+#define KNOT                                                            \
+    struct Pair {                                                       \
+        uint number;                                                    \
+        uvec4 four;                                                     \
+    };                                                                  \
+    uint counter = 7u;                                                  \
+    uint untouched = 3u;                                                \
+    void count(uint by) { counter += by; }                              \
+    void exchange(INOUT_UINT a, INOUT_UINT b) {                         \
+        uint kept = a;                                                  \
+        a = b;                                                          \
+        b = kept;                                                       \
+    }                                                                   \
+    uint fibonacci(uint n) {                                            \
+        uint a = 0u;                                                    \
+        uint b = 1u;                                                    \
+        for (uint i = 0u; i < n; ++i) {                                 \
+            uint sum = a + b;                                           \
+            a = b;                                                      \
+            b = sum;                                                    \
+        }                                                               \
+        return a;                                                       \
+    }                                                                   \
+    uint early(uint x) {                                                \
+        if (x > 5u) {                                                   \
+            return x - 5u;                                              \
+        }                                                               \
+        return x * 3u;                                                  \
+    }                                                                   \
+    uint largest(uvec4 v) {                                             \
+        uint found = v[0];                                              \
+        for (uint k = 1u; k < 4u; ++k) {                                \
+            found = v[k] > found ? v[k] : found;                        \
+        }                                                               \
+        return found;                                                   \
+    }                                                                   \
+    uint knot(uint x) {                                                 \
+        uint table[4];                                                  \
+        table[0] = x;                                                   \
+        table[1] = fibonacci(x % 9u);                                   \
+        table[2] = 0u;                                                  \
+        table[3] = early(x);                                            \
+        uint looked_up[3];                                              \
+        looked_up[0] = 11u;                                             \
+        looked_up[1] = x;                                               \
+        looked_up[2] = 13u;                                             \
+        uvec4 v = uvec4(x, x + 1u, 2u, fibonacci(6u));                  \
+        Pair one;                                                       \
+        one.number = 1u;                                                \
+        one.four = v;                                                   \
+        Pair pairs[2];                                                  \
+        pairs[0] = one;                                                 \
+        pairs[1] = pairs[0];                                            \
+        for (uint i = 0u; i < 6u; ++i) {                                \
+            uint own;                                                   \
+            exchange(table[0], table[1]);                               \
+            v[(x + i) % 4u] += table[1];                                \
+            if (x % 3u == A) {                                          \
+                own = early(i);                                         \
+                if (i == 1u + B) {                                      \
+                    continue;                                           \
+                }                                                       \
+            } else {                                                    \
+                own = largest(v) + fibonacci(i);                        \
+            }                                                           \
+            table[2] += own;                                            \
+            pairs[1].four[2] ^= v[i % 4u];                              \
+            pairs[0].number += pairs[1].four[2];                        \
+            looked_up[(i + x) % 3u] += own;                             \
+            count(i);                                                   \
+            switch ((x + i) % 4u) {                                     \
+                case 0u: exchange(v[0], table[3]); break;               \
+                case 1u:                                                \
+                    for (uint j = 0u; j < i; ++j) {                     \
+                        exchange(v[1], v[2]);                           \
+                        count(j + v[1]);                                \
+                    }                                                   \
+                    break;                                              \
+                case 2u: v = pairs[i % 2u == B ? 0 : 1].four; break;    \
+                default: pairs[0] = pairs[1]; break;                    \
+            }                                                           \
+            if (counter % 11u == 10u) {                                 \
+                break;                                                  \
+            }                                                           \
+        }                                                               \
+        uint sum = table[0] + table[1] * 3u + table[2] * 5u + table[3]; \
+        sum += looked_up[0] + looked_up[1] * 7u + looked_up[2];         \
+        sum += v[0] + v[1] * 2u + v[2] * 3u + v[3] * 4u;                \
+        sum += pairs[0].number + largest(pairs[1].four);                \
+        return (sum + counter + untouched) % 1000003u;                  \
+    }
+
+struct Twin {
+    using uint = std::uint32_t;
+    using INOUT_UINT = uint&;
+    struct uvec4 {
+        std::array<uint, 4> parts{};
+        uvec4() = default;
+        uvec4(uint x, uint y, uint z, uint w) : parts{x, y, z, w} {}
+        uint& operator[](uint k) { return parts[k]; }
+    };
+    uint A, B;
+    KNOT
+};
+
+#define KNOT_TEXT_OF(...) #__VA_ARGS__
+#define KNOT_TEXT(macro) KNOT_TEXT_OF(macro)
+
+std::string source() {
+    return std::string(
+               "#version 450\n"
+               "#define INOUT_UINT inout uint\n"
+               "layout(local_size_x_id = 0) in;\n"
+               "layout(constant_id = 1) const uint A = 0;\n"
+               "layout(constant_id = 2) const uint B = 0;\n"
+               "layout(set = 0, binding = 0) readonly buffer X { uint x[]; };\n"
+               "layout(set = 0, binding = 1) writeonly buffer Y { uint y[]; };\n"
+               "layout(push_constant) uniform Push { uint first_group; uint group_count; };\n") +
+           KNOT_TEXT(KNOT) + "void main() { y[gl_LocalInvocationID.x] = knot(x[gl_LocalInvocationID.x]); }\n";
+}
+
+struct Params {
+    std::shared_ptr<const Shader> shader;
+    Words constants;
+};
+
+void lower(Lowering& l) {
+    const auto& p = l.params<Params>();
+    Constants constants;
+    for (std::size_t id = 0; id < p.constants.size(); ++id) {
+        constants.set(static_cast<std::uint32_t>(id), p.constants[id]);
+    }
+    l.dispatch({Kernel{p.shader.get(), constants, "knotted", p.shader}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, [](const Operands&, Command& c) noexcept {
+                   c.push(std::array<std::uint32_t, 2>{});
+                   c.groups(1);
+               });
+}
+
+constexpr OpType kKnot{"knot", lower};
+
+constexpr std::uint32_t kVariable = 59, kCall = 57, kDecorate = 71;
+constexpr std::uint32_t kPrivate = 6, kFunction = 7;
+
+std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
+
+Words module_of(const std::vector<Words>& instructions) {
+    Words out = {0x07230203, 0x00010300, 0, 200, 0};
+    for (const Words& i : instructions) {
+        out.insert(out.end(), i.begin(), i.end());
+    }
+    return out;
+}
+
+int count_of(const Words& code, std::uint32_t wanted, std::uint32_t storage = 0) {
+    int found = 0;
+    for (std::size_t at = 5; at < code.size(); at += code[at] >> 16) {
+        found += (code[at] & 0xffff) == wanted && (storage == 0 || code[at + 3] == storage) ? 1 : 0;
+    }
+    return found;
+}
+
+/// float is 3, the constant 1.0 is 10, the type of a function of a float is 5, of none 4.
+const std::vector<Words> kTypes = {
+    {op(2, 19), 2}, {op(3, 22), 3, 32}, {op(3, 33), 4, 2}, {op(4, 33), 5, 3, 3}, {op(4, 43), 3, 10, 0x3f800000}};
+
+Words with_types(std::vector<Words> before, const std::vector<Words>& behind) {
+    before.insert(before.end(), kTypes.begin(), kTypes.end());
+    before.insert(before.end(), behind.begin(), behind.end());
+    return module_of(before);
+}
+
+}  // namespace
+
+TEST_SUITE("variables") {
+    TEST_CASE("variables: kernels call nothing and keep no variable") {
+        struct {
+            PackedSpirv code;
+            Words constants;
+            int left;
+        } const kernels[] = {{spirv::kMatmulLanesSpirv, {8, 8}, 0}, {spirv::kSoftmaxSpirv, {8}, 0}};
+        for (const auto& kernel : kernels) {
+            const Words before = prune(specialize(SpirvCode(kernel.code).words(), kernel.constants));
+            const Words inlined = inline_calls(before), after = promote_variables(inlined);
+            CHECK(count_of(before, kCall) > 0);
+            CHECK(count_of(inlined, kCall) == 0);
+            CHECK(count_of(before, kVariable, kFunction) > 0);
+            CHECK(count_of(after, kVariable, kFunction) == kernel.left);
+            CHECK(count_of(after, kVariable, kPrivate) == 0);
+            CHECK(inline_calls(after) == after);
+            CHECK(promote_variables(after) == after);
+        }
+    }
+
+    TEST_CASE("variables: copies of a function are decorated as it was, and it goes") {
+        const Words decorate{op(3, kDecorate), 50, 42};  // NoContraction
+        const std::vector<Words> main = {{op(5, 54), 2, 20, 0, 4},   {op(2, 248), 21}, {op(5, 57), 3, 22, 40, 10},
+                                         {op(5, 57), 3, 23, 40, 22}, {op(1, 253)},     {op(1, 56)}};
+        const std::vector<Words> callee = {{op(5, 54), 3, 40, 0, 5},    {op(3, 55), 3, 41}, {op(2, 248), 42},
+                                           {op(5, 129), 3, 50, 41, 10}, {op(2, 254), 50},   {op(1, 56)}};
+        std::vector<Words> behind = callee;
+        behind.insert(behind.end(), main.begin(), main.end());
+        Words expected = with_types(
+            {{op(4, 15), 5, 20, 'm'}, {op(3, kDecorate), 200, 42}, {op(3, kDecorate), 201, 42}},
+            {main[0], main[1], {op(5, 129), 3, 200, 10, 10}, {op(5, 129), 3, 201, 200, 10}, main[4], main[5]});
+        expected[3] = 202;
+        CHECK(inline_calls(with_types({{op(4, 15), 5, 20, 'm'}, decorate}, behind)) == expected);
+    }
+
+    TEST_CASE("variables: functions that call themselves or each other stay, and so does what is not known") {
+        const auto calling = [](std::uint32_t id, std::uint32_t other) {
+            return std::vector<Words>{{op(5, 54), 2, id, 0, 4},
+                                      {op(2, 248), id + 1},
+                                      {op(4, 57), 2, id + 2, other},
+                                      {op(1, 253)},
+                                      {op(1, 56)}};
+        };
+        std::vector<Words> all = calling(20, 40);
+        for (const auto& f : {calling(40, 60), calling(60, 40)}) {
+            all.insert(all.end(), f.begin(), f.end());
+        }
+        const Words around = with_types({{op(4, 15), 5, 20, 'm'}}, all);
+        CHECK(count_of(inline_calls(around), kCall) > 0);
+        const Words itself = with_types({{op(4, 15), 5, 20, 'm'}}, calling(20, 20));
+        CHECK(inline_calls(itself) == itself);
+
+        // 200, whatever it does, may name ids or not
+        std::vector<Words> unknown = calling(20, 40);
+        const std::vector<Words> called = {
+            {op(5, 54), 2, 40, 0, 4}, {op(2, 248), 41}, {op(3, 9999), 3, 42}, {op(1, 253)}, {op(1, 56)}};
+        unknown.insert(unknown.end(), called.begin(), called.end());
+        const Words whole = with_types({{op(4, 15), 5, 20, 'm'}}, unknown);
+        CHECK(inline_calls(whole) == whole);
+        CHECK(promote_variables(whole) == whole);
+    }
+
+    TEST_CASE("variables: one of the invocation goes from the entry point too, unless two functions name it") {
+        const Words pointer{op(4, 32), 6, kPrivate, 3}, variable{op(4, 59), 6, 30, kPrivate};
+        const Words load{op(4, 61), 3, 22, 30}, store{op(3, 62), 30, 10};
+        const auto function = [](std::uint32_t id, const std::vector<Words>& body) {
+            std::vector<Words> out = {{op(5, 54), 2, id, 0, 4}, {op(2, 248), id + 1}};
+            out.insert(out.end(), body.begin(), body.end());
+            out.insert(out.end(), {{op(1, 253)}, {op(1, 56)}});
+            return out;
+        };
+        const Words add{op(5, 129), 3, 24, 22, 22}, sum{op(5, 129), 3, 24, 10, 10};
+        std::vector<Words> behind = {pointer, variable}, expected = {pointer};
+        const auto main = function(20, {store, load, add}), left = function(20, {sum});
+        behind.insert(behind.end(), main.begin(), main.end());
+        expected.insert(expected.end(), left.begin(), left.end());
+        CHECK(promote_variables(with_types({{op(5, 15), 5, 20, 'm', 30}}, behind)) ==
+              with_types({{op(4, 15), 5, 20, 'm'}}, expected));
+
+        const auto other = function(40, {store});
+        behind.insert(behind.end(), other.begin(), other.end());
+        const Words whole = with_types({{op(5, 15), 5, 20, 'm', 30}}, behind);
+        CHECK(promote_variables(whole) == whole);
+    }
+
+    TEST_CASE("variables: a module cut short is given back") {
+        const Words whole = SpirvCode(spirv::kAttentionLanesSpirv).words();
+        for (const std::size_t words : {std::size_t{3}, std::size_t{6}, whole.size() - 1}) {
+            Words cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(words));
+            cut.back() |= 0x00ff0000;
+            CHECK(inline_calls(cut) == cut);
+            CHECK(promote_variables(cut) == cut);
+        }
+    }
+
+    TEST_CASE("variables: arrays, structs, vectors, arguments and the invocation's own do what they did") {
+        if (!can_compile_glsl()) {
+            return;
+        }
+        const auto code = std::make_shared<Words>(compile_glsl(source(), "knot"));
+        const std::shared_ptr<const Shader> shader(new Shader{"knot", *code}, [code](const Shader* s) { delete s; });
+        constexpr std::int64_t kCount = 32;
+        Tensor x({kCount});
+        for (std::int64_t i = 0; i < kCount; ++i) {
+            x.data[static_cast<std::size_t>(i)] = static_cast<double>(i);
+        }
+        for (std::uint32_t c = 0; c < 6; ++c) {
+            CAPTURE(c);
+            Tensor want({kCount});
+            Twin::uint at = 0;
+            for (double& y : want.data) {
+                Twin twin{c % 3, c / 3};
+                y = twin.knot(at++);
+            }
+            OpCheck check;
+            const Value in = check.indices("x", x);
+            const Value out =
+                check.graph
+                    .add_node(kKnot, {in}, std::make_shared<const Params>(Params{shader, {kCount, c % 3, c / 3}}),
+                              {{DType::i32, {kCount}, {}, {}}})
+                    .front();
+            CHECK(difference(check.run(out), want, exactly()) == "");
+        }
+    }
+}
+
+}  // namespace vkf::test::variables
