@@ -270,6 +270,21 @@ TEST_SUITE("prune") {
         }
     }
 
+    TEST_CASE("prune: a block that comes ahead of those that lead to it stays") {
+        const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
+        // 11 is the merge block of 10, and follows it at once; 12 and 13 lead to it
+        const Words module = {0x07230203, 0x00010300, 0,  100,        0,          op(4, 15),  5,          1,
+                              'm',        op(2, 20),  3,  op(3, 41),  3,          4,          op(5, 54),  2,
+                              1,          0,          5,  op(2, 248), 10,         op(3, 247), 11,         0,
+                              op(4, 250), 6,          12, 13,         op(2, 248), 11,         op(1, 253), op(2, 248),
+                              12,         op(2, 249), 11, op(2, 248), 13,         op(2, 249), 11,         op(1, 56)};
+        CHECK(prune(module) == Words{0x07230203, 0x00010300, 0,         100,        0,  op(4, 15),  5,  1,          'm',
+                                     op(2, 20),  3,          op(5, 54), 2,          1,  0,          5,  op(2, 248), 10,
+                                     op(3, 247), 11,         0,         op(4, 250), 6,  12,         13, op(2, 248), 11,
+                                     op(1, 253), op(2, 248), 12,        op(2, 249), 11, op(2, 248), 13, op(2, 249), 11,
+                                     op(1, 56)});
+    }
+
     TEST_CASE("prune: a module cut short is given back") {
         const Words whole = SpirvCode(spirv::kElementwiseSpirv).words();
         Words cut(whole.begin(), whole.begin() + 6);

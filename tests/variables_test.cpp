@@ -26,96 +26,106 @@ namespace {
 using Words = std::vector<std::uint32_t>;
 
 /// C++ and GLSL alike. A and B are constants.
-#define KNOT                                                            \
-    struct Pair {                                                       \
-        uint number;                                                    \
-        uvec4 four;                                                     \
-    };                                                                  \
-    uint counter = 7u;                                                  \
-    uint untouched = 3u;                                                \
-    void count(uint by) { counter += by; }                              \
-    void exchange(INOUT_UINT a, INOUT_UINT b) {                         \
-        uint kept = a;                                                  \
-        a = b;                                                          \
-        b = kept;                                                       \
-    }                                                                   \
-    uint fibonacci(uint n) {                                            \
-        uint a = 0u;                                                    \
-        uint b = 1u;                                                    \
-        for (uint i = 0u; i < n; ++i) {                                 \
-            uint sum = a + b;                                           \
-            a = b;                                                      \
-            b = sum;                                                    \
-        }                                                               \
-        return a;                                                       \
-    }                                                                   \
-    uint early(uint x) {                                                \
-        if (x > 5u) {                                                   \
-            return x - 5u;                                              \
-        }                                                               \
-        return x * 3u;                                                  \
-    }                                                                   \
-    uint largest(uvec4 v) {                                             \
-        uint found = v[0];                                              \
-        for (uint k = 1u; k < 4u; ++k) {                                \
-            found = v[k] > found ? v[k] : found;                        \
-        }                                                               \
-        return found;                                                   \
-    }                                                                   \
-    uint knot(uint x) {                                                 \
-        uint table[4];                                                  \
-        table[0] = x;                                                   \
-        table[1] = fibonacci(x % 9u);                                   \
-        table[2] = 0u;                                                  \
-        table[3] = early(x);                                            \
-        uint looked_up[3];                                              \
-        looked_up[0] = 11u;                                             \
-        looked_up[1] = x;                                               \
-        looked_up[2] = 13u;                                             \
-        uvec4 v = uvec4(x, x + 1u, 2u, fibonacci(6u));                  \
-        Pair one;                                                       \
-        one.number = 1u;                                                \
-        one.four = v;                                                   \
-        Pair pairs[2];                                                  \
-        pairs[0] = one;                                                 \
-        pairs[1] = pairs[0];                                            \
-        for (uint i = 0u; i < 6u; ++i) {                                \
-            uint own;                                                   \
-            exchange(table[0], table[1]);                               \
-            v[(x + i) % 4u] += table[1];                                \
-            if (x % 3u == A) {                                          \
-                own = early(i);                                         \
-                if (i == 1u + B) {                                      \
-                    continue;                                           \
-                }                                                       \
-            } else {                                                    \
-                own = largest(v) + fibonacci(i);                        \
-            }                                                           \
-            table[2] += own;                                            \
-            pairs[1].four[2] ^= v[i % 4u];                              \
-            pairs[0].number += pairs[1].four[2];                        \
-            looked_up[(i + x) % 3u] += own;                             \
-            count(i);                                                   \
-            switch ((x + i) % 4u) {                                     \
-                case 0u: exchange(v[0], table[3]); break;               \
-                case 1u:                                                \
-                    for (uint j = 0u; j < i; ++j) {                     \
-                        exchange(v[1], v[2]);                           \
-                        count(j + v[1]);                                \
-                    }                                                   \
-                    break;                                              \
-                case 2u: v = pairs[i % 2u == B ? 0 : 1].four; break;    \
-                default: pairs[0] = pairs[1]; break;                    \
-            }                                                           \
-            if (counter % 11u == 10u) {                                 \
-                break;                                                  \
-            }                                                           \
-        }                                                               \
-        uint sum = table[0] + table[1] * 3u + table[2] * 5u + table[3]; \
-        sum += looked_up[0] + looked_up[1] * 7u + looked_up[2];         \
-        sum += v[0] + v[1] * 2u + v[2] * 3u + v[3] * 4u;                \
-        sum += pairs[0].number + largest(pairs[1].four);                \
-        return (sum + counter + untouched) % 1000003u;                  \
+#define KNOT                                                                        \
+    struct Pair {                                                                   \
+        uint number;                                                                \
+        uvec4 four;                                                                 \
+    };                                                                              \
+    uint counter = 7u;                                                              \
+    uint untouched = 3u;                                                            \
+    void count(uint by) { counter += by; }                                          \
+    void exchange(INOUT_UINT a, INOUT_UINT b) {                                     \
+        uint kept = a;                                                              \
+        a = b;                                                                      \
+        b = kept;                                                                   \
+    }                                                                               \
+    uint fibonacci(uint n) {                                                        \
+        uint a = 0u;                                                                \
+        uint b = 1u;                                                                \
+        for (uint i = 0u; i < n; ++i) {                                             \
+            uint sum = a + b;                                                       \
+            a = b;                                                                  \
+            b = sum;                                                                \
+        }                                                                           \
+        return a;                                                                   \
+    }                                                                               \
+    uint early(uint x) {                                                            \
+        if (x > 5u) {                                                               \
+            return x - 5u;                                                          \
+        }                                                                           \
+        return x * 3u;                                                              \
+    }                                                                               \
+    uint largest(uvec4 v) {                                                         \
+        uint found = v[0];                                                          \
+        for (uint k = 1u; k < 4u; ++k) {                                            \
+            found = v[k] > found ? v[k] : found;                                    \
+        }                                                                           \
+        return found;                                                               \
+    }                                                                               \
+    uint knot(uint x) {                                                             \
+        uint table[4];                                                              \
+        table[0] = x;                                                               \
+        table[1] = fibonacci(x % 9u);                                               \
+        table[2] = 0u;                                                              \
+        table[3] = early(x);                                                        \
+        uint looked_up[3];                                                          \
+        looked_up[0] = 11u;                                                         \
+        looked_up[1] = x;                                                           \
+        looked_up[2] = 13u;                                                         \
+        uvec4 v = uvec4(x, x + 1u, 2u, fibonacci(6u));                              \
+        Pair one;                                                                   \
+        one.number = 1u;                                                            \
+        one.four = v;                                                               \
+        Pair pairs[2];                                                              \
+        pairs[0] = one;                                                             \
+        pairs[1] = pairs[0];                                                        \
+        Pair steady[2];                                                             \
+        steady[0] = one;                                                            \
+        steady[1] = pairs[0];                                                       \
+        for (uint i = 0u; i < 6u; i = i + 1u + fibonacci(0u)) {                     \
+            uint own;                                                               \
+            exchange(table[0], table[1]);                                           \
+            v[(x + i) % 4u] += table[1];                                            \
+            if (x % 3u == A) {                                                      \
+                own = early(i);                                                     \
+                if (i == 1u + B) {                                                  \
+                    continue;                                                       \
+                }                                                                   \
+            } else {                                                                \
+                own = largest(v) + fibonacci(i);                                    \
+            }                                                                       \
+            table[2] += own;                                                        \
+            pairs[1].four[2] ^= v[i % 4u];                                          \
+            pairs[0].number += pairs[1].four[2];                                    \
+            looked_up[(i + x) % 3u] += own;                                         \
+            count(i);                                                               \
+            if ((fibonacci(x % 5u) > 2u && largest(v) > i) || early(x) == i + B) {  \
+                steady[1].four[3] += steady[0].number + table[0];                   \
+                steady[1].number += i;                                              \
+                steady[0] = steady[1];                                              \
+            }                                                                       \
+            switch ((x + i) % 4u) {                                                 \
+                case 0u: exchange(v[0], table[3]); break;                           \
+                case 1u:                                                            \
+                    for (uint j = 0u; j < i; ++j) {                                 \
+                        exchange(v[1], v[2]);                                       \
+                        count(j + v[1]);                                            \
+                    }                                                               \
+                    break;                                                          \
+                case 2u:                                                            \
+                case 7u: v = pairs[i % 2u == B ? 0 : 1].four; break;                \
+                default: pairs[0] = pairs[1]; break;                                \
+            }                                                                       \
+            if (counter % 11u == 10u) {                                             \
+                break;                                                              \
+            }                                                                       \
+        }                                                                           \
+        uint sum = table[0] + table[1] * 3u + table[2] * 5u + table[3];             \
+        sum += looked_up[0] + looked_up[1] * 7u + looked_up[2];                     \
+        sum += v[0] + v[1] * 2u + v[2] * 3u + v[3] * 4u;                            \
+        sum += pairs[0].number + largest(pairs[1].four);                            \
+        sum += steady[0].number * 3u + largest(steady[0].four) + steady[1].four[3]; \
+        return (sum + counter + untouched) % 1000003u;                              \
     }
 
 struct Twin {
@@ -235,6 +245,232 @@ TEST_SUITE("variables") {
         CHECK(inline_calls(with_types({{op(4, 15), 5, 20, 'm'}, decorate}, behind)) == expected);
     }
 
+    TEST_CASE("variables: an initial value is there at each call") {
+        // a variable of the callee begins with 1 and is added to
+        const Words pointer{op(4, 32), 6, kFunction, 3};
+        const std::vector<Words> callee = {{op(5, 54), 3, 40, 0, 5}, {op(3, 55), 3, 41},
+                                           {op(2, 248), 42},         {op(5, 59), 6, 43, kFunction, 10},
+                                           {op(4, 61), 3, 44, 43},   {op(5, 129), 3, 45, 44, 41},
+                                           {op(3, 62), 43, 45},      {op(4, 61), 3, 46, 43},
+                                           {op(2, 254), 46},         {op(1, 56)}};
+        std::vector<Words> all = {pointer};
+        all.insert(all.end(), callee.begin(), callee.end());
+        const std::vector<Words> main = {{op(5, 54), 2, 20, 0, 4},   {op(2, 248), 21}, {op(5, 57), 3, 22, 40, 10},
+                                         {op(5, 57), 3, 23, 40, 22}, {op(1, 253)},     {op(1, 56)}};
+        all.insert(all.end(), main.begin(), main.end());
+        const Words left = promote_variables(inline_calls(with_types({{op(4, 15), 5, 20, 'm'}}, all)));
+        std::vector<Words> sums;
+        for (std::size_t at = 5; at < left.size(); at += left[at] >> 16) {
+            if ((left[at] & 0xffff) == 129) {
+                sums.emplace_back(left.begin() + static_cast<std::ptrdiff_t>(at) + 2,
+                                  left.begin() + static_cast<std::ptrdiff_t>(at) + 5);
+            }
+        }
+        REQUIRE(sums.size() == 2);
+        CHECK(sums[0][1] == 10);
+        CHECK(sums[0][2] == 10);
+        CHECK(sums[1][1] == 10);
+        CHECK(sums[1][2] == sums[0][0]);
+        CHECK(count_of(left, kVariable) == 0);
+    }
+
+    TEST_CASE("variables: a copied instruction's literals stay, whatever ids they equal") {
+        // the callee's parameter is 41, and each literal of its instructions too
+        const auto inlined = [](const Words& body) {
+            const Words copied = inline_calls(with_types({{op(4, 15), 5, 20, 'm'}}, {{op(5, 54), 3, 40, 0, 5},
+                                                                                     {op(3, 55), 3, 41},
+                                                                                     {op(2, 248), 42},
+                                                                                     body,
+                                                                                     {op(2, 254), 41},
+                                                                                     {op(1, 56)},
+                                                                                     {op(5, 54), 2, 20, 0, 4},
+                                                                                     {op(2, 248), 21},
+                                                                                     {op(5, 57), 3, 22, 40, 10},
+                                                                                     {op(1, 253)},
+                                                                                     {op(1, 56)}}));
+            const std::size_t at = copied.size() - 2 - body.size();
+            return Words(copied.begin() + static_cast<std::ptrdiff_t>(at),
+                         copied.begin() + static_cast<std::ptrdiff_t>(at + body.size()));
+        };
+        CHECK(inlined({op(5, 81), 3, 50, 41, 41}) == Words{op(5, 81), 3, 200, 10, 41});
+        CHECK(inlined({op(6, 82), 3, 50, 41, 41, 41}) == Words{op(6, 82), 3, 200, 10, 10, 41});
+        CHECK(inlined({op(7, 79), 3, 50, 41, 41, 41, 41}) == Words{op(7, 79), 3, 200, 10, 10, 41, 41});
+        CHECK(inlined({op(6, 12), 3, 50, 9, 41, 41}) == Words{op(6, 12), 3, 200, 9, 41, 10});
+        CHECK(inlined({op(5, 68), 3, 50, 41, 41}) == Words{op(5, 68), 3, 200, 10, 41});
+        CHECK(inlined({op(6, 350), 3, 50, 11, 41, 41}) == Words{op(6, 350), 3, 200, 11, 41, 10});
+        CHECK(inlined({op(6, 4450), 3, 50, 41, 41, 41}) == Words{op(6, 4450), 3, 200, 10, 10, 41});
+        CHECK(inlined({op(7, 4459), 3, 50, 41, 41, 41, 41}) == Words{op(7, 4459), 3, 200, 10, 10, 10, 41});
+        CHECK(inlined({op(5, 98), 3, 50, 41, 41}) == Words{op(5, 98), 3, 200, 10, 10});
+    }
+
+    TEST_CASE("variables: a loop's header keeps a call of more than a block, and a function that asks for it is kept") {
+        const std::vector<Words> one = {{op(5, 54), 2, 40, 0, 4}, {op(2, 248), 41}, {op(1, 253)}, {op(1, 56)}};
+        const std::vector<Words> two = {{op(5, 54), 2, 40, 0, 4}, {op(2, 248), 41}, {op(2, 249), 42},
+                                        {op(2, 248), 42},         {op(1, 253)},     {op(1, 56)}};
+        const auto main_of = [](bool loop) {
+            return std::vector<Words>{{op(5, 54), 2, 20, 0, 4},
+                                      {op(2, 248), 21},
+                                      {op(2, 249), 22},
+                                      {op(2, 248), 22},
+                                      {op(4, 57), 2, 23, 40},
+                                      loop ? Words{op(4, 246), 25, 24, 0} : Words{op(3, 247), 25, 0},
+                                      {op(4, 250), 12, loop ? 24u : 25u, 25},
+                                      {op(2, 248), 24},
+                                      {op(2, 249), loop ? 22u : 25u},
+                                      {op(2, 248), 25},
+                                      {op(1, 253)},
+                                      {op(1, 56)}};
+        };
+        const auto calls_left = [&](std::vector<Words> callee, bool loop) {
+            const auto main = main_of(loop);
+            callee.insert(callee.end(), main.begin(), main.end());
+            return count_of(inline_calls(with_types({{op(4, 15), 5, 20, 'm'}}, callee)), kCall);
+        };
+        CHECK(calls_left(two, true) == 1);
+        CHECK(calls_left(one, true) == 0);
+        CHECK(calls_left(two, false) == 0);
+        std::vector<Words> asking = one;
+        asking.front()[3] = 2;
+        CHECK(calls_left(asking, false) == 1);
+        std::vector<Words> hidden = one;  // a block that is never reached
+        hidden.insert(hidden.end() - 1, {{op(2, 248), 43}, {op(1, 255)}});
+        CHECK(calls_left(hidden, false) == 1);
+    }
+
+    TEST_CASE("variables: debug information is left as it is") {
+        const Words pointer{op(4, 32), 6, kPrivate, 3}, variable{op(4, 59), 6, 30, kPrivate};
+        const std::vector<Words> body = {
+            pointer,      variable,   {op(5, 54), 2, 20, 0, 4}, {op(2, 248), 21}, {op(3, 62), 30, 10},
+            {op(1, 253)}, {op(1, 56)}};
+        const Words plain =
+            with_types({{op(6, 11), 7, 0x4c534c47, 0x6474732e, 0x3035342e, 0}, {op(4, 15), 5, 20, 'm'}}, body);
+        CHECK(promote_variables(plain).size() < plain.size());
+        const Words debug = with_types({{op(4, 11), 7, 0x536e6f4e, 0}, {op(4, 15), 5, 20, 'm'}}, body);
+        CHECK(promote_variables(debug) == debug);
+        CHECK(inline_calls(debug) == debug);
+        std::vector<Words> lined = body;
+        lined.insert(lined.begin() + 3, Words{op(4, 8), 9, 1, 1});
+        const Words lines = with_types({{op(4, 15), 5, 20, 'm'}}, lined);
+        CHECK(promote_variables(lines) == lines);
+        CHECK(inline_calls(lines) == lines);
+    }
+
+    TEST_CASE("variables: many calls within calls, large arrays and volatile loads end in time and stay") {
+        std::vector<Words> chain;
+        for (std::uint32_t n = 0; n < 40; ++n) {  // each calls the one before it twice
+            const std::uint32_t id = 20 + 4 * n;
+            chain.insert(chain.end(), {{op(5, 54), 2, id, 0, 4}, {op(2, 248), id + 1}});
+            if (n > 0) {
+                chain.insert(chain.end(), {{op(4, 57), 2, id + 2, id - 4}, {op(4, 57), 2, id + 3, id - 4}});
+            } else {
+                chain.push_back({op(5, 129), 3, id + 2, 10, 10});
+            }
+            chain.insert(chain.end(), {{op(1, 253)}, {op(1, 56)}});
+        }
+        const Words inlined = inline_calls(with_types({{op(4, 15), 5, 20 + 4 * 39, 'm'}}, chain));
+        CHECK(inlined.size() < std::size_t{1} << 24);
+        CHECK(count_of(inlined, kCall) > 0);
+
+        const auto with_array = [](std::uint32_t length, const Words& more) {
+            return with_types({{op(4, 15), 5, 20, 'm'}}, {{op(4, 21), 11, 32, 0},
+                                                          {op(4, 43), 11, 12, length},
+                                                          {op(4, 28), 13, 3, 12},
+                                                          {op(4, 32), 14, kFunction, 13},
+                                                          {op(4, 32), 15, kFunction, 3},
+                                                          {op(4, 43), 11, 16, 1},
+                                                          {op(5, 54), 2, 20, 0, 4},
+                                                          {op(2, 248), 21},
+                                                          {op(4, 59), 14, 22, kFunction},
+                                                          {op(5, 65), 15, 23, 22, 16},
+                                                          {op(3, 62), 23, 10},
+                                                          more,
+                                                          {op(1, 253)},
+                                                          {op(1, 56)}});
+        };
+        const Words load{op(4, 61), 3, 24, 23}, volatile_load{op(5, 61), 3, 24, 23, 1};
+        CHECK(count_of(promote_variables(with_array(4096, load)), kVariable) == 0);
+        CHECK(count_of(promote_variables(with_array(4097, load)), kVariable) == 1);
+        CHECK(count_of(promote_variables(with_array(4, volatile_load)), kVariable) == 1);
+    }
+
+    TEST_CASE("variables: a value that a branch and a loop leave alone needs no phi") {
+        const Words pointer{op(4, 32), 6, kFunction, 3};
+        const std::vector<Words> body = {pointer,
+                                         {op(5, 54), 2, 20, 0, 4},
+                                         {op(2, 248), 21},
+                                         {op(4, 59), 6, 30, kFunction},
+                                         {op(4, 59), 6, 31, kFunction},
+                                         {op(3, 62), 30, 10},
+                                         {op(3, 62), 31, 10},
+                                         {op(2, 249), 22},
+                                         {op(2, 248), 22},
+                                         {op(4, 246), 24, 23, 0},
+                                         {op(4, 250), 12, 23, 24},
+                                         {op(2, 248), 23},
+                                         {op(4, 61), 3, 32, 30},
+                                         {op(4, 61), 3, 33, 31},
+                                         {op(5, 129), 3, 34, 32, 33},
+                                         {op(3, 62), 31, 34},
+                                         {op(2, 249), 22},
+                                         {op(2, 248), 24},
+                                         {op(1, 253)},
+                                         {op(1, 56)}};
+        // 31 changes in the loop, 30 does not
+        const Words after = promote_variables(with_types({{op(4, 15), 5, 20, 'm'}}, body));
+        constexpr std::uint32_t kPhi = 245;
+        REQUIRE(count_of(after, kPhi) == 1);
+        for (std::size_t at = 5; at < after.size(); at += after[at] >> 16) {
+            if ((after[at] & 0xffff) == kPhi) {
+                const Words operands(after.begin() + static_cast<std::ptrdiff_t>(at) + 3,
+                                     after.begin() + static_cast<std::ptrdiff_t>(at) + 7);
+                CHECK(operands == Words{10, 21, 34, 23});
+            }
+        }
+    }
+
+    TEST_CASE("variables: components of vectors of 16 bits are put in and taken out by number") {
+        // half is 11, four of it 12; the variable is stored to as a whole and by component, and
+        // read by component; the index 60 is no constant
+        const std::vector<Words> body = {{op(3, 22), 11, 16},
+                                         {op(4, 23), 12, 11, 4},
+                                         {op(4, 32), 13, kFunction, 12},
+                                         {op(4, 32), 14, kFunction, 11},
+                                         {op(4, 21), 15, 32, 0},
+                                         {op(4, 43), 15, 16, 2},
+                                         {op(4, 43), 15, 17, 7},
+                                         {op(4, 43), 11, 18, 0x3c00},
+                                         {op(7, 44), 12, 19, 18, 18, 18, 18},
+                                         {op(5, 54), 2, 20, 0, 4},
+                                         {op(2, 248), 21},
+                                         {op(4, 59), 13, 22, kFunction},
+                                         {op(3, 62), 22, 19},
+                                         {op(5, 65), 14, 23, 22, 16},
+                                         {op(3, 62), 23, 18},
+                                         {op(5, 65), 14, 24, 22, 60},
+                                         {op(4, 61), 11, 25, 24},
+                                         {op(3, 62), 24, 25},
+                                         {op(4, 61), 11, 26, 23},
+                                         {op(1, 253)},
+                                         {op(1, 56)}};
+        const Words after = promote_variables(with_types({{op(4, 15), 5, 20, 'm'}}, body));
+        std::vector<Words> left;
+        for (std::size_t at = 5; at < after.size(); at += after[at] >> 16) {
+            const std::uint32_t code = after[at] & 0xffff;
+            if (code >= 77 && code <= 82) {
+                left.emplace_back(after.begin() + static_cast<std::ptrdiff_t>(at),
+                                  after.begin() + static_cast<std::ptrdiff_t>(at + (after[at] >> 16)));
+            }
+        }
+        CHECK(left == std::vector<Words>{{op(6, 82), 12, 200, 18, 19, 2},
+                                         {op(5, 77), 11, 25, 200, 60},
+                                         {op(6, 78), 12, 201, 200, 25, 60},
+                                         {op(5, 81), 11, 26, 201, 2}});
+        std::vector<Words> outside = body;
+        outside[13] = {op(5, 65), 14, 23, 22, 17};  // the seventh component of four
+        const Words whole = with_types({{op(4, 15), 5, 20, 'm'}}, outside);
+        CHECK(promote_variables(whole) == whole);
+    }
+
     TEST_CASE("variables: functions that call themselves or each other stay, and so does what is not known") {
         const auto calling = [](std::uint32_t id, std::uint32_t other) {
             return std::vector<Words>{{op(5, 54), 2, id, 0, 4},
@@ -262,7 +498,7 @@ TEST_SUITE("variables") {
         CHECK(promote_variables(whole) == whole);
     }
 
-    TEST_CASE("variables: one of the invocation goes from the entry point too, unless two functions name it") {
+    TEST_CASE("variables: one of the invocation goes from the entry point too, unless another function names it") {
         const Words pointer{op(4, 32), 6, kPrivate, 3}, variable{op(4, 59), 6, 30, kPrivate};
         const Words load{op(4, 61), 3, 22, 30}, store{op(3, 62), 30, 10};
         const auto function = [](std::uint32_t id, const std::vector<Words>& body) {
@@ -278,6 +514,15 @@ TEST_SUITE("variables") {
         expected.insert(expected.end(), left.begin(), left.end());
         CHECK(promote_variables(with_types({{op(5, 15), 5, 20, 'm', 30}}, behind)) ==
               with_types({{op(4, 15), 5, 20, 'm'}}, expected));
+
+        // its value stays from call to call
+        std::vector<Words> called = {pointer, variable};
+        const auto caller = function(20, {{op(4, 57), 2, 25, 40}, {op(4, 57), 2, 26, 40}});
+        const auto callee = function(40, {load, add, store});
+        called.insert(called.end(), caller.begin(), caller.end());
+        called.insert(called.end(), callee.begin(), callee.end());
+        const Words kept = with_types({{op(5, 15), 5, 20, 'm', 30}}, called);
+        CHECK(promote_variables(kept) == kept);
 
         const auto other = function(40, {store});
         behind.insert(behind.end(), other.begin(), other.end());

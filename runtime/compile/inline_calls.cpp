@@ -13,29 +13,28 @@ using namespace spv;
 
 namespace {
 
-/// Words beyond which a function takes in no other: calls within calls grow exponentially.
+/// Words beyond which no more are copied: calls within calls grow exponentially.
 constexpr std::size_t kMostWords = std::size_t{1} << 20;
 /// Functions beyond which a module stays as it is: a chain of calls is followed by recursion.
 constexpr std::size_t kMostFunctions = 1000;
 
 /// A function with others copied into it.
 struct Body {
-    std::vector<std::uint32_t> code;  ///< its blocks alone
+    std::vector<std::uint32_t> header;  ///< all ahead of its first block
+    std::vector<std::uint32_t> code;    ///< its blocks
     std::vector<std::uint32_t> parameters;
-    std::uint32_t entry = 0;   ///< its first block
-    std::uint32_t leaves = 0;  ///< the block that returns; 0: it may not be copied
+    std::uint32_t entry = 0;         ///< its first block
+    std::uint32_t return_block = 0;  ///< the block that returns; 0: it may not be copied
     bool done = false;
 };
 
-/// The block by which a function returns, if that is the only one and within no loop and no branch:
-/// on the way from construct to construct that begins with the function.
+/// The block that returns, if it is the only one and within no loop and no branch; else 0. Follows
+/// merge blocks and unconditional branches from the entry block.
 std::uint32_t only_return(const std::vector<std::uint32_t>& code) {
-    // where a construct ends, or an unconditional branch leads
+    // the merge block of a block's construct, else where its unconditional branch leads
     std::map<std::uint32_t, std::uint32_t> next;
     std::uint32_t label = 0, first = 0, returns = 0, count = 0, blocks = 0;
-    bool known = true;
     each_instruction(code, [&](Words i) {
-        known = known && has_known_operands(i);
         switch (op_of(i)) {
             case kOpLabel:
                 label = i[1];
@@ -61,9 +60,9 @@ std::uint32_t only_return(const std::vector<std::uint32_t>& code) {
         }
         label = found->second;
     }
-    // no block behind the return that is never reached
+    // a function that returns in its first block may hold others, which are never reached
     const bool alone = label != first || blocks == 1;
-    return known && count == 1 && alone && label == returns ? returns : 0;
+    return count == 1 && alone && label == returns ? returns : 0;
 }
 
 class Inliner {
@@ -84,7 +83,7 @@ public:
     std::uint32_t bound() const { return bound_; }
     /// Functions that are still called, or applied to the elements of a matrix.
     const std::set<std::uint32_t>& called() const { return called_; }
-    /// Ids that are decorated as others are, behind those.
+    /// Copies of decorated ids, by the original.
     const std::multimap<std::uint32_t, std::uint32_t>& decorated_as() const { return decorated_as_; }
 
 private:
@@ -103,12 +102,13 @@ private:
     }
 
     std::uint32_t bound_;
+    std::size_t words_ = 0;  ///< that were copied
     std::map<std::uint32_t, const std::vector<Words>*> functions_;
     std::map<std::uint32_t, Body> bodies_;
     std::set<std::uint32_t> called_, decorated_;
     std::multimap<std::uint32_t, std::uint32_t> decorated_as_;
     std::map<std::uint32_t, std::uint32_t> original_;  ///< of ids in decorated_as_
-    std::vector<std::uint32_t> renames_;               ///< of the function that is being copied; 0: itself
+    std::vector<std::uint32_t> renames_;               ///< of the copied function's ids; 0: none
 };
 
 std::uint32_t Inliner::fresh(std::uint32_t id) {
@@ -142,7 +142,7 @@ void Inliner::copy(const Body& from, Words call, Writing& to) {
         std::uint32_t block = 0;
         each_instruction(from.code, [&](Words i) {
             block = op_of(i) == kOpLabel ? i[1] : block;
-            if ((block == from.leaves) != last) {
+            if ((block == from.return_block) != last) {
                 return;
             }
             switch (op_of(i)) {
@@ -181,9 +181,8 @@ const Body& Inliner::body(std::uint32_t function) {
     }
     std::set<std::uint32_t> loops;
     std::uint32_t label = 0;
-    bool known = true;
+    const bool known = has_known_operands(*source->second);
     for (const Words i : *source->second) {
-        known = known && has_known_operands(i);
         label = op_of(i) == kOpLabel ? i[1] : label;
         if (op_of(i) == kOpLoopMerge) {
             loops.insert(label);
@@ -191,13 +190,19 @@ const Body& Inliner::body(std::uint32_t function) {
     }
     Writing to;
     std::size_t after_variables = 0;
-    std::vector<std::size_t> phis;  // the function's own; those of others name blocks as they are
-    std::uint32_t own = 0;          // the function's own block
+    // the function's own: phis of copied functions already name the new blocks
+    std::vector<std::size_t> phis;
+    std::uint32_t own = 0;  // the function's own block
     for (const Words i : *source->second) {
+        if (op_of(i) == kOpFunctionParameter) {
+            out.parameters.push_back(i[2]);
+        }
+        if (own == 0 && op_of(i) != kOpLabel) {
+            put(out.header, i);
+            continue;
+        }
         switch (op_of(i)) {
-            case kOpFunction:
             case kOpFunctionEnd: continue;
-            case kOpFunctionParameter: out.parameters.push_back(i[2]); continue;
             case kOpLabel:
                 own = to.block = i[1];
                 out.entry = out.entry == 0 ? own : out.entry;
@@ -205,11 +210,12 @@ const Body& Inliner::body(std::uint32_t function) {
             case kOpFunctionCall: {
                 const Body& callee = body(i[3]);
                 // a loop's first block must stay the one that is led back to
-                const bool fits = known && callee.done && callee.leaves != 0 &&
+                const bool fits = known && callee.done && callee.return_block != 0 &&
                                   i.size() == 4 + callee.parameters.size() &&
-                                  (callee.leaves == callee.entry || loops.count(own) == 0) &&
-                                  to.code.size() + callee.code.size() < kMostWords;
+                                  (callee.return_block == callee.entry || loops.count(own) == 0) &&
+                                  words_ + callee.code.size() < kMostWords;
                 if (fits) {
+                    words_ += callee.code.size();
                     copy(callee, i, to);
                     continue;
                 }
@@ -245,7 +251,8 @@ const Body& Inliner::body(std::uint32_t function) {
                    to.variables.end());
     out.code = std::move(to.code);
     to.values.apply(out.code, 0);
-    out.leaves = only_return(out.code);
+    const bool may_be_copied = known && (source->second->front()[3] & kFunctionControlDontInline) == 0;
+    out.return_block = may_be_copied ? only_return(out.code) : 0;
     out.done = true;
     return out;
 }
@@ -279,7 +286,7 @@ void put_head(std::vector<std::uint32_t>& out, const std::vector<Words>& module,
 
 std::vector<std::uint32_t> inline_calls(const std::vector<std::uint32_t>& code) {
     const auto module = split_module(code);
-    if (!module || module->functions.size() > kMostFunctions) {
+    if (!module || !is_plain(*module) || module->functions.size() > kMostFunctions) {
         return code;
     }
     std::set<std::uint32_t> kept;
@@ -299,11 +306,8 @@ std::vector<std::uint32_t> inline_calls(const std::vector<std::uint32_t>& code) 
         if (kept.count(f.front()[2]) == 0) {
             continue;
         }
-        for (std::size_t n = 0; n < f.size() && (op_of(f[n]) == kOpFunction || op_of(f[n]) == kOpFunctionParameter);
-             ++n) {
-            put(functions, f[n]);
-        }
         const Body& body = inliner.body(f.front()[2]);
+        functions.insert(functions.end(), body.header.begin(), body.header.end());
         functions.insert(functions.end(), body.code.begin(), body.code.end());
         functions.push_back(head(kOpFunctionEnd, 1));
     }

@@ -7,13 +7,15 @@
 
 namespace vkf {
 
-/// A valid module in which functions stand where they were called. Calls stay of functions that
-/// return at several places or from within a loop or a branch, or hold an instruction that is not
-/// known here. Functions that nobody calls any more go.
+/// A valid module in which functions stand where they were called; those that nobody calls any more
+/// are gone. A call stays if its function returns at several places or from within a loop or a
+/// branch, asks not to be inlined, or holds an instruction that is not known here; and so do all
+/// calls in a function with such an instruction, and in the header of a loop. A module with debug
+/// information is given back as it is.
 ///
-/// With variables made values behind it (promote_variables.h), SwiftShader runs kernels of products
-/// and attention in half of the time: it writes a variable, and each argument of a call, to memory,
-/// lane by lane under a mask.
+/// With variables made values afterwards (promote_variables.h), SwiftShader takes half of the time
+/// for products and attention, and less: it writes variables, and the arguments of calls, to
+/// memory, under a mask of lanes.
 std::vector<std::uint32_t> inline_calls(const std::vector<std::uint32_t>& code);
 
 }  // namespace vkf

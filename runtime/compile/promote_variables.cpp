@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/compile/spirv_declarations.h"
 #include "runtime/compile/spirv_module.h"
 
 namespace vkf {
@@ -16,76 +17,17 @@ namespace {
 
 /// Beyond these a function keeps its variables: its blocks are walked by recursion, and each may
 /// have a value of each part.
-constexpr std::size_t kMostBlocks = 4096, kMostParts = 4096, kMostValues = std::size_t{1} << 22;
-constexpr int kMostNesting = 8;
-
-/// What is declared ahead of the functions.
-class Declarations {
-public:
-    explicit Declarations(const ModuleParts& module, std::size_t bound) : at_(bound) {
-        for (const Words i : module.head) {
-            const bool type = op_of(i) >= kOpTypeVoid && op_of(i) <= kOpTypeFunction;
-            if (const std::size_t word = type ? 1 : 2; i.size() > word && i[word] < bound) {
-                at_[i[word]] = i;
-            }
-        }
-    }
-
-    /// The instruction that declares an id, or nothing.
-    Words of(std::uint32_t id) const { return id < at_.size() ? at_[id] : Words(); }
-    bool is(std::uint32_t id, std::uint32_t op) const { return !of(id).empty() && op_of(of(id)) == op; }
-
-    bool is_number(std::uint32_t id) const { return is(id, kOpConstant) && of(id).size() == 4; }
-    std::uint32_t number(std::uint32_t id) const { return of(id)[3]; }
-
-    /// How many members a type is cut into; 0: it is not, or has too many. Vectors of numbers of 16
-    /// bits and less are not: several share a register.
-    std::uint32_t members(std::uint32_t type) const {
-        const Words i = of(type);
-        switch (i.empty() ? 0 : op_of(i)) {
-            case kOpTypeStruct: return static_cast<std::uint32_t>(i.size() - 2);
-            case kOpTypeMatrix: return i[3];
-            case kOpTypeVector: {
-                const Words component = of(i[2]);
-                return !component.empty() && (op_of(component) == kOpTypeBool || component[2] >= 32) ? i[3] : 0;
-            }
-            case kOpTypeArray: return is_number(i[3]) && number(i[3]) <= kMostParts ? number(i[3]) : 0;
-            default: return 0;
-        }
-    }
-    std::uint32_t member(std::uint32_t type, std::uint32_t k) const {
-        return of(type)[is(type, kOpTypeStruct) ? 2 + k : 2];
-    }
-
-    /// What a type is cut into at last; 0 where that is too much, or not of numbers and booleans
-    /// alone.
-    std::size_t parts(std::uint32_t type, int nesting = 0) const {
-        if (is(type, kOpTypeBool) || is(type, kOpTypeInt) || is(type, kOpTypeFloat) ||
-            (is(type, kOpTypeVector) && members(type) == 0)) {
-            return 1;
-        }
-        std::size_t sum = 0;
-        for (std::uint32_t k = 0; nesting < kMostNesting && k < members(type); ++k) {
-            const std::size_t more = parts(member(type, k), nesting + 1);
-            if (more == 0 || sum + more > kMostParts) {
-                return 0;
-            }
-            sum += more;
-        }
-        return sum;
-    }
-
-private:
-    std::vector<Words> at_;
-};
+constexpr std::size_t kMostBlocks = 1024, kMostValues = std::size_t{1} << 22;
+/// Functions beyond which a module stays as it is.
+constexpr std::size_t kMostFunctions = 1000;
 
 /// A variable, or a part of one, that a pointer points to.
 struct Place {
     std::size_t variable = 0;
     std::uint32_t type = 0;
     std::size_t part = 0;  ///< the first of the variable's parts that it has
-    /// the id of the number of a component, where a vector is not cut into parts or that is no
-    /// constant; 0: all of it
+    /// id of the component's index, if this is a component of a vector that is not decomposed or
+    /// whose index is no constant; else 0
     std::uint32_t component = 0;
 };
 
@@ -98,12 +40,12 @@ struct Variable {
 struct Block {
     std::uint32_t label = 0;
     std::vector<Words> instructions;
-    std::vector<std::size_t> before;  ///< blocks that lead to it
-    std::vector<std::size_t> behind;
+    std::vector<std::size_t> predecessors;  ///< blocks that lead to it
+    std::vector<std::size_t> successors;
     bool written = false, sealed = false;  ///< sealed: all that lead to it are written
     std::vector<std::uint32_t> values;     ///< of each part at its end; 0: not known
     std::vector<std::size_t> phis;         ///< those of parts of variables
-    std::vector<std::size_t> open;         ///< of these, those that have no operands yet
+    std::vector<std::size_t> incomplete;   ///< of these, those that have no operands yet
     std::vector<std::uint32_t> code;
 };
 
@@ -151,14 +93,14 @@ private:
     void load(Block& b, std::size_t number, Words i);
     void store(Block& b, std::size_t number, const Place& place, std::uint32_t value);
     std::uint32_t read(std::size_t part, std::size_t block);
-    std::uint32_t new_phi(std::size_t part, std::size_t block);
+    void new_phi(std::size_t part, std::size_t block);
     void fill(std::size_t phi);
     void seal(std::size_t block);
     void settle_phis();
 
     void list_parts(std::uint32_t type);
-    std::uint32_t whole(Block& b, std::size_t number, std::uint32_t type, std::size_t& part);
-    void take_apart(Block& b, std::uint32_t type, std::uint32_t value, std::size_t& part);
+    std::uint32_t compose(Block& b, std::size_t number, std::uint32_t type, std::size_t& part);
+    void decompose(Block& b, std::uint32_t type, std::uint32_t value, std::size_t& part);
     std::uint32_t undefined(std::uint32_t type);
 
     const Declarations& declared_;
@@ -192,15 +134,23 @@ bool Promotion::step_into(Words chain, Place& place) const {
             return false;
         }
         const std::uint32_t count = declared_.members(place.type);
-        if (declared_.is(place.type, kOpTypeVector) && (count == 0 || !declared_.is_number(index))) {
+        const bool constant = declared_.is_number(index);
+        if (declared_.is(place.type, kOpTypeVector) && (count == 0 || !constant)) {
+            if (constant && declared_.number(index) >= declared_.of(place.type)[3]) {
+                return false;
+            }
             place.component = index;
             continue;
         }
-        if (!declared_.is_number(index) || declared_.number(index) >= count) {
+        if (!constant || declared_.number(index) >= count) {
             return false;
         }
-        for (std::uint32_t k = 0; k < declared_.number(index); ++k) {
-            place.part += declared_.parts(declared_.member(place.type, k));
+        if (declared_.is(place.type, kOpTypeStruct)) {
+            for (std::uint32_t k = 0; k < declared_.number(index); ++k) {
+                place.part += declared_.parts(declared_.member(place.type, k));
+            }
+        } else {
+            place.part += declared_.number(index) * declared_.parts(declared_.member(place.type, 0));
         }
         place.type = declared_.member(place.type, declared_.number(index));
     }
@@ -240,10 +190,10 @@ void Promotion::look_at(Words i) {
 }
 
 bool Promotion::find() {
+    if (!has_known_operands(function_)) {
+        return false;
+    }
     for (const Words i : function_) {
-        if (!has_known_operands(i)) {
-            return false;
-        }
         look_at(i);
     }
     std::size_t parts = 0;
@@ -274,6 +224,9 @@ bool Promotion::cut() {
             return false;
         }
         const Words end = blocks_[n].instructions.back();
+        if (op_of(end) < kOpBranch || op_of(end) > kOpUnreachable) {
+            return false;
+        }
         std::set<std::uint32_t> labels;
         if (op_of(end) == kOpBranch) {
             labels = {end[1]};
@@ -289,8 +242,8 @@ bool Promotion::cut() {
             if (to == numbers_.end()) {
                 return false;
             }
-            blocks_[n].behind.push_back(to->second);
-            blocks_[to->second].before.push_back(n);
+            blocks_[n].successors.push_back(to->second);
+            blocks_[to->second].predecessors.push_back(n);
         }
     }
     return true;
@@ -304,35 +257,41 @@ std::uint32_t Promotion::undefined(std::uint32_t type) {
     return id;
 }
 
-std::uint32_t Promotion::new_phi(std::size_t part, std::size_t block) {
+void Promotion::new_phi(std::size_t part, std::size_t block) {
     blocks_[block].phis.push_back(phis_.size());
     phis_.push_back({bound_++, part_types_[part], block, part, {}, false});
     blocks_[block].values[part] = phis_.back().id;
-    return phis_.back().id;
 }
 
 std::uint32_t Promotion::read(std::size_t part, std::size_t block) {
-    Block& b = blocks_[block];
-    if (b.values[part] != 0) {
-        return b.values[part];
+    // up the blocks that have one predecessor, which may be a ring that is never reached
+    std::size_t at = block, steps = 0;
+    const auto leads_up = [&](const Block& b) { return b.values[part] == 0 && b.sealed && b.predecessors.size() == 1; };
+    for (; leads_up(blocks_[at]) && steps < blocks_.size(); ++steps) {
+        at = blocks_[at].predecessors.front();
     }
-    if (b.sealed && b.before.size() <= 1) {
-        b.values[part] = b.before.empty() ? undefined(part_types_[part]) : read(part, b.before.front());
-        return b.values[part];
+    Block& top = blocks_[at];
+    if (top.values[part] == 0 && top.sealed && top.predecessors.size() <= 1) {
+        top.values[part] = undefined(part_types_[part]);
+    } else if (top.values[part] == 0) {
+        new_phi(part, at);
+        if (top.sealed) {
+            fill(phis_.size() - 1);
+        } else {
+            top.incomplete.push_back(phis_.size() - 1);
+        }
     }
-    const std::uint32_t id = new_phi(part, block);
-    const std::size_t phi = phis_.size() - 1;
-    if (b.sealed) {
-        fill(phi);
-    } else {
-        b.open.push_back(phi);
+    const std::uint32_t value = top.values[part];
+    for (at = block; steps > 0; --steps) {
+        blocks_[at].values[part] = value;
+        at = blocks_[at].predecessors.front();
     }
-    return id;
+    return value;
 }
 
 void Promotion::fill(std::size_t phi) {
     const std::size_t part = phis_[phi].part;
-    for (const std::size_t from : blocks_[phis_[phi].block].before) {
+    for (const std::size_t from : blocks_[phis_[phi].block].predecessors) {
         const std::uint32_t value = read(part, from);  // which may add phis
         phis_[phi].operands.emplace_back(value, blocks_[from].label);
     }
@@ -340,25 +299,26 @@ void Promotion::fill(std::size_t phi) {
 
 void Promotion::seal(std::size_t block) {
     Block& b = blocks_[block];
-    const bool all = std::all_of(b.before.begin(), b.before.end(), [&](std::size_t n) { return blocks_[n].written; });
+    const bool all =
+        std::all_of(b.predecessors.begin(), b.predecessors.end(), [&](std::size_t n) { return blocks_[n].written; });
     if (b.sealed || !all) {
         return;
     }
     b.sealed = true;
-    for (const std::size_t phi : std::exchange(b.open, {})) {
+    for (const std::size_t phi : std::exchange(b.incomplete, {})) {
         fill(phi);
     }
 }
 
 /// The value of a type whose parts begin at one; moves behind them.
-std::uint32_t Promotion::whole(Block& b, std::size_t number, std::uint32_t type, std::size_t& part) {
+std::uint32_t Promotion::compose(Block& b, std::size_t number, std::uint32_t type, std::size_t& part) {
     const std::uint32_t count = declared_.members(type);
     if (count == 0) {
         return read(part++, number);
     }
     std::vector<std::uint32_t> members;
     for (std::uint32_t k = 0; k < count; ++k) {
-        members.push_back(whole(b, number, declared_.member(type, k), part));
+        members.push_back(compose(b, number, declared_.member(type, k), part));
     }
     const std::uint32_t id = bound_++;
     b.code.insert(b.code.end(), {head(kOpCompositeConstruct, 3 + count), type, id});
@@ -368,7 +328,7 @@ std::uint32_t Promotion::whole(Block& b, std::size_t number, std::uint32_t type,
 }
 
 /// Writes the parts of a value of a type from one on; moves behind them.
-void Promotion::take_apart(Block& b, std::uint32_t type, std::uint32_t value, std::size_t& part) {
+void Promotion::decompose(Block& b, std::uint32_t type, std::uint32_t value, std::size_t& part) {
     const std::uint32_t count = declared_.members(type);
     if (count == 0) {
         b.values[part++] = value;
@@ -387,14 +347,14 @@ void Promotion::take_apart(Block& b, std::uint32_t type, std::uint32_t value, st
             id = bound_++;
             b.code.insert(b.code.end(), {head(kOpCompositeExtract, 5), member, id, value, k});
         }
-        take_apart(b, member, id, part);
+        decompose(b, member, id, part);
     }
 }
 
 void Promotion::load(Block& b, std::size_t number, Words i) {
     const Place& place = places_[place_of_[i[3]]];
     std::size_t part = variables_[place.variable].first + place.part;
-    const std::uint32_t value = whole(b, number, place.type, part);
+    const std::uint32_t value = compose(b, number, place.type, part);
     if (place.component == 0) {
         values_.set(i[2], value);
     } else if (declared_.is_number(place.component)) {
@@ -410,7 +370,7 @@ void Promotion::store(Block& b, std::size_t number, const Place& place, std::uin
     std::size_t part = first;
     value = values_.of(value);
     if (place.component != 0) {
-        const std::uint32_t vector = whole(b, number, place.type, part), id = bound_++;
+        const std::uint32_t vector = compose(b, number, place.type, part), id = bound_++;
         part = first;
         if (declared_.is_number(place.component)) {
             b.code.insert(b.code.end(), {head(kOpCompositeInsert, 6), place.type, id, value, vector,
@@ -421,7 +381,7 @@ void Promotion::store(Block& b, std::size_t number, const Place& place, std::uin
         }
         value = id;
     }
-    take_apart(b, place.type, value, part);
+    decompose(b, place.type, value, part);
 }
 
 void Promotion::write_block(std::size_t number) {
@@ -446,7 +406,7 @@ void Promotion::write_block(std::size_t number) {
         }
     }
     b.written = true;
-    for (const std::size_t n : b.behind) {
+    for (const std::size_t n : b.successors) {
         seal(n);
     }
 }
@@ -584,26 +544,33 @@ void Promotion::write(std::vector<std::uint32_t>& out) {
 
 std::vector<std::uint32_t> promote_variables(const std::vector<std::uint32_t>& code) {
     const auto module = split_module(code);
-    if (!module) {
+    if (!module || !is_plain(*module) || module->functions.size() > kMostFunctions) {
         return code;
     }
     std::uint32_t bound = code[kHeaderBound];
     const Declarations declared(*module, bound);
-    // the variables of the invocation, and by id: 0 none of these, 1 named by no function, 2 by
-    // several, else by the function of that number less 3
-    std::vector<Words> own;
-    std::vector<std::size_t> named(bound);
+    constexpr std::size_t kNone = ~std::size_t{0}, kSeveral = kNone - 1;
+    std::vector<Words> privates;                    // variables of the storage class Private
+    std::map<std::uint32_t, std::size_t> named_by;  // each of them, the number of a function
+    std::set<std::uint32_t> entries;
     for (const Words i : module->head) {
-        if (op_of(i) == kOpVariable && i[3] == kStoragePrivate && i[2] < bound) {
-            own.push_back(i);
-            named[i[2]] = 1;
+        if (op_of(i) == kOpEntryPoint) {
+            entries.insert(i[2]);
+        } else if (op_of(i) == kOpVariable && i[3] == kStoragePrivate) {
+            privates.push_back(i);
+            named_by[i[2]] = kNone;
         }
     }
-    for (std::size_t n = 0; !own.empty() && n < module->functions.size(); ++n) {
+    Ids sought(bound);
+    for (const Words i : privates) {
+        sought.insert(i[2]);
+    }
+    for (std::size_t n = 0; !privates.empty() && n < module->functions.size(); ++n) {
         for (const Words i : module->functions[n]) {
             each_id(i, 1, [&](std::uint32_t id) {
-                if (id < bound && named[id] != 0) {
-                    named[id] = named[id] == 1 || named[id] == n + 3 ? n + 3 : 2;
+                if (sought.contains(id)) {
+                    std::size_t& by = named_by[id];
+                    by = by == kNone || by == n ? n : kSeveral;
                 }
             });
         }
@@ -612,9 +579,12 @@ std::vector<std::uint32_t> promote_variables(const std::vector<std::uint32_t>& c
     Ids gone(bound);
     for (std::size_t n = 0; n < module->functions.size(); ++n) {
         Promotion promotion(declared, module->functions[n], bound);
-        for (const Words variable : own) {
-            if (named[variable[2]] == n + 3) {
-                promotion.offer(variable);
+        // those of a function that is called keep their values from call to call
+        if (entries.count(module->functions[n].front()[2]) != 0) {
+            for (const Words variable : privates) {
+                if (named_by[variable[2]] == n) {
+                    promotion.offer(variable);
+                }
             }
         }
         if (promotion.find()) {

@@ -7,13 +7,15 @@
 
 namespace vkf {
 
-/// A valid module in which the variables of functions, and those of an invocation that one function
-/// alone names, are values in static single assignment form (Braun et al. 2013, "Simple and
-/// Efficient Construction of Static Single Assignment Form"), number by number: arrays, structs,
-/// matrices and vectors become their parts. Variables stay that are indexed by what is no constant,
-/// whose address is handed on, or that hold cooperative matrices.
+/// A valid module in which the variables of functions, and those of an invocation (storage class
+/// Private) that only an entry point names, are values in static single assignment form (Braun et
+/// al. 2013, "Simple and Efficient Construction of Static Single Assignment Form"). Arrays,
+/// structs, matrices and vectors are decomposed into their numbers: vectors that are kept whole
+/// cost lavapipe a quarter more time in loops.
 ///
-/// Values of vectors, in loops, cost lavapipe a quarter more time for products and attention.
+/// A variable stays if it is indexed by what is no constant, if its address is handed on, or if it
+/// holds a cooperative matrix; and so do all variables of a function with an instruction that is
+/// not known here. A module with debug information is given back as it is.
 std::vector<std::uint32_t> promote_variables(const std::vector<std::uint32_t>& code);
 
 }  // namespace vkf

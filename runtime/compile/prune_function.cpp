@@ -19,7 +19,30 @@ Function::Function(std::vector<Words> instructions) : instructions_(std::move(in
     }
 }
 
+bool Function::follows_control() const {
+    std::map<std::uint32_t, bool> headers;  // of loops, among the blocks so far
+    for (const Block& b : blocks_) {
+        headers[b.label] = !b.merge.empty() && op_of(b.merge) == kOpLoopMerge;
+        for (const std::uint32_t to : successors(b)) {
+            const auto back = headers.find(to);
+            if (back != headers.end() && !back->second) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 void Function::find_live(std::map<std::uint32_t, bool>& known) {
+    if (!follows_control()) {
+        for (Block& b : blocks_) {
+            b.live = true;
+            for (const std::uint32_t to : successors(b)) {
+                edges_.insert({b.label, to});
+            }
+        }
+        return;
+    }
     std::set<std::uint32_t> reached;
     for (Block& b : blocks_) {
         if (&b != &blocks_.front() && reached.count(b.label) == 0) {

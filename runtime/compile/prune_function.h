@@ -30,8 +30,8 @@ public:
 
     std::uint32_t id() const { return instructions_.front()[2]; }
 
-    /// `known` are the booleans known so far; those of the function's own are added. Blocks come
-    /// after those that dominate them, so one pass suffices.
+    /// `known` are the booleans known so far; those of the function's own are added. One pass:
+    /// where a block comes ahead of one that leads to it, but for a loop's header, all stays.
     void find_live(std::map<std::uint32_t, bool>& known);
 
     std::vector<std::uint32_t> called() const;
@@ -42,6 +42,9 @@ public:
     void drop(Ids& gone) const;
 
 private:
+    /// True if blocks come after all that lead to them, but for headers of loops.
+    bool follows_control() const;
+
     std::vector<std::uint32_t> successors(const Block& b) const;
 
     std::optional<bool> evaluate(Words i, std::uint32_t label, const std::map<std::uint32_t, bool>& known) const;

@@ -63,9 +63,7 @@ bool spv::has_known_operands(Words i) {
         case kOpStore: return plain_access(3);
         case kOpCooperativeMatrixLoad: return plain_access(6);
         case kOpCooperativeMatrixStore: return plain_access(5);
-        case kOpNop:
         case kOpUndef:
-        case kOpLine:
         case kOpExtInst:
         case kOpFunction:
         case kOpFunctionParameter:
@@ -84,7 +82,6 @@ bool spv::has_known_operands(Words i) {
         case kOpBitcast:
         case kOpControlBarrier:
         case kOpMemoryBarrier:
-        case kOpNoLine:
         case kOpCooperativeMatrixMulAdd:
         case kOpCooperativeMatrixLength:
         case kOpCooperativeMatrixConvert:

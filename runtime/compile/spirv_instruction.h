@@ -35,8 +35,8 @@ private:
 /// apart here all words may be ids.
 std::pair<std::size_t, std::size_t> literals_of(Words i);
 
-/// True where each word of an instruction of a function is known to be an id or a literal, as
-/// literals_of() says: where ids may be given other numbers.
+/// True if literals_of() tells each word of a function's instruction that is a literal, so that ids
+/// may be replaced. Debug information is not known.
 bool has_known_operands(Words i);
 
 /// Calls `visit` with the number of each word, from one on, by which an instruction names an id.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/spirv_module.h"
 
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string_view>
+
 namespace vkf::spv {
 
 std::optional<ModuleParts> split_module(Words code) {
@@ -20,10 +25,47 @@ std::optional<ModuleParts> split_module(Words code) {
             out.functions.emplace_back();
             inside = true;
         }
+        if (inside ? result_of(i) >= code[kHeaderBound] : !out.functions.empty()) {
+            return std::nullopt;
+        }
         (inside ? out.functions.back() : out.head).push_back(i);
         inside = inside && op_of(i) != kOpFunctionEnd;
     }
     return inside ? std::nullopt : std::optional(std::move(out));
+}
+
+bool is_plain(const ModuleParts& module) {
+    constexpr std::string_view kKnown = "GLSL.std.450";
+    for (const Words i : module.head) {
+        const std::uint32_t op = op_of(i);
+        const auto text = std::as_bytes(i.subspan(std::min<std::size_t>(2, i.size())));
+        const bool other_set = op == kOpExtInstImport && (text.size() <= kKnown.size() ||
+                                                          std::memcmp(text.data(), kKnown.data(), kKnown.size()) != 0);
+        if (other_set || op == kOpGroupDecorate || op == kOpDecorateId || op == kOpDecorateString) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool has_known_operands(const std::vector<Words>& function) {
+    std::set<std::uint32_t> labels;
+    for (const Words i : function) {
+        if (!has_known_operands(i)) {
+            return false;
+        }
+        if (op_of(i) == kOpLabel) {
+            labels.insert(i[1]);
+        }
+    }
+    // the numbers of cases may have two words, and labels then stand elsewhere
+    return std::all_of(function.begin(), function.end(), [&](Words i) {
+        bool fits = true;
+        for (std::size_t at = 2; op_of(i) == kOpSwitch && at < i.size(); at += 2) {
+            fits = fits && labels.count(i[at]) != 0;
+        }
+        return fits;
+    });
 }
 
 bool is_about(Words i) {

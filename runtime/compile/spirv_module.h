@@ -15,11 +15,19 @@ struct ModuleParts {
     std::vector<std::vector<Words>> functions;  ///< each from OpFunction to OpFunctionEnd
 };
 
-/// The parts of a module, which must outlive them; none where instructions do not fit into it, a
-/// function does not end, or there are more ids than a module may have.
+/// The parts of a module, which must outlive them. None if an instruction ends behind the module, a
+/// function does not end, something follows the functions, a result is not below the bound of ids,
+/// or that bound is above what a module may have.
 std::optional<ModuleParts> split_module(Words code);
 
-/// True of what names or decorates an id, its first.
+/// True if nothing ahead of the functions speaks of what is inside them but names and decorations
+/// of single ids: no debug information, no groups of decorations.
+bool is_plain(const ModuleParts& module);
+
+/// True if the operands of all instructions of a function are known.
+bool has_known_operands(const std::vector<Words>& function);
+
+/// True of names and decorations; their first operand is the id that they are about.
 bool is_about(Words i);
 
 /// An entry point without some of the variables that it names.

@@ -16,6 +16,7 @@ enum : std::uint32_t {
     kOpMemberName = 6,
     kOpLine = 8,
     kOpExtension = 10,
+    kOpExtInstImport = 11,
     kOpExtInst = 12,
     kOpEntryPoint = 15,
     kOpExecutionMode = 16,
@@ -53,6 +54,7 @@ enum : std::uint32_t {
     kOpArrayLength = 68,
     kOpDecorate = 71,
     kOpMemberDecorate = 72,
+    kOpGroupDecorate = 74,
     kOpVectorExtractDynamic = 77,
     kOpVectorInsertDynamic = 78,
     kOpVectorShuffle = 79,
@@ -119,6 +121,7 @@ enum : std::uint32_t {
     kOpUnreachable = 255,
     kOpNoLine = 317,
     kOpExecutionModeId = 331,
+    kOpDecorateId = 332,
     kOpGroupNonUniformElect = 333,
     kOpGroupNonUniformBallotBitExtract = 341,
     kOpGroupNonUniformBallotBitCount = 342,
@@ -136,6 +139,7 @@ enum : std::uint32_t {
     kOpCooperativeMatrixConvert = 5293,
     kOpCooperativeMatrixReduce = 5366,
     kOpCooperativeMatrixPerElementOp = 5369,
+    kOpDecorateString = 5632,
     kDecorationSpecId = 1,
     kDecorationArrayStride = 6,
     kDecorationBuiltIn = 11,
@@ -177,6 +181,7 @@ inline constexpr std::size_t kHeaderWords = 5, kHeaderBound = 3;
 /// The most ids that a module may have (section 2.17, Universal Limits).
 inline constexpr std::uint32_t kMostIds = 4194303;
 inline constexpr std::uint32_t kLoopControlNone = 0, kLoopControlDontUnroll = 2;
+inline constexpr std::uint32_t kFunctionControlDontInline = 2;
 
 /// The first word of an instruction.
 inline std::uint32_t head(std::uint32_t op, std::size_t words) { return static_cast<std::uint32_t>(words) << 16 | op; }
