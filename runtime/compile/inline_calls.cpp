@@ -15,8 +15,6 @@ namespace {
 
 /// Words beyond which no more are copied: calls within calls grow exponentially.
 constexpr std::size_t kMostWords = std::size_t{1} << 20;
-/// Functions beyond which a module stays as it is: a chain of calls is followed by recursion.
-constexpr std::size_t kMostFunctions = 1000;
 
 /// A function with others copied into it.
 struct Body {
@@ -147,9 +145,9 @@ void Inliner::copy(const Body& from, Words call, Writing& to) {
             }
             switch (op_of(i)) {
                 case kOpVariable:
-                    to.variables.insert(to.variables.end(), {head(kOpVariable, 4), i[1], renamed(i[2]), i[3]});
+                    put(to.variables, {head(kOpVariable, 4), i[1], renamed(i[2]), i[3]});
                     if (i.size() > 4) {
-                        to.code.insert(to.code.end(), {head(kOpStore, 3), renamed(i[2]), i[4]});
+                        put(to.code, {head(kOpStore, 3), renamed(i[2]), i[4]});
                     }
                     return;
                 case kOpReturn: return;
@@ -307,8 +305,8 @@ std::vector<std::uint32_t> inline_calls(const std::vector<std::uint32_t>& code) 
             continue;
         }
         const Body& body = inliner.body(f.front()[2]);
-        functions.insert(functions.end(), body.header.begin(), body.header.end());
-        functions.insert(functions.end(), body.code.begin(), body.code.end());
+        put(functions, body.header);
+        put(functions, body.code);
         functions.push_back(head(kOpFunctionEnd, 1));
     }
     Ids left(inliner.bound()), gone(inliner.bound());
@@ -328,7 +326,7 @@ std::vector<std::uint32_t> inline_calls(const std::vector<std::uint32_t>& code) 
     std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);
     out[kHeaderBound] = inliner.bound();
     put_head(out, module->head, gone, inliner.decorated_as());
-    out.insert(out.end(), functions.begin(), functions.end());
+    put(out, functions);
     return out;
 }
 

@@ -18,8 +18,6 @@ namespace {
 /// Beyond these a function keeps its variables: its blocks are walked by recursion, and each may
 /// have a value of each part.
 constexpr std::size_t kMostBlocks = 1024, kMostValues = std::size_t{1} << 22;
-/// Functions beyond which a module stays as it is.
-constexpr std::size_t kMostFunctions = 1000;
 
 /// A variable, or a part of one, that a pointer points to.
 struct Place {
@@ -37,7 +35,7 @@ struct Variable {
     std::size_t first = 0;  ///< its first part among those of all variables
 };
 
-struct Block {
+struct SsaBlock {
     std::uint32_t label = 0;
     std::vector<Words> instructions;
     std::vector<std::size_t> predecessors;  ///< blocks that lead to it
@@ -90,8 +88,8 @@ private:
     bool step_into(Words chain, Place& place) const;
     bool cut();
     void write_block(std::size_t number);
-    void load(Block& b, std::size_t number, Words i);
-    void store(Block& b, std::size_t number, const Place& place, std::uint32_t value);
+    void load(SsaBlock& b, std::size_t number, Words i);
+    void store(SsaBlock& b, std::size_t number, const Place& place, std::uint32_t value);
     std::uint32_t read(std::size_t part, std::size_t block);
     void new_phi(std::size_t part, std::size_t block);
     void fill(std::size_t phi);
@@ -99,8 +97,8 @@ private:
     void settle_phis();
 
     void list_parts(std::uint32_t type);
-    std::uint32_t compose(Block& b, std::size_t number, std::uint32_t type, std::size_t& part);
-    void decompose(Block& b, std::uint32_t type, std::uint32_t value, std::size_t& part);
+    std::uint32_t compose(SsaBlock& b, std::size_t number, std::uint32_t type, std::size_t& part);
+    void decompose(SsaBlock& b, std::uint32_t type, std::uint32_t value, std::size_t& part);
     std::uint32_t undefined(std::uint32_t type);
 
     const Declarations& declared_;
@@ -109,7 +107,7 @@ private:
     std::vector<Variable> variables_;
     std::vector<std::size_t> place_of_;  ///< by pointer; 0: none
     std::vector<Place> places_{1};
-    std::vector<Block> blocks_;
+    std::vector<SsaBlock> blocks_;
     std::map<std::uint32_t, std::size_t> numbers_;  ///< of blocks, by label
     std::vector<std::uint32_t> part_types_;
     std::vector<Phi> phis_;
@@ -266,11 +264,13 @@ void Promotion::new_phi(std::size_t part, std::size_t block) {
 std::uint32_t Promotion::read(std::size_t part, std::size_t block) {
     // up the blocks that have one predecessor, which may be a ring that is never reached
     std::size_t at = block, steps = 0;
-    const auto leads_up = [&](const Block& b) { return b.values[part] == 0 && b.sealed && b.predecessors.size() == 1; };
+    const auto leads_up = [&](const SsaBlock& b) {
+        return b.values[part] == 0 && b.sealed && b.predecessors.size() == 1;
+    };
     for (; leads_up(blocks_[at]) && steps < blocks_.size(); ++steps) {
         at = blocks_[at].predecessors.front();
     }
-    Block& top = blocks_[at];
+    SsaBlock& top = blocks_[at];
     if (top.values[part] == 0 && top.sealed && top.predecessors.size() <= 1) {
         top.values[part] = undefined(part_types_[part]);
     } else if (top.values[part] == 0) {
@@ -298,7 +298,7 @@ void Promotion::fill(std::size_t phi) {
 }
 
 void Promotion::seal(std::size_t block) {
-    Block& b = blocks_[block];
+    SsaBlock& b = blocks_[block];
     const bool all =
         std::all_of(b.predecessors.begin(), b.predecessors.end(), [&](std::size_t n) { return blocks_[n].written; });
     if (b.sealed || !all) {
@@ -311,7 +311,7 @@ void Promotion::seal(std::size_t block) {
 }
 
 /// The value of a type whose parts begin at one; moves behind them.
-std::uint32_t Promotion::compose(Block& b, std::size_t number, std::uint32_t type, std::size_t& part) {
+std::uint32_t Promotion::compose(SsaBlock& b, std::size_t number, std::uint32_t type, std::size_t& part) {
     const std::uint32_t count = declared_.members(type);
     if (count == 0) {
         return read(part++, number);
@@ -321,14 +321,14 @@ std::uint32_t Promotion::compose(Block& b, std::size_t number, std::uint32_t typ
         members.push_back(compose(b, number, declared_.member(type, k), part));
     }
     const std::uint32_t id = bound_++;
-    b.code.insert(b.code.end(), {head(kOpCompositeConstruct, 3 + count), type, id});
-    b.code.insert(b.code.end(), members.begin(), members.end());
+    put(b.code, {head(kOpCompositeConstruct, 3 + count), type, id});
+    put(b.code, members);
     constructed_[id] = std::move(members);
     return id;
 }
 
 /// Writes the parts of a value of a type from one on; moves behind them.
-void Promotion::decompose(Block& b, std::uint32_t type, std::uint32_t value, std::size_t& part) {
+void Promotion::decompose(SsaBlock& b, std::uint32_t type, std::uint32_t value, std::size_t& part) {
     const std::uint32_t count = declared_.members(type);
     if (count == 0) {
         b.values[part++] = value;
@@ -345,27 +345,26 @@ void Promotion::decompose(Block& b, std::uint32_t type, std::uint32_t value, std
             id = declared_.of(value)[3 + k];
         } else {
             id = bound_++;
-            b.code.insert(b.code.end(), {head(kOpCompositeExtract, 5), member, id, value, k});
+            put(b.code, {head(kOpCompositeExtract, 5), member, id, value, k});
         }
         decompose(b, member, id, part);
     }
 }
 
-void Promotion::load(Block& b, std::size_t number, Words i) {
+void Promotion::load(SsaBlock& b, std::size_t number, Words i) {
     const Place& place = places_[place_of_[i[3]]];
     std::size_t part = variables_[place.variable].first + place.part;
     const std::uint32_t value = compose(b, number, place.type, part);
     if (place.component == 0) {
         values_.set(i[2], value);
     } else if (declared_.is_number(place.component)) {
-        b.code.insert(b.code.end(),
-                      {head(kOpCompositeExtract, 5), i[1], i[2], value, declared_.number(place.component)});
+        put(b.code, {head(kOpCompositeExtract, 5), i[1], i[2], value, declared_.number(place.component)});
     } else {
-        b.code.insert(b.code.end(), {head(kOpVectorExtractDynamic, 5), i[1], i[2], value, place.component});
+        put(b.code, {head(kOpVectorExtractDynamic, 5), i[1], i[2], value, place.component});
     }
 }
 
-void Promotion::store(Block& b, std::size_t number, const Place& place, std::uint32_t value) {
+void Promotion::store(SsaBlock& b, std::size_t number, const Place& place, std::uint32_t value) {
     const std::size_t first = variables_[place.variable].first + place.part;
     std::size_t part = first;
     value = values_.of(value);
@@ -373,11 +372,10 @@ void Promotion::store(Block& b, std::size_t number, const Place& place, std::uin
         const std::uint32_t vector = compose(b, number, place.type, part), id = bound_++;
         part = first;
         if (declared_.is_number(place.component)) {
-            b.code.insert(b.code.end(), {head(kOpCompositeInsert, 6), place.type, id, value, vector,
-                                         declared_.number(place.component)});
+            put(b.code,
+                {head(kOpCompositeInsert, 6), place.type, id, value, vector, declared_.number(place.component)});
         } else {
-            b.code.insert(b.code.end(),
-                          {head(kOpVectorInsertDynamic, 6), place.type, id, vector, value, place.component});
+            put(b.code, {head(kOpVectorInsertDynamic, 6), place.type, id, vector, value, place.component});
         }
         value = id;
     }
@@ -385,7 +383,7 @@ void Promotion::store(Block& b, std::size_t number, const Place& place, std::uin
 }
 
 void Promotion::write_block(std::size_t number) {
-    Block& b = blocks_[number];
+    SsaBlock& b = blocks_[number];
     seal(number);
     for (const Words i : b.instructions) {
         const std::uint32_t op = op_of(i);
@@ -444,7 +442,7 @@ void Promotion::settle_phis() {
             open.push_back(found->second);
         }
     };
-    for (const Block& b : blocks_) {
+    for (const SsaBlock& b : blocks_) {
         each_instruction(b.code, [&](Words i) { each_id(i, 1, use); });
     }
     while (!open.empty()) {
@@ -463,10 +461,10 @@ void Promotion::list_gone(Ids& gone) const {
         }
     }
     Ids left(gone.bound());
-    for (const Block& b : blocks_) {
+    for (const SsaBlock& b : blocks_) {
         each_instruction(b.code, [&](Words i) { left.insert(result_of(i)); });
     }
-    for (const Block& b : blocks_) {
+    for (const SsaBlock& b : blocks_) {
         for (const Words i : b.instructions) {
             if (!left.contains(result_of(i))) {
                 gone.insert(result_of(i));
@@ -492,7 +490,7 @@ void Promotion::write(std::vector<std::uint32_t>& out) {
             list_parts(v.type);
         }
     }
-    for (Block& b : blocks_) {
+    for (SsaBlock& b : blocks_) {
         b.values.resize(part_types_.size());
     }
     for (std::size_t n = 0; n < variables_.size(); ++n) {
@@ -507,7 +505,7 @@ void Promotion::write(std::vector<std::uint32_t>& out) {
     }
     settle_phis();
     for (const auto& [type, id] : undefined_) {
-        begin.insert(begin.end(), {head(kOpUndef, 3), type, id});
+        put(begin, {head(kOpUndef, 3), type, id});
     }
     std::vector<std::uint32_t>& entry = blocks_.front().code;
     std::size_t variables = 0;
@@ -523,18 +521,18 @@ void Promotion::write(std::vector<std::uint32_t>& out) {
         put(out, i);
     }
     const std::size_t from = out.size();
-    for (const Block& b : blocks_) {
-        out.insert(out.end(), {head(kOpLabel, 2), b.label});
+    for (const SsaBlock& b : blocks_) {
+        put(out, {head(kOpLabel, 2), b.label});
         for (const std::size_t n : b.phis) {
             const Phi& phi = phis_[n];
             if (phi.used) {
-                out.insert(out.end(), {head(kOpPhi, 3 + 2 * phi.operands.size()), phi.type, phi.id});
+                put(out, {head(kOpPhi, 3 + 2 * phi.operands.size()), phi.type, phi.id});
                 for (const auto& [value, before] : phi.operands) {
-                    out.insert(out.end(), {value, before});
+                    put(out, {value, before});
                 }
             }
         }
-        out.insert(out.end(), b.code.begin(), b.code.end());
+        put(out, b.code);
     }
     values_.apply(out, from);
     out.push_back(head(kOpFunctionEnd, 1));
@@ -608,7 +606,7 @@ std::vector<std::uint32_t> promote_variables(const std::vector<std::uint32_t>& c
             put(out, i);
         }
     }
-    out.insert(out.end(), functions.begin(), functions.end());
+    put(out, functions);
     return out;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/prune_function.h"
 
+#include "runtime/compile/spirv_module.h"
+
 namespace vkf::spv {
 
 Function::Function(std::vector<Words> instructions) : instructions_(std::move(instructions)) {
@@ -106,12 +108,11 @@ void Function::write(std::vector<std::uint32_t>& out, Ids& gone) const {
         }
         each_id(b.terminator, 1, use);
     }
-    const auto put = [&](Words i) { out.insert(out.end(), i.begin(), i.end()); };
     for (const Words i : instructions_) {
         if (op_of(i) == kOpLabel) {
             break;
         }
-        put(i);
+        put(out, i);
     }
     for (const Block& b : blocks_) {
         if (joined_.count(b.label) != 0) {
@@ -119,7 +120,7 @@ void Function::write(std::vector<std::uint32_t>& out, Ids& gone) const {
             continue;
         }
         if (b.live) {
-            out.insert(out.end(), {head(kOpLabel, 2), b.label});
+            put(out, {head(kOpLabel, 2), b.label});
             const Block* last = &b;
             for (const Block* part = &b; part != nullptr; part = part->next) {
                 last = part;
@@ -129,15 +130,15 @@ void Function::write(std::vector<std::uint32_t>& out, Ids& gone) const {
                     } else if (op_of(i) == kOpPhi) {
                         put_phi(i, part->label, out);
                     } else {
-                        put(i);
+                        put(out, i);
                     }
                 }
             }
             if (last->taken) {
-                out.insert(out.end(), {head(kOpBranch, 2), *last->taken});
+                put(out, {head(kOpBranch, 2), *last->taken});
             } else {
-                put(last->merge);
-                put(last->terminator);
+                put(out, last->merge);
+                put(out, last->terminator);
             }
             continue;
         }
@@ -145,14 +146,14 @@ void Function::write(std::vector<std::uint32_t>& out, Ids& gone) const {
             gone.insert(result_of(i));
         }
         if (const auto loop = continues_.find(b.label); loop != continues_.end()) {
-            out.insert(out.end(), {head(kOpLabel, 2), b.label, head(kOpBranch, 2), loop->second});
+            put(out, {head(kOpLabel, 2), b.label, head(kOpBranch, 2), loop->second});
         } else if (named_.count(b.label) != 0) {
-            out.insert(out.end(), {head(kOpLabel, 2), b.label, head(kOpUnreachable, 1)});
+            put(out, {head(kOpLabel, 2), b.label, head(kOpUnreachable, 1)});
         } else {
             gone.insert(b.label);
         }
     }
-    put(instructions_.back());
+    put(out, instructions_.back());
 }
 
 void Function::drop(Ids& gone) const {
@@ -226,7 +227,7 @@ void Function::put_phi(Words i, std::uint32_t label, std::vector<std::uint32_t>&
             for (auto to = joined_.find(from); to != joined_.end(); to = joined_.find(from)) {
                 from = to->second;
             }
-            out.insert(out.end(), {i[at], from});
+            put(out, {i[at], from});
         }
     }
     out[first] = head(kOpPhi, out.size() - first);

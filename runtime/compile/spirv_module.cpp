@@ -88,6 +88,12 @@ std::vector<std::uint32_t> without(Words entry, const Ids& ids) {
     return out;
 }
 
+void put(std::vector<std::uint32_t>& out, Words words) { out.insert(out.end(), words.begin(), words.end()); }
+
+void put(std::vector<std::uint32_t>& out, std::initializer_list<std::uint32_t> words) {
+    put(out, Words(words.begin(), words.size()));
+}
+
 void Replacements::set(std::uint32_t id, std::uint32_t by) {
     if (id >= by_.size()) {
         by_.resize(std::size_t{id} + 1 + id / 2);

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
 #include "runtime/compile/spirv_instruction.h"
 
 namespace vkf::spv {
+
+/// Functions beyond which a module stays as it is: a chain of calls is followed by recursion.
+inline constexpr std::size_t kMostFunctions = 1000;
 
 struct ModuleParts {
     std::vector<Words> head;                    ///< all before the first function
@@ -41,7 +45,9 @@ void each_instruction(Words code, Visit visit) {
     }
 }
 
-inline void put(std::vector<std::uint32_t>& out, Words i) { out.insert(out.end(), i.begin(), i.end()); }
+/// Appends words.
+void put(std::vector<std::uint32_t>& out, Words words);
+void put(std::vector<std::uint32_t>& out, std::initializer_list<std::uint32_t> words);
 
 /// Ids, each of which may have another in its place, and that one again another.
 class Replacements {
