@@ -25,7 +25,7 @@
 #include "softmax.spv.h"
 #include "tests/device.h"
 #include "tests/glsl.h"
-#include "tests/op_check.h"
+#include "tests/uint_kernel.h"
 
 namespace vkf::test {
 
@@ -99,39 +99,6 @@ struct Twin {
 
 #define TEXT_OF(...) #__VA_ARGS__
 #define TEXT(macro) TEXT_OF(macro)
-
-std::string source() {
-    return std::string(
-               "#version 450\n"
-               "layout(local_size_x_id = 0) in;\n"
-               "layout(constant_id = 1) const uint A = 0;\n"
-               "layout(constant_id = 2) const uint B = 0;\n"
-               "layout(constant_id = 3) const uint C = 0;\n"
-               "layout(set = 0, binding = 0) readonly buffer X { uint x[]; };\n"
-               "layout(set = 0, binding = 1) writeonly buffer Y { uint y[]; };\n"
-               "layout(push_constant) uniform Push { uint first_group; uint group_count; };\n") +
-           TEXT(TANGLE) + "void main() { y[gl_LocalInvocationID.x] = tangle(x[gl_LocalInvocationID.x]); }\n";
-}
-
-struct Params {
-    std::shared_ptr<const Shader> shader;
-    Words constants;
-};
-
-void lower(Lowering& l) {
-    const auto& p = l.params<Params>();
-    Constants constants;
-    for (std::size_t id = 0; id < p.constants.size(); ++id) {
-        constants.set(static_cast<std::uint32_t>(id), p.constants[id]);
-    }
-    l.dispatch({Kernel{p.shader.get(), constants, "tangled", p.shader}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, [](const Operands&, Command& c) noexcept {
-                   c.push(std::array<std::uint32_t, 2>{});
-                   c.groups(1);
-               });
-}
-
-constexpr OpType kTangle{"tangle", lower};
 
 }  // namespace
 
@@ -311,31 +278,15 @@ TEST_SUITE("prune") {
         if (!can_compile_glsl()) {
             return;
         }
-        const auto code = std::make_shared<Words>(compile_glsl(source(), "tangle"));
-        const std::shared_ptr<const Shader> shader(new Shader{"tangle", *code}, [code](const Shader* s) { delete s; });
-        constexpr std::int64_t kCount = 16;
-        Tensor x({kCount});
-        for (std::int64_t i = 0; i < kCount; ++i) {
-            x.data[static_cast<std::size_t>(i)] = static_cast<double>(i);
-        }
+        const UintKernel kernel(TEXT(TANGLE), "tangle", {"A", "B", "C"});
         for (std::uint32_t c = 0; c < 27; ++c) {
             CAPTURE(c);
             const Twin twin{c % 3, c / 3 % 3, c / 9};
-            Tensor want({kCount});
-            Twin::uint at = 0;
-            for (double& y : want.data) {
+            const auto want = [&](std::uint32_t x) {
                 Twin t = twin;
-                y = t.tangle(at++);
-            }
-            OpCheck check;
-            const Value in = check.indices("x", x);
-            const Value out =
-                check.graph
-                    .add_node(kTangle, {in},
-                              std::make_shared<const Params>(Params{shader, {kCount, twin.A, twin.B, twin.C}}),
-                              {{DType::i32, {kCount}, {}, {}}})
-                    .front();
-            CHECK(difference(check.run(out), want, exactly()) == "");
+                return t.tangle(x);
+            };
+            CHECK(kernel.difference({twin.A, twin.B, twin.C}, 16, want) == "");
         }
     }
 }

@@ -17,7 +17,7 @@
 #include "softmax.spv.h"
 #include "tests/device.h"
 #include "tests/glsl.h"
-#include "tests/op_check.h"
+#include "tests/uint_kernel.h"
 
 namespace vkf::test::variables {
 
@@ -143,39 +143,6 @@ struct Twin {
 
 #define KNOT_TEXT_OF(...) #__VA_ARGS__
 #define KNOT_TEXT(macro) KNOT_TEXT_OF(macro)
-
-std::string source() {
-    return std::string(
-               "#version 450\n"
-               "#define INOUT_UINT inout uint\n"
-               "layout(local_size_x_id = 0) in;\n"
-               "layout(constant_id = 1) const uint A = 0;\n"
-               "layout(constant_id = 2) const uint B = 0;\n"
-               "layout(set = 0, binding = 0) readonly buffer X { uint x[]; };\n"
-               "layout(set = 0, binding = 1) writeonly buffer Y { uint y[]; };\n"
-               "layout(push_constant) uniform Push { uint first_group; uint group_count; };\n") +
-           KNOT_TEXT(KNOT) + "void main() { y[gl_LocalInvocationID.x] = knot(x[gl_LocalInvocationID.x]); }\n";
-}
-
-struct Params {
-    std::shared_ptr<const Shader> shader;
-    Words constants;
-};
-
-void lower(Lowering& l) {
-    const auto& p = l.params<Params>();
-    Constants constants;
-    for (std::size_t id = 0; id < p.constants.size(); ++id) {
-        constants.set(static_cast<std::uint32_t>(id), p.constants[id]);
-    }
-    l.dispatch({Kernel{p.shader.get(), constants, "knotted", p.shader}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, [](const Operands&, Command& c) noexcept {
-                   c.push(std::array<std::uint32_t, 2>{});
-                   c.groups(1);
-               });
-}
-
-constexpr OpType kKnot{"knot", lower};
 
 constexpr std::uint32_t kVariable = 59, kCall = 57, kDecorate = 71;
 constexpr std::uint32_t kPrivate = 6, kFunction = 7;
@@ -544,29 +511,14 @@ TEST_SUITE("variables") {
         if (!can_compile_glsl()) {
             return;
         }
-        const auto code = std::make_shared<Words>(compile_glsl(source(), "knot"));
-        const std::shared_ptr<const Shader> shader(new Shader{"knot", *code}, [code](const Shader* s) { delete s; });
-        constexpr std::int64_t kCount = 32;
-        Tensor x({kCount});
-        for (std::int64_t i = 0; i < kCount; ++i) {
-            x.data[static_cast<std::size_t>(i)] = static_cast<double>(i);
-        }
+        const UintKernel kernel("#define INOUT_UINT inout uint\n" KNOT_TEXT(KNOT), "knot", {"A", "B"});
         for (std::uint32_t c = 0; c < 6; ++c) {
             CAPTURE(c);
-            Tensor want({kCount});
-            Twin::uint at = 0;
-            for (double& y : want.data) {
+            const auto want = [&](std::uint32_t x) {
                 Twin twin{c % 3, c / 3};
-                y = twin.knot(at++);
-            }
-            OpCheck check;
-            const Value in = check.indices("x", x);
-            const Value out =
-                check.graph
-                    .add_node(kKnot, {in}, std::make_shared<const Params>(Params{shader, {kCount, c % 3, c / 3}}),
-                              {{DType::i32, {kCount}, {}, {}}})
-                    .front();
-            CHECK(difference(check.run(out), want, exactly()) == "");
+                return twin.knot(x);
+            };
+            CHECK(kernel.difference({c % 3, c / 3}, 32, want) == "");
         }
     }
 }
