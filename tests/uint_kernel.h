@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function of GLSL from uint to uint, run on the test device: for tests of what becomes of modules.
+// A function of GLSL from uint to uint, run on the test device, to test what becomes of modules.
 #pragma once
 
 #include <cstdint>
