@@ -395,6 +395,31 @@ TEST_SUITE("variables") {
         }
     }
 
+    TEST_CASE("variables: blocks that only lead to each other hold nothing that was written") {
+        // 22 and 23 are a loop that is never reached, though it leads to 24
+        const std::vector<Words> body = {{op(4, 32), 6, kFunction, 3},
+                                         {op(5, 54), 2, 20, 0, 4},
+                                         {op(2, 248), 21},
+                                         {op(4, 59), 6, 30, kFunction},
+                                         {op(3, 62), 30, 10},
+                                         {op(2, 249), 24},
+                                         {op(2, 248), 22},
+                                         {op(4, 246), 24, 23, 0},
+                                         {op(4, 250), 12, 23, 24},
+                                         {op(2, 248), 23},
+                                         {op(2, 249), 22},
+                                         {op(2, 248), 24},
+                                         {op(4, 61), 3, 32, 30},
+                                         {op(5, 128), 3, 33, 32, 32},
+                                         {op(1, 253)},
+                                         {op(1, 56)}};
+        const Words after = promote_variables(with_types({{op(4, 15), 5, 20, 'm'}}, body));
+        constexpr std::uint32_t kUndef = 1, kPhi = 245;
+        CHECK(count_of(after, kVariable) == 0);
+        CHECK(count_of(after, kUndef) == 1);
+        CHECK(count_of(after, kPhi) == 1);
+    }
+
     TEST_CASE("variables: components of vectors of 16 bits are put in and taken out by number") {
         // half is 11, four of it 12; the variable is stored to as a whole and by component, and
         // read by component; the index 60 is no constant

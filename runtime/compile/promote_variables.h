@@ -15,7 +15,7 @@ namespace vkf {
 ///
 /// A variable stays if it is indexed by what is no constant, if its address is handed on, or if it
 /// holds a cooperative matrix; and so do all variables of a function with an instruction that is
-/// not known here, or with more than 1024 blocks, or variables of more than 4096 parts. A module
+/// not known here, or where blocks times parts of variables are more than 4 million. A module
 /// with debug information is given back as it is.
 std::vector<std::uint32_t> promote_variables(const std::vector<std::uint32_t>& code);
 

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/ssa_form.h"
+
+#include <set>
+#include <unordered_map>
+
+namespace vkf::spv {
+
+namespace {
+
+/// The blocks that one leads to by its last instruction.
+std::set<std::uint32_t> successors(Words end) {
+    switch (op_of(end)) {
+        case kOpBranch: return {end[1]};
+        case kOpBranchConditional: return {end[2], end[3]};
+        case kOpSwitch: {
+            std::set<std::uint32_t> labels;
+            for (std::size_t at = 2; at < end.size(); at += 2) {
+                labels.insert(end[at]);
+            }
+            return labels;
+        }
+        default: return {};
+    }
+}
+
+}  // namespace
+
+bool SsaForm::cut(const std::vector<Words>& function) {
+    std::unordered_map<std::uint32_t, std::size_t> numbers;  // of blocks, by label
+    for (const Words i : function) {
+        if (op_of(i) == kOpLabel) {
+            numbers[i[1]] = blocks_.size();
+            blocks_.emplace_back().label = i[1];
+        } else if (!blocks_.empty() && op_of(i) != kOpFunctionEnd) {
+            blocks_.back().instructions.push_back(i);
+        }
+    }
+    for (std::size_t n = 0; n < blocks_.size(); ++n) {
+        if (blocks_[n].instructions.empty()) {
+            return false;
+        }
+        const Words end = blocks_[n].instructions.back();
+        if (op_of(end) < kOpBranch || op_of(end) > kOpUnreachable) {
+            return false;
+        }
+        for (const std::uint32_t label : successors(end)) {
+            const auto to = numbers.find(label);
+            if (to == numbers.end()) {
+                return false;
+            }
+            blocks_[to->second].predecessors.push_back(n);
+        }
+    }
+    return !blocks_.empty();
+}
+
+void SsaForm::set_parts(std::vector<std::uint32_t> types) {
+    part_types_ = std::move(types);
+    for (Block& b : blocks_) {
+        b.values.resize(part_types_.size());
+    }
+}
+
+std::uint32_t SsaForm::undefined(std::uint32_t type) {
+    std::uint32_t& id = undefined_[type];
+    if (id == 0) {
+        id = bound_++;
+    }
+    return id;
+}
+
+std::uint32_t SsaForm::read(std::size_t part, std::size_t block) {
+    // up the blocks that have one predecessor, which may be a ring that is never reached
+    const auto leads_up = [&](const Block& b) {
+        return b.values[part] == 0 && b.predecessors.size() == 1 && blocks_[b.predecessors.front()].written;
+    };
+    std::size_t at = block, steps = 0;
+    for (; steps < blocks_.size() && leads_up(blocks_[at]); ++steps) {
+        at = blocks_[at].predecessors.front();
+    }
+    Block& top = blocks_[at];
+    std::uint32_t value = top.values[part];
+    if (value == 0 && (top.predecessors.empty() || leads_up(top))) {
+        value = undefined(part_types_[part]);
+    } else if (value == 0) {
+        value = bound_++;
+        top.phis.push_back(phis_.size());
+        phis_.push_back({value, part_types_[part], at, part, {}, false});
+    }
+    top.values[part] = value;
+    for (at = block; steps > 0; --steps) {
+        blocks_[at].values[part] = value;
+        at = blocks_[at].predecessors.front();
+    }
+    return value;
+}
+
+void SsaForm::fill_phis() {
+    for (std::size_t n = 0; n < phis_.size(); ++n) {
+        const std::size_t block = phis_[n].block, part = phis_[n].part;
+        for (const std::size_t from : blocks_[block].predecessors) {
+            const std::uint32_t value = read(part, from);  // which may add phis
+            phis_[n].operands.emplace_back(value, blocks_[from].label);
+        }
+    }
+}
+
+/// Tells which phis are gone.
+std::vector<bool> SsaForm::replace_phis(Replacements& values) {
+    std::vector<bool> gone(phis_.size());
+    for (bool again = true; again;) {
+        again = false;
+        for (std::size_t n = 0; n < phis_.size(); ++n) {
+            std::uint32_t only = 0;
+            bool several = gone[n];
+            for (const auto& operand : phis_[n].operands) {
+                const std::uint32_t value = values.of(operand.first);
+                several = several || (value != phis_[n].id && only != 0 && value != only);
+                only = value != phis_[n].id ? value : only;
+            }
+            if (!several) {
+                values.set(phis_[n].id, only != 0 ? only : undefined(phis_[n].type));
+                gone[n] = again = true;
+            }
+        }
+    }
+    return gone;
+}
+
+void SsaForm::settle(Replacements& values) {
+    fill_phis();
+    const std::vector<bool> gone = replace_phis(values);
+    std::unordered_map<std::uint32_t, std::size_t> by_id;
+    for (std::size_t n = 0; n < phis_.size(); ++n) {
+        if (!gone[n]) {
+            by_id[phis_[n].id] = n;
+        }
+    }
+    // those that are used by an instruction, or by a phi that is used
+    std::vector<std::size_t> open;
+    const auto use = [&](std::uint32_t id) {
+        const auto found = by_id.find(values.of(id));
+        if (found != by_id.end() && !std::exchange(phis_[found->second].used, true)) {
+            open.push_back(found->second);
+        }
+    };
+    for (const Block& b : blocks_) {
+        each_instruction(b.code, [&](Words i) { each_id(i, 1, use); });
+    }
+    while (!open.empty()) {
+        const std::size_t n = open.back();
+        open.pop_back();
+        for (const auto& operand : phis_[n].operands) {
+            use(operand.first);
+        }
+    }
+}
+
+void SsaForm::put_block(std::vector<std::uint32_t>& out, std::size_t block) const {
+    const Block& b = blocks_[block];
+    put(out, {head(kOpLabel, 2), b.label});
+    for (const std::size_t n : b.phis) {
+        const Phi& phi = phis_[n];
+        if (phi.used) {
+            put(out, {head(kOpPhi, 3 + 2 * phi.operands.size()), phi.type, phi.id});
+            for (const auto& [value, from] : phi.operands) {
+                put(out, {value, from});
+            }
+        }
+    }
+    put(out, b.code);
+}
+
+}  // namespace vkf::spv
