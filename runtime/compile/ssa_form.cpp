@@ -2,7 +2,7 @@
 #include "runtime/compile/ssa_form.h"
 
 #include <set>
-#include <unordered_map>
+#include <utility>
 
 namespace vkf::spv {
 
@@ -27,7 +27,7 @@ std::set<std::uint32_t> successors(Words end) {
 }  // namespace
 
 bool SsaForm::cut(const std::vector<Words>& function) {
-    std::unordered_map<std::uint32_t, std::size_t> numbers;  // of blocks, by label
+    std::map<std::uint32_t, std::size_t> numbers;  // of blocks, by label
     for (const Words i : function) {
         if (op_of(i) == kOpLabel) {
             numbers[i[1]] = blocks_.size();
@@ -131,7 +131,7 @@ std::vector<bool> SsaForm::replace_phis(Replacements& values) {
 void SsaForm::settle(Replacements& values) {
     fill_phis();
     const std::vector<bool> gone = replace_phis(values);
-    std::unordered_map<std::uint32_t, std::size_t> by_id;
+    std::map<std::uint32_t, std::size_t> by_id;
     for (std::size_t n = 0; n < phis_.size(); ++n) {
         if (!gone[n]) {
             by_id[phis_[n].id] = n;
