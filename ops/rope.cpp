@@ -12,6 +12,7 @@
 #include "rope.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "runtime/graph/edit.h"
 
 namespace vkf {
 
@@ -188,6 +189,25 @@ Value known_table(Graph& g, const Rope& angles) {
     return {};
 }
 
+/// Throws where angles cannot be computed; r is what rotary_dim() gave.
+void check_angles(const Rope& o, std::int64_t r) {
+    require(std::isfinite(o.theta) && o.theta > 0, kName,
+            "theta = " + std::to_string(o.theta) + " is not finite and positive");
+    const RopeScaling& s = o.scaling;
+    using Kind = RopeScaling::Kind;
+    require(s.kind == Kind::none || (std::isfinite(s.factor) && s.factor > 0), kName,
+            "scaling factor = " + std::to_string(s.factor) + " is not finite and positive");
+    require(s.kind != Kind::ntk || r > 2, kName, "ntk scaling needs a rotary_dim above 2");
+    require((s.kind != Kind::llama3 && s.kind != Kind::yarn) || s.original_max_positions > 0, kName,
+            "this scaling needs original_max_positions");
+    require(s.kind != Kind::llama3 || (s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor), kName,
+            "llama3 scaling needs 0 < low_freq_factor < high_freq_factor");
+    require(s.kind != Kind::yarn || (s.beta_fast > 0 && s.beta_slow > 0 && o.theta > 1), kName,
+            "yarn scaling needs positive beta_fast and beta_slow and theta > 1");
+    require(std::isfinite(s.attention_factor) && s.attention_factor >= 0, kName,
+            "attention_factor = " + std::to_string(s.attention_factor) + " is not finite and >= 0");
+}
+
 Value table_for(Value x, const Rope& o) {
     require_dtype(kName, x, DType::f32);
     require(x.rank() >= 2 && x.size(-1).is_constant(), kName,
@@ -198,8 +218,9 @@ Value table_for(Value x, const Rope& o) {
     if (const Value known = known_table(x.graph(), angles)) {
         return known;
     }
-    const std::vector<float> data = rope_table(o, d);
-    return x.graph().constant("rope_table", {o.max_positions, angles.rotary_dim / 2, 2}, data);
+    check_angles(o, angles.rotary_dim);
+    return GraphEdit::constant(x.graph(), "rope_table", {o.max_positions, angles.rotary_dim / 2, 2},
+                               [o, d] { return rope_table(o, d); });
 }
 
 }  // namespace
@@ -223,21 +244,7 @@ RopeScaling::Kind rope_scaling_kind(std::string_view name) {
 
 std::vector<float> rope_table(const Rope& options, std::int64_t head_dim) {
     const std::int64_t r = rotary_dim(options, head_dim);
-    require(std::isfinite(options.theta) && options.theta > 0, kName,
-            "theta = " + std::to_string(options.theta) + " is not finite and positive");
-    const RopeScaling& s = options.scaling;
-    using Kind = RopeScaling::Kind;
-    require(s.kind == Kind::none || (std::isfinite(s.factor) && s.factor > 0), kName,
-            "scaling factor = " + std::to_string(s.factor) + " is not finite and positive");
-    require(s.kind != Kind::ntk || r > 2, kName, "ntk scaling needs a rotary_dim above 2");
-    require((s.kind != Kind::llama3 && s.kind != Kind::yarn) || s.original_max_positions > 0, kName,
-            "this scaling needs original_max_positions");
-    require(s.kind != Kind::llama3 || (s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor), kName,
-            "llama3 scaling needs 0 < low_freq_factor < high_freq_factor");
-    require(s.kind != Kind::yarn || (s.beta_fast > 0 && s.beta_slow > 0 && options.theta > 1), kName,
-            "yarn scaling needs positive beta_fast and beta_slow and theta > 1");
-    require(std::isfinite(s.attention_factor) && s.attention_factor >= 0, kName,
-            "attention_factor = " + std::to_string(s.attention_factor) + " is not finite and >= 0");
+    check_angles(options, r);
     double magnitude = 1.0;
     const std::vector<double> f = frequencies(options, r, magnitude);
     std::vector<float> table;

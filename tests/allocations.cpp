@@ -31,7 +31,7 @@
 namespace {
 
 thread_local bool counting = false;
-thread_local std::uint64_t counted = 0;
+thread_local std::uint64_t counted = 0, counted_bytes = 0;
 thread_local std::uint64_t first_failing = 0;  ///< 0: none
 thread_local bool fails_onwards = false;
 thread_local allocations::Chains* telling = nullptr;
@@ -80,13 +80,14 @@ std::vector<std::uint64_t> Chains::ends() const {
 }
 
 Counter::Counter() {
-    counted = 0;
+    counted = counted_bytes = 0;
     counting = true;
 }
 
 Counter::~Counter() { counting = false; }
 
 std::uint64_t Counter::count() const { return counted; }
+std::uint64_t Counter::bytes() const { return counted_bytes; }
 
 Failing::Failing(std::uint64_t nth, bool onwards) {
     counted = 0;
@@ -144,6 +145,7 @@ std::uint64_t bytes_in_use() {
 void* operator new(std::size_t bytes) {
     if (counting) {
         ++counted;
+        counted_bytes += bytes;
         if (telling != nullptr) {
             allocations::ChainsAccess::tell(*telling);
         }

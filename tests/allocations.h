@@ -17,6 +17,8 @@ public:
     Counter(const Counter&) = delete;
     Counter& operator=(const Counter&) = delete;
     std::uint64_t count() const;
+    /// All that was asked for, whether it was given back or not.
+    std::uint64_t bytes() const;
 };
 
 /// Makes this thread's calls of operator new fail, which it counts as Counter does, while it lives:

@@ -55,7 +55,7 @@ std::string program_of(const nlohmann::json& config) {
     }
     for (const StorageInfo& s : plan.storages) {
         if (s.kind == StorageKind::constant) {
-            append(*s.data);
+            append(s.data->bytes());
         }
     }
     return all;

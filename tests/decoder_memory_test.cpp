@@ -8,6 +8,8 @@
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
+#include "tests/allocations.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 
@@ -56,6 +58,21 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     CHECK(planned(WeightType::f16).weights < small.weights);
     CHECK(planned({}).total() == small.total());
     CHECK(planned({}).weights == small.weights);
+}
+
+TEST_CASE("decoder: positions that config.json claims cost nothing before the device refuses them") {
+    const SizedModel model;
+    std::string config = read_text(std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders/llama/config.json"));
+    const std::string field = "\"max_position_embeddings\":";
+    const std::size_t at = config.find(field) + field.size();
+    config.replace(at, config.find_first_of(",}", at) - at, "16777216");  // a table of 512 MiB
+    const DecoderModel claims = read_decoder(config, "config.json");
+    REQUIRE(claims.facts().max_positions == 16777216);
+    const Believed less([](Capabilities& c) { c.storage_range = std::uint64_t{128} << 20; });
+    const allocations::Counter allocated;
+    const std::string said = error_of([&] { DecoderPlan(device(), model.weights.layout(), claims, {}); });
+    CHECK(said != "");
+    CHECK(allocated.bytes() < std::uint64_t{64} << 20);
 }
 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {

@@ -6,6 +6,7 @@
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/submit_budget.h"
+#include "runtime/graph/edit.h"
 
 #include <doctest/doctest.h>
 
@@ -273,6 +274,32 @@ TEST_SUITE("program") {
         CHECK(contains(message_of([&] { program.run(); }), "input x: was uploaded in another shape"));
         program.upload("x", count_up(12));
         CHECK_NOTHROW(program.run());
+    }
+
+    TEST_CASE("program: a constant that is made when it is compiled costs nothing before") {
+        Graph g;
+        int made = 0;
+        std::size_t count = 3;
+        const Value twice = GraphEdit::constant(g, "table", {3}, [&] {
+            ++made;
+            return std::vector<float>(count, 2.0f);
+        });
+        g.output("y", g.input("x", {3}) * twice);
+        CHECK(made == 0);
+        {
+            Program program = device().compile(g, {});
+            program.upload("x", std::vector<float>{1, 2, 3});
+            for (int i = 0; i < 2; ++i) {
+                program.run();
+                CHECK(program.download("y") == std::vector<float>{2, 4, 6});
+            }
+            CHECK(made == 1);
+        }
+        count = 2;
+        CHECK(message_of([&] {
+                  Program program = device().compile(g, {});
+                  program.allocate();
+              }) == "Graph: constant table of 3 elements was made with 2");
     }
 
     TEST_CASE("program: a graph without sizes, weights or inputs runs") {

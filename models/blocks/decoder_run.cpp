@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blocks/decoder_run.h"
 
+#include "runtime/graph/edit.h"
+
 namespace vkf {
 
 RopeTable DecoderRun::rope_table(const Rope& rope, std::int64_t head_dim, const std::string& name) {
@@ -8,11 +10,12 @@ RopeTable DecoderRun::rope_table(const Rope& rope, std::int64_t head_dim, const 
         return made->second;
     }
     Rope whole = rope;
+    whole.max_positions = 1;
+    const auto pairs = static_cast<std::int64_t>(vkf::rope_table(whole, head_dim).size()) / 2;
     whole.max_positions = max_tokens_;
-    const std::vector<float> table = vkf::rope_table(whole, head_dim);
-    const auto pairs = static_cast<std::int64_t>(table.size()) / max_tokens_ / 2;
-    const RopeTable made{graph().constant(name, {max_tokens_, pairs, 2}, table), rope.layout};
-    return rope_tables_.emplace(name, made).first->second;
+    const Value angles = GraphEdit::constant(graph(), name, {max_tokens_, pairs, 2},
+                                             [whole, head_dim] { return vkf::rope_table(whole, head_dim); });
+    return rope_tables_.emplace(name, RopeTable{angles, rope.layout}).first->second;
 }
 
 QueryKeyValue DecoderRun::rotated(QueryKeyValue heads, const RopeTable& table) const {

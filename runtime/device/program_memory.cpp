@@ -52,7 +52,7 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
         Uploader uploader(device, constant_bytes);
         for (StorageId s = 0; s < plan.storages.size(); ++s) {
             if (plan.storages[s].kind == StorageKind::constant) {
-                uploader.write(constants, constant_offset[s], *plan.storages[s].data);
+                uploader.write(constants, constant_offset[s], plan.storages[s].data->bytes());
             }
         }
         uploader.finish();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilation does to a copy of a graph, and differentiation to a graph.
+// What compilation does to a copy of a graph, differentiation to a graph, and what else only the
+// library asks of one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +32,12 @@ struct GraphEdit {
         const Value found = graph.state(name, shape);
         graph.scopes_ = open;
         return found;
+    }
+    /// A constant of fp32 whose numbers `make` gives when memory for them is there, once for each
+    /// program: what is refused before that costs nothing.
+    static Value constant(Graph& graph, const std::string& name, const std::vector<std::int64_t>& shape,
+                          std::function<std::vector<float>()> make) {
+        return graph.make_constant(name, shape, std::move(make));
     }
     /// Gives a node other parameters, under which it computes one more output.
     static Value widen(Graph& graph, NodeId node, std::shared_ptr<const void> params, const OutputSpec& output) {

@@ -49,6 +49,19 @@ void check_type(const std::string& what, DType dtype) {
 
 }  // namespace
 
+bool ConstantData::is(std::span<const std::byte> bytes) const {
+    return !make_ && std::equal(kept_.begin(), kept_.end(), bytes.begin(), bytes.end());
+}
+
+std::vector<std::byte> ConstantData::bytes() const {
+    if (!make_) {
+        return kept_;
+    }
+    const std::vector<float> numbers = make_();
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(numbers));
+    return {bytes.begin(), bytes.end()};
+}
+
 Graph& Value::graph() const {
     if (!graph_) {
         throw Error("an empty Value was used where a tensor is needed");
@@ -257,12 +270,11 @@ Value Graph::add_constant(const std::string& name, const std::vector<std::int64_
     for (ValueId id = 0; id < values_.size(); ++id) {  // equal tables are kept once
         const StorageInfo& s = storages_[values_[id].storage];
         if (s.kind == StorageKind::constant && s.name == name && s.shape == dims && s.dtype == dtype &&
-            std::equal(s.data->begin(), s.data->end(), data.begin(), data.end())) {
+            s.data->is(data)) {
             return Value(*this, id);
         }
     }
-    auto bytes = std::make_shared<const std::vector<std::byte>>(data.begin(), data.end());
-    return add_storage({StorageKind::constant, name, dtype, dims, std::move(bytes)});
+    return add_storage({StorageKind::constant, name, dtype, dims, std::make_shared<const ConstantData>(data)});
 }
 
 Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> data) {
@@ -272,6 +284,22 @@ Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& 
 Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape,
                       std::span<const std::int32_t> data) {
     return add_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
+}
+
+Value Graph::make_constant(const std::string& name, const std::vector<std::int64_t>& shape,
+                           std::function<std::vector<float>()> make) {
+    const Shape dims(shape.begin(), shape.end());
+    check_shape(name, dims);
+    const auto checked = [make = std::move(make), count = elements(dims).constant(), name] {
+        std::vector<float> numbers = make();
+        if (static_cast<std::int64_t>(numbers.size()) != count) {
+            throw Error("constant " + name + " of " + std::to_string(count) + " elements was made with " +
+                            std::to_string(numbers.size()),
+                        "Graph");
+        }
+        return numbers;
+    };
+    return add_storage({StorageKind::constant, name, DType::f32, dims, std::make_shared<const ConstantData>(checked)});
 }
 
 void Graph::as_image(const Value& value, ImageAccess image) { storages_[values_[value.id()].storage].image = image; }
@@ -401,8 +429,9 @@ void Graph::check_content(const Value& value, std::string what, Dim limit,
     if (s.kind == StorageKind::input) {
         content_checks_.push_back({id, std::move(what), std::move(limit), fault});
     } else if (s.kind == StorageKind::constant) {
-        std::vector<std::int32_t> numbers(s.data->size() / sizeof(std::int32_t));
-        std::memcpy(numbers.data(), s.data->data(), numbers.size() * sizeof(std::int32_t));
+        const std::vector<std::byte> bytes = s.data->bytes();
+        std::vector<std::int32_t> numbers(bytes.size() / sizeof(std::int32_t));
+        std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(std::int32_t));
         if (const std::string wrong = fault(numbers, max_of(limit)); !wrong.empty()) {
             throw Error(wrong, what + " " + value.str());
         }

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../base/export.h"
@@ -54,6 +57,21 @@ enum class StorageKind : std::uint8_t {
     output,        ///< an intermediate that was given a name; bound or downloaded after a run
 };
 
+/// A constant's numbers: kept, or made whenever they are asked for.
+class VKF_API ConstantData {
+public:
+    explicit ConstantData(std::span<const std::byte> kept) : kept_(kept.begin(), kept.end()) {}
+    explicit ConstantData(std::function<std::vector<float>()> make) : make_(std::move(make)) {}
+
+    /// True if they are kept, and are these.
+    bool is(std::span<const std::byte> bytes) const;
+    std::vector<std::byte> bytes() const;
+
+private:
+    std::vector<std::byte> kept_;
+    std::function<std::vector<float>()> make_;
+};
+
 /// An input or output that is an image: texelFetch from any format that gives floats, or a storage
 /// image.
 enum class ImageAccess : std::uint8_t { none, sampled, storage };
@@ -62,9 +80,9 @@ struct StorageInfo {
     StorageKind kind = StorageKind::intermediate;
     std::string name;
     DType dtype = DType::f32;
-    Shape shape;                                              ///< shape as stored, row-major
-    std::shared_ptr<const std::vector<std::byte>> data = {};  ///< constants only
-    ImageAccess image = ImageAccess::none;                    ///< (height, width, channels)
+    Shape shape;                                    ///< shape as stored, row-major
+    std::shared_ptr<const ConstantData> data = {};  ///< constants only
+    ImageAccess image = ImageAccess::none;          ///< (height, width, channels)
     /// The type that a weight in a plan is packed as. Where it is packed, the shape is (rows, words
     /// of a row).
     WeightType type = WeightType::f32;

@@ -43,7 +43,7 @@ void read_config(Bytes bytes) {
     const Checkpoint checkpoint(folder());
     try {
         const DecoderModel model = read_decoder(checkpoint);
-        const DecoderPlan plan(device(), checkpoint, model, {.max_tokens = 4, .chunk = 4});
+        const DecoderPlan plan(device(), checkpoint, model, {.chunk = 4});
         require(plan.memory().total() > 0, "a decoder takes no memory");
     } catch (const Error&) {
     }
