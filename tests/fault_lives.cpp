@@ -115,9 +115,9 @@ void live_bound(const Device& device, Program& program, Attempts& attempt) {
     require(found == ones(), "a tensor");
 }
 
-/// Staging, mirrors and times.
+/// Staging, mirrors and times; whether a run did run is asked.
 void live_alone(const fake::Vulkan& vulkan, Attempts& attempt) {
-    const Device device = own_device(vulkan, attempt, {.minimum_profile = true, .staging_bytes = 1000});
+    const Device device = own_device(vulkan, attempt, {.minimum_profile = true, .staging_bytes = 1000, .canary = true});
     Insides::core(device).capabilities.unified_memory = false;
     const Weights weights = load_ones(device, attempt);
     Graph g;

@@ -123,8 +123,9 @@ struct FaultCount {
     std::set<std::pair<std::string_view, VkResult>> pairs;
 };
 
+/// `beside` is a program of another device.
 void live_with_fault(const Life& life, const FailingFunction& function, VkResult code, std::uint64_t nth,
-                     FaultCount& count) {
+                     Program& beside, FaultCount& count) {
     const std::string name = life.name;
     CAPTURE(name);
     CAPTURE(function.name);
@@ -146,6 +147,7 @@ void live_with_fault(const Life& life, const FailingFunction& function, VkResult
     CAPTURE(thrown);
     CHECK(attempt.take_messages() == "");
     CHECK(function.calls(vulkan) >= nth);
+    CHECK(SmallModel::check(beside, 2) == "");
     CHECK(vulkan.live_objects() == 0);
     CHECK(vulkan.allocated_bytes() == 0);
     if (kSurvived.count(function.name) != 0) {
@@ -190,6 +192,9 @@ TEST_SUITE("faults") {
     TEST_CASE("faults: every function fails at every call with every code, in every life") {
         FaultCount count;
         std::size_t turn = 0;
+        Graph g;
+        SmallModel::describe(g, 2);
+        Program beside = device().compile(g, SmallModel::load(device()));
         for (const Life& life : fault_lives()) {
             fake::Vulkan whole;
             Attempts attempt(true);
@@ -206,7 +211,7 @@ TEST_SUITE("faults") {
                         const bool turn_of_it = (turn + nth) % codes.size() == c;
                         const bool new_pair = count.pairs.count({f.name, codes[c]}) == 0;
                         if (all_faults() || (chosen && turn_of_it) || new_pair) {
-                            live_with_fault(life, f, codes[c], nth, count);
+                            live_with_fault(life, f, codes[c], nth, beside, count);
                         }
                     }
                 }

@@ -220,6 +220,36 @@ TEST_SUITE("faults") {
         }
     }
 
+    TEST_CASE("faults: a slot is in use where the device cannot say that it is free") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::borrow(through(host, vulkan));
+            Program program = compile_small(device);
+            program.allocate();
+            program.set("tokens", 3);
+            const Bound bound(host, 3);
+            for (const VkResult result : {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_DEVICE_LOST}) {
+                REQUIRE(SmallModel::check(program, 3) == "");
+                const Ticket ticket = program.submit();
+                vulkan.vkWaitForFences.fail(result);
+                const std::uint64_t sets = vulkan.vkUpdateDescriptorSets.calls;
+                const Status status = program.record(host.begin(), bound.recording());
+                CHECK(vulkan.vkUpdateDescriptorSets.calls == sets);
+                if (result == VK_ERROR_DEVICE_LOST) {
+                    CHECK(contains(text(status), "was lost; make a new Device"));
+                } else {
+                    CHECK(contains(text(status), "slot 0 is in use"));
+                    ticket.wait();
+                    CHECK(text(program.record(host.begin(), bound.recording())) == "");
+                    program.finished(0);
+                }
+            }
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
     TEST_CASE("faults: nothing is recorded after a loss, or without a command buffer") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         Host host;

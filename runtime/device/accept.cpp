@@ -150,6 +150,9 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
         return failure(-1, "%s: weights, constants or state wait for Device::record_upload()", name);
     }
     if (recording.slot == 0 && runs && runs->busy()) {
+        if (Status lost = device->alive(); !lost) {
+            return lost;
+        }
         return failure(-1, "%s: slot 0 is in use by a run that was submitted and has not finished", name);
     }
     if (checked()) {

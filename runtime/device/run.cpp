@@ -13,12 +13,16 @@ namespace vkf {
 
 namespace {
 
-/// Hands out the run's command buffers, submitting each as it is full.
+/// Hands out the run's command buffers, submitting each as it is full. Unless the run is handed on,
+/// nothing of it is open or under way behind it.
 class Submissions {
 public:
     explicit Submissions(ProgramCore& core) : core_(core) {}
-    /// What was submitted with the fence has ended, or the device was given up.
     ~Submissions() {
+        if (!handed_on_) {
+            abandon();
+        }
+        // what was submitted with the fence has ended, or the device was given up
         if (fence_ && !core_.device->given_up) {
             core_.device->api.vkDestroyFence(core_.device->handle, fence_, nullptr);
         }
@@ -43,31 +47,20 @@ public:
         return open_;
     }
 
-    void end(VkCommandBuffer commands) {
-        if (core_.has_canary()) {
-            core_.canary.record(core_.device, commands);
-        }
-        open_ = VK_NULL_HANDLE;
-        core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
-    }
-
-    /// Ends what is recorded, which left open could not be begun again, and waits for the rest.
-    void abandon() {
-        if (open_) {
-            core_.device->api.vkEndCommandBuffer(open_);
-            open_ = VK_NULL_HANDLE;
-        }
-        if (used_ > 1 || error) {
-            core_.device->wait_idle();
-        }
+    /// Submits the last command buffer. Who waits for the runs waits for all of this one.
+    void hand_on(VkCommandBuffer last, SubmittedRuns& runs) {
+        end(last);
+        runs.reset();
+        submitted_ = true;
+        runs.submit(last);
+        handed_on_ = true;
     }
 
     /// The function for Sink::next. It keeps an exception for run() to rethrow.
     static VkCommandBuffer next(void* self, VkCommandBuffer full) {
         auto& s = *static_cast<Submissions*>(self);
         try {
-            s.end(full);
-            s.core_.device->submit(full, VK_NULL_HANDLE);
+            s.submit(full, VK_NULL_HANDLE);
             return s.begin();
         } catch (...) {
             s.error = std::current_exception();
@@ -80,11 +73,10 @@ public:
                                           const Command& command) {
         auto& s = *static_cast<Submissions*>(self);
         try {
-            s.end(full);
             if (!s.fence_) {
                 s.fence_ = s.core_.device->make_fence();
             }
-            s.core_.device->submit(full, s.fence_);
+            s.submit(full, s.fence_);
             s.dispatch_ = dispatch;
             s.command_ = command;
             return s.begin();
@@ -100,8 +92,7 @@ public:
         DeviceCore& device = *s.core_.device;
         try {
             if (anything) {
-                s.end(meanwhile);
-                device.submit(meanwhile, VK_NULL_HANDLE);
+                s.submit(meanwhile, VK_NULL_HANDLE);
                 meanwhile = s.begin();
             }
             device.wait(s.fence_);
@@ -118,9 +109,35 @@ public:
     std::exception_ptr error;
 
 private:
+    void end(VkCommandBuffer commands) {
+        if (core_.has_canary()) {
+            core_.canary.record(core_.device, commands);
+        }
+        open_ = VK_NULL_HANDLE;
+        core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+    }
+
+    void submit(VkCommandBuffer commands, VkFence fence) {
+        end(commands);
+        submitted_ = true;
+        core_.device->submit(commands, fence);
+    }
+
+    /// Ends what is recorded, which left open could not be begun again, and waits for the rest.
+    void abandon() {
+        if (open_) {
+            core_.device->api.vkEndCommandBuffer(open_);
+        }
+        if (submitted_) {
+            core_.device->wait_idle();
+        }
+    }
+
     ProgramCore& core_;
     std::size_t used_ = 0;
     VkCommandBuffer open_ = VK_NULL_HANDLE;  ///< being recorded
+    bool submitted_ = false;                 ///< some of it, or so it was tried
+    bool handed_on_ = false;
     // of the collective that has begun
     VkFence fence_ = VK_NULL_HANDLE;
     std::size_t dispatch_ = 0;
@@ -267,7 +284,8 @@ Ticket ProgramCore::submit(bool ticket) {
     }
     bind(0, scratch.places);
 
-    ran = false;  // from here on the outputs are no longer those of the last run
+    run_sizes.reserve(sizes.size());  // no exception may come after the submission
+    ran = false;                      // from here on the outputs are no longer those of the last run
     canary.begin();
     Submissions submissions_of_run(*this);
     Sink sink;
@@ -287,9 +305,6 @@ Ticket ProgramCore::submit(bool ticket) {
     Position at;
     run_cost = {};
     const Status status = record(sink, 0, sizes, at, run_cost);
-    if (submissions_of_run.error || !status) {
-        submissions_of_run.abandon();
-    }
     if (submissions_of_run.error) {
         std::rethrow_exception(submissions_of_run.error);
     }
@@ -299,15 +314,7 @@ Ticket ProgramCore::submit(bool ticket) {
     barrier(vk, sink.commands, sink.mirrors ? kTransfer : kCompute,
             sink.mirrors ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_HOST_READ_BIT);
-    run_sizes.reserve(sizes.size());  // no exception may come after the submission
-    try {
-        submissions_of_run.end(sink.commands);
-        runs->reset();
-        runs->submit(sink.commands);
-    } catch (...) {
-        device->wait_idle();  // the submissions before this one must end
-        throw;
-    }
+    submissions_of_run.hand_on(sink.commands, *runs);
     submissions = submissions_of_run.used();
     for (InputState& input : inputs) {
         input.dirty = false;

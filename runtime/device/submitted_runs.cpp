@@ -39,7 +39,7 @@ bool SubmittedRuns::busy() noexcept {
     }
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, 0);
     device->heard(result);
-    return result == VK_TIMEOUT;
+    return result != VK_SUCCESS;
 }
 
 void SubmittedRuns::reset() {

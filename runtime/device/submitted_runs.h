@@ -21,7 +21,7 @@ struct SubmittedRuns {
     /// them. Called once somebody asks for tickets.
     void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }
-    /// Asks the device whether the last run is still under way.
+    /// Asks the device whether the last run is still under way. It is where nobody can tell.
     bool busy() noexcept;
     /// Makes the fence ready for the next run.
     void reset();
