@@ -130,8 +130,15 @@ void Adapter::read_layers() {
     }
 }
 
-void Adapter::write(State& state) const {
-    const auto check = [&](const std::string& name, const HostTensor& given, std::size_t rank_dim) {
+void Adapter::check(const State& state) const {
+    for (const StoredTensor& kept : state.layout().tensors()) {
+        if (!adapted_layer(kept.name).empty() && (kept.shape.size() != 2 || kept.dtype != DType::f32)) {
+            throw Error("state " + kept.name + " " + shape_text(kept.shape) + " " + std::string(name_of(kept.dtype)) +
+                            " is no matrix of F32",
+                        name_);
+        }
+    }
+    const auto fits = [&](const std::string& name, const HostTensor& given, std::size_t rank_dim) {
         const StoredTensor* kept = state.find(name);
         if (kept == nullptr) {
             throw Error("the model has no adapter at " + name.substr(0, name.rfind(".lora_")), name_);
@@ -143,9 +150,13 @@ void Adapter::write(State& state) const {
         }
     };
     for (const auto& [name, layer] : layers_) {
-        check(name + std::string(kLoraA), *layer.a, 0);
-        check(name + std::string(kLoraB), *layer.b, 1);
+        fits(name + std::string(kLoraA), *layer.a, 0);
+        fits(name + std::string(kLoraB), *layer.b, 1);
     }
+}
+
+void Adapter::write(State& state) const {
+    check(state);
     for (const StoredTensor& kept : state.layout().tensors()) {
         const std::string name = adapted_layer(kept.name);
         if (name.empty()) {

@@ -25,12 +25,14 @@ public:
     const LoraOptions& options() const noexcept { return options_; }
     /// Writes A and B into the states of Lora, and zeros into those of layers that this adapter
     /// leaves alone. Throws Error naming a layer that has no states or other sizes, and a rank that
-    /// does not fit, before anything is written.
+    /// does not fit, before anything is written. Where the device fails, or the file is cut short
+    /// meanwhile, some layers are written and others are not.
     void write(State& state) const;
     /// The name of the folder.
     const std::string& name() const noexcept { return name_; }
 
 private:
+    friend class Decoder;
     friend void merge_adapter(const std::filesystem::path& folder, const Checkpoint& checkpoint,
                               const DecoderModel& model, const Adapter& adapter);
     struct Layer {
@@ -39,6 +41,8 @@ private:
         float scale = 1.0f;             ///< alpha over the rank, or over its root (rsLoRA)
     };
     void read_layers();
+    /// Throws as write() does before anything is written.
+    void check(const State& state) const;
 
     std::string name_;
     Safetensors file_;

@@ -55,6 +55,7 @@ struct Decoder::Parts {
     DecoderBatch batch;
     DecoderAnswers answers;
     FoundByRanks found;
+    bool adapted_in_part = false;
 
     /// Throws before anything is allocated where the device has not the memory.
     Parts(const Device& device, const DecoderPlan& of)
@@ -99,6 +100,15 @@ struct Decoder::Parts {
         answers = {};
     }
 
+    /// Lets `write` change the adapter. If that fails, nothing runs until it is done again.
+    template <class Write>
+    void adapt(Write write) {
+        resume();
+        adapted_in_part = true;
+        write(caches);
+        adapted_in_part = false;
+    }
+
     void restore(const CacheFile& file) {
         resume();  // and a device that fails leaves no prompt to go on from
         file.write(caches);
@@ -122,6 +132,9 @@ struct Decoder::Parts {
 
     /// Runs over the next tokens (batch, count), row-major.
     void advance(DecoderTask task, std::span<const std::int32_t> tokens) {
+        if (adapted_in_part) {
+            throw Error("set_adapter() or clear_adapter() failed when it had written a part; call it again", kDecoder);
+        }
         Program& p = program(task);
         const std::size_t count = tokens.size() / batch.size();
         p.set("start", batch.length());
@@ -285,13 +298,12 @@ void Decoder::set_adapter(const Adapter& adapter) {
     if (!parts_->options.lora) {
         throw Error("DecoderOptions::lora was not asked for", kDecoder);
     }
-    adapter.write(parts_->caches);
-    parts_->resume();
+    adapter.check(parts_->caches);
+    parts_->adapt([&](State& caches) { adapter.write(caches); });
 }
 
 void Decoder::clear_adapter() {
-    vkf::clear_adapter(parts_->caches);
-    parts_->resume();
+    parts_->adapt([](State& caches) { vkf::clear_adapter(caches); });
 }
 
 void Decoder::save_cache(const std::filesystem::path& file) const {

@@ -63,7 +63,8 @@ public:
 
     /// Takes in an adapter, in place of the one before, without compiling anything; needs
     /// DecoderOptions::lora. What the cache holds is forgotten. Throws Error as Adapter::write()
-    /// does, and the adapter before stays then.
+    /// does, and the adapter before stays then. Where that had written a part, nothing runs until
+    /// this or clear_adapter() succeeds.
     void set_adapter(const Adapter& adapter);
     /// Answers as the model alone again. What the cache holds is forgotten.
     void clear_adapter();

@@ -47,25 +47,27 @@ void save_state(const std::filesystem::path& path, const State& state, const std
     write_states(path, state, corners);
 }
 
-void restore_state(const std::filesystem::path& path, State& state) {
-    const Safetensors file(path);
-    const auto& states = state.layout().tensors();
-    std::vector<StatePart> parts;
-    for (const HostTensor& t : file.tensors()) {
+StateFile::StateFile(const std::filesystem::path& path, const State& state) : file_(path) {
+    for (const HostTensor& t : file_.tensors()) {
         const StoredTensor* s = state.find(t.name);
         if (!s) {
-            throw Error("has a state " + t.name + ", which is not among those to restore", file.file());
+            throw Error("has a state " + t.name + ", which is not among those to restore", file_.file());
         }
-        parts.push_back(part_of(t, *s, file.file()));
+        parts_.push_back(part_of(t, *s, file_.file()));
     }
-    for (const StoredTensor& s : states) {
-        if (!file.find(s.name)) {
-            throw Error("has no state " + s.name, file.file());
+    for (const StoredTensor& s : state.layout().tensors()) {
+        if (!file_.find(s.name)) {
+            throw Error("has no state " + s.name, file_.file());
         }
-    }
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        state.write(file.tensors()[i].name, file.tensors()[i].data, parts[i]);
     }
 }
+
+void StateFile::write(State& state) const {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+        state.write(file_.tensors()[i].name, file_.tensors()[i].data, parts_[i]);
+    }
+}
+
+void restore_state(const std::filesystem::path& path, State& state) { StateFile(path, state).write(state); }
 
 }  // namespace vkf

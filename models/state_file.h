@@ -19,7 +19,8 @@ VKF_API void save_state(const std::filesystem::path& path, const State& state,
 
 /// Writes the contents of a file of save_state() back, each to the beginning of its state; the rest
 /// of the state stays as it is. Throws Error naming the file and the state, before anything is
-/// written, where one is missing on either side or has another type or another shape.
+/// written, where one is missing on either side or has another type or another shape. Where the
+/// device fails, or the file is cut short meanwhile, some states are written and others are not.
 VKF_API void restore_state(const std::filesystem::path& path, State& state);
 
 }  // namespace vkf

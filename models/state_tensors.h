@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "models/files/safetensors.h"
 #include "runtime/device/state.h"
@@ -16,6 +17,21 @@ namespace vkf {
 /// `beside`, whose data is in host memory. Throws Error as save_safetensors() and State::read() do.
 void write_states(const std::filesystem::path& path, const State& state, std::span<const HostTensor> corners,
                   std::span<const HostTensor> beside = {}, const std::map<std::string, std::string>& metadata = {});
+
+/// A file of save_state() that fits the states.
+class StateFile {
+public:
+    /// Maps the file. Throws as restore_state() does before anything is written.
+    StateFile(const std::filesystem::path& path, const State& state);
+
+    const Safetensors& tensors() const noexcept { return file_; }
+    /// Writes the contents. Where it throws, some states are written and others are not.
+    void write(State& state) const;
+
+private:
+    Safetensors file_;
+    std::vector<StatePart> parts_;  ///< the part that each tensor is of its state
+};
 
 /// What a file has a tensor as: "(2, 16) F32", or "(2, 16) int8" where its numbers are packed.
 std::string saved_text(const HostTensor& saved);

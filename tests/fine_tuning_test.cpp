@@ -343,6 +343,24 @@ TEST_CASE("fine-tuning: a norm that is not finite leaves everything as it was, a
     CHECK(std::isfinite(tuner.take_step(expected.batch(1)).loss));
 }
 
+TEST_CASE("trainer: a step whose loss alone is not finite was taken, and is counted") {
+    Graph g;
+    const Value error = g.input("x", {3, 4}) * g.weight("w", {3, 4});
+    Trainer trainer(device(), g, sum(error * error) + sum(g.input("more", {3, 4})), trainable(g),
+                    {.optimizer = Sgd{.learning_rate = 0.25f}});
+    const std::vector<float> ones(12, 1.0f), infinite(12, std::numeric_limits<float>::infinity());
+    trainer.state().write("w", std::as_bytes(std::span(ones)));
+    trainer.program().upload("x", ones);
+    trainer.program().upload("more", infinite);
+    CHECK(message_of([&] { trainer.take_step(); }) ==
+          "Trainer: step 0: the loss is not finite; the gradients are, and were used");
+    CHECK(trainer.step() == 1);
+    std::vector<float> w(12);
+    const std::vector<std::byte> bytes = trainer.state().read("w");
+    std::memcpy(w.data(), bytes.data(), bytes.size());
+    CHECK(w == std::vector<float>(12, 0.5f));
+}
+
 TEST_CASE("fine-tuning: a loss that is scaled gives the same steps, and adapts where gradients overflow") {
     const ExpectedTraining expected(kModels / "gpt2");
     TrainerOptions trainer = cosine_adamw();

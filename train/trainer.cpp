@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -16,9 +15,11 @@
 
 #include "models/files/safetensors.h"
 #include "models/state_file.h"
+#include "models/state_tensors.h"
 #include "ops/collectives.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/edit.h"
 
@@ -191,6 +192,7 @@ struct Trainer::Parts {
     std::shared_ptr<Communicator> communicator;
     std::string described, settings;  ///< parameters and options, which the ranks must have alike
     bool alike = false;               ///< the ranks go on from the same numbers
+    bool resumed_in_part = false;     ///< resume() failed when it had written some states
     Progress progress;
     // of the micro-batches that were accumulated
     std::int64_t micro_batches = 0;
@@ -200,6 +202,12 @@ struct Trainer::Parts {
     static void check(float weight) {
         if (!(weight > 0.0f) || !std::isfinite(weight)) {
             throw Error("a weight of " + std::to_string(weight) + " is not positive", kTrainer);
+        }
+    }
+
+    void check_whole() const {
+        if (resumed_in_part) {
+            throw Error("resume() failed when it had written a part; call it again", kTrainer);
         }
     }
 
@@ -213,6 +221,7 @@ struct Trainer::Parts {
 
     /// Runs forward and backward, and gives the loss.
     float run(float weight) {
+        check_whole();
         if (updates) {
             program->set("micro_batch", micro_batches);
         } else {
@@ -283,11 +292,11 @@ struct Trainer::Parts {
 
     /// Gives the losses of all ranks, and tells them whether this one's norm is finite: drivers may
     /// round to either side of what is. Throws where ranks differ.
-    double all_losses(bool finite) {
+    double all_losses(std::int32_t step, bool finite) {
         const auto [sum, finite_ranks] = summed<2>({std::exchange(losses, 0), finite ? 1.0 : 0.0});
         const double other = finite ? (communicator ? communicator->ranks() : 1.0) : 0.0;
         if (finite_ranks != other) {
-            throw Error("step " + std::to_string(progress.step) +
+            throw Error("step " + std::to_string(step) +
                             ": the norm of the gradients is finite on some ranks and not on others, whose "
                             "parameters are not alike any more",
                         kTrainer);
@@ -374,29 +383,25 @@ TrainingStep Trainer::take_step(float weight) {
     parts_->weights = 0;
     parts_->micro_batches = 0;
     const bool finite = std::isfinite(taken.grad_norm);
-    try {
-        taken.loss = static_cast<float>(parts_->all_losses(finite) / weights);
-    } catch (...) {
-        progress.step += finite ? 1 : 0;  // the parameters have taken the step all the same
-        throw;
-    }
+    const std::int32_t number = progress.step;
+    progress.step += finite ? 1 : 0;  // the parameters have taken the step, whatever comes
+    taken.loss = static_cast<float>(parts_->all_losses(number, finite) / weights);
     const bool good_loss = std::isfinite(taken.loss);
     const bool may_leave_out = parts_->scaled && progress.loss_scale > 1.0f;
     if (!good_loss || (!finite && !may_leave_out)) {
-        throw Error("step " + std::to_string(progress.step) + ": the " +
-                        (good_loss ? "norm of the gradients" : "loss") + " is not finite; " +
-                        (finite ? "the gradients are, and were used" : "no parameter was updated"),
+        throw Error("step " + std::to_string(number) + ": the " + (good_loss ? "norm of the gradients" : "loss") +
+                        " is not finite; " + (finite ? "the gradients are, and were used" : "no parameter was updated"),
                     kTrainer);
     }
     if (parts_->scaled) {
         parts_->rescale(finite);
     }
     taken.left_out = !finite;
-    progress.step += finite ? 1 : 0;
     return taken;
 }
 
 void Trainer::save(const std::filesystem::path& file) {
+    parts_->check_whole();
     const Parts::Progress& p = parts_->progress;
     const std::array<std::int32_t, 3> numbers{p.step, p.good, std::bit_cast<std::int32_t>(p.loss_scale)};
     parts_->state.write(kProgress, std::as_bytes(std::span(numbers)));
@@ -415,14 +420,17 @@ void Trainer::resume(const std::filesystem::path& file) {
     Parts::Progress read;
     if (const HostTensor* saved = there.find(kProgress); saved != nullptr && saved->dtype == DType::i32) {
         std::array<std::int32_t, 3> numbers{};
-        std::memcpy(numbers.data(), saved->data.data(), sizeof numbers);
+        copy_bytes(saved->data, reinterpret_cast<std::byte*>(numbers.data()));
         read = {numbers[0], numbers[1], std::bit_cast<float>(numbers[2])};
     }
     if (read.step < 0 || read.step > kMostSteps || read.good < 0 || !std::isfinite(read.loss_scale) ||
         read.loss_scale < 0) {
         throw Error(std::string("state ") + kProgress + " holds no number of a step and loss scale", there.file());
     }
-    restore_state(file, parts_->state);
+    const StateFile whole(file, parts_->state);
+    parts_->resumed_in_part = true;
+    whole.write(parts_->state);
+    parts_->resumed_in_part = false;
     if (!parts_->scaled || read.loss_scale == 0.0f) {  // one of the two runs is not scaled
         read.loss_scale = parts_->progress.loss_scale;
     }

@@ -89,7 +89,8 @@ public:
     /// appears whole or not at all.
     void save(const std::filesystem::path& file);
     /// Goes on where save() was called, bit for bit. Throws Error naming the file where it is
-    /// damaged or of other parameters; nothing has changed then.
+    /// damaged or of other parameters; nothing has changed then. Where the device fails, or the
+    /// file is cut short meanwhile, no step runs until this succeeds.
     void resume(const std::filesystem::path& file);
 
 private:
