@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -119,9 +120,9 @@ public:
         try {
             start(out, in);
             finish();
-        } catch (const Error& e) {
+        } catch (const std::exception& e) {
             session_.fail();
-            give_up(e);
+            give_up(e.what());
             end();
             throw;
         }
@@ -149,6 +150,15 @@ private:
         const std::scoped_lock lock(session_.mutex);
         pending_.clear();
         requests_.clear();
+        std::size_t parts = 0;
+        for (const Incoming& i : in) {
+            in_parts(i.bytes.size(), [&](std::size_t, std::size_t) { ++parts; });
+        }
+        for (const Outgoing& o : out) {
+            in_parts(o.bytes.size(), [&](std::size_t, std::size_t) { ++parts; });
+        }
+        pending_.reserve(parts);  // what MPI fills must have its place
+        requests_.reserve(parts);
         for (const Incoming& i : in) {
             check_peer(i.from);
             in_parts(i.bytes.size(), [&](std::size_t at, std::size_t bytes) {
@@ -255,7 +265,7 @@ private:
 
     /// Takes back what has not arrived. Where MPI is about to move bytes whose other end may never
     /// answer, their memory cannot be given back, so the processes end, and say why.
-    void give_up(const Error& why) noexcept {
+    void give_up(const char* why) noexcept {
         const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
         for (MPI_Request& request : requests_) {
             if (request == MPI_REQUEST_NULL) {
@@ -269,7 +279,7 @@ private:
             for (int done = 0;
                  locked([&] { return MPI_Test(&request, &done, MPI_STATUS_IGNORE); }) == MPI_SUCCESS && done == 0;) {
                 if (Clock::now() > end) {
-                    std::fprintf(stderr, "%s\n", why.what());
+                    std::fprintf(stderr, "%s\n", why);
                     MPI_Abort(comm_, 1);
                 }
                 std::this_thread::sleep_for(kSleep);
