@@ -4,6 +4,7 @@
 #include "models/decoder_logits.h"
 #include "models/encoder_decoder.h"
 #include "models/files/checkpoint.h"
+#include "models/files/config_reader.h"
 #include "models/files/safetensors.h"
 #include "models/sampler.h"
 #include "models/text_encoder.h"
@@ -289,7 +290,7 @@ vkf_result vkf_decoder_logits(vkf_value tokens, const char* folder, vkf_value* l
     return give_value(__func__, logits, [&] {
         const Value ids = value_of(tokens, "tokens");
         const std::filesystem::path config = path_of(text(folder, "folder")) / "config.json";
-        return decoder_logits(ids, read_decoder(read_text(config), utf8_name(config)));
+        return decoder_logits(ids, read_decoder(file_text(config, kMostConfigBytes), utf8_name(config)));
     });
 }
 

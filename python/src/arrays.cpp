@@ -293,11 +293,10 @@ void bind_files(nb::module_& m) {
             [](nb::object self) -> nb::object {
                 const auto& t = nb::cast<vkf::HostTensor&>(self);
                 if (t.type != vkf::WeightType::f32) fail("is packed as " + std::string(name(t.type)), t.name);
-                const nb::object bytes =
-                    nb::steal(PyMemoryView_FromMemory(const_cast<char*>(reinterpret_cast<const char*>(t.data.data())),
-                                                      static_cast<Py_ssize_t>(t.data.size()), PyBUF_READ));
-                nb::object type = nb::str(t.dtype == vkf::DType::bf16 ? "uint16" : name(t.dtype));
-                nb::object flat = numpy().attr("frombuffer")(bytes, type).attr("copy")();
+                void* to = nullptr;
+                const nb::object bytes = new_array(vkf::DType::u8, {static_cast<std::int64_t>(t.data.size())}, &to);
+                unlocked([&] { vkf::read_bytes(t, {static_cast<std::byte*>(to), t.data.size()}); });
+                nb::object flat = bytes.attr("view")(t.dtype == vkf::DType::bf16 ? "uint16" : name(t.dtype));
                 if (t.dtype == vkf::DType::bf16) {
                     const nb::object wide = flat.attr("astype")("uint32");
                     flat = numpy().attr("left_shift")(wide, 16).attr("view")("float32");

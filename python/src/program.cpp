@@ -23,6 +23,12 @@ void require(const vkf::Status& status, const char* where) {
     if (!status) throw vkf::Error(status.message.data(), where, status.error_result());
 }
 
+/// A run, and the mutex of its program.
+struct Ticket {
+    vkf::Ticket ticket;
+    std::shared_ptr<Mutex> mutex;
+};
+
 /// What a host gives for one recording, with the texts that its parts name.
 struct Bound {
     std::deque<std::string> texts;
@@ -137,27 +143,34 @@ void bind_recording(nb::module_& m) {
             "used", [](const vkf::ArithmeticUse& a) { return name(a.used); },
             "What at least one kernel computes with; else f32.")
         .def_ro("in_fp32", &vkf::ArithmeticUse::in_fp32, "Why others compute in float32.");
-    nb::class_<vkf::Ticket>(m, "Ticket", "A run that was submitted and is not waited for yet.")
-        .def("done", &vkf::Ticket::done, "True once the run has finished. Does not wait.")
+    nb::class_<Ticket>(m, "Ticket",
+                       "A run that was submitted and is not waited for yet. Threads that call it take turns with those "
+                       "that call its program.")
+        .def(
+            "done", [](const Ticket& t) { return unlocked(*t.mutex, [&] { return t.ticket.done(); }); },
+            "True once the run has finished. Does not wait for it.")
         .def(
             "wait",
-            [](const vkf::Ticket& t, std::optional<double> seconds) {
+            [](const Ticket& t, std::optional<double> seconds) {
                 constexpr double kLongest = 9e9;  // whose nanoseconds 64 bits count
                 if (seconds && std::isnan(*seconds)) fail("is not a number", "timeout");
-                return unlocked([&] {
+                return unlocked(*t.mutex, [&] {
                     if (!seconds || *seconds >= kLongest) {
-                        t.wait();
+                        t.ticket.wait();
                         return true;
                     }
-                    return t.wait(std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(*seconds, 0.0) * 1e9)));
+                    return t.ticket.wait(
+                        std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(*seconds, 0.0) * 1e9)));
                 });
             },
             "timeout"_a = nb::none(),
             "Waits until the run has finished; at most `timeout` seconds, and False where these are over first.")
         .def_prop_ro(
-            "semaphore", [](const vkf::Ticket& t) { return reinterpret_cast<std::uintptr_t>(t.semaphore()); },
+            "semaphore", [](const Ticket& t) { return reinterpret_cast<std::uintptr_t>(t.ticket.semaphore()); },
             "A timeline VkSemaphore that reaches `value`; 0 where the device has none.")
-        .def_prop_ro("value", &vkf::Ticket::value, "What the semaphore reaches when the run has ended.");
+        .def_prop_ro(
+            "value", [](const Ticket& t) { return t.ticket.value(); },
+            "What the semaphore reaches when the run has ended.");
 }
 
 }  // namespace
@@ -238,7 +251,10 @@ void bind_program(nb::module_& m) {
         .def(
             "run", [](P& p) { unlocked(*p.mutex, [&] { p.get().run(); }); }, "Submits and waits.")
         .def(
-            "submit", [](P& p) { return unlocked(*p.mutex, [&] { return p.get().submit(); }); },
+            "submit",
+            [](P& p) {
+                return Ticket{unlocked(*p.mutex, [&] { return p.get().submit(); }), p.mutex};
+            },
             "Submits a run and does not wait for it.")
         .def(
             "download", [](P& p, const std::string& output) { return download(p, output); }, "output"_a,

@@ -23,7 +23,7 @@ TWINS = {
     "Dim::is_constant": "a number then", "Dim::constant": "a number then", "Dim::lower_bound": "for whoever writes ops", "Dim::symbols": "for whoever writes ops",
     "Dim::str": "Dim.__repr__", "Dim::divided_by": "Dim.__floordiv__", "operator+": "Value.__add__", "operator*": "Value.__mul__",
     "contiguous_strides": "for whoever writes ops", "elements": "a product of sizes", "size_of": "NumPy has itemsize",
-    "name_of": "names are strings", "byte_size": "NumPy has nbytes", "utf8_name": "paths are Python's", "file_text": "Python has files of its own",
+    "name_of": "names are strings", "byte_size": "NumPy has nbytes", "read_bytes": "HostTensor.numpy", "ConstantData": "for compilation", "utf8_name": "paths are Python's", "file_text": "Python has files of its own",
     "Graph::add_node": "for whoever writes ops", "Graph::as_image": "image_input() does it",
     "Graph::add_view": "for whoever writes ops", "Graph::constrain": "for whoever writes ops",
     "Graph::check_content": "for whoever writes ops", "Graph::linear_hook": "for whoever writes layers in C++",

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../base/export.h"
 #include "dtype.h"
 
 namespace vkf {
@@ -27,6 +28,10 @@ struct HostTensor {
     /// numbers that the words stand for.
     WeightType type = WeightType::f32;
 };
+
+/// Copies a tensor's bytes to where as many fit. Throws Error naming the file where they are of one
+/// that was cut short since it was mapped: to read them as memory would end the process.
+VKF_API void read_bytes(const HostTensor& tensor, std::span<std::byte> to);
 
 /// Bytes of a tensor; nothing if a size is negative or the bytes pass what 64 signed bits count. A
 /// size of 0 hides no overflow of the others, so that strides computed from an accepted shape

@@ -222,6 +222,10 @@ void widen(const HostTensor& tensor, std::int64_t first, std::span<float> number
     });
 }
 
+void read_bytes(const HostTensor& tensor, std::span<std::byte> to) {
+    copy_bytes(tensor.data.first(std::min(tensor.data.size(), to.size())), to.data());
+}
+
 std::vector<float> widened_numbers(const HostTensor& tensor) {
     std::vector<float> numbers(tensor.data.size() / size_of(tensor.dtype));
     widen(tensor, 0, numbers);

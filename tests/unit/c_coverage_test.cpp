@@ -22,6 +22,7 @@ using Reasons = std::map<std::string, std::string>;
 const Reasons kClassesNotInC{
     {"Capabilities", "vkf_capabilities has what they look at"},
     {"Checkpoint", "C names the folder"},
+    {"ConstantData", "for compilation"},
     {"Cost", "a sum of two members"},
     {"DecoderModel", "vkf_decoder_get() returns its facts"},
     {"DecoderPlan", "vkf_decoder_create() makes one, and vkf_decoder_memory() tells what it takes"},
@@ -92,6 +93,7 @@ const Reasons kNotInC{
     {"is_contiguous", "for whoever writes ops"},
     {"layer_options", "a part of vkf_encoder_decoder_create()"},
     {"name_of", "for messages"},
+    {"read_bytes", "C gives tensors and does not get any"},
     {"read_text", "C has fopen()"},
     {"require_memory", "a part of vkf_decoder_create()"},
     {"rope_scaling_kind", "C names the kinds as numbers"},
