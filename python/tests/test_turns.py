@@ -109,6 +109,23 @@ def test_steps_of_threads_do_not_mix():
 BUSY = "at work"
 
 
+def test_runs_and_their_tickets_do_not_mix(device):
+    graph = vkf.Graph()
+    graph.output("y", vkf.scale(graph.input("x", [1000]), 2))
+    program = device.compile(graph)
+    want = np.full(1000, 4, np.float32)
+
+    def runs(_):
+        program.upload("x", np.full(1000, 2, np.float32))
+        right = []
+        for _ in range(50):
+            ticket = program.submit()
+            right.append(ticket.wait() and ticket.done() and (program.download("y") == want).all())
+        return all(right)
+
+    assert in_threads([lambda i=i: runs(i) for i in range(4)]) == [True] * 4
+
+
 def test_a_signal_may_not_call_what_it_interrupts(model):
     decoder = vkf.load_decoder(GENERATE, max_tokens=64, chunk=1)
     before = signal.signal(signal.SIGALRM, lambda *_: decoder.prompt([[1, 2]]))

@@ -2,6 +2,7 @@
 """Modules with wrong arguments, files, pictures, and processes that fork."""
 
 import math
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -126,6 +127,16 @@ def test_files_keep_types(tmp_path):
     for kind in kinds:
         assert file[kind].dtype == kind and file[kind].numpy().dtype == kind
         np.testing.assert_array_equal(file[kind].numpy(), arrays[kind])
+
+
+def test_files_that_are_cut_short(tmp_path):
+    path = tmp_path / "cut.safetensors"
+    vkf.save_safetensors(path, {"w": np.ones((1024, 64), np.float32), "none": np.ones((0, 3), np.float16)})
+    file = vkf.Safetensors(path)
+    assert file["w"].numpy().sum() == 65536 and file["none"].numpy().shape == (0, 3)
+    os.truncate(path, 4096)
+    with pytest.raises(vkf.Error, match="cut.safetensors"):
+        file["w"].numpy()
 
 
 def test_pictures_of_what_is_no_number_and_no_text():
