@@ -3,6 +3,7 @@
 // their tensors, each way in which they are computed: see tests/fenced.h.
 #include <doctest/doctest.h>
 
+#include "runtime/graph/packed.h"
 #include "tests/hostile.h"
 #include "tests/tensor.h"
 
@@ -78,6 +79,48 @@ TEST_CASE("bounds: attention over pages of any number") {
                            hostile_changes("ends", 16)),
                        .small_gpu = way.empty() && !packed,
                        .variants = way}) == "");
+        }
+    }
+}
+
+TEST_CASE("bounds: attention in f16 and over packed caches, of sequences and pages of any number") {
+    Fenced fenced(true);
+    constexpr std::int64_t kPages = 6, kPage = 4, kTable = 5;
+    for (const std::int64_t width : {8, 64}) {
+        CAPTURE(width);
+        for (const std::int64_t rows : {1, 37}) {
+            CAPTURE(rows);
+            for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::int8}) {
+                CAPTURE(name_of(type));
+                const std::int64_t words =
+                    type == WeightType::f32
+                        ? width
+                        : static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(width)));
+                const DType kept = type == WeightType::f32 ? DType::f32 : DType::i32;
+                const auto attention = [&](Graph& g, Shape keys, AttentionOptions o) {
+                    o.kv_type = type;
+                    o.mask.causal = Causal::bottom_right;
+                    o.key_lengths = g.input("lengths", {3}, DType::i32);
+                    return Values{scaled_dot_product_attention(g.input("q", {3, 4, rows, width}),
+                                                               g.input("k", keys, kept), g.input("v", keys, kept), o)};
+                };
+                CHECK(fenced.trespass(
+                          [&](Graph& g) {
+                              return attention(g, {3, 2, 70, words}, {});
+                          },
+                          {.changes = hostile_changes("lengths", 71), .arithmetic = Arithmetic::f16}) == "");
+                if (type != WeightType::f32) {
+                    continue;  // pages are fp32
+                }
+                CHECK(fenced.trespass(
+                          [&](Graph& g) {
+                              return attention(g, {kPages, 2, kPage, words},
+                                               {.pages = g.input("table", {3, kTable}, DType::i32)});
+                          },
+                          {.changes = together(hostile_changes("table", kPages),
+                                               hostile_changes("lengths", kPage * kTable + 1)),
+                           .arithmetic = Arithmetic::f16}) == "");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "ops/embedding_part.h"
 #include "runtime/graph/packed.h"
 #include "tests/hostile.h"
 
@@ -46,6 +47,34 @@ TEST_CASE("bounds: ids of any value, in tables of every type") {
                       return with_gradients(embedding(g.input("ids", {kIds}, DType::i32), table), {table});
                   },
                   {.changes = hostile_changes("ids", kRows)}) == "");
+    }
+}
+
+TEST_CASE("bounds: ids of any value, in parts of a table") {
+    Fenced fenced(true);
+    constexpr std::int64_t kFirst = 7, kRows = 5, kWhole = 19, kIds = 30, kWidth = 6;
+    const auto judge = [&](const std::map<std::string, Words>& all) -> std::string {
+        for (std::size_t i = 0; i < kIds; ++i) {
+            const std::uint32_t found = all.at("y0")[i * kWidth];
+            const std::int64_t id = static_cast<std::int32_t>(all.at("ids")[i]);
+            const bool own = id >= kFirst && id < kFirst + kRows, wrong = outside(all.at("ids"), i, kWhole);
+            if (is_nan_word(found) != wrong || (!own && !wrong && found != 0)) {
+                return "id " + std::to_string(id) + " is wrong; ";
+            }
+        }
+        return {};
+    };
+    for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::int8}) {
+        CAPTURE(name_of(type));
+        for (const std::int64_t edge : {kFirst, kFirst + kRows, kWhole}) {
+            CAPTURE(edge);
+            CHECK(fenced.trespass(
+                      [&](Graph& g) {
+                          return Values{embedding_part(g.input("ids", {kIds}, DType::i32),
+                                                       g.weight("table", {kRows, kWidth}), 1.0f, kFirst, kWhole)};
+                      },
+                      {.changes = hostile_changes("ids", edge), .weights = type, .judge = judge}) == "");
+        }
     }
 }
 
@@ -260,12 +289,15 @@ TEST_CASE("bounds: caches and weights in fewer bits, of any words") {
         CAPTURE(name_of(type));
         for (const std::int64_t rows : {1, 3, 70}) {
             CAPTURE(rows);
-            CHECK(fenced.trespass(
-                      [&](Graph& g) {
-                          const Value x = g.input("x", {rows, 40});
-                          return Values{linear(x, g.weight("w", {33, 40}), g.input("bias", {33}))};
-                      },
-                      {.weights = type}) == "");
+            for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::f16, Arithmetic::int8}) {
+                CAPTURE(name_of(arithmetic));
+                CHECK(fenced.trespass(
+                          [&](Graph& g) {
+                              const Value x = g.input("x", {rows, 40});
+                              return Values{linear(x, g.weight("w", {33, 40}), g.input("bias", {33}))};
+                          },
+                          {.weights = type, .arithmetic = arithmetic}) == "");
+            }
         }
     }
 }

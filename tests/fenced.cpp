@@ -168,7 +168,7 @@ std::string Fenced::trespass_of(const Build& build, const Options& options) {
     }
     c.weights = device_->load(weights, {.matrices = options.weights});
     c.state = device_->make_state({&c.graph});
-    Plan plan = make_plan(c.graph, device_->capabilities(), c.weights.layout());
+    Plan plan = make_plan(c.graph, device_->capabilities(), c.weights.layout(), {.arithmetic = options.arithmetic});
     c.bytes = plan.storage_bytes;
     spread(plan, device_->capabilities().storage_alignment);
     c.program = device_->compile(std::move(plan), CompileOptions{.state = c.state});

@@ -44,6 +44,7 @@ public:
         WeightType weights = WeightType::f32;  ///< what matrices are kept as
         bool small_gpu = true;                 ///< once more on the device as AsSmallGpu
         std::string variants = {};             ///< Capabilities::variants
+        Arithmetic arithmetic = Arithmetic::f32;
         /// Says what is wrong with a run, given inputs, outputs and states after it; empty:
         /// nothing.
         std::function<std::string(const std::map<std::string, Words>& all)> judge = {};

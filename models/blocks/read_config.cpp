@@ -90,8 +90,9 @@ std::int64_t read_rotary_dim(ConfigReader& reader, std::int64_t otherwise, const
         return otherwise;
     }
     const double turned = static_cast<double>(defaults.head_dim) * reader.number(kField, 1.0);
-    const auto rotary_dim = static_cast<std::int64_t>(turned);
-    if (!(turned >= 2) || rotary_dim > defaults.head_dim || rotary_dim % 2 != 0) {
+    const bool fits = turned >= 2 && turned < static_cast<double>(defaults.head_dim + 1);
+    const std::int64_t rotary_dim = fits ? static_cast<std::int64_t>(turned) : 1;
+    if (rotary_dim % 2 != 0) {
         reader.fail(kField,
                     "must turn an even number of the " + std::to_string(defaults.head_dim) + " dimensions of a head");
     }

@@ -166,15 +166,12 @@ void Graph::check_new_name(const std::string& name, const char* what) const {
     if (name.empty()) {
         throw Error(std::string(what) + " without a name", "Graph");
     }
-    for (const StorageInfo& s : storages_) {
-        // constants are named by ops, for reports alone: nobody looks them up, and a user cannot
-        // know their names
-        if (s.name == name && s.kind != StorageKind::intermediate && s.kind != StorageKind::constant) {
-            throw Error(std::string(what) + " " + name + ": the graph already has " +
-                            (s.kind == StorageKind::input || s.kind == StorageKind::output ? "an " : "a ") +
-                            kind_name(s.kind) + " of that name",
-                        "Graph");
-        }
+    if (const auto there = named_.find(name); there != named_.end()) {
+        const StorageKind kind = storages_[values_[there->second].storage].kind;
+        throw Error(std::string(what) + " " + name + ": the graph already has " +
+                        (kind == StorageKind::input || kind == StorageKind::output ? "an " : "a ") + kind_name(kind) +
+                        " of that name",
+                    "Graph");
     }
 }
 
@@ -184,9 +181,15 @@ Value Graph::add_storage(StorageInfo info) {
     value.storage = static_cast<StorageId>(storages_.size());
     value.shape = info.shape;
     value.strides = contiguous_strides(info.shape);
-    storages_.push_back(std::move(info));
+    const auto id = static_cast<ValueId>(values_.size());
+    const StorageInfo& added = storages_.emplace_back(std::move(info));
     values_.push_back(std::move(value));
-    return Value(*this, static_cast<ValueId>(values_.size() - 1));
+    if (added.kind == StorageKind::constant) {
+        constants_.push_back(id);
+    } else if (added.kind != StorageKind::intermediate) {
+        named_.emplace(added.name, id);
+    }
+    return Value(*this, id);
 }
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype) {
@@ -197,26 +200,24 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype) {
 
 Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype,
                          const std::optional<Shard>& shard) {
-    for (ValueId id = 0; id < values_.size(); ++id) {
-        const StorageInfo& s = storages_[values_[id].storage];
-        if (s.kind == kind && s.name == name) {  // the first value of a storage is the whole of it
-            if (s.shard != shard) {
-                throw Error(std::string(kind_name(kind)) + " " + name + " is asked for as two parts of a whole",
-                            "Graph");
-            }
-            if (!(s.shape == shape) || s.dtype != dtype) {
-                throw Error(std::string(kind_name(kind)) + " " + name + " is " + str(s.shape) + " " +
-                                std::string(name_of(s.dtype)) + ", now " + str(shape) + " " +
-                                std::string(name_of(dtype)) + " is asked for",
-                            "Graph");
-            }
-            return Value(*this, id);
-        }
+    const auto there = named_.find(name);
+    if (there == named_.end() || storages_[values_[there->second].storage].kind != kind) {
+        check_new_name(name, kind_name(kind));
+        StorageInfo info{kind, name, dtype, std::move(shape)};
+        info.shard = shard;
+        return add_storage(std::move(info));
     }
-    check_new_name(name, kind_name(kind));
-    StorageInfo info{kind, name, dtype, std::move(shape)};
-    info.shard = shard;
-    return add_storage(std::move(info));
+    const StorageInfo& s = storages_[values_[there->second].storage];
+    if (s.shard != shard) {
+        throw Error(std::string(kind_name(kind)) + " " + name + " is asked for as two parts of a whole", "Graph");
+    }
+    if (!(s.shape == shape) || s.dtype != dtype) {
+        throw Error(std::string(kind_name(kind)) + " " + name + " is " + str(s.shape) + " " +
+                        std::string(name_of(s.dtype)) + ", now " + str(shape) + " " + std::string(name_of(dtype)) +
+                        " is asked for",
+                    "Graph");
+    }
+    return Value(*this, there->second);
 }
 
 void Graph::set_rank(const Rank& rank) {
@@ -267,10 +268,9 @@ Value Graph::add_constant(const std::string& name, const std::vector<std::int64_
         throw Error("constant " + name + " " + str(dims) + " was given " + std::to_string(count) + " elements",
                     "Graph");
     }
-    for (ValueId id = 0; id < values_.size(); ++id) {  // equal tables are kept once
+    for (const ValueId id : constants_) {  // equal tables are kept once
         const StorageInfo& s = storages_[values_[id].storage];
-        if (s.kind == StorageKind::constant && s.name == name && s.shape == dims && s.dtype == dtype &&
-            s.data->is(data)) {
+        if (s.name == name && s.shape == dims && s.dtype == dtype && s.data->is(data)) {
             return Value(*this, id);
         }
     }
@@ -322,6 +322,7 @@ void Graph::output(const std::string& name, Value value) {
             "output " + name + ": " + value.str() + " is a view, not a whole tensor; use contiguous() for a copy",
             "Graph");
     }
+    named_.emplace(name, value.id());
     storage.kind = StorageKind::output;
     storage.name = name;
     storage.shape = value.shape();
@@ -443,6 +444,8 @@ std::unique_ptr<Graph> Graph::clone() const {
     copy->symbols_ = symbols_;
     copy->storages_ = storages_;
     copy->values_ = values_;
+    copy->named_ = named_;
+    copy->constants_ = constants_;
     copy->nodes_ = nodes_;
     copy->constraints_ = constraints_;
     copy->content_checks_ = content_checks_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -144,6 +145,10 @@ private:
     // deques: references handed out (Value::shape()) stay good as the graph grows
     std::deque<StorageInfo> storages_;
     std::deque<ValueInfo> values_;
+    /// The whole of each input, weight, state and output, by name. (Constants are named by ops, for
+    /// reports alone: nobody looks them up, and a user cannot know their names.)
+    std::map<std::string, ValueId, std::less<>> named_;
+    std::vector<ValueId> constants_;  ///< the whole of each
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
     std::vector<ContentCheck> content_checks_;
