@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/rope.h"
 
-#include <optional>
+#include <memory>
+#include <span>
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/fours.h"
 #include "ops/gradient.h"
+#include "ops/rope_table.h"
 #include "ops/row_load.h"
 #include "ops/stored_order.h"
 #include "rope.spv.h"
@@ -29,8 +31,6 @@ constexpr uint kLocalSize = 64;
 struct RopeParams {
     RopeLayout layout;
     bool positions;
-    /// the angles from which the table was computed; none where it is a caller's
-    std::optional<Rope> angles;
     bool back = false;  ///< turns the other way, as its gradient does
 };
 
@@ -161,32 +161,12 @@ std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude
     return out;
 }
 
-Value add_rope(Value x, Value table, Value positions, RopeLayout layout, std::optional<Rope> angles = {}) {
+Value add_rope(Value x, Value table, Value positions, RopeLayout layout) {
     std::vector<Value> inputs{x, table};
     if (positions) {
         inputs.push_back(positions);
     }
-    return add_op(kRope, inputs, RopeParams{layout, bool(positions), std::move(angles)}, x.shape());
-}
-
-/// Keeps of a Rope only what decides the numbers of its table.
-Rope angles_of(const Rope& o, std::int64_t head_dim) {
-    Rope angles = o;
-    angles.rotary_dim = rotary_dim(o, head_dim);
-    angles.layout = RopeLayout::half;
-    return angles;
-}
-
-/// The table that an earlier rope() or rope_at() of the graph computed from these angles; empty
-/// where there is none. A model's layers ask for the same one again and again.
-Value known_table(Graph& g, const Rope& angles) {
-    for (const NodeInfo& node : g.nodes()) {
-        if (node.op == &kRope && static_cast<const RopeParams*>(node.params.get())->angles == angles) {
-            const Shape shape{angles.max_positions, angles.rotary_dim / 2, 2};
-            return g.add_view(Value(g, node.inputs[1]), shape, contiguous_strides(shape), 0);
-        }
-    }
-    return {};
+    return add_op(kRope, inputs, RopeParams{layout, bool(positions)}, x.shape());
 }
 
 /// Throws where angles cannot be computed; r is what rotary_dim() gave.
@@ -208,19 +188,29 @@ void check_angles(const Rope& o, std::int64_t r) {
             "attention_factor = " + std::to_string(s.attention_factor) + " is not finite and >= 0");
 }
 
+/// A table that is computed when a program gets its memory.
+class TableOfAngles final : public ConstantData {
+public:
+    explicit TableOfAngles(const Rope& angles) : angles_(angles) {}
+    std::vector<std::byte> bytes() const override {
+        const std::vector<float> table = rope_table(angles_, angles_.rotary_dim);
+        const std::span<const std::byte> bytes = std::as_bytes(std::span(table));
+        return {bytes.begin(), bytes.end()};
+    }
+    bool same_as(const ConstantData& other) const override {
+        const auto* table = dynamic_cast<const TableOfAngles*>(&other);
+        return table != nullptr && table->angles_ == angles_;
+    }
+
+private:
+    Rope angles_;
+};
+
 Value table_for(Value x, const Rope& o) {
     require_dtype(kName, x, DType::f32);
     require(x.rank() >= 2 && x.size(-1).is_constant(), kName,
             x.str() + " must be (..., tokens, head_dim) with a fixed head_dim");
-    const std::int64_t d = x.size(-1).constant();
-    require(o.max_positions >= 1, kName, "max_positions = " + std::to_string(o.max_positions) + " is not positive");
-    const Rope angles = angles_of(o, d);
-    if (const Value known = known_table(x.graph(), angles)) {
-        return known;
-    }
-    check_angles(o, angles.rotary_dim);
-    return GraphEdit::constant(x.graph(), "rope_table", {o.max_positions, angles.rotary_dim / 2, 2},
-                               [o, d] { return rope_table(o, d); });
+    return table_of_angles(x.graph(), "rope_table", o, x.size(-1).constant());
 }
 
 }  // namespace
@@ -259,10 +249,20 @@ std::vector<float> rope_table(const Rope& options, std::int64_t head_dim) {
     return table;
 }
 
+Value table_of_angles(Graph& graph, const std::string& name, const Rope& options, std::int64_t head_dim) {
+    require(options.max_positions >= 1, kName,
+            "max_positions = " + std::to_string(options.max_positions) + " is not positive");
+    Rope angles = options;  // what decides the numbers
+    angles.rotary_dim = rotary_dim(options, head_dim);
+    angles.layout = RopeLayout::half;
+    check_angles(angles, angles.rotary_dim);
+    return GraphEdit::constant(graph, name, {angles.max_positions, angles.rotary_dim / 2, 2},
+                               std::make_shared<const TableOfAngles>(angles));
+}
+
 Value rope(Value x, const Rope& options, Dim start) {
     const Value table = table_for(x, options);
-    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, options.layout,
-                    angles_of(options, x.size(-1).constant()));
+    return add_rope(x, slice(table, 0, std::move(start), x.size(-2)), {}, options.layout);
 }
 
 Value rope_at(Value x, Value positions, const Rope& options) {
@@ -271,7 +271,7 @@ Value rope_at(Value x, Value positions, const Rope& options) {
     require(positions.shape() == Shape{x.size(-2)}, kName,
             positions.str() + " must hold one position for each of the " + x.graph().str(x.size(-2)) + " rows of " +
                 x.str());
-    return add_rope(x, table, positions, options.layout, angles_of(options, x.size(-1).constant()));
+    return add_rope(x, table, positions, options.layout);
 }
 
 Value rope_by_table(Value x, Value table, RopeLayout layout, Dim start) {

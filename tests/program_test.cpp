@@ -277,15 +277,23 @@ TEST_SUITE("program") {
     }
 
     TEST_CASE("program: a constant that is made when it is compiled costs nothing before") {
+        struct Twos final : ConstantData {
+            mutable int made = 0;
+            std::size_t count = 3;
+            std::vector<std::byte> bytes() const override {
+                ++made;
+                const std::vector<float> numbers(count, 2.0f);
+                const std::span<const std::byte> bytes = std::as_bytes(std::span(numbers));
+                return {bytes.begin(), bytes.end()};
+            }
+            bool same_as(const ConstantData& other) const override { return &other == this; }
+        };
+        const auto twos = std::make_shared<Twos>();
         Graph g;
-        int made = 0;
-        std::size_t count = 3;
-        const Value twice = GraphEdit::constant(g, "table", {3}, [&] {
-            ++made;
-            return std::vector<float>(count, 2.0f);
-        });
+        const Value twice = GraphEdit::constant(g, "table", {3}, twos);
+        CHECK(GraphEdit::constant(g, "table", {3}, twos).id() == twice.id());
         g.output("y", g.input("x", {3}) * twice);
-        CHECK(made == 0);
+        CHECK(twos->made == 0);
         {
             Program program = device().compile(g, {});
             program.upload("x", std::vector<float>{1, 2, 3});
@@ -293,13 +301,13 @@ TEST_SUITE("program") {
                 program.run();
                 CHECK(program.download("y") == std::vector<float>{2, 4, 6});
             }
-            CHECK(made == 1);
+            CHECK(twos->made == 1);
         }
-        count = 2;
+        twos->count = 2;
         CHECK(message_of([&] {
                   Program program = device().compile(g, {});
                   program.allocate();
-              }) == "Graph: constant table of 3 elements was made with 2");
+              }) == "Graph: constant table of 12 bytes was made with 8");
     }
 
     TEST_CASE("program: a graph without sizes, weights or inputs runs") {

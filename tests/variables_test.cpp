@@ -420,6 +420,39 @@ TEST_SUITE("variables") {
         CHECK(count_of(after, kPhi) == 1);
     }
 
+    TEST_CASE("variables: thousands of branches in each other need no phi for what they leave alone") {
+        // block 1000 + k branches to 1001 + k, and both lead to 10,000 + k; arrays of so many
+        // numbers are variables, one of which is stored ahead of the branches and loaded behind
+        const auto nested = [](std::uint32_t depth, std::uint32_t length, std::uint32_t arrays) {
+            std::vector<Words> body = {{op(4, 21), 11, 32, 0},        {op(4, 43), 11, 12, length},
+                                       {op(4, 28), 13, 3, 12},        {op(4, 32), 14, kFunction, 13},
+                                       {op(4, 32), 15, kFunction, 3}, {op(4, 43), 11, 16, 0},
+                                       {op(5, 54), 2, 20, 0, 4},      {op(2, 248), 1000}};
+            for (std::uint32_t i = 0; i < arrays; ++i) {
+                body.push_back({op(4, 59), 14, 22 + i, kFunction});
+            }
+            body.insert(body.end(), {{op(5, 65), 15, 60, 22, 16}, {op(3, 62), 60, 10}});
+            for (std::uint32_t k = 0; k < depth; ++k) {
+                body.insert(
+                    body.end(),
+                    {{op(3, 247), 10000 + k, 0}, {op(4, 250), 10, 1001 + k, 10000 + k}, {op(2, 248), 1001 + k}});
+            }
+            for (std::uint32_t k = depth; k-- > 0;) {
+                body.insert(body.end(), {{op(2, 249), 10000 + k}, {op(2, 248), 10000 + k}});
+            }
+            body.insert(body.end(), {{op(4, 61), 3, 61, 60}, {op(5, 129), 3, 62, 61, 61}, {op(1, 253)}, {op(1, 56)}});
+            Words module = with_types({{op(4, 15), 5, 20, 'm'}}, body);
+            module[3] = 20000;
+            return promote_variables(module);
+        };
+        constexpr std::uint32_t kPhi = 245;
+        for (const Words& after : {nested(3000, 2, 1), nested(2, 4096, 9)}) {
+            CHECK(count_of(after, kVariable) == 0);
+            CHECK(count_of(after, kPhi) == 0);
+        }
+        CHECK(count_of(nested(600, 4096, 1), kVariable) == 1);  // too many parts in too many blocks
+    }
+
     TEST_CASE("variables: components of vectors of 16 bits are put in and taken out by number") {
         // half is 11, four of it 12; the variable is stored to as a whole and by component, and
         // read by component; the index 60 is no constant

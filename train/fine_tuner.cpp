@@ -170,6 +170,7 @@ TrainingStep FineTuner::take_step(std::span<const std::vector<std::int32_t>> tex
 Trainer& FineTuner::trainer() noexcept { return *parts_->trainer; }
 
 void FineTuner::save(const std::filesystem::path& folder) const {
+    parts_->trainer->check_whole();
     const State& state = parts_->trainer->state();
     if (parts_->options.lora) {
         save_adapter(folder, state, *parts_->options.lora, utf8_name(parts_->from));

@@ -19,7 +19,6 @@
 #include "ops/collectives.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
-#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/edit.h"
 
@@ -205,12 +204,6 @@ struct Trainer::Parts {
         }
     }
 
-    void check_whole() const {
-        if (resumed_in_part) {
-            throw Error("resume() failed when it had written a part; call it again", kTrainer);
-        }
-    }
-
     /// Gives a number to an input of one element.
     static void upload(Program& to, const char* input, double number) {
         const auto narrow = static_cast<float>(number);
@@ -221,7 +214,6 @@ struct Trainer::Parts {
 
     /// Runs forward and backward, and gives the loss.
     float run(float weight) {
-        check_whole();
         if (updates) {
             program->set("micro_batch", micro_batches);
         } else {
@@ -369,6 +361,7 @@ float Trainer::accumulate(float weight) {
         throw Error("TrainerOptions::accumulates was not asked for", kTrainer);
     }
     Parts::check(weight);
+    check_whole();
     parts_->make_alike();
     return parts_->run(weight);
 }
@@ -377,6 +370,7 @@ TrainingStep Trainer::take_step(float weight) {
     Parts::Progress& progress = parts_->progress;
     TrainingStep taken;
     Parts::check(weight);
+    check_whole();
     parts_->make_alike();
     const double weights = parts_->finish(weight);
     taken.grad_norm = parts_->norm();
@@ -400,8 +394,14 @@ TrainingStep Trainer::take_step(float weight) {
     return taken;
 }
 
+void Trainer::check_whole() const {
+    if (parts_->resumed_in_part) {
+        throw Error("resume() failed when it had written a part; call it again", kTrainer);
+    }
+}
+
 void Trainer::save(const std::filesystem::path& file) {
-    parts_->check_whole();
+    check_whole();
     const Parts::Progress& p = parts_->progress;
     const std::array<std::int32_t, 3> numbers{p.step, p.good, std::bit_cast<std::int32_t>(p.loss_scale)};
     parts_->state.write(kProgress, std::as_bytes(std::span(numbers)));
@@ -409,25 +409,22 @@ void Trainer::save(const std::filesystem::path& file) {
 }
 
 void Trainer::resume(const std::filesystem::path& file) {
-    const Safetensors there(file);
+    const StateFile whole(file, parts_->state);
+    const Safetensors& there = whole.tensors();
     for (const StoredTensor& t : parts_->state.layout().tensors()) {
         const HostTensor* saved = there.find(t.name);
-        if (saved != nullptr && saved->shape != t.shape) {
+        if (saved->shape != t.shape) {  // a part of it would do for restore_state()
             throw Error("state " + t.name + " is " + shape_text(t.shape) + ", the file has " + shape_text(saved->shape),
                         there.file());
         }
     }
-    Parts::Progress read;
-    if (const HostTensor* saved = there.find(kProgress); saved != nullptr && saved->dtype == DType::i32) {
-        std::array<std::int32_t, 3> numbers{};
-        copy_bytes(saved->data, reinterpret_cast<std::byte*>(numbers.data()));
-        read = {numbers[0], numbers[1], std::bit_cast<float>(numbers[2])};
-    }
+    std::array<std::int32_t, 3> numbers{};
+    read_bytes(*there.find(kProgress), std::as_writable_bytes(std::span(numbers)));
+    Parts::Progress read{numbers[0], numbers[1], std::bit_cast<float>(numbers[2])};
     if (read.step < 0 || read.step > kMostSteps || read.good < 0 || !std::isfinite(read.loss_scale) ||
         read.loss_scale < 0) {
         throw Error(std::string("state ") + kProgress + " holds no number of a step and loss scale", there.file());
     }
-    const StateFile whole(file, parts_->state);
     parts_->resumed_in_part = true;
     whole.write(parts_->state);
     parts_->resumed_in_part = false;

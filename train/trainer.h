@@ -94,7 +94,11 @@ public:
     void resume(const std::filesystem::path& file);
 
 private:
+    friend class FineTuner;
     struct Parts;
+    /// Throws where resume() has failed in the middle.
+    void check_whole() const;
+
     std::unique_ptr<Parts> parts_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blocks/decoder_run.h"
 
-#include "runtime/graph/edit.h"
+#include "ops/rope_table.h"
 
 namespace vkf {
 
@@ -10,12 +10,9 @@ RopeTable DecoderRun::rope_table(const Rope& rope, std::int64_t head_dim, const 
         return made->second;
     }
     Rope whole = rope;
-    whole.max_positions = 1;
-    const auto pairs = static_cast<std::int64_t>(vkf::rope_table(whole, head_dim).size()) / 2;
     whole.max_positions = max_tokens_;
-    const Value angles = GraphEdit::constant(graph(), name, {max_tokens_, pairs, 2},
-                                             [whole, head_dim] { return vkf::rope_table(whole, head_dim); });
-    return rope_tables_.emplace(name, RopeTable{angles, rope.layout}).first->second;
+    const RopeTable made{table_of_angles(graph(), name, whole, head_dim), rope.layout};
+    return rope_tables_.emplace(name, made).first->second;
 }
 
 QueryKeyValue DecoderRun::rotated(QueryKeyValue heads, const RopeTable& table) const {

@@ -15,6 +15,7 @@
 #include <vkformer/vkformer.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -222,14 +223,16 @@ vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matr
 class Mutex {
 public:
     void lock() {
-        if (owner_ == std::this_thread::get_id()) {
-            throw vkf::Error(
-                "is at work already in this thread, and waits for the function that calls it now: a callback, or the "
-                "handler of a signal, cannot use what called it",
-                "vkformer", kBusy);
-        }
+        refuse_owner();
         mutex_.lock();
         owner_ = std::this_thread::get_id();
+    }
+    /// False where others have it until then.
+    bool try_lock_until(std::chrono::steady_clock::time_point end) {
+        refuse_owner();
+        if (!mutex_.try_lock_until(end)) return false;
+        owner_ = std::this_thread::get_id();
+        return true;
     }
     void unlock() {
         owner_ = std::thread::id();
@@ -237,7 +240,16 @@ public:
     }
 
 private:
-    std::mutex mutex_;
+    void refuse_owner() const {
+        if (owner_ == std::this_thread::get_id()) {
+            throw vkf::Error(
+                "is at work already in this thread, and waits for the function that calls it now: a callback, or the "
+                "handler of a signal, cannot use what called it",
+                "vkformer", kBusy);
+        }
+    }
+
+    std::timed_mutex mutex_;
     std::atomic<std::thread::id> owner_;
 };
 /// What the making of plans takes: a compiler of GLSL may be a function of Python's.

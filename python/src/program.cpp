@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <mutex>
 
 namespace py {
 
@@ -28,6 +29,17 @@ struct Ticket {
     vkf::Ticket ticket;
     std::shared_ptr<Mutex> mutex;
 };
+
+/// Waits so long for the turn and for the run. False where that was too short.
+bool wait_for(const Ticket& t, double seconds) {
+    using Clock = std::chrono::steady_clock;
+    require_no_fork();
+    const nb::gil_scoped_release release;
+    const auto end = Clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+    if (!t.mutex->try_lock_until(end)) return false;
+    const std::lock_guard turn(*t.mutex, std::adopt_lock);
+    return t.ticket.wait(std::max<std::chrono::nanoseconds>(end - Clock::now(), std::chrono::nanoseconds(0)));
+}
 
 /// What a host gives for one recording, with the texts that its parts name.
 struct Bound {
@@ -144,24 +156,20 @@ void bind_recording(nb::module_& m) {
             "What at least one kernel computes with; else f32.")
         .def_ro("in_fp32", &vkf::ArithmeticUse::in_fp32, "Why others compute in float32.");
     nb::class_<Ticket>(m, "Ticket",
-                       "A run that was submitted and is not waited for yet. Threads that call it take turns with those "
-                       "that call its program.")
+                       "A run that was submitted and is not waited for yet. Threads that wait for it take turns with "
+                       "those that call its program.")
         .def(
-            "done", [](const Ticket& t) { return unlocked(*t.mutex, [&] { return t.ticket.done(); }); },
-            "True once the run has finished. Does not wait for it.")
+            "done", [](const Ticket& t) { return wait_for(t, 0); },
+            "True once the run has finished. Does not wait: False, too, while another thread is at work on the "
+            "program.")
         .def(
             "wait",
             [](const Ticket& t, std::optional<double> seconds) {
                 constexpr double kLongest = 9e9;  // whose nanoseconds 64 bits count
                 if (seconds && std::isnan(*seconds)) fail("is not a number", "timeout");
-                return unlocked(*t.mutex, [&] {
-                    if (!seconds || *seconds >= kLongest) {
-                        t.ticket.wait();
-                        return true;
-                    }
-                    return t.ticket.wait(
-                        std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(*seconds, 0.0) * 1e9)));
-                });
+                if (seconds && *seconds < kLongest) return wait_for(t, std::max(*seconds, 0.0));
+                unlocked(*t.mutex, [&] { t.ticket.wait(); });
+                return true;
             },
             "timeout"_a = nb::none(),
             "Waits until the run has finished; at most `timeout` seconds, and False where these are over first.")

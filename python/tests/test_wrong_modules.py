@@ -134,6 +134,8 @@ def test_files_that_are_cut_short(tmp_path):
     vkf.save_safetensors(path, {"w": np.ones((1024, 64), np.float32), "none": np.ones((0, 3), np.float16)})
     file = vkf.Safetensors(path)
     assert file["w"].numpy().sum() == 65536 and file["none"].numpy().shape == (0, 3)
+    if sys.platform == "win32":
+        return  # which lets nobody shorten a file that is mapped
     os.truncate(path, 4096)
     with pytest.raises(vkf.Error, match="cut.safetensors"):
         file["w"].numpy()

@@ -59,11 +59,11 @@ bool Promotion::find() {
     for (const Words i : function_) {
         variables_.look_at(i);
     }
-    std::vector<std::uint32_t> parts = variables_.number_parts();
-    if (parts.empty() || !ssa_.cut(function_) || ssa_.blocks() * parts.size() > kMostValues) {
+    const std::size_t parts = variables_.parts();
+    if (parts == 0 || parts > kMostValues || !ssa_.cut(function_) || ssa_.blocks() * parts > kMostValues) {
         return false;
     }
-    ssa_.set_parts(std::move(parts));
+    ssa_.set_parts(variables_.number_parts());
     return true;
 }
 

@@ -101,6 +101,14 @@ void Variables::list_parts(std::uint32_t type, std::vector<std::uint32_t>& types
     }
 }
 
+std::size_t Variables::parts() const {
+    std::size_t sum = 0;
+    for (const Variable& v : variables_) {
+        sum += v.stays ? 0 : declared_.parts(v.type);
+    }
+    return sum;
+}
+
 std::vector<std::uint32_t> Variables::number_parts() {
     std::vector<std::uint32_t> types;
     for (Variable& v : variables_) {

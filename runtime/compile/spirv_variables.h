@@ -38,7 +38,9 @@ public:
     /// loads, stores and access chains.
     void look_at(Words i);
 
-    /// Numbers the parts of variables that become values, and gives the types of all parts.
+    /// How many parts the variables have that become values.
+    std::size_t parts() const;
+    /// Numbers these parts, and gives the type of each.
     std::vector<std::uint32_t> number_parts();
 
     const std::vector<Variable>& all() const { return variables_; }

@@ -27,7 +27,7 @@ std::set<std::uint32_t> successors(Words end) {
 }  // namespace
 
 bool SsaForm::cut(const std::vector<Words>& function) {
-    std::map<std::uint32_t, std::size_t> numbers;  // of blocks, by label
+    Numbers numbers;  // of blocks, by label
     for (const Words i : function) {
         if (op_of(i) == kOpLabel) {
             numbers[i[1]] = blocks_.size();
@@ -106,42 +106,54 @@ void SsaForm::fill_phis() {
     }
 }
 
-/// Tells which phis are gone.
-std::vector<bool> SsaForm::replace_phis(Replacements& values) {
-    std::vector<bool> gone(phis_.size());
-    for (bool again = true; again;) {
-        again = false;
-        for (std::size_t n = 0; n < phis_.size(); ++n) {
-            std::uint32_t only = 0;
-            bool several = gone[n];
-            for (const auto& operand : phis_[n].operands) {
-                const std::uint32_t value = values.of(operand.first);
-                several = several || (value != phis_[n].id && only != 0 && value != only);
-                only = value != phis_[n].id ? value : only;
-            }
-            if (!several) {
-                values.set(phis_[n].id, only != 0 ? only : undefined(phis_[n].type));
-                gone[n] = again = true;
+SsaForm::Numbers SsaForm::replace_phis(Replacements& values) {
+    Numbers by_id;
+    for (std::size_t n = 0; n < phis_.size(); ++n) {
+        by_id[phis_[n].id] = n;
+    }
+    std::vector<std::vector<std::size_t>> users(phis_.size());  // phis that name one
+    std::vector<std::size_t> open;
+    for (std::size_t n = phis_.size(); n-- > 0;) {
+        open.push_back(n);
+        for (const auto& operand : phis_[n].operands) {
+            if (const auto named = by_id.find(operand.first); named != by_id.end()) {
+                users[named->second].push_back(n);
             }
         }
     }
-    return gone;
+    while (!open.empty()) {
+        const std::size_t n = open.back();
+        open.pop_back();
+        const Phi& phi = phis_[n];
+        std::uint32_t only = 0;
+        bool several = by_id.count(phi.id) == 0;
+        for (const auto& operand : phi.operands) {
+            const std::uint32_t value = values.of(operand.first);
+            several = several || (value != phi.id && only != 0 && value != only);
+            only = value != phi.id ? value : only;
+        }
+        if (several) {
+            continue;
+        }
+        only = only != 0 ? only : undefined(phi.type);
+        values.set(phi.id, only);
+        by_id.erase(phi.id);
+        open.insert(open.end(), users[n].begin(), users[n].end());
+        if (const auto other = by_id.find(only); other != by_id.end()) {
+            users[other->second].insert(users[other->second].end(), users[n].begin(), users[n].end());
+        }
+    }
+    return by_id;
 }
 
 void SsaForm::settle(Replacements& values) {
     fill_phis();
-    const std::vector<bool> gone = replace_phis(values);
-    std::map<std::uint32_t, std::size_t> by_id;
-    for (std::size_t n = 0; n < phis_.size(); ++n) {
-        if (!gone[n]) {
-            by_id[phis_[n].id] = n;
-        }
-    }
+    const Numbers left = replace_phis(values);
     // those that are used by an instruction, or by a phi that is used
     std::vector<std::size_t> open;
     const auto use = [&](std::uint32_t id) {
-        const auto found = by_id.find(values.of(id));
-        if (found != by_id.end() && !std::exchange(phis_[found->second].used, true)) {
+        const auto found = left.find(values.of(id));
+        if (found != left.end() && !std::exchange(phis_[found->second].used, true)) {
             open.push_back(found->second);
         }
     };

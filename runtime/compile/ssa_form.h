@@ -68,9 +68,12 @@ private:
         bool used = false;
     };
 
+    using Numbers = std::map<std::uint32_t, std::size_t>;
+
     std::uint32_t undefined(std::uint32_t type);
     void fill_phis();
-    std::vector<bool> replace_phis(Replacements& values);
+    /// Gives the numbers of those that are left, by id.
+    Numbers replace_phis(Replacements& values);
 
     std::uint32_t& bound_;
     std::vector<Block> blocks_;

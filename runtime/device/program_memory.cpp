@@ -2,6 +2,8 @@
 // A program's memory and descriptor sets.
 #include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "runtime/base/numbers.h"
 #include "runtime/device/deferred.h"
@@ -10,6 +12,22 @@
 #include "runtime/device/tensor_store.h"
 
 namespace vkf {
+
+namespace {
+
+std::vector<std::byte> bytes_of_constant(const StorageInfo& constant) {
+    std::vector<std::byte> bytes = constant.data->bytes();
+    const std::uint64_t wanted =
+        static_cast<std::uint64_t>(elements(constant.shape).constant()) * size_of(constant.dtype);
+    if (bytes.size() != wanted) {
+        throw Error("constant " + constant.name + " of " + std::to_string(wanted) + " bytes was made with " +
+                        std::to_string(bytes.size()),
+                    "Graph");
+    }
+    return bytes;
+}
+
+}  // namespace
 
 void ProgramCore::place_storages(const BufferRange& host_scratch) {
     exchanged = {};
@@ -52,7 +70,7 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
         Uploader uploader(device, constant_bytes);
         for (StorageId s = 0; s < plan.storages.size(); ++s) {
             if (plan.storages[s].kind == StorageKind::constant) {
-                uploader.write(constants, constant_offset[s], plan.storages[s].data->bytes());
+                uploader.write(constants, constant_offset[s], bytes_of_constant(plan.storages[s]));
             }
         }
         uploader.finish();

@@ -3,7 +3,6 @@
 // library asks of one.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,11 +32,10 @@ struct GraphEdit {
         graph.scopes_ = open;
         return found;
     }
-    /// A constant of fp32 whose numbers `make` gives when memory for them is there, once for each
-    /// program: what is refused before that costs nothing.
+    /// A constant of fp32 whose numbers may be made when a program gets its memory.
     static Value constant(Graph& graph, const std::string& name, const std::vector<std::int64_t>& shape,
-                          std::function<std::vector<float>()> make) {
-        return graph.make_constant(name, shape, std::move(make));
+                          std::shared_ptr<const ConstantData> data) {
+        return graph.add_constant(name, shape, DType::f32, std::move(data));
     }
     /// Gives a node other parameters, under which it computes one more output.
     static Value widen(Graph& graph, NodeId node, std::shared_ptr<const void> params, const OutputSpec& output) {

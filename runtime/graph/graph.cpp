@@ -47,20 +47,20 @@ void check_type(const std::string& what, DType dtype) {
     }
 }
 
-}  // namespace
-
-bool ConstantData::is(std::span<const std::byte> bytes) const {
-    return !make_ && std::equal(kept_.begin(), kept_.end(), bytes.begin(), bytes.end());
-}
-
-std::vector<std::byte> ConstantData::bytes() const {
-    if (!make_) {
-        return kept_;
+class KeptNumbers final : public ConstantData {
+public:
+    explicit KeptNumbers(std::span<const std::byte> bytes) : bytes_(bytes.begin(), bytes.end()) {}
+    std::vector<std::byte> bytes() const override { return bytes_; }
+    bool same_as(const ConstantData& other) const override {
+        const auto* kept = dynamic_cast<const KeptNumbers*>(&other);
+        return kept != nullptr && kept->bytes_ == bytes_;
     }
-    const std::vector<float> numbers = make_();
-    const std::span<const std::byte> bytes = std::as_bytes(std::span(numbers));
-    return {bytes.begin(), bytes.end()};
-}
+
+private:
+    std::vector<std::byte> bytes_;
+};
+
+}  // namespace
 
 Graph& Value::graph() const {
     if (!graph_) {
@@ -183,11 +183,17 @@ Value Graph::add_storage(StorageInfo info) {
     value.strides = contiguous_strides(info.shape);
     const auto id = static_cast<ValueId>(values_.size());
     const StorageInfo& added = storages_.emplace_back(std::move(info));
-    values_.push_back(std::move(value));
-    if (added.kind == StorageKind::constant) {
-        constants_.push_back(id);
-    } else if (added.kind != StorageKind::intermediate) {
-        named_.emplace(added.name, id);
+    try {
+        values_.push_back(std::move(value));
+        if (added.kind == StorageKind::constant) {
+            constants_.push_back(id);
+        } else if (added.kind != StorageKind::intermediate) {
+            named_.emplace(added.name, id);
+        }
+    } catch (...) {
+        values_.resize(id);
+        storages_.pop_back();
+        throw;
     }
     return Value(*this, id);
 }
@@ -261,45 +267,36 @@ Value Graph::state(const std::string& name, Shape shape, DType dtype) {
 }
 
 Value Graph::add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
-                          std::span<const std::byte> data, std::size_t count) {
+                          std::shared_ptr<const ConstantData> data) {
+    const Shape dims(shape.begin(), shape.end());
+    check_shape(name, dims);
+    for (const ValueId id : constants_) {  // equal tables are kept once
+        const StorageInfo& s = storages_[values_[id].storage];
+        if (s.name == name && s.shape == dims && s.dtype == dtype && s.data->same_as(*data)) {
+            return Value(*this, id);
+        }
+    }
+    return add_storage({StorageKind::constant, name, dtype, dims, std::move(data)});
+}
+
+Value Graph::keep_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
+                           std::span<const std::byte> data, std::size_t count) {
     const Shape dims(shape.begin(), shape.end());
     check_shape(name, dims);
     if (elements(dims).constant() != static_cast<std::int64_t>(count)) {
         throw Error("constant " + name + " " + str(dims) + " was given " + std::to_string(count) + " elements",
                     "Graph");
     }
-    for (const ValueId id : constants_) {  // equal tables are kept once
-        const StorageInfo& s = storages_[values_[id].storage];
-        if (s.name == name && s.shape == dims && s.dtype == dtype && s.data->is(data)) {
-            return Value(*this, id);
-        }
-    }
-    return add_storage({StorageKind::constant, name, dtype, dims, std::make_shared<const ConstantData>(data)});
+    return add_constant(name, shape, dtype, std::make_shared<const KeptNumbers>(data));
 }
 
 Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const float> data) {
-    return add_constant(name, shape, DType::f32, std::as_bytes(data), data.size());
+    return keep_constant(name, shape, DType::f32, std::as_bytes(data), data.size());
 }
 
 Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& shape,
                       std::span<const std::int32_t> data) {
-    return add_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
-}
-
-Value Graph::make_constant(const std::string& name, const std::vector<std::int64_t>& shape,
-                           std::function<std::vector<float>()> make) {
-    const Shape dims(shape.begin(), shape.end());
-    check_shape(name, dims);
-    const auto checked = [make = std::move(make), count = elements(dims).constant(), name] {
-        std::vector<float> numbers = make();
-        if (static_cast<std::int64_t>(numbers.size()) != count) {
-            throw Error("constant " + name + " of " + std::to_string(count) + " elements was made with " +
-                            std::to_string(numbers.size()),
-                        "Graph");
-        }
-        return numbers;
-    };
-    return add_storage({StorageKind::constant, name, DType::f32, dims, std::make_shared<const ConstantData>(checked)});
+    return keep_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
 }
 
 void Graph::as_image(const Value& value, ImageAccess image) { storages_[values_[value.id()].storage].image = image; }
@@ -322,10 +319,12 @@ void Graph::output(const std::string& name, Value value) {
             "output " + name + ": " + value.str() + " is a view, not a whole tensor; use contiguous() for a copy",
             "Graph");
     }
+    std::string kept_name = name;
+    Shape shape = value.shape();
     named_.emplace(name, value.id());
     storage.kind = StorageKind::output;
-    storage.name = name;
-    storage.shape = value.shape();
+    storage.name = std::move(kept_name);
+    storage.shape = std::move(shape);
 }
 
 std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, std::shared_ptr<const void> params,

@@ -135,9 +135,9 @@ private:
     Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype,
                       const std::optional<Shard>& shard = {});
     Value add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
-                       std::span<const std::byte> data, std::size_t count);
-    Value make_constant(const std::string& name, const std::vector<std::int64_t>& shape,
-                        std::function<std::vector<float>()> make);
+                       std::shared_ptr<const ConstantData> data);
+    Value keep_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
+                        std::span<const std::byte> data, std::size_t count);
     void check_new_name(const std::string& name, const char* what) const;
     void check_shape(const std::string& name, const Shape& shape) const;
 

@@ -4,12 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../base/export.h"
@@ -52,24 +49,23 @@ enum class StorageKind : std::uint8_t {
     input,         ///< bound or uploaded before a run; contiguous at its current sizes
     weight,        ///< in a Weights object; immutable
     state,         ///< in a State object; outlives a run; laid out at its maximum sizes
-    constant,      ///< computed on the host when the graph was built (tables)
+    constant,      ///< computed on the host (tables)
     intermediate,  ///< in the program's scratch arena
     output,        ///< an intermediate that was given a name; bound or downloaded after a run
 };
 
-/// A constant's numbers: kept, or made whenever they are asked for.
+/// The numbers of a constant. They may be made anew each time, so that what is refused before they
+/// are needed costs nothing.
 class VKF_API ConstantData {
 public:
-    explicit ConstantData(std::span<const std::byte> kept) : kept_(kept.begin(), kept.end()) {}
-    explicit ConstantData(std::function<std::vector<float>()> make) : make_(std::move(make)) {}
+    ConstantData() = default;
+    virtual ~ConstantData() = default;
+    ConstantData(const ConstantData&) = delete;
+    ConstantData& operator=(const ConstantData&) = delete;
 
-    /// True if they are kept, and are these.
-    bool is(std::span<const std::byte> bytes) const;
-    std::vector<std::byte> bytes() const;
-
-private:
-    std::vector<std::byte> kept_;
-    std::function<std::vector<float>()> make_;
+    virtual std::vector<std::byte> bytes() const = 0;
+    /// True if both give the same numbers, as far as that can be told without making them.
+    virtual bool same_as(const ConstantData& other) const = 0;
 };
 
 /// An input or output that is an image: texelFetch from any format that gives floats, or a storage
