@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/promote_variables.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -47,8 +48,11 @@ private:
     std::uint32_t& bound_;
     Variables variables_;
     SsaForm ssa_;
-    /// the members of composites
-    std::map<std::uint32_t, std::vector<std::uint32_t>> constructed_;
+    void note_composite(std::uint32_t id, std::size_t block);
+    /// The members of a composite that this function constructs; none of another value.
+    Words constructed(std::uint32_t id) const;
+
+    std::vector<std::size_t> composites_;  ///< by id: block and place in its code, 0: none
     Replacements values_;
 };
 
@@ -67,6 +71,24 @@ bool Promotion::find() {
     return true;
 }
 
+constexpr int kPlaceBits = 32;
+
+/// The composite is written next.
+void Promotion::note_composite(std::uint32_t id, std::size_t block) {
+    composites_.resize(std::max<std::size_t>(composites_.size(), id + 1));
+    composites_[id] = block << kPlaceBits | (ssa_.code(block).size() + 1);
+}
+
+Words Promotion::constructed(std::uint32_t id) const {
+    const std::size_t at = id < composites_.size() ? composites_[id] : 0;
+    if (at == 0) {
+        return {};
+    }
+    const std::vector<std::uint32_t>& code = ssa_.code(at >> kPlaceBits);
+    const std::size_t place = (at & 0xffffffff) - 1;
+    return Words(code).subspan(place + 3, (code[place] >> 16) - 3);
+}
+
 /// The value of a type whose parts begin at one; moves behind them.
 std::uint32_t Promotion::compose(std::size_t block, std::uint32_t type, std::size_t& part) {
     const std::uint32_t count = declared_.members(type);
@@ -78,9 +100,9 @@ std::uint32_t Promotion::compose(std::size_t block, std::uint32_t type, std::siz
         members.push_back(compose(block, declared_.member(type, k), part));
     }
     const std::uint32_t id = bound_++;
+    note_composite(id, block);
     put(ssa_.code(block), {head(kOpCompositeConstruct, 3 + count), type, id});
     put(ssa_.code(block), members);
-    constructed_[id] = std::move(members);
     return id;
 }
 
@@ -91,13 +113,13 @@ void Promotion::decompose(std::size_t block, std::uint32_t type, std::uint32_t v
         ssa_.write(part++, block, value);
         return;
     }
-    const auto known = constructed_.find(value);
+    const bool known = !constructed(value).empty();
     const bool constant = declared_.is(value, kOpConstantComposite);
     for (std::uint32_t k = 0; k < count; ++k) {
         const std::uint32_t member = declared_.member(type, k);
         std::uint32_t id = 0;
-        if (known != constructed_.end()) {
-            id = values_.of(known->second[k]);
+        if (known) {
+            id = values_.of(constructed(value)[k]);
         } else if (constant) {
             id = declared_.of(value)[3 + k];
         } else {
@@ -143,7 +165,7 @@ void Promotion::write_block(std::size_t block) {
         const Place* place = variables_.place_of(i);
         if (place == nullptr) {
             if (op_of(i) == kOpCompositeConstruct && declared_.members(i[1]) == i.size() - 3) {
-                constructed_[i[2]].assign(i.begin() + 3, i.end());
+                note_composite(i[2], block);
             }
             put(ssa_.code(block), i);
         } else if (op_of(i) == kOpLoad) {

@@ -27,7 +27,7 @@ std::set<std::uint32_t> successors(Words end) {
 }  // namespace
 
 bool SsaForm::cut(const std::vector<Words>& function) {
-    Numbers numbers;  // of blocks, by label
+    std::map<std::uint32_t, std::size_t> numbers;  // of blocks, by label
     for (const Words i : function) {
         if (op_of(i) == kOpLabel) {
             numbers[i[1]] = blocks_.size();
@@ -86,7 +86,7 @@ std::uint32_t SsaForm::read(std::size_t part, std::size_t block) {
     } else if (value == 0) {
         value = bound_++;
         top.phis.push_back(phis_.size());
-        phis_.push_back({value, part_types_[part], at, part, {}, false});
+        phis_.push_back({value, part_types_[part], at, part, {}});
     }
     top.values[part] = value;
     for (at = block; steps > 0; --steps) {
@@ -106,49 +106,39 @@ void SsaForm::fill_phis() {
     }
 }
 
-SsaForm::Numbers SsaForm::replace_phis(Replacements& values) {
-    Numbers by_id;
-    for (std::size_t n = 0; n < phis_.size(); ++n) {
-        by_id[phis_[n].id] = n;
-    }
-    std::vector<std::vector<std::size_t>> users(phis_.size());  // phis that name one
-    std::vector<std::size_t> open;
-    for (std::size_t n = phis_.size(); n-- > 0;) {
-        open.push_back(n);
-        for (const auto& operand : phis_[n].operands) {
-            if (const auto named = by_id.find(operand.first); named != by_id.end()) {
-                users[named->second].push_back(n);
-            }
-        }
-    }
-    while (!open.empty()) {
-        const std::size_t n = open.back();
-        open.pop_back();
-        const Phi& phi = phis_[n];
+void SsaForm::replace_phis(Replacements& values) {
+    const auto replace = [&](Phi& phi) {
         std::uint32_t only = 0;
-        bool several = by_id.count(phi.id) == 0;
         for (const auto& operand : phi.operands) {
             const std::uint32_t value = values.of(operand.first);
-            several = several || (value != phi.id && only != 0 && value != only);
+            if (value != phi.id && only != 0 && value != only) {
+                return false;
+            }
             only = value != phi.id ? value : only;
         }
-        if (several) {
-            continue;
-        }
-        only = only != 0 ? only : undefined(phi.type);
-        values.set(phi.id, only);
-        by_id.erase(phi.id);
-        open.insert(open.end(), users[n].begin(), users[n].end());
-        if (const auto other = by_id.find(only); other != by_id.end()) {
-            users[other->second].insert(users[other->second].end(), users[n].begin(), users[n].end());
+        values.set(phi.id, only != 0 ? only : undefined(phi.type));
+        phi.gone = true;
+        return true;
+    };
+    // there and back, for the one that decides may be made before or after
+    for (bool again = true, back = true; again; back = !back) {
+        again = false;
+        for (std::size_t i = 0; i < phis_.size(); ++i) {
+            Phi& phi = phis_[back ? phis_.size() - 1 - i : i];
+            again = (!phi.gone && replace(phi)) || again;
         }
     }
-    return by_id;
 }
 
 void SsaForm::settle(Replacements& values) {
     fill_phis();
-    const Numbers left = replace_phis(values);
+    replace_phis(values);
+    std::map<std::uint32_t, std::size_t> left;  // numbers, by id
+    for (std::size_t n = 0; n < phis_.size(); ++n) {
+        if (!phis_[n].gone) {
+            left[phis_[n].id] = n;
+        }
+    }
     // those that are used by an instruction, or by a phi that is used
     std::vector<std::size_t> open;
     const auto use = [&](std::uint32_t id) {

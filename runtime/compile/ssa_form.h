@@ -65,15 +65,12 @@ private:
         std::size_t block = 0, part = 0;
         /// a value, and the block it comes from
         std::vector<std::pair<std::uint32_t, std::uint32_t>> operands;
-        bool used = false;
+        bool gone = false, used = false;
     };
-
-    using Numbers = std::map<std::uint32_t, std::size_t>;
 
     std::uint32_t undefined(std::uint32_t type);
     void fill_phis();
-    /// Gives the numbers of those that are left, by id.
-    Numbers replace_phis(Replacements& values);
+    void replace_phis(Replacements& values);
 
     std::uint32_t& bound_;
     std::vector<Block> blocks_;

@@ -162,12 +162,22 @@ void Graph::check_shape(const std::string& name, const Shape& shape) const {
     }
 }
 
+std::vector<ValueId>::const_iterator Graph::named_from(const std::string& name) const {
+    return std::lower_bound(named_.begin(), named_.end(), name, [&](ValueId id, const std::string& sought) {
+        return storages_[values_[id].storage].name < sought;
+    });
+}
+
+bool Graph::is_named(std::vector<ValueId>::const_iterator at, const std::string& name) const {
+    return at != named_.end() && storages_[values_[*at].storage].name == name;
+}
+
 void Graph::check_new_name(const std::string& name, const char* what) const {
     if (name.empty()) {
         throw Error(std::string(what) + " without a name", "Graph");
     }
-    if (const auto there = named_.find(name); there != named_.end()) {
-        const StorageKind kind = storages_[values_[there->second].storage].kind;
+    if (const auto there = named_from(name); is_named(there, name)) {
+        const StorageKind kind = storages_[values_[*there].storage].kind;
         throw Error(std::string(what) + " " + name + ": the graph already has " +
                         (kind == StorageKind::input || kind == StorageKind::output ? "an " : "a ") + kind_name(kind) +
                         " of that name",
@@ -188,7 +198,7 @@ Value Graph::add_storage(StorageInfo info) {
         if (added.kind == StorageKind::constant) {
             constants_.push_back(id);
         } else if (added.kind != StorageKind::intermediate) {
-            named_.emplace(added.name, id);
+            named_.insert(named_from(added.name), id);
         }
     } catch (...) {
         values_.resize(id);
@@ -206,14 +216,14 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype) {
 
 Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype,
                          const std::optional<Shard>& shard) {
-    const auto there = named_.find(name);
-    if (there == named_.end() || storages_[values_[there->second].storage].kind != kind) {
+    const auto there = named_from(name);
+    if (!is_named(there, name) || storages_[values_[*there].storage].kind != kind) {
         check_new_name(name, kind_name(kind));
         StorageInfo info{kind, name, dtype, std::move(shape)};
         info.shard = shard;
         return add_storage(std::move(info));
     }
-    const StorageInfo& s = storages_[values_[there->second].storage];
+    const StorageInfo& s = storages_[values_[*there].storage];
     if (s.shard != shard) {
         throw Error(std::string(kind_name(kind)) + " " + name + " is asked for as two parts of a whole", "Graph");
     }
@@ -223,7 +233,7 @@ Value Graph::find_or_add(StorageKind kind, const std::string& name, Shape shape,
                         " is asked for",
                     "Graph");
     }
-    return Value(*this, there->second);
+    return Value(*this, *there);
 }
 
 void Graph::set_rank(const Rank& rank) {
@@ -321,7 +331,7 @@ void Graph::output(const std::string& name, Value value) {
     }
     std::string kept_name = name;
     Shape shape = value.shape();
-    named_.emplace(name, value.id());
+    named_.insert(named_from(name), value.id());
     storage.kind = StorageKind::output;
     storage.name = std::move(kept_name);
     storage.shape = std::move(shape);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -138,6 +137,8 @@ private:
                        std::shared_ptr<const ConstantData> data);
     Value keep_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,
                         std::span<const std::byte> data, std::size_t count);
+    std::vector<ValueId>::const_iterator named_from(const std::string& name) const;
+    bool is_named(std::vector<ValueId>::const_iterator at, const std::string& name) const;
     void check_new_name(const std::string& name, const char* what) const;
     void check_shape(const std::string& name, const Shape& shape) const;
 
@@ -145,9 +146,10 @@ private:
     // deques: references handed out (Value::shape()) stay good as the graph grows
     std::deque<StorageInfo> storages_;
     std::deque<ValueInfo> values_;
-    /// The whole of each input, weight, state and output, by name. (Constants are named by ops, for
-    /// reports alone: nobody looks them up, and a user cannot know their names.)
-    std::map<std::string, ValueId, std::less<>> named_;
+    /// The whole of each input, weight, state and output, in the order of their names. (Constants
+    /// are named by ops, for reports alone: nobody looks them up, and a user cannot know their
+    /// names.)
+    std::vector<ValueId> named_;
     std::vector<ValueId> constants_;  ///< the whole of each
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
