@@ -56,7 +56,7 @@ enum class StorageKind : std::uint8_t {
 
 /// The numbers of a constant. They may be made anew each time, so that what is refused before they
 /// are needed costs nothing.
-class VKF_API ConstantData {
+class ConstantData {
 public:
     ConstantData() = default;
     virtual ~ConstantData() = default;
