@@ -42,17 +42,16 @@ private:
     void store(std::size_t block, const Place& place, std::uint32_t value);
     std::uint32_t compose(std::size_t block, std::uint32_t type, std::size_t& part);
     void decompose(std::size_t block, std::uint32_t type, std::uint32_t value, std::size_t& part);
+    void note_composite(std::uint32_t id, std::size_t block);
+    /// The members of a composite that this function constructs; none of another value.
+    Words constructed(std::uint32_t id) const;
 
     const Declarations& declared_;
     const std::vector<Words>& function_;
     std::uint32_t& bound_;
     Variables variables_;
     SsaForm ssa_;
-    void note_composite(std::uint32_t id, std::size_t block);
-    /// The members of a composite that this function constructs; none of another value.
-    Words constructed(std::uint32_t id) const;
-
-    std::vector<std::size_t> composites_;  ///< by id: block and place in its code, 0: none
+    std::vector<std::uint64_t> composites_;  ///< by id: block and place in its code, 0: none
     Replacements values_;
 };
 
@@ -71,20 +70,18 @@ bool Promotion::find() {
     return true;
 }
 
-constexpr int kPlaceBits = 32;
-
 /// The composite is written next.
 void Promotion::note_composite(std::uint32_t id, std::size_t block) {
     composites_.resize(std::max<std::size_t>(composites_.size(), id + 1));
-    composites_[id] = block << kPlaceBits | (ssa_.code(block).size() + 1);
+    composites_[id] = std::uint64_t{block} << 32 | (ssa_.code(block).size() + 1);
 }
 
 Words Promotion::constructed(std::uint32_t id) const {
-    const std::size_t at = id < composites_.size() ? composites_[id] : 0;
+    const std::uint64_t at = id < composites_.size() ? composites_[id] : 0;
     if (at == 0) {
         return {};
     }
-    const std::vector<std::uint32_t>& code = ssa_.code(at >> kPlaceBits);
+    const std::vector<std::uint32_t>& code = ssa_.code(at >> 32);
     const std::size_t place = (at & 0xffffffff) - 1;
     return Words(code).subspan(place + 3, (code[place] >> 16) - 3);
 }
