@@ -115,8 +115,27 @@ std::map<std::string, bool> shaders() {
     return all;
 }
 
-/// The shader of a kernel, which has its name or a longer one.
-std::string shader_of(const std::string& kernel, const std::map<std::string, bool>& all) {
+/// What a device passes for.
+struct Guise {
+    bool gpu = false;
+    bool elements = true;  ///< Capabilities::matrix_elements, if it has that
+
+    void put_on(Capabilities& c) const {
+        if (gpu) {
+            as_gpu(c);
+        }
+        c.matrix_elements = c.matrix_elements && elements;
+    }
+};
+
+constexpr Guise kGuises[] = {{.gpu = true}, {.gpu = true, .elements = false}, {}};
+
+/// The shader of a kernel, which has its name or a longer one. Attention on matrices has another
+/// where their elements can be worked on, under the same name.
+std::string shader_of(const std::string& kernel, const std::map<std::string, bool>& all, const Capabilities& c) {
+    if (c.matrix_elements && kernel.starts_with("attention_coopmat")) {
+        return "attention_coopmat_elements";
+    }
     std::string longest;
     for (const auto& [name, waits] : all) {
         longest = kernel.starts_with(name) && name.size() > longest.size() ? name : longest;
@@ -203,11 +222,9 @@ private:
 };
 
 /// Capabilities with which a case takes other kernels.
-Capabilities believed(const Device& device, bool gpu, const char* variant) {
+Capabilities believed(const Device& device, const Guise& guise, const char* variant) {
     Capabilities c = device.capabilities();
-    if (gpu) {
-        as_gpu(c);
-    }
+    guise.put_on(c);
     c.variants = variant;
     return c;
 }
@@ -218,17 +235,18 @@ std::set<std::string> unreported(std::set<std::string> wanted, const std::map<st
     static constexpr const char* kVariants[] = {
         "",           "attention_composed", "attention_shared",    "attention_coopmat", "matmul_half",
         "matmul_dot", "matmul_coopmat",     "matmul_coopmat_int8", "rows_looped",       "rows_held"};
-    for (const bool gpu : {true, false}) {
+    for (const Guise& guise : kGuises) {
         for (const char* variant : kVariants) {
             for (const auto& cases :
                  {doctor::product_cases(), doctor::row_cases(), doctor::attention_cases(), doctor::gradient_cases()}) {
                 for (const doctor::CaseMaker& maker : cases) {
                     const doctor::LoadedCase here(device(), maker.make());
-                    const std::optional<Plan> plan = here.plan(believed(device(), gpu, variant));
+                    const Capabilities c = believed(device(), guise, variant);
+                    const std::optional<Plan> plan = here.plan(c);
                     const std::vector<std::string> kernels =
                         plan ? doctor::kernels_of(*plan) : std::vector<std::string>();
                     if (std::none_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
-                            return wanted.contains(shader_of(kernel, all));
+                            return wanted.contains(shader_of(kernel, all, c));
                         })) {
                         continue;
                     }
@@ -236,12 +254,13 @@ std::set<std::string> unreported(std::set<std::string> wanted, const std::map<st
                     const doctor::LoadedCase loaded(watched.device(), maker.make());
                     std::map<std::string, std::string> said;
                     try {
-                        check_case(watched.device(), loaded, *loaded.plan(believed(watched.device(), gpu, variant)), 1);
+                        check_case(watched.device(), loaded, *loaded.plan(believed(watched.device(), guise, variant)),
+                                   1);
                     } catch (const Error&) {  // what such kernels do to a device is no matter here
                     }
                     watched.listen(said);
                     for (const auto& [kernel, message] : said) {
-                        wanted.erase(shader_of(kernel, all));
+                        wanted.erase(shader_of(kernel, all, c));
                     }
                 }
             }
@@ -265,12 +284,14 @@ TEST_SUITE("races") {
                 with_barriers.insert(one.first);
             }
         }
-        for (const bool gpu : {false, true}) {
-            CAPTURE(gpu);
+        if (!device().capabilities().matrix_elements && with_barriers.erase("attention_coopmat_elements") != 0) {
+            cannot_run("operations on the elements of matrices");
+        }
+        for (const Guise& guise : kGuises) {
+            CAPTURE(guise.gpu);
+            CAPTURE(guise.elements);
             const Watched watched(true);
-            if (gpu) {
-                as_gpu(Insides::core(watched.device()).capabilities);
-            }
+            guise.put_on(Insides::core(watched.device()).capabilities);
             std::map<std::string, std::string> races;
             const auto listen = [&](const SelfCheck&) { watched.listen(races); };
             CHECK(watched.device().self_test({.thorough = true, .repeats = 1, .progress = listen}).verdict ==
@@ -279,7 +300,7 @@ TEST_SUITE("races") {
                 FAIL_CHECK(race.first << ": " << race.second);
             }
             for (const std::string& kernel : watched.kernels()) {
-                met.insert(shader_of(kernel, all));
+                met.insert(shader_of(kernel, all, watched.device().capabilities()));
             }
         }
         for (const std::string& shader : with_barriers) {
