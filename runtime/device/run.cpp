@@ -285,7 +285,8 @@ Ticket ProgramCore::submit(bool ticket) {
     bind(0, scratch.places);
 
     run_sizes.reserve(sizes.size());  // no exception may come after the submission
-    ran = false;                      // from here on the outputs are no longer those of the last run
+    // from here on the outputs are no longer those of the last run
+    ran = false;
     canary.begin();
     Submissions submissions_of_run(*this);
     Sink sink;
