@@ -24,6 +24,8 @@ using namespace support;
 
 const Shader kShader{"layer_norm", spirv::kLayerNormSpirv};
 const Shader kWide{"layer_norm_wide", spirv::kLayerNormSpirv, kWideLoads};
+const Shader kTogether{"layer_norm_lanes", spirv::kLayerNormSpirv};
+const Shader kTogetherWide{"layer_norm_lanes_wide", spirv::kLayerNormSpirv, kWideLoads};
 const Shader kSubgroups{"layer_norm_subgroups", spirv::kLayerNormSpirv, kBySubgroups};
 const Shader kGradientShader{"norm_gradient", spirv::kNormGradientSpirv};
 const Shader kGradientSubgroups{"norm_gradient_subgroups", spirv::kNormGradientSpirv, kBySubgroups};
@@ -107,6 +109,14 @@ void prepare(const Operands& operands, Command& command) noexcept {
     command.cost(elements * (params.added ? 9 : 8), elements * (params.added ? 16 : 8));
 }
 
+/// Invocations that load the weights together, each of which has a row by fours: a processor's
+/// subgroup, where its size is certain. 0: each loads them by itself.
+uint together(const Lowering& l, const RowGroup& group, const Shader& shader) {
+    const Capabilities& device = l.device();
+    const bool can = device.cpu() && device.subgroup_shuffle && device.exact_subgroup_size > 1;
+    return can && group.lanes == 1 && !device.leaves_out(shader.name) ? device.exact_subgroup_size : 0;
+}
+
 /// Inputs: x, what is added to it, the weight, the bias, as far as there are such. Outputs: the sum
 /// where there is one, and y.
 void lower(Lowering& l) {
@@ -118,14 +128,19 @@ void lower(Lowering& l) {
     const ValueId weight = input(params.weight);
     const ValueId bias = input(params.bias);
     const ValueId y = l.output(params.added ? 1 : 0);
-    const RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm, kSubgroups.name);
+    RowGroup group = held_row_group(l, l.max_of(l.info(x).shape.back()), kLongestHeldNorm, kSubgroups.name);
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(r)) && in_fours(l.info(weight)) &&
                        in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
     const auto flag = [](bool set) { return set ? 1u : 0u; };
     const RowLoad load = row_load(l, fours && !takes_gpu_rows(l.device()), kWide);
-    const Kernel kernel{group.subgroups ? &kSubgroups
-                        : load.wide     ? &kWide
-                                        : &kShader,
+    const bool weighted = params.weight || params.bias;
+    const Shader& lanes = load.wide ? kTogetherWide : kTogether;
+    const uint shared = fours && weighted ? together(l, group, lanes) : 0;
+    if (shared != 0) {
+        group.local_size = shared;
+    }
+    const Shader& shader = group.subgroups ? kSubgroups : shared != 0 ? lanes : load.wide ? kWide : kShader;
+    const Kernel kernel{&shader,
                         {group.local_size,
                          {{kNormSpecLanes, group.lanes},
                           {kNormSpecCentred, flag(params.centred)},
@@ -133,8 +148,11 @@ void lower(Lowering& l) {
                           {kNormSpecBias, flag(params.bias)},
                           {kNormSpecFours, flag(fours)},
                           {kNormSpecAdded, flag(params.added)},
-                          {kNormSpecHeld, group.held}}},
-                        why_rows(l.device(), group, fours) + load.note + (params.added ? "; of a sum" : "")};
+                          {kNormSpecHeld, group.held},
+                          {kNormSpecTogether, shared}}},
+                        why_rows(l.device(), group, fours) + load.note +
+                            (shared != 0 ? ", " + std::to_string(shared) + " load the weights together" : "") +
+                            (params.added ? "; of a sum" : "")};
     const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
     const std::vector<uint> words{group.local_size, group.lanes};
     if (params.added) {

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! variant layer_norm -DWIDE=0
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in.
-// Mean first, then the mean square of what is left: in one pass a row of mean 1000 and spread 1
-// would lose its spread. Each lane sums in four parts, which keeps the rounding error of long rows
-// to that of rows a quarter as long. With kHeld a row is read once and stays in registers. Without,
-// with kAdded, where x is the sum of two tensors, every lane stores its part of it first, and reads
-// that again.
+// The variance is that of what is left when the mean is taken off: as the difference of two mean
+// squares, a row of mean 1000 and spread 1 would lose its spread. Each lane sums in four parts,
+// which keeps the rounding error of long rows to that of rows a quarter as long. With kHeld a row
+// is read once and stays in registers. Without, with kAdded, where x is the sum of two tensors,
+// every lane stores its part of it first, and reads that again.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
 #define SUBGROUPS
 #include "common/fours.glsl"
 #include "layer_norm.h"
@@ -21,6 +22,7 @@ layout(constant_id = kNormSpecBias) const uint kBias = 1;
 layout(constant_id = kNormSpecFours) const uint kFours = 0;
 layout(constant_id = kNormSpecAdded) const uint kAdded = 0;
 layout(constant_id = kNormSpecHeld) const uint kHeld = 0;
+layout(constant_id = kNormSpecTogether) const uint kTogether = 0;
 
 layout(push_constant) uniform Push { NormPush p; };
 layout(set = 0, binding = kNormBindingX) readonly buffer X { float x[]; };
@@ -77,20 +79,38 @@ void add_row(uint at, uint from, uint to, uint width) {
     }
 }
 
+// The mean of a row, and the mean square of what is left of it.
+struct Moments {
+    float mean;
+    float square;
+};
+
+// In one pass: each part's mean moves as numbers come (Welford 1962).
+Moments moments_of_fours(uint at, uint fours) {
+    vec4 means = vec4(0.0);
+    vec4 squares = vec4(0.0);
+    float count = 0.0;
+    for (uint i = row_lane(); i < fours; i += kLanes) {
+        vec4 v = load_four(at + i);
+        vec4 d = v - means;
+        count += 1.0;
+        means = count > 1.0 ? means + d * (1.0 / count) : v;
+        squares += d * (v - means);
+    }
+    uint width = 4u * fours;
+    float mean = kLanes > 1u ? mean_of(row_sum(count * sum_of(means)), width) : 0.25 * sum_of(means);
+    vec4 d = means - mean;
+    return Moments(mean, row_sum(sum_of(squares) + count * sum_of(d * d)) / float(width));
+}
+
 float row_mean(uint at, uint width) {
     vec4 sums = vec4(0.0);
     uint i = row_lane();
-    if (kFours != 0u) {
-        for (; i < width / 4u; i += kLanes) {
-            sums += load_four(at / 4u + i);
-        }
-    } else {
-        for (; i + 3u * kLanes < width; i += 4u * kLanes) {
-            sums += load_spread(at + i);
-        }
-        for (; i < width; i += kLanes) {
-            sums.x += load(at + i);
-        }
+    for (; i + 3u * kLanes < width; i += 4u * kLanes) {
+        sums += load_spread(at + i);
+    }
+    for (; i < width; i += kLanes) {
+        sums.x += load(at + i);
     }
     return mean_of(row_sum(sum_of(sums)), width);
 }
@@ -116,16 +136,56 @@ float row_mean_square(uint at, uint width, float mean) {
     return row_sum(sum_of(sums)) / float(width);
 }
 
+Moments row_moments(uint at, uint width) {
+    if (kCentred != 0u && kFours != 0u) {
+        return moments_of_fours(at / 4u, width / 4u);
+    }
+    float mean = kCentred != 0u ? row_mean(at, width) : 0.0;
+    return Moments(mean, row_mean_square(at, width, mean));
+}
+
+vec4 load_weight(uint four) {
+    if (kWeight != 0u) {
+        return VKF_FOUR(weight_fours, p.weight_offset / 4u + four);
+    }
+    return vec4(1.0);
+}
+
+vec4 load_bias(uint four) {
+    if (kBias != 0u) {
+        return VKF_FOUR(bias_fours, p.bias_offset / 4u + four);
+    }
+    return vec4(0.0);
+}
+
+void write_four(uint from, uint to, float mean, float scale, vec4 w, vec4 b) {
+    vec4 v = (load_four(from) - mean) * scale;
+    if (kWeight != 0u) {
+        v *= w;
+    }
+    if (kBias != 0u) {
+        v += b;
+    }
+    VKF_PUT_FOUR(y_fours, to, v);
+}
+
 void write_fours(uint from, uint to, uint fours, float mean, float scale) {
     for (uint i = row_lane(); i < fours; i += kLanes) {
-        vec4 v = (load_four(from + i) - mean) * scale;
-        if (kWeight != 0u) {
-            v *= VKF_FOUR(weight_fours, p.weight_offset / 4u + i);
+        write_four(from + i, to + i, mean, scale, load_weight(i), load_bias(i));
+    }
+}
+
+// Every lane of the group has a row: each loads another four of the weights, and they are handed
+// round. On processors a load is a loop over the lanes, and a shuffle an instruction.
+void write_fours_together(uint from, uint to, uint fours, float mean, float scale) {
+    for (uint first = 0u; first < fours; first += kTogether) {
+        uint mine = min(first + gl_SubgroupInvocationID, fours - 1u);
+        vec4 w = load_weight(mine);
+        vec4 b = load_bias(mine);
+        uint end = min(kTogether, fours - first);
+        for (uint i = 0u; i < end; ++i) {
+            write_four(from + first + i, to + first + i, mean, scale, subgroupShuffle(w, i), subgroupShuffle(b, i));
         }
-        if (kBias != 0u) {
-            v += VKF_FOUR(bias_fours, p.bias_offset / 4u + i);
-        }
-        VKF_PUT_FOUR(y_fours, to + i, v);
     }
 }
 
@@ -216,8 +276,13 @@ void main() {
         add_row(at, p.residual_offset + row * p.width, p.sum_offset + row * p.width, width);
         at = p.sum_offset + row * p.width;
     }
-    float mean = kCentred != 0u ? row_mean(at, width) : 0.0;
-    float scale = 1.0 / sqrt(row_mean_square(at, width, mean) + p.eps);
+    Moments moments = row_moments(at, width);
+    float mean = moments.mean;
+    float scale = 1.0 / sqrt(moments.square + p.eps);
+    if (kTogether != 0u && (group + 1u) * gl_WorkGroupSize.x <= p.rows) {
+        write_fours_together(at / 4u, to / 4u, width / 4u, mean, scale);
+        return;
+    }
     if (kFours != 0u) {
         write_fours(at / 4u, to / 4u, width / 4u, mean, scale);
         return;

@@ -23,6 +23,9 @@ VKF_CONSTANT(kNormSpecBias, 4)
 VKF_CONSTANT(kNormSpecFours, 5)
 VKF_CONSTANT(kNormSpecAdded, 6)  // 1: Sum = X + Residual, and Y is Sum's norm
 VKF_CONSTANT(kNormSpecHeld, 7)   // fours of a row that a lane holds in registers; 0: none
+// Where a lane has a row by fours: the invocations of a subgroup, which must be those of the group,
+// that load weight and bias together. 0: each loads all of them.
+VKF_CONSTANT(kNormSpecTogether, 8)
 
 VKF_PUSH_BEGIN(NormPush)
     uint rows;

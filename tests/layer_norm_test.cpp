@@ -53,10 +53,43 @@ TEST_CASE("layer_norm: a row of mean 1000 and spread 1 keeps four digits") {
     }
 }
 
+TEST_CASE("layer_norm: weights that lanes load together give the bits of those that each loads") {
+    const Capabilities& device = test::device().capabilities();
+    if (!device.cpu() || !device.subgroup_shuffle || device.exact_subgroup_size < 2) {
+        cannot_run("subgroups of a certain size on a processor");
+        return;
+    }
+    const auto norm = [](const Sizes& shape, bool centred, const char* kernel) {
+        const Tensor x = random_tensor(shape, 1, 3), weight = random_tensor({shape.back()}, 2);
+        const Tensor bias = random_tensor({shape.back()}, 3);
+        OpCheck check;
+        const Value in = check.input("x", x), w = check.input("weight", weight);
+        const Value y = centred ? layer_norm(in, w, check.input("bias", bias)) : rms_norm(in, w);
+        const Tensor result = check.run(y);
+        CHECK(contains(test::device().compile(check.graph).explain(), kernel));
+        const Tensor expected =
+            centred ? reference::layer_norm(x, weight, bias, 1e-5) : reference::rms_norm(x, weight, 1e-6);
+        CHECK(difference(result, expected) == "");
+        return result;
+    };
+    for (const std::int64_t rows : {3, 8, 13, 32}) {
+        for (const std::int64_t width : {4, 12, 32, 36, 1028}) {
+            CAPTURE(rows);
+            CAPTURE(width);
+            for (const bool centred : {true, false}) {
+                const Tensor together = norm({rows, width}, centred, "layer_norm_lanes");
+                const Believed alone([](Capabilities& c) { c.exact_subgroup_size = 0; });
+                CHECK(same_bits(norm({rows, width}, centred, "processor: a row an invocation"), together));
+            }
+        }
+    }
+}
+
 TEST_CASE("layer_norm: values of +-1e5, equal values, and what is not finite stays in its row") {
     CHECK(layer_norm_mismatch(random_tensor({3, 50}, 1, 1e5)) == "");
     CHECK(layer_norm_mismatch(Tensor({2, 7}, 3.0), random_tensor({7}), random_tensor({7}, 2)) == "");
     CHECK(layer_norm_mismatch(Tensor({2, 7}, 0.0)) == "");
+    CHECK(layer_norm_mismatch(Tensor({9, 44}, 3.0), random_tensor({44}), random_tensor({44}, 2)) == "");
     Tensor x = random_tensor({4, 20}, 2);
     x.at({1, 3}) = std::numeric_limits<double>::quiet_NaN();
     x.at({2, 19}) = std::numeric_limits<double>::infinity();

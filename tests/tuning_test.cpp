@@ -133,7 +133,7 @@ TEST_SUITE("tuning") {
             const Believed chosen(believing(false, tuning));
             Graph g;
             const Value x = g.input("x", {8, 64});
-            g.output("norm", rms_norm(x, g.input("w", {64})));
+            g.output("norm", layer_norm(x, {}, {}));
             g.output("sum", x + g.input("y", {8, 64}));
             g.output("weights", softmax(x));
             g.output("turned", rope(x, {.layout = RopeLayout::half, .max_positions = 8}, 0));
