@@ -58,6 +58,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/product.glsl"
 #include "common/packed_b.glsl"
 #include "common/other.glsl"
 
@@ -275,31 +276,25 @@ void main() {
     uint second = take_dimension(rest, across_first ? tiles_down : tiles_across);
     uint m0 = (across_first ? second : first) * kRows;
     uint n0 = lane_column(across_first ? first : second, gl_WorkGroupSize.x, LANE);
-    uvec3 batch;
-    batch.z = take_dimension(rest, p.batch2);
-    batch.y = take_dimension(rest, p.batch1);
-    batch.x = rest;
-    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
-    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
-    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+    ProductBases base = product_bases(rest);
 
     uint rows[kMatmulMaxRows];
 #define DO(i) \
     if (!kFew && i * ROWS_PER_LOAD < kRows) { \
-        rows[i] = kALoad == kMatmulAVecM ? a_base + min(m0 + FIRST_OF_FOUR(ROW_OF_LOAD(i)), p.m - 4) \
-                                         : a_base + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
+        rows[i] = kALoad == kMatmulAVecM ? base.a + min(m0 + FIRST_OF_FOUR(ROW_OF_LOAD(i)), p.m - 4) \
+                                         : base.a + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
     }
     EACH_LOAD(DO)
 #undef DO
 #define DO(i) \
     if (kFew && i < kRows) { \
-        rows[i] = a_base + min(m0 + i, p.m - 1) * p.a_row; \
+        rows[i] = base.a + min(m0 + i, p.m - 1) * p.a_row; \
     }
     EACH_FEW(DO)
 #undef DO
-    uvec4 columns = b_base + min(n0 + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
+    uvec4 columns = base.b + min(n0 + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
     if (kBLoad == kMatmulBVecN) {
-        columns.x = b_base + min(n0, p.n - 4);
+        columns.x = base.b + min(n0, p.n - 4);
     }
 
     vec4 sums[kMatmulMaxRows];
@@ -390,7 +385,7 @@ void main() {
 #undef DO
     }
 
-    uint c_first = c_base + m0 * p.c_row + n0 * p.c_column;
+    uint c_first = base.c + m0 * p.c_row + n0 * p.c_column;
     uint rows_end = min(kRows, p.m - m0);
     // What is computed once more below is not stored here: C may be its own other operand.
     uint rows_left = kAMasked != 0 && wild ? 0 : p.m - m0;
@@ -430,7 +425,7 @@ void main() {
     // product of an absent element.
     if (kAMasked != 0) {
         [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
-            uint a_row = a_base + (m0 + i) * p.a_row;
+            uint a_row = base.a + (m0 + i) * p.a_row;
             vec4 sum = vec4(0.0);
             // The sums go in fours like those above, in the same form, so that compilers contract
             // both or neither: where nothing wild is seen, no bit differs from what a finite B
@@ -444,7 +439,7 @@ void main() {
                     row[depth] = inside ? a[a_row + at * p.a_k] : 0.0;
                     bool absent = floatBitsToUint(row[depth]) == kSignBit || !inside;
                     [[unroll]] for (uint j = 0; j < 4; ++j) {
-                        float value = b[b_base + min(n0 + j, p.n - 1) * p.b_column + at * p.b_k];
+                        float value = b[base.b + min(n0 + j, p.n - 1) * p.b_column + at * p.b_k];
                         values[depth][j] = absent ? 0.0 : value;
                     }
                 }

@@ -97,6 +97,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/product.glsl"
 #include "common/other.glsl"
 #include "common/quads.glsl"
 
@@ -295,16 +296,10 @@ void main() {
     }
     uint m0 = take_dimension(rest, tiles_over(p.m, kTileRows)) * kTileRows;
     uint n0 = take_dimension(rest, tiles_over(p.n, kTileColumns)) * kTileColumns;
-    uvec3 batch;
-    batch.z = take_dimension(rest, p.batch2);
-    batch.y = take_dimension(rest, p.batch1);
-    batch.x = rest;
-    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
-    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
+    ProductBases base = product_bases(rest);
 #ifndef CODES
-    part_words = batch.x * p.b_batch[0];
+    part_words = base.part;
 #endif
-    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
     uint subgroup_row = part_row(gl_SubgroupID, kTileColumns, kSubgroupRows, kSubgroupColumns);
     uint subgroup_column = part_column(gl_SubgroupID, kTileColumns, kSubgroupColumns);
 
@@ -312,14 +307,14 @@ void main() {
     [[unroll]] for (uint i = 0; i < kMatsDown * kMatsAcross; ++i) {
         sums[i] = coopmat<SUM, gl_ScopeSubgroup, kMatRows, kMatColumns, gl_MatrixUseAccumulator>(SUM(0));
     }
-    fetch(a_base, b_base, m0, n0, 0);
+    fetch(base.a, base.b, m0, n0, 0);
     put(0);
     barrier();
     uint half_base = 0;
     for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
         bool more = k0 + kTileDepth < p.k;
         if (more) {
-            fetch(a_base, b_base, m0, n0, k0 + kTileDepth);
+            fetch(base.a, base.b, m0, n0, k0 + kTileDepth);
         }
         [[unroll]] for (uint depth = 0; depth < kTileDepth; depth += kMatDepth) {
             coopmat<NUMBER, gl_ScopeSubgroup, kMatRows, kMatDepth, gl_MatrixUseA> rows[kMatsDown];
@@ -358,7 +353,7 @@ void main() {
         [[unroll]] for (uint j = 0; j < kMatsAcross; ++j) {
             coopMatPerElementNV(sums[i * kMatsAcross + j], sums[i * kMatsAcross + j], finish,
                                 m0 + subgroup_row + i * kMatRows, n0 + subgroup_column + j * kMatColumns,
-                                uvec3(a_base, b_base, c_base));
+                                uvec3(base.a, base.b, base.c));
         }
     }
 #else
@@ -373,8 +368,8 @@ void main() {
             uint m = m0 + subgroup_row + i * kMatRows + strip_row(item, kSubgroupColumns);
             uint n = n0 + subgroup_column + strip_column(item, kSubgroupColumns);
             if (m < p.m && n < p.n) {
-                uvec4 columns = b_base + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
-                store_quad(scaled(stage[strip + item], a_base + m * p.a_row, columns), biases(n), m, n, c_base);
+                uvec4 columns = base.b + min(n + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
+                store_quad(scaled(stage[strip + item], base.a + m * p.a_row, columns), biases(n), m, n, base.c);
             }
         }
         barrier();

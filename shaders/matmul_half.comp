@@ -46,58 +46,20 @@ const float kCode = 0.0078125;
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/product.glsl"
 #include "common/packed_b.glsl"
 #include "common/halves.glsl"
 #include "common/other.glsl"
 #include "common/quads.glsl"
-
-const uint kRowQuads = kTileRows / 4;
-const uint kColumnQuads = kTileColumns / 4;
-const uint kThreads = kRowQuads * kColumnQuads;
-const uint kDepthQuads = kTileDepth / 4;
-const uint kRowPitch = kRowQuads + 1;
-const uint kColumnPitch = kColumnQuads + 1;
-// uvec4 that an invocation fetches of A and of B a step.
-const uint kFetchA = (kTileRows * kDepthQuads + kThreads - 1) / kThreads;
-const uint kFetchB = (kTileColumns * kDepthQuads + kThreads - 1) / kThreads;
-
-// Four words of padding for each along k, as in matmul_shared.comp.
-shared uint a_tile[kTileDepth * kRowPitch * 4];
-shared uint b_tile[kTileDepth * kColumnPitch * 4];
-
-uvec4 a_quad(uint quad) {
-    return uvec4(a_tile[quad * 4], a_tile[quad * 4 + 1], a_tile[quad * 4 + 2], a_tile[quad * 4 + 3]);
-}
-uvec4 b_quad(uint quad) {
-    return uvec4(b_tile[quad * 4], b_tile[quad * 4 + 1], b_tile[quad * 4 + 2], b_tile[quad * 4 + 3]);
-}
-
-// Item i of the invocation's part of a tile that has so many lines of so many items.
-uint line_of(uint i, uint items) {
-    return (gl_LocalInvocationID.x + i * kThreads) / items;
-}
-uint item_of(uint i, uint items) {
-    return (gl_LocalInvocationID.x + i * kThreads) % items;
-}
-
-// What lies behind the end of a tile is fetched as others are, and not staged.
-bool has_item(uint i, uint count) {
-    return count % kThreads == 0 || gl_LocalInvocationID.x + i * kThreads < count;
-}
+#define TILE_NUMBER uint
+#define TILE_FOUR uvec4
+#include "common/shared_tiles.glsl"
 
 // Four words, which are eight numbers along k, of a row of A.
 uvec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
     uint k = k0 + item_of(i, kDepthQuads) * 8;
     uint row = a_base + min(m0 + line_of(i, kDepthQuads), p.m - 1) * p.a_row;
     return uvec4(four_of_a(row, k), four_of_a(row, k + 4));
-}
-
-void stage_a(uint i, uvec4 words) {
-    uint row = line_of(i, kDepthQuads);
-    uint depth = item_of(i, kDepthQuads) * 4;
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        a_tile[(depth + j) * kRowPitch * 4 + row] = words[j];
-    }
 }
 
 const bool kBAlongK = kBLoad == kMatmulBVecK || kPacked != kPackedF32;
@@ -120,16 +82,9 @@ uvec4 fetch_b(uint i, uint b_base, uint n0, uint k0) {
 
 void stage_b(uint i, uvec4 words) {
     if (kBAlongK) {
-        uint column = line_of(i, kDepthQuads);
-        uint depth = item_of(i, kDepthQuads) * 4;
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            b_tile[(depth + j) * kColumnPitch * 4 + column] = words[j];
-        }
+        stage_b_along_k(i, words);
     } else {
-        uint at = (line_of(i, kColumnQuads) * kColumnPitch + item_of(i, kColumnQuads)) * 4;
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            b_tile[at + j] = words[j];
-        }
+        stage_b_across_k(i, words);
     }
 }
 
@@ -140,43 +95,37 @@ void main() {
     }
     uint m0 = take_dimension(rest, tiles_over(p.m, kTileRows)) * kTileRows;
     uint n0 = take_dimension(rest, tiles_over(p.n, kTileColumns)) * kTileColumns;
-    uvec3 batch;
-    batch.z = take_dimension(rest, p.batch2);
-    batch.y = take_dimension(rest, p.batch1);
-    batch.x = rest;
-    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
-    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
-    part_words = batch.x * p.b_batch[0];
-    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+    ProductBases base = product_bases(rest);
+    part_words = base.part;
     uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
     uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
 
     uvec4 next_a[kFetchA];
     uvec4 next_b[kFetchB];
     [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
-        next_a[i] = fetch_a(i, a_base, m0, 0);
+        next_a[i] = fetch_a(i, base.a, m0, 0);
     }
     [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
-        next_b[i] = fetch_b(i, b_base, n0, 0);
+        next_b[i] = fetch_b(i, base.b, n0, 0);
     }
     vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     for (uint k0 = 0; k0 < p.k; k0 += kTileDepth * 2) {
         [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
-            if (has_item(i, kTileRows * kDepthQuads)) {
-                stage_a(i, next_a[i]);
+            if (has_item(i, kFoursOfA)) {
+                stage_a_along_k(i, next_a[i]);
             }
         }
         [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
-            if (has_item(i, kTileColumns * kDepthQuads)) {
+            if (has_item(i, kFoursOfB)) {
                 stage_b(i, next_b[i]);
             }
         }
         barrier();
         [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
-            next_a[i] = fetch_a(i, a_base, m0, k0 + kTileDepth * 2);
+            next_a[i] = fetch_a(i, base.a, m0, k0 + kTileDepth * 2);
         }
         [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
-            next_b[i] = fetch_b(i, b_base, n0, k0 + kTileDepth * 2);
+            next_b[i] = fetch_b(i, base.b, n0, k0 + kTileDepth * 2);
         }
         for (uint first = 0; first < kTileDepth; first += kMatmulHalfRun) {
             f16vec2 run[16];
@@ -206,12 +155,12 @@ void main() {
     vec4 scales = vec4(1.0);
     if (kPacked == kPackedInt8) {
         [[unroll]] for (uint j = 0; j < 4; ++j) {
-            scales[j] = column_scale(b_base + min(n + j, p.n - 1) * p.b_column) / kCode;
+            scales[j] = column_scale(base.b + min(n + j, p.n - 1) * p.b_column) / kCode;
         }
     }
     vec4 shift = biases(n);
     uint m = m0 + row_quad * 4;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-        store_quad(kPacked == kPackedInt8 ? sums[i] * scales : sums[i], shift, m + i, n, c_base);
+        store_quad(kPacked == kPackedInt8 ? sums[i] * scales : sums[i], shift, m + i, n, base.c);
     }
 }

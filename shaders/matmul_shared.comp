@@ -40,34 +40,16 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/product.glsl"
 #include "common/packed_b.glsl"
 #include "common/other.glsl"
 #include "common/quads.glsl"
+#define TILE_NUMBER float
+#define TILE_FOUR vec4
+#include "common/shared_tiles.glsl"
 
-const uint kThreads = gl_WorkGroupSize.x;
-const uint kRowQuads = kTileRows / 4;
-const uint kColumnQuads = kTileColumns / 4;
-const uint kDepthQuads = kTileDepth / 4;
-const uint kRowPitch = kRowQuads + 1;
-const uint kColumnPitch = kColumnQuads + 1;
-// Quads of rows of an invocation, so far apart; vec4 that it fetches of A and of B a step.
-const uint kQuads = kRowQuads * kColumnQuads / kThreads;
-const uint kQuadStride = kRowQuads / kQuads;
-const uint kFetchA = (kRowQuads * kTileDepth + kThreads - 1) / kThreads;
-const uint kFetchB = (kColumnQuads * kTileDepth + kThreads - 1) / kThreads;
-
-// In single numbers, for invocations side by side each write one of four.
-shared float a_tile[kTileDepth * kRowPitch * 4];
-shared float b_tile[kTileDepth * kColumnPitch * 4];
 // kAMasked: B held something that is not finite, so the group's sums must be taken again with care.
 shared uint wild;
-
-vec4 a_quad(uint quad) {
-    return vec4(a_tile[quad * 4], a_tile[quad * 4 + 1], a_tile[quad * 4 + 2], a_tile[quad * 4 + 3]);
-}
-vec4 b_quad(uint quad) {
-    return vec4(b_tile[quad * 4], b_tile[quad * 4 + 1], b_tile[quad * 4 + 2], b_tile[quad * 4 + 3]);
-}
 
 // Takes what is not finite out of B, lest 0 * inf enter a sum it has no part in.
 vec4 tame(vec4 values) {
@@ -79,19 +61,6 @@ vec4 tame(vec4 values) {
         atomicOr(wild, 1);
     }
     return mix(values, vec4(0.0), untamed);
-}
-
-// Item i of the invocation's part of a tile that has so many lines of so many items.
-uint line_of(uint i, uint items) {
-    return (gl_LocalInvocationID.x + i * kThreads) / items;
-}
-uint item_of(uint i, uint items) {
-    return (gl_LocalInvocationID.x + i * kThreads) % items;
-}
-
-// The vec4 of A or B behind the end of a tile are fetched as others are, and not staged.
-bool has_item(uint i, uint count) {
-    return count % kThreads == 0 || gl_LocalInvocationID.x + i * kThreads < count;
 }
 
 vec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
@@ -116,16 +85,9 @@ vec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
 
 void stage_a(uint i, vec4 values) {
     if (kALoad == kMatmulAVecM) {
-        uint at = (line_of(i, kRowQuads) * kRowPitch + item_of(i, kRowQuads)) * 4;
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            a_tile[at + j] = values[j];
-        }
-        return;
-    }
-    uint row = line_of(i, kDepthQuads);
-    uint depth = item_of(i, kDepthQuads) * 4;
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        a_tile[(depth + j) * kRowPitch * 4 + row] = values[j];
+        stage_a_across_k(i, values);
+    } else {
+        stage_a_along_k(i, values);
     }
 }
 
@@ -155,18 +117,9 @@ vec4 fetch_b(uint i, uint b_base, uint n0, uint k0) {
 
 void stage_b(uint i, vec4 values) {
     if (kBAlongK) {
-        uint column = line_of(i, kDepthQuads);
-        uint depth = item_of(i, kDepthQuads) * 4;
-        values = kPacked != kPackedF32 ? values : tame(values);
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            b_tile[(depth + j) * kColumnPitch * 4 + column] = values[j];
-        }
+        stage_b_along_k(i, kPacked != kPackedF32 ? values : tame(values));
     } else {
-        uint at = (line_of(i, kColumnQuads) * kColumnPitch + item_of(i, kColumnQuads)) * 4;
-        values = tame(values);
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            b_tile[at + j] = values[j];
-        }
+        stage_b_across_k(i, tame(values));
     }
 }
 
@@ -196,14 +149,8 @@ void main() {
     }
     uint m0 = take_dimension(rest, tiles_over(p.m, kTileRows)) * kTileRows;
     uint n0 = take_dimension(rest, tiles_over(p.n, kTileColumns)) * kTileColumns;
-    uvec3 batch;
-    batch.z = take_dimension(rest, p.batch2);
-    batch.y = take_dimension(rest, p.batch1);
-    batch.x = rest;
-    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
-    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
-    part_words = batch.x * p.b_batch[0];
-    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+    ProductBases base = product_bases(rest);
+    part_words = base.part;
     uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
     uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
 
@@ -216,10 +163,10 @@ void main() {
     vec4 next_a[kFetchA];
     vec4 next_b[kFetchB];
     [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
-        next_a[i] = fetch_a(i, a_base, m0, 0);
+        next_a[i] = fetch_a(i, base.a, m0, 0);
     }
     [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
-        next_b[i] = fetch_b(i, b_base, n0, 0);
+        next_b[i] = fetch_b(i, base.b, n0, 0);
     }
     vec4 sums[kQuads * 4];
     [[unroll]] for (uint i = 0; i < kQuads * 4; ++i) {
@@ -227,21 +174,21 @@ void main() {
     }
     for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
         [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
-            if (has_item(i, kRowQuads * kTileDepth)) {
+            if (has_item(i, kFoursOfA)) {
                 stage_a(i, next_a[i]);
             }
         }
         [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
-            if (has_item(i, kColumnQuads * kTileDepth)) {
+            if (has_item(i, kFoursOfB)) {
                 stage_b(i, next_b[i]);
             }
         }
         barrier();
         [[unroll]] for (uint i = 0; i < kFetchA; ++i) {
-            next_a[i] = fetch_a(i, a_base, m0, k0 + kTileDepth);
+            next_a[i] = fetch_a(i, base.a, m0, k0 + kTileDepth);
         }
         [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
-            next_b[i] = fetch_b(i, b_base, n0, k0 + kTileDepth);
+            next_b[i] = fetch_b(i, base.b, n0, k0 + kTileDepth);
         }
         for (uint depth = 0; depth < kTileDepth; ++depth) {
             vec4 row = b_quad(depth * kColumnPitch + column_quad);
@@ -260,7 +207,7 @@ void main() {
     vec4 scales = vec4(1.0);
     if (kPacked == kPackedInt8) {
         [[unroll]] for (uint j = 0; j < 4; ++j) {
-            scales[j] = column_scale(b_base + min(n + j, p.n - 1) * p.b_column);
+            scales[j] = column_scale(base.b + min(n + j, p.n - 1) * p.b_column);
         }
     }
     vec4 shift = biases(n);
@@ -269,9 +216,9 @@ void main() {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
             vec4 sum = sums[quad * 4 + i];
             if (kAMasked != 0 && wild != 0) {
-                sum = sums_of_present(a_base + min(m + i, p.m - 1) * p.a_row, b_base, n);
+                sum = sums_of_present(base.a + min(m + i, p.m - 1) * p.a_row, base.b, n);
             }
-            store_quad(kPacked == kPackedInt8 ? sum * scales : sum, shift, m + i, n, c_base);
+            store_quad(kPacked == kPackedInt8 ? sum * scales : sum, shift, m + i, n, base.c);
         }
     }
 }

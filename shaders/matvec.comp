@@ -36,6 +36,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/product.glsl"
 #include "common/packed_b.glsl"
 #include "common/other.glsl"
 
@@ -75,19 +76,13 @@ void main() {
     uint m0 = take_dimension(rest, tiles_over(p.m, kRows)) * kRows;
     uint tile_columns = gl_WorkGroupSize.x / kSplit;
     uint tile_n = take_dimension(rest, tiles_over(p.n, tile_columns));
-    uvec3 batch;
-    batch.z = take_dimension(rest, p.batch2);
-    batch.y = take_dimension(rest, p.batch1);
-    batch.x = rest;
-    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
-    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
-    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+    ProductBases base = product_bases(rest);
 
     uint lane = gl_LocalInvocationID.x;
     uint part = lane % kSplit;
     uint n = split_column(tile_n, gl_WorkGroupSize.x, kSplit, lane);
-    uint column = b_base + min(n, p.n - 1) * p.b_column;
-    uvec4 rows = a_base + min(m0 + uvec4(0, 1, 2, 3), uvec4(p.m - 1)) * p.a_row;
+    uint column = base.b + min(n, p.n - 1) * p.b_column;
+    uvec4 rows = base.a + min(m0 + uvec4(0, 1, 2, 3), uvec4(p.m - 1)) * p.a_row;
 
     vec4 sums = vec4(0.0);
     if (kBLoad == kMatmulBVecK || kPacked != kPackedF32) {
@@ -134,7 +129,7 @@ void main() {
     }
     if (part == 0 && n < p.n) {
         float shift = p.has_bias != 0 ? bias[p.bias_offset + n * p.bias_stride] : 0.0;
-        uint at = c_base + m0 * p.c_row + n * p.c_column;
+        uint at = base.c + m0 * p.c_row + n * p.c_column;
         sums = sums * column_scale(column) * p.alpha + shift;
         [[dont_unroll]] for (uint i = 0; i < min(kRows, p.m - m0); ++i) {
             float sum = i < 2 ? (i == 0 ? sums.x : sums.y) : (i == 2 ? sums.z : sums.w);

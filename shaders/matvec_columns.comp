@@ -36,6 +36,7 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
+#include "common/product.glsl"
 #include "common/packed_b.glsl"
 #include "common/other.glsl"
 
@@ -94,22 +95,16 @@ void main() {
     }
     uint m0 = take_dimension(rest, tiles_over(p.m, kRows)) * kRows;
     uint n0 = take_dimension(rest, tiles_over(p.n, kColumns)) * kColumns;
-    uvec3 batch;
-    batch.z = take_dimension(rest, p.batch2);
-    batch.y = take_dimension(rest, p.batch1);
-    batch.x = rest;
-    uint a_base = p.a_offset + batch.x * p.a_batch[0] + batch.y * p.a_batch[1] + batch.z * p.a_batch[2];
-    uint b_base = p.b_offset + batch.x * p.b_batch[0] + batch.y * p.b_batch[1] + batch.z * p.b_batch[2];
-    uint c_base = p.c_offset + batch.x * p.c_batch[0] + batch.y * p.c_batch[1] + batch.z * p.c_batch[2];
+    ProductBases base = product_bases(rest);
 
     uint lane = gl_LocalInvocationID.x;
     uint rows[kRows];
     [[unroll]] for (uint i = 0; i < kRows; ++i) {
-        rows[i] = (a_base + min(m0 + i, p.m - 1) * p.a_row) >> 2;
+        rows[i] = (base.a + min(m0 + i, p.m - 1) * p.a_row) >> 2;
     }
     uint columns[kColumns];
     [[unroll]] for (uint j = 0; j < kColumns; ++j) {
-        columns[j] = b_base + min(n0 + j, p.n - 1) * p.b_column;
+        columns[j] = base.b + min(n0 + j, p.n - 1) * p.b_column;
     }
     float sums[kSums];
     [[unroll]] for (uint i = 0; i < kSums; ++i) {
@@ -202,8 +197,8 @@ void main() {
     uint n = n0 + lane % kColumns;
     if (m < p.m && n < p.n) {
         float shift = p.has_bias != 0 ? bias[p.bias_offset + n * p.bias_stride] : 0.0;
-        sum = sum * column_scale(b_base + n * p.b_column) * p.alpha + shift;
-        uint to = c_base + m * p.c_row + n * p.c_column;
+        sum = sum * column_scale(base.b + n * p.b_column) * p.alpha + shift;
+        uint to = base.c + m * p.c_row + n * p.c_column;
         c[to] = with_other(activate(kAct, sum), to);
     }
 }
