@@ -23,27 +23,16 @@
 #include "softmax.spv.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
+#include "tests/spirv_build.h"
 
 namespace vkf::test {
 
 namespace {
 
-using Words = std::vector<std::uint32_t>;
-
 Words words(const SpirvCode& code) { return code.words(); }
 
 // there before any constructor runs
 constinit const Shader kConstant{"elementwise", spirv::kElementwiseSpirv};
-
-std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
-
-Words module_of(std::initializer_list<Words> instructions) {
-    Words out = {0x07230203, 0x00010300, 0, 100, 0};
-    for (const Words& i : instructions) {
-        out.insert(out.end(), i.begin(), i.end());
-    }
-    return out;
-}
 
 /// A storage buffer (variable 20 + binding) of a set.
 std::vector<Words> buffer(std::uint32_t set, std::uint32_t binding) {

@@ -17,13 +17,12 @@
 #include "softmax.spv.h"
 #include "tests/device.h"
 #include "tests/glsl.h"
+#include "tests/spirv_build.h"
 #include "tests/uint_kernel.h"
 
 namespace vkf::test::variables {
 
 namespace {
-
-using Words = std::vector<std::uint32_t>;
 
 /// C++ and GLSL alike. A and B are constants.
 #define KNOT                                                                        \
@@ -146,16 +145,6 @@ struct Twin {
 
 constexpr std::uint32_t kVariable = 59, kCall = 57, kDecorate = 71;
 constexpr std::uint32_t kPrivate = 6, kFunction = 7;
-
-std::uint32_t op(std::uint32_t words, std::uint32_t code) { return words << 16 | code; }
-
-Words module_of(const std::vector<Words>& instructions) {
-    Words out = {0x07230203, 0x00010300, 0, 200, 0};
-    for (const Words& i : instructions) {
-        out.insert(out.end(), i.begin(), i.end());
-    }
-    return out;
-}
 
 int count_of(const Words& code, std::uint32_t wanted, std::uint32_t storage = 0) {
     int found = 0;
