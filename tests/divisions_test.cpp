@@ -58,7 +58,7 @@ TEST_SUITE("divisions") {
     TEST_CASE("divisions: all others stay") {
         const Words others = module_with({{op(5, kDivide), 3, 30, 22, 11},  // by 6
                                           {op(5, kRest), 3, 31, 22, 13},    // by 0
-                                          {op(5, kDivide), 3, 32, 10, 22},  // by what is no constant
+                                          {op(5, kDivide), 3, 32, 10, 22},  // by no constant
                                           {op(5, kDivide), 7, 33, 17, 17},  // of 64 bits
                                           {op(5, kDivide), 8, 34, 18, 18},  // of vectors
                                           {op(5, 135), 6, 35, 16, 16}});    // of signed numbers
