@@ -36,7 +36,7 @@ Case masked_softmax(std::int64_t width) {
 /// A small spread on a large mean.
 Case layer_norms(std::int64_t width) {
     Case c;
-    constexpr std::int64_t kRows = 5;
+    constexpr std::int64_t kRows = 19;  // subgroups of 16 are full, and one is not
     Doubles x = numbers(size(kRows * width), 12);
     for (double& v : x) {
         v += 1024;
@@ -243,7 +243,7 @@ constexpr CaseMaker kRowCases[] = {
     {"softmax of 37, NaN and infinities masked", false, [] { return masked_softmax(37); }},
     {"softmax of 64, NaN and infinities masked", false, [] { return masked_softmax(64); }},
     {"norms of 37, a small spread on a large mean", false, [] { return layer_norms(37); }},
-    {"norms of 64", true, [] { return layer_norms(64); }},
+    {"norms of 68", false, [] { return layer_norms(68); }},
     {"rotary positions, some out of range", false, rotary},
     {"rows by ids, some out of range", false, gathered},
     {"argmax and top_k of 1031, with NaN and equals", false, largest},

@@ -110,10 +110,12 @@ void prepare(const Operands& operands, Command& command) noexcept {
 }
 
 /// Invocations that load the weights together, each of which has a row by fours: a processor's
-/// subgroup, where its size is certain. 0: each loads them by itself.
+/// subgroup, where its size is certain. 0: each loads them by itself. The module asks for
+/// arithmetic of subgroups beside shuffles, though nothing of it is left.
 uint together(const Lowering& l, const RowGroup& group, const Shader& shader) {
     const Capabilities& device = l.device();
-    const bool can = device.cpu() && device.subgroup_shuffle && device.exact_subgroup_size > 1;
+    const bool can =
+        device.cpu() && device.subgroup_shuffle && device.subgroup_arithmetic && device.exact_subgroup_size > 1;
     return can && group.lanes == 1 && !device.leaves_out(shader.name) ? device.exact_subgroup_size : 0;
 }
 
@@ -132,6 +134,7 @@ void lower(Lowering& l) {
     const bool fours = in_fours(l.info(x)) && in_fours(l.info(r)) && in_fours(l.info(weight)) &&
                        in_fours(l.info(bias)) && in_fours(l.info(l.output(0))) && in_fours(l.info(y));
     const auto flag = [](bool set) { return set ? 1u : 0u; };
+    // where kWide is left out, so are wide loads of lanes that share weights
     const RowLoad load = row_load(l, fours && !takes_gpu_rows(l.device()), kWide);
     const bool weighted = params.weight || params.bias;
     const Shader& lanes = load.wide ? kTogetherWide : kTogether;
@@ -151,7 +154,7 @@ void lower(Lowering& l) {
                           {kNormSpecHeld, group.held},
                           {kNormSpecTogether, shared}}},
                         why_rows(l.device(), group, fours) + load.note +
-                            (shared != 0 ? ", " + std::to_string(shared) + " load the weights together" : "") +
+                            (shared != 0 ? ", " + std::to_string(shared) + " lanes load the weights together" : "") +
                             (params.added ? "; of a sum" : "")};
     const Binding from{x, Access::read}, w{weight, Access::read}, b{bias, Access::read}, to{y, Access::write};
     const std::vector<uint> words{group.local_size, group.lanes};

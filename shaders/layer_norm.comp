@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! variant layer_norm -DWIDE=0
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row; RMSNorm leaves the mean in.
-// The variance is that of what is left when the mean is taken off: as the difference of two mean
-// squares, a row of mean 1000 and spread 1 would lose its spread. Each lane sums in four parts,
-// which keeps the rounding error of long rows to that of rows a quarter as long. With kHeld a row
-// is read once and stays in registers. Without, with kAdded, where x is the sum of two tensors,
-// every lane stores its part of it first, and reads that again.
+// The variance is that of what is left when the mean is taken off: as the mean square less the
+// square of the mean, a row of mean 1000 and spread 1 would lose its spread. Each lane sums in four
+// parts, which keeps the rounding error of long rows to that of rows a quarter as long. With kHeld
+// a row is read once and stays in registers. Without, with kAdded, where x is the sum of two
+// tensors, every lane stores its part of it first, and reads that again.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -94,12 +94,12 @@ Moments moments_of_fours(uint at, uint fours) {
         vec4 v = load_four(at + i);
         vec4 d = v - means;
         count += 1.0;
-        means = count > 1.0 ? means + d * (1.0 / count) : v;
+        means = mix(v, means + d * (1.0 / count), bvec4(count > 1.0));
         squares += d * (v - means);
     }
     uint width = 4u * fours;
     float mean = kLanes > 1u ? mean_of(row_sum(count * sum_of(means)), width) : 0.25 * sum_of(means);
-    vec4 d = means - mean;
+    vec4 d = count > 0.0 ? means - mean : vec4(0.0);
     return Moments(mean, row_sum(sum_of(squares) + count * sum_of(d * d)) / float(width));
 }
 
@@ -176,7 +176,7 @@ void write_fours(uint from, uint to, uint fours, float mean, float scale) {
 }
 
 // Every lane of the group has a row: each loads another four of the weights, and they are handed
-// round. On processors a load is a loop over the lanes, and a shuffle an instruction.
+// round. On some processors a load is a loop over the lanes, and a shuffle an instruction.
 void write_fours_together(uint from, uint to, uint fours, float mean, float scale) {
     for (uint first = 0u; first < fours; first += kTogether) {
         uint mine = min(first + gl_SubgroupInvocationID, fours - 1u);
@@ -184,7 +184,15 @@ void write_fours_together(uint from, uint to, uint fours, float mean, float scal
         vec4 b = load_bias(mine);
         uint end = min(kTogether, fours - first);
         for (uint i = 0u; i < end; ++i) {
-            write_four(from + first + i, to + first + i, mean, scale, subgroupShuffle(w, i), subgroupShuffle(b, i));
+            vec4 w_i = w;
+            vec4 b_i = b;
+            if (kWeight != 0u) {
+                w_i = subgroupShuffle(w, i);
+            }
+            if (kBias != 0u) {
+                b_i = subgroupShuffle(b, i);
+            }
+            write_four(from + first + i, to + first + i, mean, scale, w_i, b_i);
         }
     }
 }

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product with tiles in shared memory, for GPUs: a group computes kTileRows by kTileColumns
 // outputs, and walks along k in steps of kTileDepth. An invocation computes 4x4 of them, or with
-// half as many invocations 8x4, so that what it reads of B serves two quads of rows. Both tiles are
-// kept with k outermost, so that an invocation reads four rows, or four columns, at one k as one
-// vec4; a vec4 of padding per k keeps the transposing stores off a single bank. The next step's
-// numbers are fetched into registers while this step's are multiplied.
+// half as many invocations 8x4, so that what it reads of B serves two quads of rows. How tiles lie
+// is told in common/shared_tiles.glsl. The next step's numbers are fetched into registers while
+// this step's are multiplied.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both
 // operands are 0.

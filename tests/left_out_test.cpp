@@ -220,6 +220,33 @@ TEST_SUITE("left out") {
         }
     }
 
+    TEST_CASE("left out: of a processor's norms each leads to the next") {
+        const LeftOutByFile by_file;
+        if (!device().capabilities().cpu()) {
+            cannot_run("a processor");
+            return;
+        }
+        const Tensor x = random_tensor({19, 36}, 1), w = random_tensor({36}, 2);
+        std::vector<LeftOut> without;
+        std::optional<Tensor> want;
+        for (std::string kernel; kernel != "layer_norm"; without.push_back({kernel, "a test says so"})) {
+            const Believed believed([&](Capabilities& c) { c.left_out = without; });
+            OpCheck check;
+            const Tensor y = check.run(rms_norm(check.input("x", x), check.input("w", w)));
+            const Program program = device().compile(check.graph);
+            kernel = plan_of(program).dispatches.front().dispatch.kernels.front().shader->name;
+            CAPTURE(kernel);
+            for (const LeftOut& left : without) {
+                CHECK(left.kernel != kernel);
+            }
+            want = want ? want : y;
+            CHECK(same_bits(y, *want));
+        }
+        const Capabilities& c = device().capabilities();
+        const bool shares = c.subgroup_shuffle && c.subgroup_arithmetic && c.exact_subgroup_size > 1;
+        CHECK(without.size() == std::size_t{shares ? 2u : 1u} * (c.int64 ? 2 : 1));
+    }
+
     TEST_CASE("left out: kernels for few rows, and those by subgroups, lead to the ones before them") {
         const LeftOutByFile by_file;
         const Tensor x = random_tensor({3, 640}, 1), w = random_tensor({8, 640}, 2),

@@ -307,13 +307,15 @@ TEST_SUITE("tiling") {
                                         {s.constant(kSoftmaxSpecLanes), s.constant(kSoftmaxSpecHeld),
                                          s.constant(kSoftmaxSpecFours) != 0},
                                         r, c) == "");
-                    Graph h;
-                    const Plan norm = plan_of(h, layer_norm(h.input("x", {rows, columns}), {}, {}), device);
-                    const Prepared n = prepare(norm, norm.dispatches.front().dispatch);
-                    CHECK(rows_mismatch(
-                              n,
-                              {n.constant(kNormSpecLanes), n.constant(kNormSpecHeld), n.constant(kNormSpecFours) != 0},
-                              r, c) == "");
+                    for (const bool weighted : {false, true}) {
+                        Graph h;
+                        const Value weight = weighted ? h.input("w", {columns}) : Value();
+                        const Plan norm = plan_of(h, layer_norm(h.input("x", {rows, columns}), weight, {}), device);
+                        const Prepared n = prepare(norm, norm.dispatches.front().dispatch);
+                        const uint fours = n.constant(kNormSpecFours);
+                        CHECK(rows_mismatch(n, {n.constant(kNormSpecLanes), n.constant(kNormSpecHeld), fours != 0}, r,
+                                            c) == "");
+                    }
                 }
             }
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the matrices of a product begin. Names p of the kernel.
+// Where the matrices of a product begin. Names p of the kernel; include it after
+// common/dispatch.glsl.
 #ifndef VKF_SHADERS_COMMON_PRODUCT_GLSL
 #define VKF_SHADERS_COMMON_PRODUCT_GLSL
 
@@ -7,7 +8,8 @@ struct ProductBases {
     uint a;
     uint b;
     uint c;
-    uint part;  // what the outer batch dimension adds to b: where it counts parts of the sums
+    // Where the outer batch dimension counts parts of the sums: how far into b this part begins.
+    uint part;
 };
 
 // Of the batch with this number.
