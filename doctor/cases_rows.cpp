@@ -36,7 +36,7 @@ Case masked_softmax(std::int64_t width) {
 /// A small spread on a large mean.
 Case layer_norms(std::int64_t width) {
     Case c;
-    constexpr std::int64_t kRows = 19;  // subgroups of 16 are full, and one is not
+    constexpr std::int64_t kRows = 19;  // fills subgroups of up to 16, and the last in part
     Doubles x = numbers(size(kRows * width), 12);
     for (double& v : x) {
         v += 1024;

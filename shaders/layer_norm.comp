@@ -85,18 +85,23 @@ struct Moments {
     float square;
 };
 
-// In one pass: each part's mean moves as numbers come (Welford 1962).
+// In one pass: each part's mean moves as numbers come (Welford 1962). It is that of what the part's
+// first number leaves, for a mean of thousands would be rounded at each step.
 Moments moments_of_fours(uint at, uint fours) {
+    vec4 firsts = vec4(0.0);
     vec4 means = vec4(0.0);
     vec4 squares = vec4(0.0);
     float count = 0.0;
     for (uint i = row_lane(); i < fours; i += kLanes) {
         vec4 v = load_four(at + i);
+        firsts = mix(firsts, v, bvec4(count == 0.0));
+        v -= firsts;
         vec4 d = v - means;
         count += 1.0;
-        means = mix(v, means + d * (1.0 / count), bvec4(count > 1.0));
+        means += d * (1.0 / count);
         squares += d * (v - means);
     }
+    means += firsts;
     uint width = 4u * fours;
     float mean = kLanes > 1u ? mean_of(row_sum(count * sum_of(means)), width) : 0.25 * sum_of(means);
     vec4 d = count > 0.0 ? means - mean : vec4(0.0);

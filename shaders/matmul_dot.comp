@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product of int8 codes by integer dot products, for GPUs: the rows of A, and the columns of
 // B, are rows of common/packed.h in int8, four codes a word. The tiles
-// (common/shared_tiles.glsl) hold words, which kTileDepth counts too. Sums of codes are exact; each
+// (common/shared_tiles.glsl) hold words, and kTileDepth counts words. Sums of codes are exact; each
 // is then multiplied by the scales of its row and its column.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in f16 arithmetic, for GPUs that have it and no cooperative matrices: A and B are
 // rounded to f16 (to the nearest, ties to even) while they are staged in shared memory. The tiles
-// (common/shared_tiles.glsl) hold words, two numbers along k each, which kTileDepth counts too. A
-// word's products are multiplied and summed in f16, both halves at once,
-// through kMatmulHalfRun words; what came together then is added to sums in fp32.
+// (common/shared_tiles.glsl) hold words, two numbers along k each, and kTileDepth counts words. A
+// word's products are multiplied and summed in f16, both halves at once, through kMatmulHalfRun
+// words; what came together then is added to sums in fp32.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both
 // operands are 0.

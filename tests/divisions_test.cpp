@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shifts that stand for divisions give what these gave. Under validation the layer looks at every
-// module too.
+// Shifts that stand for divisions: which there are, and what they give. Under validation the layer
+// looks at them too.
 #include "runtime/compile/divisions.h"
 
 #include <doctest/doctest.h>
 
 #include "elementwise.spv.h"
-#include "runtime/compile/lowering.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
+#include "tests/glsl.h"
 #include "tests/spirv_build.h"
+#include "tests/uint_kernel.h"
 
 namespace vkf::test {
 
@@ -67,11 +68,36 @@ TEST_SUITE("divisions") {
         cut.pop_back();
         CHECK(shift_for_divisions(cut) == cut);
         CHECK(shift_for_divisions({}) == Words{});
+        Words full = module_with({{op(5, kDivide), 3, 30, 22, 10}, {op(5, kRest), 3, 31, 22, 10}});
+        full[3] = 4194303;  // as many ids as a module may have
+        CHECK(shift_for_divisions(full) == full);
+    }
+
+    TEST_CASE("divisions: on the device they give what they stand for") {
+        if (!can_compile_glsl()) {
+            return;
+        }
+        const UintKernel kernel(
+            "uint by(uint x, uint n) { return x / n * 5u + x % n; }"
+            "uint divided(uint y) {"
+            "    uint x = y * 2654435761u;"
+            "    return (by(x, 1u) + by(x, 2u) * 3u + by(x, 64u) * 7u + by(x, 0x80000000u) * 11u +"
+            "           by(x, A) * 13u + by(x, 6u) * 17u) % 1000003u;"
+            "}",
+            "divided", {"A"});
+        for (const std::uint32_t a : {1u, 7u, 16u, 0x40000000u}) {
+            CAPTURE(a);
+            CHECK(kernel.difference({a}, 128, [&](std::uint32_t y) {
+                const std::uint32_t x = y * 2654435761u;
+                const auto by = [&](std::uint32_t n) { return x / n * 5 + x % n; };
+                return (by(1) + by(2) * 3 + by(64) * 7 + by(0x80000000) * 11 + by(a) * 13 + by(6) * 17) % 1000003;
+            }) == "");
+        }
     }
 
     TEST_CASE("divisions: a kernel that works by fours has none left") {
         // local size 64, copies, dense, by fours
-        const Words plain = prune(specialize(SpirvCode(spirv::kElementwiseSpirv).words(), Words{64, 0, 0, 1, 4}));
+        const Words plain = prune(specialize(SpirvCode(spirv::kElementwiseSpirv).words(), Words{64, 3, 0, 1, 4}));
         const auto divisions = [](const Words& code) {
             int found = 0;
             for (std::size_t at = 5; at < code.size(); at += code[at] >> 16) {
@@ -80,7 +106,7 @@ TEST_SUITE("divisions") {
             return found;
         };
         CHECK(divisions(plain) > 0);
-        CHECK(divisions(shift_for_divisions(plain)) < divisions(plain));
+        CHECK(divisions(shift_for_divisions(plain)) == 0);
     }
 }
 

@@ -101,6 +101,23 @@ TEST_CASE("row kernels: norms and their gradient at widths where something ends"
     });
 }
 
+TEST_CASE("row kernels: rows of a large number have no spread, also where lanes have nothing of them") {
+    with_each_variant([] {
+        for (const std::int64_t width : {4, 64, 8200}) {
+            CAPTURE(width);
+            const Tensor b = random_tensor({width}, 3);
+            OpCheck check;
+            // 2^80, of which few add up without an error
+            const Value x = check.input("x", Tensor({3, width}, std::ldexp(1.0, 80)));
+            Tensor want({3, width}, 0);
+            for (std::size_t i = 0; i < want.data.size(); ++i) {
+                want.data[i] = b.data[i % b.data.size()];
+            }
+            CHECK(difference(check.run(layer_norm(x, {}, check.input("b", b))), want) == "");
+        }
+    });
+}
+
 TEST_CASE("row kernels: every variant gives nearly the gradient of the first") {
     for (const bool centred : {true, false}) {
         for (const std::int64_t width : {5, 128, 260, 1000, 1024, 4096, 8200}) {

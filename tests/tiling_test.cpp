@@ -293,6 +293,7 @@ TEST_SUITE("tiling") {
     }
 
     TEST_CASE("tiling: row kernels") {
+        int shared = 0;
         for (const Capabilities& device : devices()) {
             for (const std::int64_t rows : {1, 5, 130}) {
                 for (const std::int64_t columns : {1, 40, 300, 301, 5000}) {
@@ -313,12 +314,14 @@ TEST_SUITE("tiling") {
                         const Plan norm = plan_of(h, layer_norm(h.input("x", {rows, columns}), weight, {}), device);
                         const Prepared n = prepare(norm, norm.dispatches.front().dispatch);
                         const uint fours = n.constant(kNormSpecFours);
+                        shared += n.constant(kNormSpecTogether) != 0 ? 1 : 0;
                         CHECK(rows_mismatch(n, {n.constant(kNormSpecLanes), n.constant(kNormSpecHeld), fours != 0}, r,
                                             c) == "");
                     }
                 }
             }
         }
+        CHECK(shared > 0);
     }
 
     TEST_CASE("tiling: element by element") {

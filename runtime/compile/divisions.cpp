@@ -82,6 +82,9 @@ std::vector<std::uint32_t> shift_for_divisions(const std::vector<std::uint32_t>&
             }
         }
     }
+    if (integers.bound() > kMostIds) {
+        return code;
+    }
     std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);
     out[kHeaderBound] = integers.bound();
     for (const Words i : module->head) {

@@ -7,9 +7,9 @@
 
 namespace vkf {
 
-/// A module in which an unsigned 32-bit number is shifted instead of divided by a constant power of
-/// two, and masked for the rest of such a division. A module whose parts are not known is given
-/// back as it is.
+/// A valid module in which an unsigned 32-bit number is shifted instead of divided by a constant
+/// power of two, and masked for the rest of such a division. A module whose parts are not known, or
+/// that has no ids left, is given back as it is.
 ///
 /// SwiftShader's compiler knows nothing of what it divides by: it takes the lanes apart, divides
 /// each, and looks for zeros.

@@ -105,7 +105,7 @@ bool spv::names_any(Words i, const Ids& ids) {
 
 std::uint32_t spv::result_of(Words i) {
     switch (op_of(i)) {
-        case kOpLabel: return i[1];
+        case kOpLabel: return i.size() > 1 ? i[1] : 0;
         case kOpNop:
         case kOpLine:
         case kOpNoLine:

@@ -228,8 +228,8 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    std::vector<std::uint32_t> code = promote_variables(inline_calls(
-        shift_for_divisions(prune(specialize(whole, kernel.constants.values(), kernel.shader->constant)))));
+    std::vector<std::uint32_t> code = shift_for_divisions(
+        promote_variables(inline_calls(prune(specialize(whole, kernel.constants.values(), kernel.shader->constant)))));
     if (kernel.keep_loops) {
         keep_loops(code);
     }
