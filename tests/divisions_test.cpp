@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kDivide = 134, kRest = 137, kShift = 194, kAnd = 199;
 
-/// uint is 3 and int 6; of uint the constants 10 to 15 are 8, 6, 1, 0, 2^31 and 3, of int 16 is 4.
+/// uint is 3 and int 6; of uint the constants 10 to 14 are 8, 6, 1, 0 and 2^31, of int 16 is 4.
 /// What divides has the ids from 30 on; 22 is a number that no constant is.
 Words module_with(const std::vector<Words>& divisions, const std::vector<Words>& more = {}) {
     std::vector<Words> all = {
@@ -37,16 +37,19 @@ Words module_with(const std::vector<Words>& divisions, const std::vector<Words>&
 
 TEST_SUITE("divisions") {
     TEST_CASE("divisions: by powers of two they are shifts, and masks for the rest") {
-        Words expected =
-            module_with({{op(5, kShift), 3, 30, 22, 15},  // 8 is 2^3, and 3 is there
-                         {op(5, kAnd), 3, 31, 22, 200},
-                         {op(5, kShift), 3, 32, 22, 13},
-                         {op(5, kAnd), 3, 33, 22, 13},
-                         {op(5, kShift), 3, 34, 22, 201},
-                         {op(5, kAnd), 3, 35, 22, 202},
-                         {op(5, kAnd), 3, 36, 22, 200}},
-                        {{op(4, 43), 3, 200, 7}, {op(4, 43), 3, 201, 31}, {op(4, 43), 3, 202, 0x7fffffff}});
-        expected[3] = 203;
+        Words expected = module_with({{op(5, kShift), 3, 30, 22, 200},
+                                      {op(5, kAnd), 3, 31, 22, 201},
+                                      {op(5, kShift), 3, 32, 22, 202},
+                                      {op(5, kAnd), 3, 33, 22, 202},
+                                      {op(5, kShift), 3, 34, 22, 203},
+                                      {op(5, kAnd), 3, 35, 22, 204},
+                                      {op(5, kAnd), 3, 36, 22, 201}},
+                                     {{op(4, 43), 3, 200, 3},
+                                      {op(4, 43), 3, 201, 7},
+                                      {op(4, 43), 3, 202, 0},
+                                      {op(4, 43), 3, 203, 31},
+                                      {op(4, 43), 3, 204, 0x7fffffff}});
+        expected[3] = 205;
         CHECK(shift_for_divisions(module_with({{op(5, kDivide), 3, 30, 22, 10},
                                                {op(5, kRest), 3, 31, 22, 10},
                                                {op(5, kDivide), 3, 32, 22, 12},

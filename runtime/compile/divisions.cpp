@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <map>
-#include <utility>
 
 #include "runtime/compile/spirv_module.h"
 
@@ -16,13 +15,12 @@ namespace {
 /// The 32-bit integers among a module's constants, and those that are added to it.
 class Integers {
 public:
-    explicit Integers(const ModuleParts& module, std::uint32_t bound) : types_(bound), bound_(bound) {
+    Integers(const ModuleParts& module, std::uint32_t bound) : types_(bound), bound_(bound) {
         for (const Words i : module.head) {
             if (op_of(i) == kOpTypeInt && i.size() == 4 && i[2] == 32) {
                 types_.insert(i[1]);
             } else if (op_of(i) == kOpConstant && i.size() == 4 && types_.contains(i[1])) {
                 values_[i[2]] = i[3];
-                ids_.try_emplace({i[1], i[3]}, i[2]);
             }
         }
     }
@@ -49,18 +47,18 @@ public:
 
 private:
     std::uint32_t id_of(std::uint32_t type, std::uint32_t value) {
-        const auto [found, is_new] = ids_.try_emplace({type, value}, bound_);
-        if (is_new) {
-            put(added_, {head(kOpConstant, 4), type, bound_, value});
-            ++bound_;
+        for (std::size_t at = 0; at < added_.size(); at += 4) {
+            if (added_[at + 1] == type && added_[at + 3] == value) {
+                return added_[at + 2];
+            }
         }
-        return found->second;
+        put(added_, {head(kOpConstant, 4), type, bound_, value});
+        return bound_++;
     }
 
     Ids types_;
     std::map<std::uint32_t, std::uint32_t> values_;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> ids_;  ///< by type and value
-    std::vector<std::uint32_t> added_;                                      ///< what defines them
+    std::vector<std::uint32_t> added_;  ///< what defines those that are added
     std::uint32_t bound_;
 };
 
