@@ -246,6 +246,7 @@ void main() {
     if (gl_LocalInvocationID.x == 0u) {
         wild = 0u;
     }
+    barrier();  // where no key is attended, none follows before these are read
 
     bool queries_staged = false;
     for (uint first = work.begin; first < work.end; first += kTile) {

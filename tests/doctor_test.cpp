@@ -14,6 +14,7 @@
 #include "tests/lying_device.h"
 #include "tests/op_check.h"
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/report.h"
 
 namespace vkf::test {
 
@@ -215,6 +216,15 @@ TEST_SUITE("doctor") {
             }
         }
         CHECK(Device::create({.cache_folder = cache.path()}).left_out().empty());
+    }
+
+    TEST_CASE("doctor: names that are no UTF-8 cost no report") {
+        Report report;
+        report.device.name = "GPU \xff\xc3";
+        report.devices = {report.device};
+        const nlohmann::json read = nlohmann::json::parse(json_of(report));
+        CHECK(read.at("examined").at("name") == "GPU \xef\xbf\xbd\xef\xbf\xbd");
+        CHECK(contains(html_of(report), "GPU "));
     }
 
     TEST_CASE("doctor: a kernel that is wrong is kept from later programs, until it is forgotten") {

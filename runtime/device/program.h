@@ -94,6 +94,7 @@ public:
     /// the device's queue family.
     ///
     /// record() does not submit, wait, allocate, lock or throw. allocate() must have come before.
+    /// Nothing bounds the time that it takes on the device: a watchdog may want record_segment().
     /// The status tells an error; after one the command buffer may hold a part of the program.
     ///
     /// Before: the host makes what wrote the inputs available and visible to COMPUTE_SHADER /

@@ -91,5 +91,6 @@ std::string json_of(const Report& report) {
         {"ceilings", json_of(report.ceilings)},
         {"ops", json_of(report.ops)},
         {"not_measured", report.not_measured}};
-    return all.dump(1) + "\n";
+    // names that drivers give may be anything
+    return all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
