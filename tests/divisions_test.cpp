@@ -71,6 +71,8 @@ TEST_SUITE("divisions") {
         cut.pop_back();
         CHECK(shift_for_divisions(cut) == cut);
         CHECK(shift_for_divisions({}) == Words{});
+        const Words label = module_of({{op(5, 54), 2, 20, 0, 4}, {op(1, 248)}});  // without its id
+        CHECK(shift_for_divisions(label) == label);
         Words full = module_with({{op(5, kDivide), 3, 30, 22, 10}, {op(5, kRest), 3, 31, 22, 10}});
         full[3] = 4194303;  // as many ids as a module may have
         CHECK(shift_for_divisions(full) == full);
