@@ -120,7 +120,7 @@ Finder make_finder(const Json& pattern) {
 }
 
 void require_growth(std::size_t bytes, std::size_t text_bytes) {
-    if (bytes > (std::size_t{1} << 20) && bytes / 32 > text_bytes) {
+    if (bytes > (std::size_t{1} << 16) && bytes / 32 > text_bytes) {
         throw Error("it makes " + std::to_string(bytes) + " bytes of a text of " + std::to_string(text_bytes),
                     "tokenizer");
     }

@@ -20,8 +20,8 @@ Normalizer make_normalizer(const Json& part);
 Finder make_finder(const Json& pattern);
 /// Gives the text without the space at its front, and without that at its end.
 std::string stripped(const std::string& text, bool left, bool right);
-/// Throws Error where a text grew to more than 32 times its bytes and a MiB: each of many steps
-/// could double it.
+/// Throws Error where a text grew to more than 32 times its bytes and 64 KiB: each of many steps
+/// could double it, and what parts it takes up to a hundred bytes for each of its own.
 void require_growth(std::size_t bytes, std::size_t text_bytes);
 /// Gives the text with each match replaced. Throws Error where it grows as above.
 std::string replace_all(const std::string& text, const Finder& finder, const std::string& by);

@@ -3,32 +3,36 @@
 
 namespace vkf {
 
+namespace {
+
+PFN_vkVoidFunction required(PFN_vkVoidFunction function, const char* of, const char* name) {
+    if (!function) {
+        throw Error(std::string("the Vulkan ") + of + " has no function " + name);
+    }
+    return function;
+}
+
+}  // namespace
+
 InstanceTable load_instance_table(PFN_vkGetInstanceProcAddr get, VkInstance instance) {
     InstanceTable table;
     table.vkGetInstanceProcAddr = get;
-#define VKF_LOAD_OPTIONAL(name) table.name = reinterpret_cast<PFN_##name>(get(instance, #name));
-#define VKF_LOAD(name)                                             \
-    VKF_LOAD_OPTIONAL(name)                                        \
-    if (!table.name) {                                             \
-        throw Error("the Vulkan instance has no function " #name); \
-    }
+#define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(required(get(instance, #name), "instance", #name));
     VKF_INSTANCE_FUNCTIONS(VKF_LOAD)
-    VKF_INSTANCE_FUNCTIONS_OPTIONAL(VKF_LOAD_OPTIONAL)
 #undef VKF_LOAD
-#undef VKF_LOAD_OPTIONAL
+#define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(get(instance, #name));
+    VKF_INSTANCE_FUNCTIONS_OPTIONAL(VKF_LOAD)
+#undef VKF_LOAD
     return table;
 }
 
 DeviceTable load_device_table(const InstanceTable& instance, VkDevice device) {
     DeviceTable table;
-#define VKF_LOAD(name)                                                                      \
-    table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name)); \
-    if (!table.name) {                                                                      \
-        throw Error("the Vulkan device has no function " #name);                            \
-    }
+    const PFN_vkGetDeviceProcAddr get = instance.vkGetDeviceProcAddr;
+#define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(required(get(device, #name), "device", #name));
     VKF_DEVICE_FUNCTIONS(VKF_LOAD)
 #undef VKF_LOAD
-#define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name));
+#define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(get(device, #name));
     VKF_DEVICE_FUNCTIONS_OPTIONAL(VKF_LOAD)
 #undef VKF_LOAD
     return table;

@@ -106,6 +106,8 @@ def seeds_of_text():
     small = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
     doubled = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     save("tokenizer_json", "doubled", short({"model": small, "normalizer": {"type": "Sequence", "normalizers": [doubled] * 30}}))
+    longer = doubled | {"content": "aa" + "_" * 33}  # just under a MiB, each character a match
+    save("tokenizer_json", "doubled_longer", short({"model": small, "normalizer": {"type": "Sequence", "normalizers": [doubled] * 13 + [longer] + [doubled] * 16}}))
     for name in ("bare", "gemma", "unigram"):
         with open(os.path.join(TESTS, "text", "sentencepiece", name, "tokenizer.model"), "rb") as file:
             save("tokenizer_model", name, cut_model(file.read()))
