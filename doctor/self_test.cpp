@@ -56,6 +56,8 @@ public:
                         }
                     }
                 }
+                // last, since what it takes may be refused
+                report_.floats.f16_denormals = !over() && keeps_subnormal_f16();
             }
         } catch (const Error& e) {
             if (!is_lost(e)) {
@@ -130,11 +132,52 @@ private:
         return good;
     }
 
+    bool keeps_subnormal_f16() {
+        const float number = 0x1p-20f;
+        const HostTensor weight{"w", DType::f32, {1, 1}, std::as_bytes(std::span(&number, 1))};
+        LoadOptions options;
+        options.matrices = WeightType::f16;
+        options.pack_on = PackOn::host;
+        Graph g;
+        g.output("y", linear(g.input("x", {1, 1}), g.weight("w", {1, 1})));
+        try {
+            Program program = device_.compile(g, device_.load({&weight, 1}, options));
+            program.upload("x", std::vector<float>{1});
+            program.run();
+            return program.download("y") == std::vector<float>{number};
+        } catch (const Error& e) {
+            if (is_lost(e)) {
+                add({.kernel = "device", .what = "a weight kept in f16", .problem = e.what()});
+                throw;
+            }
+            return false;  // whose reason a check has told
+        }
+    }
+
+    /// The case with its weights on the device; nothing where they cannot be put there, which the
+    /// report says then.
+    std::optional<LoadedCase> load(const CaseMaker& maker) {
+        try {
+            return LoadedCase(device_, maker.make());
+        } catch (const Error& e) {
+            if (is_lost(e)) {
+                throw;
+            }
+            add({.kernel = "weights", .what = maker.what, .problem = e.what()});
+            report_.verdict = Verdict::unusable;
+            return {};
+        }
+    }
+
     void test(const CaseMaker& maker) {
         if (over()) {
             return;
         }
-        const LoadedCase loaded(device_, maker.make());
+        const std::optional<LoadedCase> has_weights = load(maker);
+        if (!has_weights) {
+            return;
+        }
+        const LoadedCase& loaded = *has_weights;
         std::vector<std::string> seen;
         std::vector<std::vector<LeftOut>> waiting{core_.left_out()};
         for (std::size_t i = 0; i < waiting.size() && !over(); ++i) {
@@ -201,11 +244,18 @@ private:
             add({kernel, maker.what, "", got.error, ms, chosen});
             return {};
         }
-        const std::string guilty = got.kernel.empty() ? blame(loaded, kernels, without) : got.kernel;
-        const bool replaced = !guilty.empty() && stands_in(loaded, guilty, without);
+        std::string guilty = got.kernel;
+        try {
+            guilty = guilty.empty() ? blame(loaded, kernels, without) : guilty;
+        } catch (const Error& e) {  // the device is lost by what was to stand in
+            add({kernel, maker.what, got.problem + "; another in its place: " + e.what(), got.error, ms, chosen});
+            throw;
+        }
         add({guilty.empty() ? kernel : guilty, maker.what, got.problem, got.error, ms, chosen});
-        if (!replaced) {
-            report_.verdict = Verdict::unusable;
+        if (guilty.empty() || !stands_in(loaded, guilty)) {
+            // what is right if all is taken that may be, is right for every program
+            const bool hypothetical = without.size() > core_.left_out().size();
+            report_.verdict = std::max(report_.verdict, hypothetical ? Verdict::degraded : Verdict::unusable);
             return {};
         }
         report_.verdict = std::max(report_.verdict, Verdict::degraded);
@@ -216,8 +266,10 @@ private:
         return guilty;
     }
 
-    /// True where the case is planned without this kernel.
-    bool stands_in(const LoadedCase& loaded, const std::string& kernel, std::vector<LeftOut> without) const {
+    /// True where the case is planned without this kernel and those that were found wrong. What is
+    /// left out only so that this is tested stands in.
+    bool stands_in(const LoadedCase& loaded, const std::string& kernel) const {
+        std::vector<LeftOut> without = core_.left_out();
         without.push_back({kernel, "another is looked for"});
         const std::optional<Plan> other = loaded.plan(capabilities(without));
         return other && !has(kernels_of(*other), kernel);

@@ -152,7 +152,7 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     const auto compile = [&](const AttentionTiling& t) {
         const ScoreMod& mod = params.score_mod;
         const auto with_mod = [&](const Shader& shader, const PackedText& source) {
-            return mod.shader(std::string(shader.name) + "_mod", source.text(), t.defines);
+            return mod.shader(std::string(shader.name).append(kModSuffix), source.text(), t.defines);
         };
         modded.shader = mod ? with_mod(*t.shader, *t.source) : nullptr;
         modded.few = mod && !t.few.rows.empty() ? with_mod(*t.few.shader, *t.few.source) : nullptr;

@@ -108,6 +108,27 @@ TEST_SUITE("device") {
         CHECK(contains(message_of([&] { fakes.chosen(""); }), "no usable Vulkan device"));
     }
 
+    TEST_CASE("device: one whose driver cannot be asked does not hide the others") {
+        const Environment none("VKFORMER_DEVICE", std::nullopt);
+        FakeDevices fakes({{"Broken Graphics", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3},
+                           {"Slow Processor", VK_PHYSICAL_DEVICE_TYPE_CPU, VK_API_VERSION_1_1}});
+        const auto breaks = [&](std::uint64_t times) {
+            fakes.vulkan.vkEnumerateDeviceExtensionProperties.fail(VK_ERROR_INITIALIZATION_FAILED, 1, times);
+        };
+        breaks(1);
+        CHECK(Device::list(fakes.vulkan.entry()).size() == 1);
+        breaks(1);
+        CHECK(fakes.chosen("") == "Slow Processor");
+        breaks(1);
+        const std::string said = message_of([&] { fakes.chosen("broken"); });
+        CHECK(contains(said, "there are: 0 Slow Processor; one cannot be asked: "));
+        CHECK(contains(said, "VK_ERROR_INITIALIZATION_FAILED"));
+        breaks(1000);
+        CHECK(contains(message_of([&] { Device::list(fakes.vulkan.entry()); }), "VK_ERROR_INITIALIZATION_FAILED"));
+        breaks(0);
+        CHECK(fakes.vulkan.live_objects() == 0);
+    }
+
     TEST_CASE("device: the real ones are listed and found by name") {
         const std::vector<Capabilities> all = Device::list();
         REQUIRE(!all.empty());

@@ -14,6 +14,7 @@
 #include "tests/lying_device.h"
 #include "tests/op_check.h"
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/measure.h"
 #include "tools/doctor/report.h"
 
 namespace vkf::test {
@@ -96,6 +97,7 @@ TEST_SUITE("doctor") {
             CHECK(test.checks.size() >= (gpu ? 2 : 14));
             CHECK(told == test.checks.size());
             CHECK((test.floats.nan && test.floats.infinity && test.floats.minus_zero));
+            CHECK((!test.complete || !device().capabilities().keeps_subnormal_f16 || test.floats.f16_denormals));
             CHECK(std::all_of(test.checks.begin(), test.checks.end(),
                               [](const SelfCheck& c) { return c.error <= 1 && c.ms > 0 && c.chosen; }));
         }
@@ -191,6 +193,34 @@ TEST_SUITE("doctor") {
         CHECK(contains(error_of([&] { device.self_test(); }), "was lost"));
     }
 
+    TEST_CASE("self-test: whatever run loses the device, the report ends with the kernels of that run") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        bool while_blaming = false;
+        for (std::uint64_t nth = 9;; nth += 4) {  // the first check has eight runs
+            CAPTURE(nth);
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            liar.corrupt();
+            vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST, nth);
+            const SelfTest test = device.self_test();
+            if (vulkan.vkWaitForFences.calls < nth) {
+                break;
+            }
+            CHECK(test.verdict == Verdict::unusable);
+            CHECK_FALSE(test.complete);
+            const SelfCheck& last = test.checks.back();
+            CHECK(contains(last.problem, "VK_ERROR_DEVICE_LOST"));
+            CHECK((last.kernel != "device" || last.what == "a weight kept in f16"));
+            while_blaming = while_blaming || contains(last.problem, "; another in its place: ");
+        }
+        CHECK(while_blaming);
+    }
+
     TEST_CASE("doctor: a device that is right, and a report that tells nobody whose it is") {
         const DoctorByFile by_file;
         const TemporaryFolder cache, reports;
@@ -258,6 +288,75 @@ TEST_SUITE("doctor") {
         CHECK(visit(options).code == 0);
         CHECK(contains(explained_product({.cache_folder = cache.path()}), "matmul_lanes"));
         CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("doctor: what one examination found stays where the next has not looked at everything") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache;
+        const Device device = Device::create({.cache_folder = cache.path()});
+        const LeftOut rare{"attention_merge", "the doctor found it wrong on 2026-01-01: so"};
+        save_left_out(device, {{rare}});
+        const Visit quick = visit({.cache_folder = cache.path()});
+        CHECK(quick.code == 0);
+        CHECK(contains(quick.said, "programs go on without attention_merge"));
+        CHECK(Device::create({.cache_folder = cache.path()}).left_out() == std::vector<LeftOut>{rare});
+        if (has_shuffles(device.capabilities())) {  // what is found comes beside it
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, LyingDevice::kShuffles);
+            liar.corrupt();
+            CHECK(visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()}).code == 1);
+            const std::vector<LeftOut> both = Device::create({.cache_folder = cache.path()}).left_out();
+            CHECK(both.size() > 1);
+            CHECK(std::find(both.begin(), both.end(), rare) != both.end());
+        }
+        DoctorOptions dry{.cache_folder = cache.path()};
+        dry.keep = false;
+        CHECK_FALSE(contains(visit(dry).said, "programs go on"));
+    }
+
+    TEST_CASE("doctor: where no device can be made behind a hang, the list and the report are kept") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        const TemporaryFolder cache, reports;
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        liar.hang();
+        // of the list that was kept, and of the examination
+        vulkan.vkCreateDevice.fail(VK_ERROR_INITIALIZATION_FAILED, 3, 1000);
+        const Visit v =
+            visit({.folder = reports.path(), .cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 2);
+        CHECK(contains(v.said, "another after one was lost"));
+        CHECK(contains(v.said, "programs do without "));
+        CHECK(nlohmann::json::parse(read_all(reports.path() / "report.json")).at("verdict") == "unusable");
+        CHECK(Device::create({.cache_folder = cache.path()}).left_out().size() == 1);
+    }
+
+    TEST_CASE("doctor: what cannot be measured is told, and leaves the verdict") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache;
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        Report report;
+        report.test.verdict = Verdict::degraded;
+        std::uint64_t large = 0;
+        vulkan.vkAllocateMemory.instead = [&](VkDevice on, const VkMemoryAllocateInfo* info,
+                                              const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
+            if (info->allocationSize >= 64 << 20) {
+                ++large;
+                return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+            }
+            return vulkan.vkAllocateMemory.real(on, info, callbacks, memory);
+        };
+        measure(device, 1e-3, report);
+        CHECK(large > 0);
+        CHECK(contains(report.not_measured, "copy of 64 MiB: "));
+        CHECK(report.ceilings.size() == 1);
+        CHECK(report.ops.size() > 3);
+        CHECK(report.test.verdict == Verdict::degraded);
     }
 
     TEST_CASE("doctor: a driver that refuses kernels is degraded, one that is wrong with all is unusable") {

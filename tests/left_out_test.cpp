@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "tests/believed.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
+#include "tests/glsl.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
 #include "tests/reference_attention.h"
@@ -181,16 +183,87 @@ TEST_SUITE("left out") {
         CHECK(of([](fake::Vulkan&) {}, "") == "");
     }
 
-    TEST_CASE("left out: want of memory and a lost device are errors, and leave nothing out") {
+    TEST_CASE("left out: for want of memory one program takes the next kernel, and later ones do not") {
         const LeftOutByFile by_file;
-        for (const VkResult result :
-             {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY, VK_ERROR_DEVICE_LOST}) {
+        for (const VkResult result : {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY}) {
+            CAPTURE(result_name(result));
             fake::Vulkan vulkan;
             const Device device = Device::create(through(vulkan));
+            Insides::core(device).capabilities.type = DeviceType::discrete;
             vulkan.vkCreateComputePipelines.fail(result);
+            Program program = compile_product(device);
+            CHECK(kernel_of(program) == "matmul");
+            CHECK(contains(program.explain(),
+                           "matmul_shared is left out: its pipeline failed with " + result_name(result) + "\n"));
+            CHECK(product_mismatch(program) == "");
+            CHECK(device.left_out().empty());
+            CHECK(kernel_of(compile_product(device)) == "matmul_shared");
+        }
+        for (const VkResult result : {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY}) {
+            CAPTURE(result_name(result));
+            fake::Vulkan vulkan;
+            const Device device = Device::create(through(vulkan));
+            vulkan.vkCreateComputePipelines.fail(result, 1, 1000);  // whatever is tried
             CHECK(contains(error_of([&] { compile_product(device); }), result_name(result)));
             CHECK(device.left_out().empty());
         }
+    }
+
+    TEST_CASE("left out: a lost device is an error, and leaves nothing out") {
+        const LeftOutByFile by_file;
+        fake::Vulkan vulkan;
+        const Device device = Device::create(through(vulkan));
+        vulkan.vkCreateComputePipelines.fail(VK_ERROR_DEVICE_LOST);
+        CHECK(contains(error_of([&] { compile_product(device); }), "VK_ERROR_DEVICE_LOST"));
+        CHECK(device.left_out().empty());
+    }
+
+    TEST_CASE("left out: a kernel that the driver refuses with a score mod leads to the next with it") {
+        const LeftOutByFile by_file;
+        if (!can_compile_glsl()) {
+            cannot_run("score mods");
+            return;
+        }
+        const Tensor q = random_tensor({1, 4, 9, 16}, 1), k = random_tensor({1, 2, 40, 16}, 2),
+                     v = random_tensor({1, 2, 40, 16}, 3);
+        bool refused = false;
+        for (std::uint64_t nth = 1;; ++nth) {
+            CAPTURE(nth);
+            fake::Vulkan vulkan;
+            const Device device = Device::create(through(vulkan));
+            as_gpu(Insides::core(device).capabilities);  // which fuses this
+            vulkan.vkCreateComputePipelines.fail(VK_ERROR_UNKNOWN, nth);
+            Graph g;
+            const auto input = [&](const char* name, const Tensor& t) {
+                return g.input(name, Shape(t.shape.begin(), t.shape.end()));
+            };
+            AttentionOptions options;
+            options.score_mod = ScoreMod::glsl(
+                "float score_mod(float score, uint batch, uint head, uint query, uint key) { return 0.5 * score; }");
+            g.output("y",
+                     contiguous(scaled_dot_product_attention(input("q", q), input("k", k), input("v", v), options).y));
+            std::optional<Program> program;
+            const std::string error = error_of([&] { program = device.compile(g, {}, {}); });
+            if (vulkan.vkCreateComputePipelines.calls < nth) {
+                break;
+            }
+            if (!program) {  // elementwise, of which there is one
+                CHECK(contains(error, "vkCreateComputePipelines gave VK_ERROR_UNKNOWN"));
+                CHECK_MESSAGE(!contains(error, "attention"), error);
+                continue;
+            }
+            const bool by_device = !device.left_out().empty();
+            CHECK(contains(program->explain(), " is left out: its pipeline failed with VK_ERROR_UNKNOWN\n"));
+            refused = refused || !by_device;
+            upload(*program, "q", q);
+            upload(*program, "k", k);
+            upload(*program, "v", v);
+            program->run();
+            reference::AttentionOptions same;
+            same.scores.scale = 0.5 / std::sqrt(16.0);
+            CHECK(difference(download(*program, "y"), reference::attention(q, k, v, same).y) == "");
+        }
+        CHECK(refused);
     }
 
     TEST_CASE("left out: each kernel that stands in for another gives right results") {
@@ -378,7 +451,8 @@ TEST_SUITE("left out") {
         };
         CHECK(load(PackOn::by_device, VK_SUCCESS, 0) == std::pair{std::string(), std::uint64_t{1}});
         CHECK(load(PackOn::by_device, VK_ERROR_UNKNOWN, 1) == std::pair{std::string(), std::uint64_t{1}});
-        CHECK(contains(load(PackOn::by_device, VK_ERROR_OUT_OF_HOST_MEMORY, 1).first, "OUT_OF_HOST_MEMORY"));
+        CHECK(load(PackOn::by_device, VK_ERROR_OUT_OF_HOST_MEMORY, 1) == std::pair{std::string(), std::uint64_t{1}});
+        CHECK(contains(load(PackOn::by_device, VK_ERROR_DEVICE_LOST, 1).first, "VK_ERROR_DEVICE_LOST"));
         CHECK(contains(load(PackOn::device, VK_ERROR_UNKNOWN, 1).first, "gave VK_ERROR_UNKNOWN"));
     }
 

@@ -285,7 +285,8 @@ TEST_SUITE("pipelines") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         fake::Vulkan vulkan;
         {
-            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            // which has one kernel for each op
+            const Device device = Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});
             Graph g;
             SmallModel::describe(g, 4);
             const Weights weights = SmallModel::load(device);

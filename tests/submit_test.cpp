@@ -12,6 +12,7 @@
 #include "runtime/device/insides.h"
 #include "tests/believed.h"
 #include "tests/device.h"
+#include "tests/fake_vulkan.h"
 #include "tests/op_check.h"
 
 using namespace vkf;
@@ -145,6 +146,31 @@ TEST_SUITE("submit") {
         REQUIRE(counter(core.handle, semaphore, &reached) == VK_SUCCESS);
         CHECK(reached == 2);
         CHECK(program.download("runs") == std::vector<float>{2});
+    }
+
+    TEST_CASE("submit: a program that ends waits for its own work, and not for the host's behind it") {
+        fake::Vulkan vulkan;
+        const Device own = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        if (!own.capabilities().timeline_semaphore) {
+            cannot_run("timeline semaphores");
+            return;
+        }
+        for (const bool fails : {false, true}) {
+            CAPTURE(fails);
+            const std::uint64_t queue = vulkan.vkQueueWaitIdle.calls, semaphore = vulkan.vkWaitSemaphoresKHR.calls;
+            {
+                Graph g;
+                describe(g, kSize);
+                Program program = own.compile(g);
+                program.upload("x", numbers(kSize, 0.5f));
+                program.submit().wait();
+                if (fails) {
+                    vulkan.vkWaitSemaphoresKHR.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+                }
+            }
+            CHECK(vulkan.vkWaitSemaphoresKHR.calls == semaphore + 1);
+            CHECK(vulkan.vkQueueWaitIdle.calls == queue + (fails ? 1 : 0));
+        }
     }
 
     TEST_CASE("submit: without timeline semaphores all but the semaphore works") {

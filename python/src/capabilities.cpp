@@ -28,6 +28,7 @@ void bind_capabilities(nb::module_& m) {
         .def_ro("chosen", &vkf::SelfCheck::chosen, "True where the device chooses the kernel unasked.");
     nb::class_<vkf::FloatFacts>(m, "FloatFacts", "What fp32 numbers keep on their way through a kernel.")
         .def_ro("denormals", &vkf::FloatFacts::denormals, "Denormal numbers stay.")
+        .def_ro("f16_denormals", &vkf::FloatFacts::f16_denormals, "Weights in f16 below 2**-14 are not read as 0.")
         .def_ro("nan", &vkf::FloatFacts::nan, "NaN stays.")
         .def_ro("infinity", &vkf::FloatFacts::infinity, "Infinities stay.")
         .def_ro("minus_zero", &vkf::FloatFacts::minus_zero, "The sign of a zero stays.");

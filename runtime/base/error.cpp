@@ -19,9 +19,10 @@ Error::Error(const std::string& what, std::string where, int result)
     : std::runtime_error(message(what, where, result)), where_(std::move(where)), result_(result) {}
 
 Error::Error(const char* what, const char* where, int result)
-    : Error(std::string(what), std::string(where), result) {}
+    : Error(std::string(what), where, result) {}
 
-Error::Error(const std::string& what, const char* where, int result) : Error(what, std::string(where), result) {}
+Error::Error(const std::string& what, const char* where, int result)
+    : Error(what, where != nullptr ? std::string(where) : std::string(), result) {}
 
 Error::~Error() = default;
 

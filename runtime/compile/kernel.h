@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct Shader {
     /// The constant that makes this shader of a module that several share; Constants do not set it.
     std::optional<Constants::Named> constant = {};
 };
+
+/// What stands behind a shader's name where a source of the caller's went into it.
+inline constexpr std::string_view kModSuffix = "_mod";
 
 /// A module with its specialization constants.
 struct Kernel {

@@ -47,12 +47,14 @@ std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
                 throw;
             }
             std::vector<LeftOut> without = plan.left_out;
-            without.push_back({refused.kernel(), refused.why()});
+            without.push_back({refused.without(), refused.why()});
             Plan next = plan_again(*plan.source, without);
             if (takes(next, refused.kernel())) {
                 throw;  // there is no other
             }
-            core.left_out_since.add(without.back());
+            if (refused.lasts()) {
+                core.left_out_since.add(without.back());
+            }
             plan = std::move(next);
         }
     }

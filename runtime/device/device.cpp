@@ -35,19 +35,34 @@ struct Candidate {
     std::uint32_t queue_family = kAnyFamily;
 };
 
-std::vector<Candidate> candidates(const InstanceCore& instance) {
+struct Candidates {
+    std::vector<Candidate> usable;
+    std::string broken;                  ///< what went wrong with those that could not be asked
+    std::exception_ptr error = nullptr;  ///< the first of these
+};
+
+/// A driver that cannot be asked for what it can do does not hide the other devices.
+Candidates candidates(const InstanceCore& instance) {
     const auto list =
         enumerate<VkPhysicalDevice>("vkEnumeratePhysicalDevices", [&](std::uint32_t* count, VkPhysicalDevice* devices) {
             return instance.api.vkEnumeratePhysicalDevices(instance.handle, count, devices);
         });
-    std::vector<Candidate> out;
+    Candidates out;
     for (VkPhysicalDevice physical : list) {
         Candidate c;
         c.physical = physical;
-        if (auto caps = query_capabilities(instance.api, physical, c.queue_family, instance.api_version)) {
-            c.capabilities = std::move(*caps);
-            out.push_back(std::move(c));
+        try {
+            if (auto caps = query_capabilities(instance.api, physical, c.queue_family, instance.api_version)) {
+                c.capabilities = std::move(*caps);
+                out.usable.push_back(std::move(c));
+            }
+        } catch (const Error& e) {
+            out.broken += std::string("; one cannot be asked: ") + e.what();
+            out.error = out.error ? out.error : std::current_exception();
         }
+    }
+    if (out.usable.empty() && out.error) {
+        std::rethrow_exception(out.error);
     }
     return out;
 }
@@ -74,7 +89,8 @@ int preference(DeviceType type) {
     return 5;
 }
 
-const Candidate& choose(const std::vector<Candidate>& list, const std::string& select) {
+const Candidate& choose(const Candidates& all, const std::string& select) {
+    const std::vector<Candidate>& list = all.usable;
     if (list.empty()) {
         throw Error("no usable Vulkan device: none offers Vulkan 1.1 and a compute queue");
     }
@@ -99,7 +115,7 @@ const Candidate& choose(const std::vector<Candidate>& list, const std::string& s
     for (std::size_t i = 0; i < list.size(); ++i) {
         known += (i ? ", " : "") + std::to_string(i) + " " + list[i].capabilities.name;
     }
-    throw Error("no device \"" + select + "\"; there are: " + known);
+    throw Error("no device \"" + select + "\"; there are: " + known + all.broken);
 }
 
 /// Finishes owned and borrowed devices alike, once the handles are set.
@@ -133,7 +149,7 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
 std::vector<Capabilities> Device::list(GetInstanceProcAddr get) {
     const auto instance = make_instance(get, false);
     std::vector<Capabilities> out;
-    for (Candidate& c : candidates(*instance)) {
+    for (Candidate& c : candidates(*instance).usable) {
         out.push_back(std::move(c.capabilities));
     }
     return out;
@@ -143,7 +159,7 @@ Device Device::create(const DeviceOptions& options) {
     auto core = std::make_shared<DeviceCore>();
     core->instance =
         make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
-    const std::vector<Candidate> list = candidates(*core->instance);
+    const Candidates list = candidates(*core->instance);
     const std::string select = options.select.empty() ? environment("VKFORMER_DEVICE") : options.select;
     const Candidate& chosen = choose(list, select);
     core->physical = chosen.physical;

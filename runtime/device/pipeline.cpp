@@ -70,14 +70,14 @@ void require_features(const ShaderInterface& face, const Kernel& kernel, const C
     }
 }
 
-/// Throws where a driver did not make of the kernel what `call` asks for.
+/// Throws where a driver did not make of the kernel what `call` asks for: RefusedKernel unless the
+/// device is lost.
 void check_made(VulkanDevice& core, VkResult result, const char* call, const std::string& kernel) {
     if (result == VK_SUCCESS) {
         return;
     }
     core.heard(result);
-    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
-        result == VK_ERROR_DEVICE_LOST) {
+    if (result == VK_ERROR_DEVICE_LOST) {
         throw Error(std::string(call) + " gave " + result_name(result), "shader " + kernel, result);
     }
     throw RefusedKernel(call, kernel, result);
@@ -90,6 +90,15 @@ constexpr std::size_t kSerialPipelines = 2;
 
 RefusedKernel::RefusedKernel(const std::string& call, std::string kernel, VkResult result)
     : Error(call + " gave " + result_name(result), "shader " + kernel, result), kernel_(std::move(kernel)) {}
+
+std::string RefusedKernel::without() const {
+    return kernel_.substr(0, kernel_.size() - (kernel_.ends_with(kModSuffix) ? kModSuffix.size() : 0));
+}
+
+bool RefusedKernel::lasts() const noexcept {
+    return result() != VK_ERROR_OUT_OF_HOST_MEMORY && result() != VK_ERROR_OUT_OF_DEVICE_MEMORY &&
+           !kernel_.ends_with(kModSuffix);
+}
 
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
     const FrameHeader header = header_for(device, data);

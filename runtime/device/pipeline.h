@@ -27,12 +27,18 @@ struct Pipeline {
     std::shared_ptr<const Shader> owner = {};
 };
 
-/// A driver makes no pipeline of a kernel, and not for want of memory or of the device.
+/// A driver makes no pipeline of a kernel, and the device is not lost. Want of memory counts: some
+/// compilers say so where they cannot do a kernel, and another may need less.
 class RefusedKernel : public Error {
 public:
     RefusedKernel(const std::string& call, std::string kernel, VkResult result);
 
     const std::string& kernel() const noexcept { return kernel_; }
+    /// The kernel to do without: the one that a source of the caller's went into, or this.
+    std::string without() const;
+    /// Whether later programs do without it from the start: memory may be there then, and without a
+    /// source of the caller's the driver may take it.
+    bool lasts() const noexcept;
     /// The rest of a sentence, for LeftOut::why.
     std::string why() const { return "its pipeline failed with " + result_name(static_cast<VkResult>(result())); }
 

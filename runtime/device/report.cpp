@@ -119,11 +119,16 @@ std::string Program::explain() const {
         static_cast<unsigned long long>(plan.memory.inputs), static_cast<unsigned long long>(plan.memory.outputs),
         static_cast<unsigned long long>(plan.memory.mirrors));
     if (const std::uint64_t outside = core_->device->outside; outside != 0) {
-        out += format("memory: %llu bytes of this device's lie in the host's memory, because its own is full: slow\n",
+        out += format("memory: %llu bytes of this device's lie in the host's memory, for its own gave no room: slow\n",
                       static_cast<unsigned long long>(outside));
     }
     if (!caps.keeps_special_f32) {
         out += "floats: this driver was not asked to keep NaN, infinities and -0.0, for it does not offer it\n";
+    }
+    const bool halves = std::any_of(plan.storages.begin(), plan.storages.end(),
+                                    [](const StorageInfo& s) { return s.type == WeightType::f16; });
+    if (halves && !caps.keeps_subnormal_f16) {
+        out += "floats: this driver was not asked to keep f16 below 2^-14, for it does not offer it\n";
     }
     if (plan.memory.exchanged != 0) {
         out +=

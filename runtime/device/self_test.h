@@ -26,6 +26,8 @@ struct SelfCheck {
 /// depend on the first; without the others masks do not hold.
 struct FloatFacts {
     bool denormals = false, nan = false, infinity = false, minus_zero = false;
+    /// A weight kept in f16 that is below 2^-14 is read as what it is, and not as 0.
+    bool f16_denormals = false;
 };
 
 struct SelfTestOptions {

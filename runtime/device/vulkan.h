@@ -92,9 +92,10 @@ namespace vkf {
     X(vkResetFences)                 \
     X(vkWaitForFences)
 
-#define VKF_DEVICE_FUNCTIONS_OPTIONAL(X) \
-    X(vkGetMemoryFdKHR)                  \
-    X(vkGetMemoryHostPointerPropertiesEXT)
+#define VKF_DEVICE_FUNCTIONS_OPTIONAL(X)   \
+    X(vkGetMemoryFdKHR)                    \
+    X(vkGetMemoryHostPointerPropertiesEXT) \
+    X(vkWaitSemaphoresKHR)
 
 #define VKF_MEMBER(name) PFN_##name name = nullptr;
 

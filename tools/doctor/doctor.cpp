@@ -79,8 +79,9 @@ void print(const DoctorOptions& options, const Report& report) {
                      k.problem.empty() ? (k.chosen ? "chosen" : "") : ("FAILED: " + k.problem).c_str());
     }
     const vkf::FloatFacts& f = report.test.floats;
-    std::fprintf(options.out, "fp32 keeps: NaN %s, infinity %s, -0.0 %s, denormals %s\n", f.nan ? "yes" : "no",
-                 f.infinity ? "yes" : "no", f.minus_zero ? "yes" : "no", f.denormals ? "yes" : "no");
+    std::fprintf(options.out, "fp32 keeps: NaN %s, infinity %s, -0.0 %s, denormals %s; f16: denormals %s\n",
+                 f.nan ? "yes" : "no", f.infinity ? "yes" : "no", f.minus_zero ? "yes" : "no",
+                 f.denormals ? "yes" : "no", f.f16_denormals ? "yes" : "no");
     if (!report.ops.empty()) {
         std::fprintf(options.out, "\n%-42s %10s %9s %8s %8s\n", "measured", "ms", "GFLOP/s", "GB/s", "ceiling");
     }
@@ -116,10 +117,23 @@ void append(vkf::SelfTest& all, vkf::SelfTest more) {
     all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
 }
 
+/// Makes the device anew where the last one was lost; null where the driver gives none any more,
+/// which the report says then.
+bool make_again(const DoctorOptions& options, Report& report, vkf::Device& device) {
+    try {
+        device = device_of(options, report.test.left_out);
+        return true;
+    } catch (const vkf::Error& e) {
+        report.test.checks.push_back({.kernel = "device", .what = "another after one was lost", .problem = e.what()});
+        report.test.verdict = vkf::Verdict::unusable;
+        return false;
+    }
+}
+
 /// Examines the device; where a kernel makes it hang or be lost, goes on without that on a new one.
 vkf::Device examine(const DoctorOptions& options, Report& report) {
+    vkf::Device device = device_of(options, {});
     for (int devices = 1;; ++devices) {
-        vkf::Device device = device_of(options, report.test.left_out);
         report.device = device.capabilities();
         vkf::SelfTest found = device.self_test(
             {.thorough = !options.quick, .repeats = options.quick ? 2u : 3u, .seconds = 0, .progress = {}});
@@ -132,6 +146,9 @@ vkf::Device examine(const DoctorOptions& options, Report& report) {
             return device;
         }
         report.test.left_out.push_back({kernel, problem});
+        if (!make_again(options, report, device)) {
+            return device;
+        }
     }
 }
 
@@ -143,19 +160,42 @@ void write(const std::filesystem::path& path, const std::string& text) {
     }
 }
 
-void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report) {
-    std::vector<vkf::LeftOut> list;
-    for (const vkf::LeftOut& k : report.test.left_out) {
-        list.push_back({k.kernel, why(k, report.day)});
-    }
+/// What programs do without already.
+std::vector<vkf::LeftOut> kept_before(const DoctorOptions& options) {
+    return vkf::Device::create({.select = options.device,
+                                .cache_folder = options.cache_folder,
+                                .get_instance_proc_addr = options.get_instance_proc_addr})
+        .left_out();
+}
+
+/// Keeps what was found. Only who examined everything takes a kernel off the list again: the quick
+/// way, or one that was cut short, has not seen what another found.
+void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report,
+          const std::vector<vkf::LeftOut>& before) {
     if (!options.keep || vkf::left_out_file(device).empty()) {
         return;
     }
-    vkf::save_left_out(device, list);
-    for (const vkf::LeftOut& k : list) {
+    std::vector<vkf::LeftOut> list;
+    for (const vkf::LeftOut& k : report.test.left_out) {
+        list.push_back({k.kernel, why(k, report.day)});
         std::fprintf(options.out, "programs do without %s from now on; vkformer-doctor --forget takes that back\n",
                      k.kernel.c_str());
     }
+    const bool whole = !options.quick && report.test.complete;
+    for (const vkf::LeftOut& k : before) {
+        const bool found = std::any_of(list.begin(), list.end(), [&](const auto& l) { return l.kernel == k.kernel; });
+        if (found) {
+            continue;
+        }
+        if (!whole) {
+            list.push_back(k);
+        }
+        std::fprintf(options.out,
+                     whole ? "programs take %s again: it was right\n"
+                           : "programs go on without %s: only a whole examination takes it back\n",
+                     k.kernel.c_str());
+    }
+    vkf::save_left_out(device, list);
 }
 
 int forget(const DoctorOptions& options) {
@@ -228,20 +268,21 @@ int run_doctor(const DoctorOptions& options) {
     report.quick = options.quick;
     report.devices = vkf::Device::list(options.get_instance_proc_addr);
     print_devices(options, report);
+    const std::vector<vkf::LeftOut> before = options.keep ? kept_before(options) : std::vector<vkf::LeftOut>{};
     const vkf::Device device = examine(options, report);
+    keep(options, device, report, before);  // whatever becomes of the rest
     std::fprintf(options.out, "examined: %s%s\n", report.device.name.c_str(),
                  report.device.minimum_profile ? ", minimum profile" : "");
     if (options.measure && report.test.verdict != vkf::Verdict::unusable) {
         try {
             measure(device, options.quick ? 0.1 : 1.0, report);
-        } catch (const std::exception& e) {
-            report.not_measured = e.what();
+        } catch (const std::exception& e) {  // the device is lost
+            report.not_measured += (report.not_measured.empty() ? "" : "; ") + std::string(e.what());
             report.test.verdict = vkf::Verdict::unusable;
         }
     }
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     print(options, report);
-    keep(options, device, report);
     if (!options.folder.empty()) {
         std::filesystem::create_directories(options.folder);
         write(options.folder / "report.json", json_of(report));

@@ -63,6 +63,8 @@ public:
         return graph.weight("weight", {shape.begin(), shape.end()});
     }
 
+    const std::string& name() const { return name_; }
+
     std::optional<Measured> measure(const vkf::Device& device, double seconds, double gflops, double matrix_gflops,
                                     double gbps) {
         vkf::CompileOptions options;
@@ -134,41 +136,72 @@ void make_attention(Op& op, std::int64_t queries, std::int64_t keys) {
     op.graph.output("y", merge_heads(scaled_dot_product_attention(q, k, v).y));
 }
 
+/// Measures one thing. What cannot be measured is told, and the others are; throws where the device
+/// is lost.
+template <class Measure>
+void try_to(Report& report, const std::string& name, Measure measure) {
+    try {
+        measure();
+    } catch (const vkf::Error& e) {
+        constexpr int kTimeout = 2, kDeviceLost = -4;  // of VkResult
+        if (e.result() == kTimeout || e.result() == kDeviceLost) {
+            throw;
+        }
+        report.not_measured += (report.not_measured.empty() ? "" : "; ") + name + ": " + e.what();
+    }
+}
+
+/// Cooperative matrices multiply right, as far as is known.
+bool has_matrices(const vkf::Device& device) {
+    const std::vector<vkf::LeftOut> out = device.left_out();
+    return device.capabilities().cooperative_matrix &&
+           std::none_of(out.begin(), out.end(), [](const vkf::LeftOut& k) { return k.kernel == "matmul_coopmat"; });
+}
+
 }  // namespace
 
 void measure(const vkf::Device& device, double seconds, Report& report) {
     const bool cpu = device.capabilities().cpu();
     double gflops = 0, matrix_gflops = 0, gbps = 0;
     for (const bool fused : {false, true}) {
-        Measured m = rate(fma_rate(device, fused), "multiply-adds in fp32", seconds);
-        if (m.gflops > gflops) {
-            gflops = m.gflops;
-            report.ceilings = {std::move(m)};
-        }
+        try_to(report, "multiply-adds in fp32", [&] {
+            Measured m = rate(fma_rate(device, fused), "multiply-adds in fp32", seconds);
+            if (m.gflops > gflops) {
+                gflops = m.gflops;
+                report.ceilings = {std::move(m)};
+            }
+        });
     }
     std::optional<Measured> best;
     for (const vkf::MatrixShape& shape : device.capabilities().matrix_shapes) {
-        if (device.capabilities().cooperative_matrix) {
+        if (!has_matrices(device)) {
+            break;
+        }
+        try_to(report, "cooperative matrices of f16", [&] {
             Measured m = rate(matrix_rate(device, shape), "cooperative matrices of f16", seconds / 2);
             if (m.gflops > matrix_gflops) {
                 matrix_gflops = m.gflops;
                 best = std::move(m);
             }
-        }
+        });
     }
     if (best) {
         report.ceilings.push_back(*best);
     }
     Op copy("copy of 64 MiB");
     copy.graph.output("y", contiguous(copy.input("x", {16 << 20})));
-    const std::optional<Measured> copied = copy.measure(device, seconds, 0, 0, 0);
-    gbps = copied->gbps;
-    report.ceilings.push_back(*copied);
+    try_to(report, copy.name(), [&] {
+        const std::optional<Measured> copied = copy.measure(device, seconds, 0, 0, 0);
+        gbps = copied->gbps;
+        report.ceilings.push_back(*copied);
+    });
 
     const auto add = [&](Op& op) {
-        if (auto m = op.measure(device, seconds, gflops, matrix_gflops, gbps)) {
-            report.ops.push_back(*m);
-        }
+        try_to(report, op.name(), [&] {
+            if (auto m = op.measure(device, seconds, gflops, matrix_gflops, gbps)) {
+                report.ops.push_back(*m);
+            }
+        });
     };
     const std::int64_t n = cpu ? 512 : 2048, large = cpu ? 2048 : 4096;
     using vkf::Arithmetic, vkf::WeightType;

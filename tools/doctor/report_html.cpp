@@ -150,9 +150,11 @@ std::string html_of(const Report& report) {
     }
     const vkf::FloatFacts& f = report.test.floats;
     out += "<p>fp32 keeps NaN: " + yes(f.nan) + ", infinities: " + yes(f.infinity) + ", -0.0: " + yes(f.minus_zero) +
-           ", denormals: " + yes(f.denormals) + ".</p>\n";
+           ", denormals: " + yes(f.denormals) + ". f16 keeps denormals: " + yes(f.f16_denormals) + ".</p>\n";
     out += "<h2>Shares of what the device can do</h2>\n";
-    out += report.ops.empty() ? "<p>Not measured: " + html_escape(report.not_measured) + "</p>\n"
-                              : shares_picture(report) + rate_table(report);
+    if (!report.not_measured.empty()) {
+        out += "<p>Not measured: " + html_escape(report.not_measured) + "</p>\n";
+    }
+    out += report.ops.empty() ? "" : shares_picture(report) + rate_table(report);
     return out + "</body></html>\n";
 }

@@ -88,6 +88,7 @@ std::string json_of(const Report& report) {
         {"left_out", std::move(left_out)},
         {"fp32_keeps",
          {{"nan", f.nan}, {"infinity", f.infinity}, {"minus_zero", f.minus_zero}, {"denormals", f.denormals}}},
+        {"f16_keeps", {{"denormals", f.f16_denormals}}},
         {"ceilings", json_of(report.ceilings)},
         {"ops", json_of(report.ops)},
         {"not_measured", report.not_measured}};
