@@ -2,7 +2,7 @@
 // Runs every test on one device. Under validation (VKFORMER_VALIDATION=1) any message of warning or
 // worse is a failure, and the layer first has to prove that it sees. With
 // VKFORMER_COMPUTES_NOTHING=1 the device is known to compute nothing, as a GPU's compiler without
-// the GPU: only messages count then, and what was thrown is listed.
+// the GPU: only messages and kernels that it refuses count then, and what was thrown is listed.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -13,11 +13,13 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "tests/device.h"
 
 namespace {
 
 int messages_seen = 0;
+int kernels_refused = 0;
 
 bool computes_nothing() {
     const char* const text = std::getenv("VKFORMER_COMPUTES_NOTHING");
@@ -44,6 +46,9 @@ struct MessageListener : doctest::IReporter {
     void test_case_exception(const doctest::TestCaseException& e) override {
         if (computes_nothing()) {
             std::printf("thrown in \"%s\": %s\n", name_, e.error_string.c_str());
+            const std::string_view said = e.error_string.c_str();
+            kernels_refused += said.find("vkCreateComputePipelines gave ") != said.npos ||
+                               said.find("vkCreateShaderModule gave ") != said.npos;
         }
     }
     void subcase_start(const doctest::SubcaseSignature&) override {}
@@ -79,6 +84,12 @@ int main(int argc, char** argv) {
         context.setOption("no-exitcode", true);  // 0, whatever was compared
     }
     const int failed = context.run();
+    for (const vkf::LeftOut& kernel : vkf::test::device().left_out()) {
+        if (computes_nothing() && kernel.why.find("its pipeline failed") != std::string::npos) {
+            std::fprintf(stderr, "refused: %s: %s\n", kernel.kernel.c_str(), kernel.why.c_str());
+            ++kernels_refused;
+        }
+    }
     report(vkf::test::close_device(), "at the end");
     const std::string not_run = vkf::test::not_run();
     if (computes_nothing()) {
@@ -88,5 +99,8 @@ int main(int argc, char** argv) {
     if (messages_seen != 0) {
         std::fprintf(stderr, "%d validation messages\n", messages_seen);
     }
-    return failed != 0 || messages_seen != 0 ? 1 : 0;
+    if (kernels_refused != 0) {
+        std::fprintf(stderr, "%d times a kernel was refused\n", kernels_refused);
+    }
+    return failed != 0 || messages_seen != 0 || kernels_refused != 0 ? 1 : 0;
 }

@@ -14,7 +14,8 @@ namespace vkf {
 class VKF_API Error : public std::runtime_error {
 public:
     explicit Error(const std::string& what, std::string where = {}, int result = 0);
-    /// Of texts that are there already, as most are: whoever throws builds none. `where` may be null.
+    /// Of texts that are there already, as most are: whoever throws builds none. A null `where` is
+    /// an empty one.
     explicit Error(const char* what, const char* where = "", int result = 0);
     Error(const std::string& what, const char* where, int result = 0);
     ~Error() override;  // out of line: one home for the type's identity across shared libraries

@@ -12,9 +12,9 @@ SubmittedRuns::~SubmittedRuns() {
         return;
     }
     if (semaphore) {
-        // A driver may wake who waits for the fence before it has signalled the semaphore. The queue
-        // may be the host's, with work that waits for what the host does behind this: that is not
-        // waited for unless it must be.
+        // A driver may wake who waits for the fence before it has signalled the semaphore. The
+        // queue may be the host's, with work that waits for what the host does behind this: that is
+        // waited for only where it must be.
         const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &semaphore, &submitted};
         const auto wait = device->api.vkWaitSemaphoresKHR;
         if (!wait || wait(device->handle, &info, device->wait_limit) != VK_SUCCESS) {

@@ -97,23 +97,31 @@ int run(const Options& options) {
             ceilings.push_back(std::move(op));
         }
     }
-    for (const Bench& ceiling : ceilings) {
-        if (ceiling.lacking(device).empty()) {
-            ceiling.measure(settings);  // which the others are compared with
-        }
-    }
-    std::printf("%s\n", table_head().c_str());
     std::vector<Row> rows;
     int failures = 0;
-    for (const Bench& bench : benches) {
+    const auto measured = [&](const Bench& bench) -> std::optional<Row> {
         try {
-            Row row = bench.measure(settings);
-            row.device = device.name;
-            std::printf("%s\n", table_line(row).c_str());
-            rows.push_back(std::move(row));
+            return bench.measure(settings);
         } catch (const std::exception& e) {
             std::printf("%-36s FAILED: %s\n", bench.name.c_str(), e.what());
             ++failures;
+            return std::nullopt;
+        }
+    };
+    for (const Bench& ceiling : ceilings) {
+        if (ceiling.lacking(device).empty()) {
+            (void)measured(ceiling);  // which the others are compared with
+        }
+    }
+    std::printf("%s\n", table_head().c_str());
+    for (const Bench& bench : benches) {
+        if (std::optional<Row> row = measured(bench)) {
+            row->device = device.name;
+            std::printf("%s\n", table_line(*row).c_str());
+            rows.push_back(std::move(*row));
+            if (!options.json.empty()) {  // each time: somebody may end it before the last
+                write_json(options.json, rows);
+            }
         }
         std::fflush(stdout);
     }

@@ -85,10 +85,14 @@ void write_json(const std::filesystem::path& path, const std::vector<Row>& rows)
         }
         all.push_back(std::move(j));
     }
-    std::ofstream file(path);
+    std::filesystem::path whole = path;  // nobody reads half of it
+    whole += ".part";
+    std::ofstream file(whole);
     file << all.dump(2) << '\n';
     file.close();
-    if (!file) {
+    std::error_code error;
+    std::filesystem::rename(whole, path, error);
+    if (!file || error) {
         throw std::runtime_error("cannot write " + path.string());
     }
 }

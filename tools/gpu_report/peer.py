@@ -33,7 +33,19 @@ PAIRS = [
 MULTIPLY_ADDS = [(re.compile(r"v_dual_(fmac|fmaak|fmamk)_f32"), 1), (re.compile(r"v_dot4"), 4),
                  (re.compile(r"v_dot8"), 8), (re.compile(r"v_dot2"), 2), (re.compile(r"v_pk_fma"), 2),
                  (re.compile(r"v_(fma|fmac|mac|mad|fmaak|fmamk|fma_mix)\w*_f(32|16)"), 1)]
-BITS = re.compile(r"_b(\d+)$")
+# RDNA says bits, GCN words: global_load_b128, buffer_load_u16, buffer_load_dwordx4, buffer_load_ushort.
+BITS = re.compile(r"_[biu](\d+)$")
+DWORDS = re.compile(r"_dword(?:x(\d))?$")
+
+
+def bytes_of(load):
+    """The bytes of one lane that an instruction of this name loads."""
+    bits, words = BITS.search(load), DWORDS.search(load)
+    if bits:
+        return int(bits.group(1)) // 8
+    if words:
+        return 4 * int(words.group(1) or 1)
+    return 1 if "byte" in load else 2
 
 
 def run(compilers, gpu, command):
@@ -97,9 +109,8 @@ def count(instructions, wave):
                 out["multiply_adds"] += 16 * 16 * 16 / wave
             out["multiply_adds"] += next((n for pattern, n in MULTIPLY_ADDS if pattern.match(name)), 0)
             if re.match(r"(buffer|global)_load", name):
-                bits = BITS.search(name)
                 out["loads"] += 1
-                out["bytes"] += int(bits.group(1)) // 8 if bits else 2
+                out["bytes"] += bytes_of(name)
             out["shared"] += name.startswith("ds_")
     return out
 

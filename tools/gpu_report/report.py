@@ -29,7 +29,7 @@ NAMES = {
 }
 # The most waves that the hardware can hold, by the name under which the driver tells them and the
 # driver's device: occupancy is a share of it.
-MOST_WAVES = {"Subgroups per SIMD": {"NAVI3": 32, "GFX12": 32, "VEGA10": 10, "POLARIS10": 10},
+MOST_WAVES = {"Subgroups per SIMD": {"NAVI3": 32, "GFX12": 32, "VEGA10": 10, "POLARIS10": 8},
               "Max warps/SM": {"": 48}, "Max Waves Per Core": {"": 16}, "Threads": {"": 1024}}
 COLUMNS = ["registers", "spills", "scratch", "shared", "occupancy", "instructions", "cycles"]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -93,7 +93,8 @@ def by_place(told):
             for at, d in enumerate(all_of)}
 
 
-def compare(before, now):
+def compare(before, now, only=""):
+    """A line for each difference; cases whose names `only` does not find were not asked for now."""
     was, now_is = by_place(before), by_place(now)
     lines = []
     for place in sorted(now_is.keys() & was.keys()):
@@ -104,7 +105,7 @@ def compare(before, now):
             lines.append(f"{place[0]} {place[1]} {new['kernel']}: " + ", ".join(parts))
     lines += [f"{p[0]} {p[1]} {now_is[p]['kernel']}: new" for p in sorted(now_is.keys() - was.keys())]
     lines += [f"{p[0]} {p[1]} {was[p]['kernel']}: gone" for p in sorted(was.keys() - now_is.keys())
-              if p[0] in now and p[1] in now[p[0]]["cases"]]
+              if p[0] in now and re.search(only, p[1])]
     return lines
 
 
@@ -119,15 +120,18 @@ def limit_of(limits, name, gpu, case, kernel):
 
 
 def beyond(limits, told):
+    """A line for each figure beyond its limit, and for each GPU that told nothing to be limited."""
     lines = []
+    checked = dict.fromkeys(told, 0)
     for (gpu, case, _), d in by_place(told).items():
         for name in limits["limits"]:
             if name not in d:
                 continue
+            checked[gpu] += 1
             limit = limit_of(limits, name, gpu, case, d["kernel"])
             if d[name] < limit if name == "occupancy" else d[name] > limit:
                 lines.append(f"{gpu} {case} {d['kernel']}: {name} {d[name]}, the limit is {limit}")
-    return lines
+    return lines + [f"{gpu}: nothing was checked" for gpu, count in checked.items() if count == 0]
 
 
 def picture(told):
@@ -189,7 +193,7 @@ def main():
     if arguments.svg:
         arguments.svg.write_text(picture(told))
     if arguments.compare:
-        lines = compare(json.loads(arguments.compare.read_text()), told)
+        lines = compare(json.loads(arguments.compare.read_text()), told, arguments.only)
         print("\n".join(lines) if lines else "nothing differs")
     if arguments.limits:
         lines = beyond(json.loads((HERE / "limits.json").read_text()), told)

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the tools that no C++ program holds: tools/gpu_report and tools/gpu-day."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools" / "gpu_report"))
+sys.dont_write_bytecode = True
+import peer  # noqa: E402
+import report  # noqa: E402
+
+
+def told(**cases):
+    """A report of one GPU: for each case its dispatches."""
+    return {"gpu": {"device": "GPU", "driver": "driver", "cases": cases}}
+
+
+def dispatch(kernel="matvec", **figures):
+    return {"kernel": kernel, "dispatches": 1, "groups": 1, **figures}
+
+
+class Numbers(unittest.TestCase):
+    def test_names_of_drivers_become_ours(self):
+        got = report.numbers({"VGPRs": 96, "Spilled VGPRs": 2, "Spilled SGPRs": 3, "Subgroups per SIMD": 4}, "POLARIS10")
+        self.assertEqual(got, {"registers": 96, "spills": 5, "waves": 4, "occupancy": 50})
+        got = report.numbers({"Number of GPRs": 40, "Max warps/SM": 12, "SLM size": 0}, "NVIDIA")
+        self.assertEqual(got, {"registers": 40, "waves": 12, "occupancy": 25, "scratch": 0})
+
+    def test_what_a_driver_does_not_tell_is_absent(self):
+        self.assertEqual(report.numbers({"Subgroups per SIMD": 4}, "another"), {"waves": 4})
+
+
+class Limits(unittest.TestCase):
+    limits = {"limits": {"spills": 0, "occupancy": 25},
+              "exceptions": [{"gpu": "g.*", "kernel": "large", "occupancy": 10, "why": "large"}]}
+
+    def test_beyond(self):
+        self.assertEqual(report.beyond(self.limits, told(a=[dispatch(spills=0, occupancy=25)])), [])
+        self.assertEqual(report.beyond(self.limits, told(a=[dispatch(spills=1, occupancy=24)])),
+                         ["gpu a matvec: spills 1, the limit is 0", "gpu a matvec: occupancy 24, the limit is 25"])
+
+    def test_exceptions(self):
+        self.assertEqual(report.beyond(self.limits, told(a=[dispatch("large", occupancy=10)])), [])
+        self.assertEqual(len(report.beyond(self.limits, told(a=[dispatch("large", occupancy=9)]))), 1)
+        self.assertEqual(len(report.beyond(self.limits, told(a=[dispatch("larger", occupancy=10)]))), 1)
+
+    def test_nothing_to_check_is_not_within_the_limits(self):
+        self.assertEqual(report.beyond(self.limits, told()), ["gpu: nothing was checked"])
+        self.assertEqual(report.beyond(self.limits, told(a=[dispatch(registers=8)])), ["gpu: nothing was checked"])
+
+    def test_the_limits_that_are_kept_can_be_read(self):
+        kept = json.loads((ROOT / "tools" / "gpu_report" / "limits.json").read_text())
+        self.assertTrue(set(kept["limits"]) <= set(report.COLUMNS))
+        self.assertTrue(all("why" in rule for rule in kept["exceptions"]))
+
+
+class Compare(unittest.TestCase):
+    def test_changes(self):
+        was, now = told(a=[dispatch(registers=8)], b=[dispatch()]), told(a=[dispatch(registers=9)], c=[dispatch("new")])
+        self.assertEqual(report.compare(was, was), [])
+        self.assertEqual(report.compare(was, now),
+                         ["gpu a matvec: registers 8 -> 9", "gpu c new: new", "gpu b matvec: gone"])
+
+    def test_what_was_not_asked_for_is_not_gone(self):
+        was = told(a=[dispatch()], b=[dispatch()])
+        self.assertEqual(report.compare(was, told(a=[dispatch()]), "^a"), [])
+        self.assertEqual(report.compare(was, {}), [])
+
+
+class Peer(unittest.TestCase):
+    def test_bytes_of_loads(self):
+        for name, count in {"global_load_b128": 16, "buffer_load_u16": 2, "buffer_load_dwordx4": 16,
+                            "buffer_load_dword": 4, "buffer_load_ushort": 2, "buffer_load_ubyte": 1,
+                            "global_load_i8": 1, "buffer_load_d16_b16": 2, "buffer_load_short_d16": 2}.items():
+            self.assertEqual(peer.bytes_of(name), count, name)
+
+    def test_innermost_loops(self):
+        lines = ["BB1:", "v_mov_b32", "BB2:", "v_fma_f32 v0", "s_cbranch_scc1 BB2", "s_cbranch_scc1 BB1", "s_endpgm"]
+        self.assertEqual(peer.loops(lines), [["BB2:", "v_fma_f32 v0", "s_cbranch_scc1 BB2"]])
+        self.assertEqual(peer.count(peer.loops(lines)[0], 64)["multiply_adds"], 1)
+
+
+class GpuDay(unittest.TestCase):
+    """The tests of a day count as done only where all their parts came to a good end."""
+
+    def tell(self, parts, expected):
+        with tempfile.TemporaryDirectory() as folder:
+            made, out = pathlib.Path(folder, "made"), pathlib.Path(folder, "out")
+            (made / "parts").mkdir(parents=True)
+            out.mkdir()
+            if expected:
+                (made / "parts" / "count").write_text(f"{expected}\n")
+            for i, text in enumerate(parts):
+                (made / "parts" / f"{i}.txt").write_text(text)
+            script = 'source "$0" --help >/dev/null; made=$1 out=$2; tell_tests'
+            return subprocess.run(["bash", "-c", script, ROOT / "tools" / "gpu-day", made, out], capture_output=True,
+                                  text=True, check=False)
+
+    def test_all_passed(self):
+        done = self.tell(["Status: SUCCESS!\n", "Status: SUCCESS!\n"], 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 of 2 parts of the tests came to their end, 2 passed", done.stdout)
+
+    def test_anything_less(self):
+        good, bad = "Status: SUCCESS!\n", "TEST CASE:  softmax\nStatus: FAILURE!\n"
+        for parts, expected in [([], 0), ([], 2), ([good], 2), ([good, bad], 2), ([good, ""], 2), ([good], 0)]:
+            self.assertNotEqual(self.tell(parts, expected).returncode, 0, (parts, expected))
+        self.assertIn("    softmax", self.tell([good, bad], 2).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
