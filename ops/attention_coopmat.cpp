@@ -29,10 +29,11 @@ constexpr const PackedText* kSource = nullptr;
 const Shader kCoopmat{kVariant, {}};
 const Shader kCoopmatFull{"attention_coopmat_full", {}};
 #endif
-// These compute the same, and VKFORMER_VARIANT gives them the same names.
+// These compute the same, and VKFORMER_VARIANT names them so, too. Who leaves these out has the ones
+// above instead.
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
-const Shader kElements{kVariant, spirv::kAttentionCoopmatElementsSpirv};
-const Shader kElementsFull{kCoopmatFull.name, spirv::kAttentionCoopmatElementsFullSpirv};
+const Shader kElements{"attention_coopmat_elements", spirv::kAttentionCoopmatElementsSpirv};
+const Shader kElementsFull{"attention_coopmat_elements_full", spirv::kAttentionCoopmatElementsFullSpirv};
 #else
 const Shader& kElements = kCoopmat;
 const Shader& kElementsFull = kCoopmatFull;
@@ -70,7 +71,8 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
                                          std::int64_t value_dim) {
     const auto head_dim = static_cast<uint>(params.head_dim);
     // a score mod's own module is made of attention_coopmat.comp
-    const bool elements = device.matrix_elements && !params.score_mod &&
+    const bool elements = device.matrix_elements && !params.score_mod && !device.leaves_out(kElements.name) &&
+                          !device.leaves_out(kElementsFull.name) &&
                           attention_tile(device, kFewSubgroups, 1, head_dim, true).has_value();
     uint blocks = blocks_of(device, value_dim);
     while (blocks > 1 && !attention_tile(device, kFewSubgroups, blocks, head_dim, elements)) {

@@ -26,10 +26,11 @@ const Shader kCoopmat{"matmul_coopmat", {}};
 const Shader kCodesCoopmat{"matmul_coopmat_int8", {}};
 #endif
 
-// These compute the same products, and VKFORMER_VARIANT gives them the same names.
+// These compute the same products, and VKFORMER_VARIANT names them so, too. Who leaves these out has
+// the ones above instead.
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
-const Shader kElements{"matmul_coopmat", spirv::kMatmulCoopmatElementsSpirv};
-const Shader kCodesElements{"matmul_coopmat_int8", spirv::kMatmulCoopmatInt8ElementsSpirv};
+const Shader kElements{"matmul_coopmat_elements", spirv::kMatmulCoopmatElementsSpirv};
+const Shader kCodesElements{"matmul_coopmat_int8_elements", spirv::kMatmulCoopmatInt8ElementsSpirv};
 #else
 const Shader& kElements = kCoopmat;
 const Shader& kCodesElements = kCodesCoopmat;
@@ -82,9 +83,10 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const Constants&
                     bool codes) {
     const std::size_t before = choice.kernels.size();
     const bool rounded = form.values()[kMatmulSpecALoad] == kMatmulAHalves;
+    const bool elements = device.matrix_elements && !device.leaves_out((codes ? kCodesElements : kElements).name);
     const auto add = [&](const CoopmatPlan& plan) {
         if (const auto tile = tile_of(device, plan, codes, rounded)) {
-            add_coopmat(choice, *tile, form, plan.most_rows, device.matrix_elements);
+            add_coopmat(choice, *tile, form, plan.most_rows, elements);
         }
     };
     for (const CoopmatPlan& plan : kCoopmatPlans) {

@@ -49,7 +49,7 @@ std::string matrix_mismatch(const MatrixProduct& p) {
         upload(program, "bias", bias);
     }
     program.run();
-    const bool coopmat = contains(program.explain(), "matmul_coopmat<");
+    const bool coopmat = on_coopmat(program.explain());
     if (!coopmat) {
         return "not on cooperative matrices:\n" + program.explain();
     }
@@ -249,17 +249,17 @@ TEST_SUITE("coopmat") {
         g.output("y", linear(g.input("x", {40, 64}), g.input("w", {64, 64})));
         const auto explained = [&](const CompileOptions& o) { return device().compile(g, {}, o).explain(); };
         CHECK_FALSE(contains(explained({}), "f16"));
-        CHECK_FALSE(contains(explained({}), "matmul_coopmat<"));
+        CHECK_FALSE(on_coopmat(explained({})));
         const Believed gpu(as_gpu);
-        CHECK_FALSE(contains(explained({}), "matmul_coopmat<"));
+        CHECK_FALSE(on_coopmat(explained({})));
         if (device().capabilities().cooperative_matrix) {
-            CHECK(contains(explained(kF16), "matmul_coopmat<"));
+            CHECK(on_coopmat(explained(kF16)));
             CHECK(contains(explained(kF16), "f16 arithmetic, tiles of "));
             const Believed processor([](Capabilities& c) { c.type = DeviceType::cpu; });
             CHECK(contains(explained(kF16), "fp32, though f16 was asked for: on a processor"));
             const Believed forced([](Capabilities& c) { c.variants = "matmul_coopmat"; });
-            CHECK(contains(explained(kF16), "matmul_coopmat<"));
-            CHECK_FALSE(contains(explained({}), "matmul_coopmat<"));
+            CHECK(on_coopmat(explained(kF16)));
+            CHECK_FALSE(on_coopmat(explained({})));
         }
         const Believed without([](Capabilities& c) { c.cooperative_matrix = c.float16 = false; });
         CHECK(contains(explained(kF16), "fp32, though f16 was asked for: no cooperative matrices: "));

@@ -280,7 +280,7 @@ TEST_SUITE("half") {
         }
         if (device().capabilities().cooperative_matrix) {
             const Believed gpu([](Capabilities& c) { c.type = DeviceType::discrete; });
-            CHECK(contains(explained(kF16), "matmul_coopmat<"));
+            CHECK(on_coopmat(explained(kF16)));
             const Believed half(forced);
             CHECK(contains(explained(kF16), "matmul_half<"));
         }

@@ -142,7 +142,7 @@ TEST_SUITE("split sums") {
             const Tensor kept = random_tensor({n, k}, 2), bias = random_tensor({n}, 3);
             Program program = device().compile(g, load(kept, type), kF16);
             const bool halves = contains(program.explain(), "matmul_half<");
-            const bool f16 = halves || contains(program.explain(), "matmul_coopmat<");
+            const bool f16 = halves || on_coopmat(program.explain());
             const Tensor w = reference::packed(kept, type);
             for (const std::int64_t rows : {5, 40, 100, 512}) {
                 CAPTURE(rows);

@@ -80,7 +80,8 @@ TEST_SUITE("matrix elements") {
             if (codes && !device().capabilities().cooperative_matrix_int8) {
                 continue;
             }
-            const std::string kernel = codes ? "matmul_coopmat_int8<" : "matmul_coopmat<";
+            const std::string kernel = codes ? "matmul_coopmat_int8" : "matmul_coopmat",
+                              direct_kernel = kernel + "_elements";
             for (const ElementsCase& c : cases) {
                 if (codes && (!c.transpose_b || c.k < 16)) {
                     continue;  // in fp32
@@ -89,13 +90,21 @@ TEST_SUITE("matrix elements") {
                 CAPTURE(c.n);
                 const Believed gpu(as_gpu);
                 const ElementsResult direct = product(c, arithmetic);
-                CHECK(contains(direct.explanation, kernel));
+                CHECK(contains(direct.explanation, direct_kernel + "<"));
                 CHECK(contains(direct.explanation, "element by element"));
-                const Believed without([](Capabilities& d) { d.matrix_elements = false; });
-                const ElementsResult staged = product(c, arithmetic);
-                CHECK(contains(staged.explanation, kernel));
-                CHECK_FALSE(contains(staged.explanation, "element by element"));
-                CHECK(same_bits(direct.y, staged.y));
+                for (const bool left_out : {false, true}) {
+                    CAPTURE(left_out);
+                    const Believed without([&](Capabilities& d) {
+                        d.matrix_elements = left_out;
+                        if (left_out) {
+                            d.left_out.push_back({direct_kernel, "so"});
+                        }
+                    });
+                    const ElementsResult staged = product(c, arithmetic);
+                    CHECK(contains(staged.explanation, kernel + "<"));
+                    CHECK_FALSE(contains(staged.explanation, "element by element"));
+                    CHECK(same_bits(direct.y, staged.y));
+                }
             }
         }
     }
@@ -119,6 +128,11 @@ TEST_SUITE("matrix elements") {
         CHECK_FALSE(contains(explained(576, {}), taken));
         CHECK_FALSE(contains(explained(64, {}), "rounded once"));
         CHECK(contains(explained(64, {}, 513), "keys and values rounded once"));
+        for (const char* kernel : {"attention_coopmat_elements", "attention_coopmat_elements_full"}) {
+            const Believed left_out([&](Capabilities& d) { d.left_out = {{kernel, "so"}}; });
+            CHECK_FALSE(contains(explained(64, {}), taken));
+            CHECK(contains(explained(64, {}), "attention_coopmat"));
+        }
         const Believed without([](Capabilities& d) { d.matrix_elements = false; });
         CHECK_FALSE(contains(explained(64, {}), taken));
     }

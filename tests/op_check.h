@@ -87,4 +87,9 @@ std::string error_of(F f) {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+/// True where explain() tells of a product of f16 on cooperative matrices.
+inline bool on_coopmat(std::string_view explanation) {
+    return contains(explanation, "matmul_coopmat<") || contains(explanation, "matmul_coopmat_elements<");
+}
+
 }  // namespace vkf::test

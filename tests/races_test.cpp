@@ -130,12 +130,8 @@ struct Guise {
 
 constexpr Guise kGuises[] = {{.gpu = true}, {.gpu = true, .elements = false}, {}};
 
-/// The shader of a kernel, which has its name or a longer one. Attention on matrices has another
-/// where their elements can be worked on, under the same name.
-std::string shader_of(const std::string& kernel, const std::map<std::string, bool>& all, const Capabilities& c) {
-    if (c.matrix_elements && kernel.starts_with("attention_coopmat")) {
-        return "attention_coopmat_elements";
-    }
+/// The shader of a kernel, which has its name or a longer one.
+std::string shader_of(const std::string& kernel, const std::map<std::string, bool>& all) {
     std::string longest;
     for (const auto& [name, waits] : all) {
         longest = kernel.starts_with(name) && name.size() > longest.size() ? name : longest;
@@ -246,7 +242,7 @@ std::set<std::string> unreported(std::set<std::string> wanted, const std::map<st
                     const std::vector<std::string> kernels =
                         plan ? doctor::kernels_of(*plan) : std::vector<std::string>();
                     if (std::none_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
-                            return wanted.contains(shader_of(kernel, all, c));
+                            return wanted.contains(shader_of(kernel, all));
                         })) {
                         continue;
                     }
@@ -260,7 +256,7 @@ std::set<std::string> unreported(std::set<std::string> wanted, const std::map<st
                     }
                     watched.listen(said);
                     for (const auto& [kernel, message] : said) {
-                        wanted.erase(shader_of(kernel, all, c));
+                        wanted.erase(shader_of(kernel, all));
                     }
                 }
             }
@@ -300,7 +296,7 @@ TEST_SUITE("races") {
                 FAIL_CHECK(race.first << ": " << race.second);
             }
             for (const std::string& kernel : watched.kernels()) {
-                met.insert(shader_of(kernel, all, watched.device().capabilities()));
+                met.insert(shader_of(kernel, all));
             }
         }
         for (const std::string& shader : with_barriers) {

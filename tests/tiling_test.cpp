@@ -32,7 +32,7 @@ bool in_quads(const Prepared& e) {
 }
 
 /// A group's subgroups compute a part each.
-bool in_parts(const Prepared& e) { return e.name() == "matmul_coopmat" || e.name() == "matmul_coopmat_int8"; }
+bool in_parts(const Prepared& e) { return contains(e.name(), "matmul_coopmat"); }
 
 /// Each invocation that has an output computes one.
 bool in_columns(const Prepared& e) { return e.name() == "matvec_columns" || e.name() == "matvec_columns_subgroups"; }

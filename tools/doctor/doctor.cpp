@@ -276,7 +276,7 @@ int run_doctor(const DoctorOptions& options) {
     if (options.measure && report.test.verdict != vkf::Verdict::unusable) {
         try {
             measure(device, options.quick ? 0.1 : 1.0, report);
-        } catch (const std::exception& e) {  // the device is lost
+        } catch (const std::exception& e) {  // the device is lost, or multiplies wrong
             report.not_measured += (report.not_measured.empty() ? "" : "; ") + std::string(e.what());
             report.test.verdict = vkf::Verdict::unusable;
         }

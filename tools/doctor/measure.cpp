@@ -137,7 +137,7 @@ void make_attention(Op& op, std::int64_t queries, std::int64_t keys) {
 }
 
 /// Measures one thing. What cannot be measured is told, and the others are; throws where the device
-/// is lost.
+/// is lost, or what it multiplied is wrong.
 template <class Measure>
 void try_to(Report& report, const std::string& name, Measure measure) {
     try {
