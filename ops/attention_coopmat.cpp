@@ -29,8 +29,8 @@ constexpr const PackedText* kSource = nullptr;
 const Shader kCoopmat{kVariant, {}};
 const Shader kCoopmatFull{"attention_coopmat_full", {}};
 #endif
-// These compute the same, and VKFORMER_VARIANT names them so, too. Who leaves these out has the ones
-// above instead.
+// These compute the same, and VKFORMER_VARIANT calls them by those names. Where these are left out,
+// the ones above stand in.
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 const Shader kElements{"attention_coopmat_elements", spirv::kAttentionCoopmatElementsSpirv};
 const Shader kElementsFull{"attention_coopmat_elements_full", spirv::kAttentionCoopmatElementsFullSpirv};

@@ -26,8 +26,8 @@ const Shader kCoopmat{"matmul_coopmat", {}};
 const Shader kCodesCoopmat{"matmul_coopmat_int8", {}};
 #endif
 
-// These compute the same products, and VKFORMER_VARIANT names them so, too. Who leaves these out has
-// the ones above instead.
+// These compute the same products, and VKFORMER_VARIANT calls them by those names. Where these are
+// left out, the ones above stand in.
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 const Shader kElements{"matmul_coopmat_elements", spirv::kMatmulCoopmatElementsSpirv};
 const Shader kCodesElements{"matmul_coopmat_int8_elements", spirv::kMatmulCoopmatInt8ElementsSpirv};

@@ -18,8 +18,7 @@ std::string message(const std::string& what, const std::string& where, int resul
 Error::Error(const std::string& what, std::string where, int result)
     : std::runtime_error(message(what, where, result)), where_(std::move(where)), result_(result) {}
 
-Error::Error(const char* what, const char* where, int result)
-    : Error(std::string(what), where, result) {}
+Error::Error(const char* what, const char* where, int result) : Error(std::string(what), where, result) {}
 
 Error::Error(const std::string& what, const char* where, int result)
     : Error(what, where != nullptr ? std::string(where) : std::string(), result) {}

@@ -33,7 +33,8 @@ PAIRS = [
 MULTIPLY_ADDS = [(re.compile(r"v_dual_(fmac|fmaak|fmamk)_f32"), 1), (re.compile(r"v_dot4"), 4),
                  (re.compile(r"v_dot8"), 8), (re.compile(r"v_dot2"), 2), (re.compile(r"v_pk_fma"), 2),
                  (re.compile(r"v_(fma|fmac|mac|mad|fmaak|fmamk|fma_mix)\w*_f(32|16)"), 1)]
-# RDNA says bits, GCN words: global_load_b128, buffer_load_u16, buffer_load_dwordx4, buffer_load_ushort.
+# RDNA says bits, GCN words: global_load_b128 and buffer_load_u16, buffer_load_dwordx4 and
+# buffer_load_ushort.
 BITS = re.compile(r"_[biu](\d+)$")
 DWORDS = re.compile(r"_dword(?:x(\d))?$")
 
