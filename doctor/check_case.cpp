@@ -182,12 +182,12 @@ Checked check_case(const Device& device, const LoadedCase& loaded, Plan plan, st
     try {
         return run(device, loaded, std::move(plan), repeats);
     } catch (const RefusedKernel& refused) {
-        return {refused.why(), 0, refused.kernel()};
+        return {refused.why(), 0, refused.kernel(), refused.lasts()};
     } catch (const Error& e) {
         if (is_lost(e)) {
             throw;
         }
-        return {e.what(), 0, {}};
+        return {e.what(), 0, {}, true};
     }
 }
 

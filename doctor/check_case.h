@@ -16,6 +16,7 @@ struct Checked {
     std::string problem;  ///< empty: there is none
     double error = 0;     ///< the largest, as a share of what is allowed
     std::string kernel;   ///< the one of which the driver made no pipeline
+    bool lasts = true;    ///< false: for want of memory, which may be there another time
 };
 
 /// The case and the weights that it names, on one device.

@@ -160,10 +160,10 @@ private:
         try {
             return LoadedCase(device_, maker.make());
         } catch (const Error& e) {
+            add({.kernel = is_lost(e) ? "device" : "weights", .what = maker.what, .problem = e.what()});
             if (is_lost(e)) {
                 throw;
             }
-            add({.kernel = "weights", .what = maker.what, .problem = e.what()});
             report_.verdict = Verdict::unusable;
             return {};
         }
@@ -178,6 +178,7 @@ private:
             return;
         }
         const LoadedCase& loaded = *has_weights;
+        refused_now_.clear();
         std::vector<std::string> seen;
         std::vector<std::vector<LeftOut>> waiting{core_.left_out()};
         for (std::size_t i = 0; i < waiting.size() && !over(); ++i) {
@@ -187,12 +188,12 @@ private:
                 continue;
             }
             const std::vector<std::string> kernels = kernels_of(*plan);
-            const std::string failed = check(maker, loaded, std::move(*plan), without, i == 0 || failing_);
-            if (!failed.empty()) {  // whatever stands in for it is tested, too
-                waiting.push_back(core_.left_out());
+            const std::optional<LeftOut> failed = check(maker, loaded, std::move(*plan), without, i == 0 || failing_);
+            if (failed) {  // whatever stands in for it is tested, too
+                waiting.push_back(found_wrong());
             }
             for (const std::string& kernel : kernels) {
-                if (options_.thorough && kernel != failed) {
+                if (options_.thorough && !(failed && kernel == failed->kernel)) {
                     waiting.push_back(without);
                     waiting.back().push_back({kernel, "another is tested"});
                 }
@@ -223,9 +224,9 @@ private:
         return any;
     }
 
-    /// The kernel that failed and that another stands in for; else empty.
-    std::string check(const CaseMaker& maker, const LoadedCase& loaded, Plan plan, const std::vector<LeftOut>& without,
-                      bool chosen) {
+    /// The kernel that failed and that another stands in for, if there is one.
+    std::optional<LeftOut> check(const CaseMaker& maker, const LoadedCase& loaded, Plan plan,
+                                 const std::vector<LeftOut>& without, bool chosen) {
         const std::vector<std::string> kernels = kernels_of(plan);
         std::string kernel;
         for (const std::string& name : kernels) {
@@ -253,23 +254,34 @@ private:
         }
         add({guilty.empty() ? kernel : guilty, maker.what, got.problem, got.error, ms, chosen});
         if (guilty.empty() || !stands_in(loaded, guilty)) {
-            // what is right if all is taken that may be, is right for every program
-            const bool hypothetical = without.size() > core_.left_out().size();
+            // what the device chooses is right all the same
+            const bool hypothetical = !chosen || without.size() > found_wrong().size();
             report_.verdict = std::max(report_.verdict, hypothetical ? Verdict::degraded : Verdict::unusable);
             return {};
         }
         report_.verdict = std::max(report_.verdict, Verdict::degraded);
-        const LeftOut out{guilty, got.kernel.empty() ? "the self-test found it wrong: " + got.problem : got.problem};
-        core_.left_out_since.add(out);
-        report_.left_out.push_back(out);
+        LeftOut out{guilty, got.kernel.empty() ? "the self-test found it wrong: " + got.problem : got.problem};
+        if (got.lasts) {
+            core_.left_out_since.add(out);
+            report_.left_out.push_back(out);
+        } else {
+            refused_now_.push_back(out);
+        }
         failing_ = chosen;
-        return guilty;
+        return out;
+    }
+
+    /// What is left out from now on, and what this case found no memory for.
+    std::vector<LeftOut> found_wrong() const {
+        std::vector<LeftOut> out = core_.left_out();
+        out.insert(out.end(), refused_now_.begin(), refused_now_.end());
+        return out;
     }
 
     /// True where the case is planned without this kernel and those that were found wrong. What is
     /// left out only so that this is tested stands in.
     bool stands_in(const LoadedCase& loaded, const std::string& kernel) const {
-        std::vector<LeftOut> without = core_.left_out();
+        std::vector<LeftOut> without = found_wrong();
         without.push_back({kernel, "another is looked for"});
         const std::optional<Plan> other = loaded.plan(capabilities(without));
         return other && !has(kernels_of(*other), kernel);
@@ -320,7 +332,8 @@ private:
     const SelfTestOptions& options_;
     const Clock::time_point start_ = Clock::now();
     SelfTest report_;
-    bool failing_ = false;  ///< what the device would choose failed: the next stands in for it
+    std::vector<LeftOut> refused_now_;  ///< kernels for which this case found no memory
+    bool failing_ = false;              ///< what the device would choose failed: the next stands in for it
 };
 
 }  // namespace

@@ -110,7 +110,7 @@ FewRows choose_attention_rows(const AttentionParams& params);
 bool coopmat_attention_is_forced(const Capabilities& device);
 /// Says what keeps attention with heads so wide from cooperative matrices; empty: nothing. Throws
 /// where VKFORMER_VARIANT asks for what cannot be.
-std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim);
+std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim, bool with_mod = false);
 /// Chooses a tiling where no_coopmat_attention() finds nothing. With a score mod its own module
 /// takes the place of the library's.
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,

@@ -49,16 +49,26 @@ uint blocks_of(const Capabilities& device, std::int64_t value_dim) {
     return device.cpu() ? 1 : blocks > 2 ? kAttentionMaxBlocks : blocks;
 }
 
+/// Whether weights stay in matrices, for heads so wide. A score mod's own module is made of
+/// attention_coopmat.comp, which does without.
+bool by_elements(const Capabilities& device, std::int64_t head_dim, bool with_mod) {
+    return device.matrix_elements && !with_mod && !device.leaves_out(kElements.name) &&
+           !device.leaves_out(kElementsFull.name) &&
+           attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim), true).has_value();
+}
+
 }  // namespace
 
 bool coopmat_attention_is_forced(const Capabilities& device) { return device.asks_for(kVariant); }
 
-std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim) {
+std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim, bool with_mod) {
+    const bool elements = by_elements(device, head_dim, with_mod);
     const bool forced = coopmat_attention_is_forced(device);
     const bool fits =
         device.cooperative_matrix && attention_tile(device, kFewSubgroups, 1, static_cast<uint>(head_dim)).has_value();
-    const std::string lacking = lacking_matrices(device, kAttentionName, kVariant, device.cooperative_matrix, fits);
-    const std::string full = left_out(device, kAttentionName, kCoopmatFull.name, kVariant);
+    const std::string lacking = lacking_matrices(device, kAttentionName, kVariant, elements ? kElements.name : kVariant,
+                                                 device.cooperative_matrix, fits);
+    const std::string full = left_out(device, kAttentionName, (elements ? kElementsFull : kCoopmatFull).name, kVariant);
     return !lacking.empty()                      ? lacking
            : !full.empty()                       ? full
            : device.asks_for("attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
@@ -70,10 +80,7 @@ std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_d
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,
                                          std::int64_t value_dim) {
     const auto head_dim = static_cast<uint>(params.head_dim);
-    // a score mod's own module is made of attention_coopmat.comp
-    const bool elements = device.matrix_elements && !params.score_mod && !device.leaves_out(kElements.name) &&
-                          !device.leaves_out(kElementsFull.name) &&
-                          attention_tile(device, kFewSubgroups, 1, head_dim, true).has_value();
+    const bool elements = by_elements(device, params.head_dim, params.score_mod ? true : false);
     uint blocks = blocks_of(device, value_dim);
     while (blocks > 1 && !attention_tile(device, kFewSubgroups, blocks, head_dim, elements)) {
         blocks /= 2;

@@ -152,14 +152,14 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     const auto compile = [&](const AttentionTiling& t) {
         const ScoreMod& mod = params.score_mod;
         const auto with_mod = [&](const Shader& shader, const PackedText& source) {
-            return mod.shader(std::string(shader.name).append(kModSuffix), source.text(), t.defines);
+            return mod.shader(std::string(shader.name) + "_mod", source.text(), t.defines);
         };
         modded.shader = mod ? with_mod(*t.shader, *t.source) : nullptr;
         modded.few = mod && !t.few.rows.empty() ? with_mod(*t.few.shader, *t.few.source) : nullptr;
     };
     std::string why_fp32;
     if (l.arithmetic() == Arithmetic::f16) {
-        why_fp32 = no_coopmat_attention(device, params.head_dim);
+        why_fp32 = no_coopmat_attention(device, params.head_dim, params.score_mod ? true : false);
         if (why_fp32.empty()) {
             AttentionTiling t = choose_coopmat_attention(device, params, full, value_dim);
             try {
@@ -360,15 +360,13 @@ void lower(Lowering& l) {
             constants.set(kAttentionSpecHeadDim, static_cast<uint>(params.head_dim));
         }
         const std::shared_ptr<const Shader>& with_mod = few ? modded.few : modded.shader;
-        kernels.push_back({with_mod ? with_mod.get()
-                           : few    ? tiling.few.shader
-                                    : tiling.shader,
-                           std::move(constants),
+        const Shader* const shader = few ? tiling.few.shader : tiling.shader;
+        kernels.push_back({with_mod ? with_mod.get() : shader, std::move(constants),
                            (few ? "few rows, keys and values in registers" : tiling.why) + ": " + std::to_string(rows) +
                                " rows by " + std::to_string(tiling.tile) + " keys" + (fours ? ", by fours" : "") +
                                (packed_kv ? ", keys and values " + std::string(name_of(kv_type)) : "") +
                                (splits.may ? splits.keys_a_group.note : ""),
-                           with_mod});
+                           with_mod, with_mod ? shader->name : nullptr});
         kernels.back().arithmetic = tiling.arithmetic;
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
         // a mod's own loops are not counted, and a driver may unroll them

@@ -46,6 +46,11 @@ constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {k
 /// The plan for processors, and for devices too small for the plans above.
 constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
 
+/// Whether sums are finished element by element.
+bool by_elements(const Capabilities& device, bool codes) {
+    return device.matrix_elements && !device.leaves_out((codes ? kCodesElements : kElements).name);
+}
+
 void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, uint most_rows, bool elements) {
     Constants c = with_rows(form, t.invocations(), t.subgroup_rows);
     c.set(kMatmulSpecTileRows, t.rows);
@@ -71,7 +76,8 @@ std::optional<CoopmatTile> tile_of(const Capabilities& device, const CoopmatPlan
 }
 
 std::string lacking(const Capabilities& device, const Shader& shader, bool offered, bool codes) {
-    return lacking_matrices(device, kMatmulName, shader.name, offered,
+    const char* const taken = by_elements(device, codes) ? (codes ? kCodesElements : kElements).name : shader.name;
+    return lacking_matrices(device, kMatmulName, shader.name, taken, offered,
                             offered && tile_of(device, kSmallCoopmatPlan, codes).has_value(), codes ? " of int8" : "");
 }
 
@@ -83,7 +89,7 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const Constants&
                     bool codes) {
     const std::size_t before = choice.kernels.size();
     const bool rounded = form.values()[kMatmulSpecALoad] == kMatmulAHalves;
-    const bool elements = device.matrix_elements && !device.leaves_out((codes ? kCodesElements : kElements).name);
+    const bool elements = by_elements(device, codes);
     const auto add = [&](const CoopmatPlan& plan) {
         if (const auto tile = tile_of(device, plan, codes, rounded)) {
             add_coopmat(choice, *tile, form, plan.most_rows, elements);

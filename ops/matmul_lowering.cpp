@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string_view>
+
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/matmul_choice.h"
@@ -112,7 +115,12 @@ void lower_further_sums(Lowering& l, ProductPart part, MatmulParams params, std:
 /// there what another has written.
 void take_place_of_other(const Lowering& l, Dispatch& d, const Product& product, const MatmulParams& params) {
     const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(product.other).storage; };
-    if (params.has_other() && params.activation <= Activation::relu && elsewhere(product.a) && elsewhere(product.b)) {
+    // nothing says that an operation on a matrix's elements is called once for each
+    const bool once = std::none_of(d.kernels.begin(), d.kernels.end(), [](const Kernel& k) {
+        return std::string_view(k.shader->name).ends_with("_elements");
+    });
+    if (params.has_other() && params.activation <= Activation::relu && once && elsewhere(product.a) &&
+        elsewhere(product.b)) {
         d.in_place_input = params.other_beside_bias() ? kMatmulBindingOther : kMatmulBindingBias;
         d.in_place_output = kMatmulBindingC;
     }

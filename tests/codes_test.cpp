@@ -30,7 +30,10 @@ struct Way {
     std::string kernel, lacking;
     bool Capabilities::*offered;
 
-    std::string used() const { return kernel + "<"; }
+    /// Whether explain() tells of it, its sums finished element by element or not.
+    bool used_in(const std::string& explanation) const {
+        return contains(explanation, kernel + "<") || contains(explanation, kernel + "_elements<");
+    }
     /// A device that computes codes this way of itself.
     Believed on_gpu() const {
         return Believed([this](Capabilities& c) {
@@ -105,7 +108,7 @@ std::string mismatch(const Way& way, const CodesProduct& p) {
     g.output("y", linear(g.input("x", Shape(p.a.begin(), p.a.end())), g.weight("w", {p.n, k}),
                          p.bias ? g.input("bias", {p.n}) : Value(), p.activation));
     Program program = device().compile(g, load(w, WeightType::int8), kInt8);
-    if (!contains(program.explain(), way.used())) {
+    if (!way.used_in(program.explain())) {
         return "not by " + way.kernel + ":\n" + program.explain();
     }
     return difference_of(program, x, w, twin);
@@ -166,7 +169,7 @@ TEST_SUITE("codes") {
         for (const Way& way : {kDot, kMatrices}) {
             const Believed forced = way.forced();
             Program program = device().compile(g, load(w, WeightType::int8), kInt8);
-            CHECK(contains(program.explain(), way.used()));
+            CHECK(way.used_in(program.explain()));
             CHECK(difference_of(program, x, w) == "");
             results.push_back(download(program, "y"));
         }
@@ -184,7 +187,7 @@ TEST_SUITE("codes") {
                 const Dim m = g.symbol("m", 600);
                 g.output("y", linear(g.input("x", {m, 48}), g.weight("w", {80, 48})));
                 Program program = device().compile(g, load(w, WeightType::int8), kInt8);
-                CHECK(contains(program.explain(), way.used()));
+                CHECK(way.used_in(program.explain()));
                 for (const std::int64_t rows : {1, 4, 5, 33, 200, 600, 0}) {
                     CAPTURE(rows);
                     program.set("m", rows);
@@ -221,7 +224,7 @@ TEST_SUITE("codes") {
                 const Value product = matmul(transpose(g.input("x", {24, 9}), 0, 1), g.weight("w", {12, 24}), o);
                 g.output("y", times ? product * residual : product + residual);
                 Program program = device().compile(g, load(w, WeightType::int8), kInt8);
-                CHECK(contains(program.explain(), way.used()));
+                CHECK(way.used_in(program.explain()));
                 upload(program, "x", x);
                 upload(program, "r", r);
                 if (biased) {
@@ -259,7 +262,7 @@ TEST_SUITE("codes") {
             Graph g;
             g.output("y", linear(g.input("x", {8, 37}), g.weight("w", {6, 37})));
             Program program = device().compile(g, load(w, WeightType::int8), kInt8);
-            CHECK(contains(program.explain(), way.used()));
+            CHECK(way.used_in(program.explain()));
             upload(program, "x", x);
             program.run();
             CHECK(difference(download(program, "y"), want) == "");
@@ -278,15 +281,15 @@ TEST_SUITE("codes") {
         for (const Way& way : ways()) {
             CAPTURE(way.kernel);
             const Believed gpu = way.on_gpu();
-            CHECK_FALSE(contains(explained(codes, {}), way.used()));
-            CHECK_FALSE(contains(explained(codes, {.arithmetic = Arithmetic::f16}), way.used()));
-            CHECK(contains(explained(codes, kInt8), way.used()));
+            CHECK_FALSE(way.used_in(explained(codes, {})));
+            CHECK_FALSE(way.used_in(explained(codes, {.arithmetic = Arithmetic::f16})));
+            CHECK(way.used_in(explained(codes, kInt8)));
             CHECK(contains(explained(codes, kInt8), "int8 arithmetic, "));
             CHECK(device().compile(g, codes, kInt8).arithmetic().used == Arithmetic::int8);
             CHECK(contains(explained(halves, kInt8), "fp32, though int8 was asked for: b is no weight kept as int8"));
             const Believed anyway = way.forced();
-            CHECK(contains(explained(codes, kInt8), way.used()));
-            CHECK_FALSE(contains(explained(codes, {}), way.used()));
+            CHECK(way.used_in(explained(codes, kInt8)));
+            CHECK_FALSE(way.used_in(explained(codes, {})));
         }
         if (can(kDot)) {
             const Believed gpu = kDot.on_gpu();
@@ -299,7 +302,7 @@ TEST_SUITE("codes") {
                 c.type = DeviceType::cpu;
                 c.variants.clear();
             });
-            CHECK_FALSE(contains(explained(codes, kInt8), kMatrices.used()));
+            CHECK_FALSE(kMatrices.used_in(explained(codes, kInt8)));
             CHECK(contains(explained(codes, kInt8), "on a processor cooperative matrices are the slower way"));
             const Believed odd([](Capabilities& c) {
                 c.type = DeviceType::discrete;

@@ -49,8 +49,8 @@ struct Visit {
     std::string said;
 };
 
-Visit visit(DoctorOptions options) {
-    options.quick = true;
+Visit visit(DoctorOptions options, bool quick = true) {
+    options.quick = quick;
     options.measure = false;
     options.out = std::tmpfile();
     Visit out;
@@ -309,6 +309,14 @@ TEST_SUITE("doctor") {
             CHECK(both.size() > 1);
             CHECK(std::find(both.begin(), both.end(), rare) != both.end());
         }
+        {  // a whole one that saw nothing of the kernels
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
+            liar.drop();
+            const Visit whole = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()}, false);
+            CHECK(whole.code == 2);
+            CHECK(contains(whole.said, "programs go on without attention_merge"));
+        }
         DoctorOptions dry{.cache_folder = cache.path()};
         dry.keep = false;
         CHECK_FALSE(contains(visit(dry).said, "programs go on"));
@@ -333,6 +341,45 @@ TEST_SUITE("doctor") {
         CHECK(contains(v.said, "programs do without "));
         CHECK(nlohmann::json::parse(read_all(reports.path() / "report.json")).at("verdict") == "unusable");
         CHECK(Device::create({.cache_folder = cache.path()}).left_out().size() == 1);
+    }
+
+    TEST_CASE("doctor: a list that cannot be kept costs no report") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        const TemporaryFolder cache, reports;
+        std::filesystem::create_directories(left_out_file(Device::create({.cache_folder = cache.path()})) / "so");
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        liar.corrupt();
+        const Visit v =
+            visit({.folder = reports.path(), .cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 1);
+        CHECK(contains(v.said, "what programs do without could not be kept: "));
+        CHECK_FALSE(contains(v.said, "from now on"));
+        CHECK(nlohmann::json::parse(read_all(reports.path() / "report.json")).at("verdict") == "degraded");
+    }
+
+    TEST_CASE("self-test: a kernel for which there was no memory is told, and not left out") {
+        const DoctorByFile by_file;
+        if (!has_shuffles(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        // behind the first check's
+        vulkan.vkCreateComputePipelines.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY, 2);
+        const SelfTest test = device.self_test();
+        CHECK(test.verdict == Verdict::degraded);
+        CHECK(test.complete);
+        REQUIRE(problems(test).size() == 1);
+        CHECK(contains(problems(test)[0], "its pipeline failed with VK_ERROR_OUT_OF_DEVICE_MEMORY"));
+        CHECK(test.left_out.empty());
+        CHECK(device.left_out().empty());
+        CHECK(device.self_test().verdict == Verdict::healthy);
     }
 
     TEST_CASE("doctor: what cannot be measured is told, and leaves the verdict") {

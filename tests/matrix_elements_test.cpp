@@ -131,10 +131,27 @@ TEST_SUITE("matrix elements") {
         for (const char* kernel : {"attention_coopmat_elements", "attention_coopmat_elements_full"}) {
             const Believed left_out([&](Capabilities& d) { d.left_out = {{kernel, "so"}}; });
             CHECK_FALSE(contains(explained(64, {}), taken));
-            CHECK(contains(explained(64, {}), "attention_coopmat"));
+            const std::string how = explained(64, {});
+            CHECK((contains(how, "attention_coopmat<") || contains(how, "attention_coopmat_full<")));
         }
         const Believed without([](Capabilities& d) { d.matrix_elements = false; });
         CHECK_FALSE(contains(explained(64, {}), taken));
+    }
+
+    TEST_CASE("matrix elements: stay where the kernels that pass through shared memory are left out") {
+        if (!has_elements()) {
+            return;
+        }
+        const Believed gpu([](Capabilities& c) {
+            as_gpu(c);
+            c.left_out = {{"matmul_coopmat", "so"}, {"matmul_coopmat_int8", "so"}, {"attention_coopmat", "so"}};
+        });
+        CHECK(contains(product({.m = 33, .n = 129, .k = 33}, Arithmetic::f16).explanation, "matmul_coopmat_elements<"));
+        Graph g;
+        const auto input = [&](const char* name) { return g.input(name, {1, 2, 40, 64}); };
+        g.output("y", contiguous(scaled_dot_product_attention(input("q"), input("k"), input("v"), {}).y));
+        CHECK(contains(device().compile(g, {}, kF16).explain(), "weights stay in them"));
+        CHECK(contains(device().compile(g, {}, kF16).explain(), "attention_coopmat_elements"));
     }
 
     TEST_CASE("matrix elements: not of a host's device, whose instance may be made for an older Vulkan") {

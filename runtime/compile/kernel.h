@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,9 +46,6 @@ struct Shader {
     std::optional<Constants::Named> constant = {};
 };
 
-/// What stands behind a shader's name where a source of the caller's went into it.
-inline constexpr std::string_view kModSuffix = "_mod";
-
 /// A module with its specialization constants.
 struct Kernel {
     const Shader* shader = nullptr;
@@ -58,6 +54,8 @@ struct Kernel {
     /// Keeps a shader that was compiled at run time alive, for as long as a pipeline made of it can
     /// be found by its address.
     std::shared_ptr<const Shader> owner = {};
+    /// The name of the library's shader that a source of the caller's went into; null: none did.
+    const char* made_of = nullptr;
     /// The number of buffers that it binds, where its constants leave fewer than the shader
     /// declares: the buffers behind these are never touched. 0: all. Lowering::dispatch sets it.
     std::uint32_t bindings = 0;

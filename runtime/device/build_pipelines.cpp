@@ -37,6 +37,17 @@ void catch_up(const DeviceCore& core, Plan& plan) {
     }
 }
 
+/// Plans again; what keeps that from being planned at all has the result of what was refused.
+Plan planned(const PlanSource& source, const std::vector<LeftOut>& without, const RefusedKernel& refused) {
+    try {
+        return plan_again(source, without);
+    } catch (const Error& e) {
+        const std::string said = e.what();
+        const std::size_t behind = e.where().empty() ? 0 : e.where().size() + 2;  // ": "
+        throw Error(said.substr(std::min(behind, said.size())), e.where(), refused.result());
+    }
+}
+
 std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
     catch_up(core, plan);
     while (true) {
@@ -48,7 +59,7 @@ std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
             }
             std::vector<LeftOut> without = plan.left_out;
             without.push_back({refused.without(), refused.why()});
-            Plan next = plan_again(*plan.source, without);
+            Plan next = planned(*plan.source, without, refused);
             if (takes(next, refused.kernel())) {
                 throw;  // there is no other
             }

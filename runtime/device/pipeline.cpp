@@ -72,14 +72,17 @@ void require_features(const ShaderInterface& face, const Kernel& kernel, const C
 
 /// Throws where a driver did not make of the kernel what `call` asks for: RefusedKernel unless the
 /// device is lost.
-void check_made(VulkanDevice& core, VkResult result, const char* call, const std::string& kernel) {
+void check_made(VulkanDevice& core, VkResult result, const char* call, const Kernel& kernel,
+                std::atomic<std::uint64_t>& refusals) {
     if (result == VK_SUCCESS) {
         return;
     }
     core.heard(result);
     if (result == VK_ERROR_DEVICE_LOST) {
-        throw Error(std::string(call) + " gave " + result_name(result), "shader " + kernel, result);
+        throw Error(std::string(call) + " gave " + result_name(result), std::string("shader ") + kernel.shader->name,
+                    result);
     }
+    ++refusals;
     throw RefusedKernel(call, kernel, result);
 }
 
@@ -88,16 +91,13 @@ constexpr std::size_t kSerialPipelines = 2;
 
 }  // namespace
 
-RefusedKernel::RefusedKernel(const std::string& call, std::string kernel, VkResult result)
-    : Error(call + " gave " + result_name(result), "shader " + kernel, result), kernel_(std::move(kernel)) {}
-
-std::string RefusedKernel::without() const {
-    return kernel_.substr(0, kernel_.size() - (kernel_.ends_with(kModSuffix) ? kModSuffix.size() : 0));
-}
+RefusedKernel::RefusedKernel(const std::string& call, const Kernel& kernel, VkResult result)
+    : Error(call + " gave " + result_name(result), std::string("shader ") + kernel.shader->name, result),
+      kernel_(kernel.shader->name),
+      without_(kernel.made_of ? kernel.made_of : kernel.shader->name) {}
 
 bool RefusedKernel::lasts() const noexcept {
-    return result() != VK_ERROR_OUT_OF_HOST_MEMORY && result() != VK_ERROR_OUT_OF_DEVICE_MEMORY &&
-           !kernel_.ends_with(kModSuffix);
+    return result() != VK_ERROR_OUT_OF_HOST_MEMORY && result() != VK_ERROR_OUT_OF_DEVICE_MEMORY && kernel_ == without_;
 }
 
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
@@ -271,7 +271,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                                                code.data()};
     VkShaderModule module = VK_NULL_HANDLE;
     check_made(core_, core_.api.vkCreateShaderModule(core_.handle, &module_info, nullptr, &module),
-               "vkCreateShaderModule", name);
+               "vkCreateShaderModule", kernel, refusals_);
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, kernel.subgroup_size};
     // a device whose subgroups have one size need not offer to be told of it
@@ -289,7 +289,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         -1};
     const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
-    check_made(core_, result, "vkCreateComputePipelines", name);
+    check_made(core_, result, "vkCreateComputePipelines", kernel, refusals_);
     core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
     return p;
 }

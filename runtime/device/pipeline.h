@@ -2,6 +2,7 @@
 // Compute pipelines, made on demand and kept for the life of a device, with a cache on disk.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -31,11 +32,11 @@ struct Pipeline {
 /// compilers say so where they cannot do a kernel, and another may need less.
 class RefusedKernel : public Error {
 public:
-    RefusedKernel(const std::string& call, std::string kernel, VkResult result);
+    RefusedKernel(const std::string& call, const Kernel& kernel, VkResult result);
 
     const std::string& kernel() const noexcept { return kernel_; }
     /// The kernel to do without: the one that a source of the caller's went into, or this.
-    std::string without() const;
+    const std::string& without() const noexcept { return without_; }
     /// Whether later programs do without it from the start: memory may be there then, and without a
     /// source of the caller's the driver may take it.
     bool lasts() const noexcept;
@@ -43,7 +44,7 @@ public:
     std::string why() const { return "its pipeline failed with " + result_name(static_cast<VkResult>(result())); }
 
 private:
-    std::string kernel_;
+    std::string kernel_, without_;
 };
 
 /// The pipelines of a device; safe to use from several threads.
@@ -62,6 +63,8 @@ public:
     /// instead.
     VkDescriptorSetLayout set_layout(std::uint32_t bindings, ImageAccess image = ImageAccess::none);
     std::size_t size() const;
+    /// How often a driver made no pipeline of a kernel.
+    std::uint64_t refusals() const noexcept { return refusals_; }
     /// Writes the cache file atomically when there is something new; false when it could not or
     /// there is nothing to write.
     bool save();
@@ -86,6 +89,7 @@ private:
 
     std::map<Key, Pipeline> pipelines_;  // node-based: addresses stay
     bool dirty_ = false;
+    std::atomic<std::uint64_t> refusals_ = 0;
 };
 
 /// The cache file's frame around the driver's data: identifies device, driver and length, and

@@ -16,8 +16,11 @@ SubmittedRuns::~SubmittedRuns() {
         // queue may be the host's, with work that waits for what the host does behind this: that is
         // waited for only where it must be.
         const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &semaphore, &submitted};
-        const auto wait = device->api.vkWaitSemaphoresKHR;
-        if (!wait || wait(device->handle, &info, device->wait_limit) != VK_SUCCESS) {
+        const VkResult result = device->api.vkWaitSemaphoresKHR
+                                    ? device->api.vkWaitSemaphoresKHR(device->handle, &info, device->wait_limit)
+                                    : VK_ERROR_UNKNOWN;
+        device->heard(result);
+        if (result != VK_SUCCESS) {
             device->wait_idle();
         }
         if (device->given_up) {

@@ -35,10 +35,6 @@ DeviceTable load_device_table(const InstanceTable& instance, VkDevice device) {
 #define VKF_LOAD(name) table.name = reinterpret_cast<PFN_##name>(get(device, #name));
     VKF_DEVICE_FUNCTIONS_OPTIONAL(VKF_LOAD)
 #undef VKF_LOAD
-    // a host may have the feature of Vulkan 1.2 without the extension
-    if (!table.vkWaitSemaphoresKHR) {
-        table.vkWaitSemaphoresKHR = reinterpret_cast<PFN_vkWaitSemaphores>(get(device, "vkWaitSemaphores"));
-    }
     return table;
 }
 

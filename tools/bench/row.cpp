@@ -85,14 +85,17 @@ void write_json(const std::filesystem::path& path, const std::vector<Row>& rows)
         }
         all.push_back(std::move(j));
     }
-    std::filesystem::path whole = path;  // nobody reads half of it
-    whole += ".part";
+    std::error_code error;
+    const bool own = !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
+    std::filesystem::path whole = path;
+    whole += own ? ".part" : "";  // nobody reads half of a file
     std::ofstream file(whole);
     file << all.dump(2) << '\n';
     file.close();
-    std::error_code error;
-    std::filesystem::rename(whole, path, error);
-    if (!file || error) {
+    if (file && own) {
+        std::filesystem::rename(whole, path, error);
+    }
+    if (!file || (own && error)) {
         throw std::runtime_error("cannot write " + path.string());
     }
 }

@@ -117,7 +117,7 @@ void append(vkf::SelfTest& all, vkf::SelfTest more) {
     all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
 }
 
-/// Makes the device anew where the last one was lost; null where the driver gives none any more,
+/// Makes the device anew where the last one was lost; false where the driver gives none any more,
 /// which the report says then.
 bool make_again(const DoctorOptions& options, Report& report, vkf::Device& device) {
     try {
@@ -176,12 +176,12 @@ void keep(const DoctorOptions& options, const vkf::Device& device, const Report&
         return;
     }
     std::vector<vkf::LeftOut> list;
+    std::string said;
     for (const vkf::LeftOut& k : report.test.left_out) {
         list.push_back({k.kernel, why(k, report.day)});
-        std::fprintf(options.out, "programs do without %s from now on; vkformer-doctor --forget takes that back\n",
-                     k.kernel.c_str());
+        said += "programs do without " + k.kernel + " from now on; vkformer-doctor --forget takes that back\n";
     }
-    const bool whole = !options.quick && report.test.complete;
+    const bool whole = !options.quick && report.test.complete && report.test.verdict != vkf::Verdict::unusable;
     for (const vkf::LeftOut& k : before) {
         const bool found = std::any_of(list.begin(), list.end(), [&](const auto& l) { return l.kernel == k.kernel; });
         if (found) {
@@ -190,12 +190,15 @@ void keep(const DoctorOptions& options, const vkf::Device& device, const Report&
         if (!whole) {
             list.push_back(k);
         }
-        std::fprintf(options.out,
-                     whole ? "programs take %s again: it was right\n"
-                           : "programs go on without %s: only a whole examination takes it back\n",
-                     k.kernel.c_str());
+        said += whole ? "programs take " + k.kernel + " again: it was right\n"
+                      : "programs go on without " + k.kernel + ": only a whole examination takes it back\n";
     }
-    vkf::save_left_out(device, list);
+    try {
+        vkf::save_left_out(device, list);
+    } catch (const vkf::Error& e) {  // which is no reason to lose the report
+        said = std::string("what programs do without could not be kept: ") + e.what() + "\n";
+    }
+    std::fprintf(options.out, "%s", said.c_str());
 }
 
 int forget(const DoctorOptions& options) {
