@@ -19,9 +19,9 @@ inline constexpr bool kHasMatrixKernels = false;
 inline constexpr const char* kMatricesSlowOnProcessors = "on a processor cooperative matrices are the slower way";
 
 /// Says what the build or the device lacks for the kernel that VKFORMER_VARIANT calls `variant`, or
-/// why `kernel` is left out, which it would be; empty: nothing. `offered` says whether the device has
-/// such matrices, `fits` whether in a shape that the kernel can use, `kind` what is special in them.
-/// Throws where VKFORMER_VARIANT asks for it all the same.
+/// why `kernel` is left out, which it would be; empty: nothing. `offered` says whether the device
+/// has such matrices, `fits` whether in a shape that the kernel can use, `kind` what is special in
+/// them. Throws where VKFORMER_VARIANT asks for it all the same.
 inline std::string lacking_matrices(const Capabilities& device, const char* op, const std::string& variant,
                                     const char* kernel, bool offered, bool fits, const char* kind = "") {
     const std::string what = !kHasMatrixKernels ? "this build has none, for want of a shader compiler that knows them"
