@@ -30,8 +30,8 @@ public:
 
     /// A timeline semaphore, and the value it reaches when the run has finished: for
     /// vkWaitSemaphores(), or for a submission of the host's that goes on with the outputs. It
-    /// lives as long as a ticket of the program or the program. Null where the device has none
-    /// (Capabilities::timeline_semaphore).
+    /// lives as long as a ticket of the program or the program: keep one until your submission has
+    /// finished too. Null where the device has none (Capabilities::timeline_semaphore).
     VkSemaphore semaphore() const noexcept;
     std::uint64_t value() const noexcept { return value_; }
 
