@@ -333,7 +333,7 @@ private:
     const Clock::time_point start_ = Clock::now();
     SelfTest report_;
     std::vector<LeftOut> refused_now_;  ///< kernels for which this case found no memory
-    bool failing_ = false;              ///< what the device would choose failed: the next stands in for it
+    bool failing_ = false;              ///< what would be chosen failed: the next stands in for it
 };
 
 }  // namespace
