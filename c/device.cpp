@@ -127,6 +127,7 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.matrix_kernels = c.matrix_kernels;
     out.cooperative_matrix = c.cooperative_matrix;
     out.matrix_elements = c.matrix_elements;
+    out.matrix_elements_ext = c.matrix_elements_ext;
     out.cooperative_matrix_int8 = c.cooperative_matrix_int8;
     out.integer_dot = c.integer_dot;
     out.fast_integer_dot = c.fast_integer_dot;

@@ -687,7 +687,8 @@ typedef struct vkf_capabilities {
     /// what the driver keeps where a shader asks: NaN, infinities and the sign of 0; subnormals
     bool keeps_special_f32, keeps_special_f16, keeps_subnormal_f16;
     bool matrix_kernels;  ///< this build has kernels on cooperative matrices
-    uint8_t reserved2[3];
+    bool matrix_elements_ext;
+    uint8_t reserved2[2];
 } vkf_capabilities;
 
 /// C++: DeviceOptions.

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products on cooperative matrices whose sums are finished element by element
-// (VK_NV_cooperative_matrix2): bit for bit those whose sums pass through shared memory.
+// (VK_NV_cooperative_matrix2, VK_EXT_cooperative_matrix_maintenance1): bit for bit those whose sums
+// pass through shared memory.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "runtime/compile/spirv_instruction.h"
 #include "tests/believed.h"
+#include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"
 #include "tests/op_check.h"
@@ -57,6 +68,139 @@ ElementsResult product(const ElementsCase& c, Arithmetic arithmetic) {
     program.run();
     return {download(program, "y"), program.explain()};
 }
+
+#if defined(VK_NV_cooperative_matrix2) && defined(VK_EXT_cooperative_matrix_maintenance1)
+/// A driver's VK_NV_cooperative_matrix2 under the names of VK_EXT_cooperative_matrix_maintenance1,
+/// which no driver at hand offers yet: what passes between the two is renamed, both ways.
+class Renamed {
+public:
+    explicit Renamed(fake::Vulkan& vulkan) {
+        vulkan.vkEnumerateDeviceExtensionProperties.instead =
+            [&vulkan](VkPhysicalDevice physical, const char* layer, std::uint32_t* count, VkExtensionProperties* all) {
+                const VkResult result = vulkan.vkEnumerateDeviceExtensionProperties.real(physical, layer, count, all);
+                for (std::uint32_t i = 0; all && i < *count; ++i) {
+                    if (std::string_view(all[i].extensionName) == VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME) {
+                        std::strcpy(all[i].extensionName, VK_EXT_COOPERATIVE_MATRIX_MAINTENANCE_1_EXTENSION_NAME);
+                    }
+                }
+                return result;
+            };
+        vulkan.vkGetPhysicalDeviceFeatures2.instead = [&vulkan](VkPhysicalDevice physical,
+                                                                VkPhysicalDeviceFeatures2* all) {
+            const auto put_back = rename(all);
+            vulkan.vkGetPhysicalDeviceFeatures2.real(physical, all);
+            put_back();
+        };
+        vulkan.vkCreateDevice.instead = [&vulkan](VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                                  const VkAllocationCallbacks* callbacks, VkDevice* device) {
+            std::vector<const char*> names(info->ppEnabledExtensionNames,
+                                           info->ppEnabledExtensionNames + info->enabledExtensionCount);
+            for (const char*& name : names) {
+                CHECK(std::string_view(name) != VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME);
+                if (std::string_view(name) == VK_EXT_COOPERATIVE_MATRIX_MAINTENANCE_1_EXTENSION_NAME) {
+                    name = VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME;
+                }
+            }
+            VkDeviceCreateInfo theirs = *info;
+            theirs.ppEnabledExtensionNames = names.data();
+            const auto put_back = rename(&theirs);
+            const VkResult result = vulkan.vkCreateDevice.real(physical, &theirs, callbacks, device);
+            put_back();
+            return result;
+        };
+        vulkan.vkCreateShaderModule.instead = [this, &vulkan](VkDevice device, const VkShaderModuleCreateInfo* info,
+                                                              const VkAllocationCallbacks* callbacks,
+                                                              VkShaderModule* module) {
+            std::vector<std::uint32_t> theirs(info->pCode, info->pCode + info->codeSize / 4);
+            modules_ += rename(theirs);
+            VkShaderModuleCreateInfo changed = *info;
+            changed.codeSize = theirs.size() * 4;
+            changed.pCode = theirs.data();
+            return vulkan.vkCreateShaderModule.real(device, &changed, callbacks, module);
+        };
+    }
+    /// Modules that came with the new name.
+    std::uint64_t modules() const { return modules_; }
+
+private:
+    using Ext = VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT;
+    using Nv = VkPhysicalDeviceCooperativeMatrix2FeaturesNV;
+
+    /// Puts NVIDIA's struct in the place of the other in a chain; what it returns undoes that, and
+    /// copies what was written.
+    static std::function<void()> rename(void* chain) {
+        constexpr VkStructureType kExt =
+            VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_MAINTENANCE_1_FEATURES_EXT;
+        auto* before = static_cast<VkBaseOutStructure*>(chain);
+        while (before->pNext && before->pNext->sType != kExt) {
+            before = before->pNext;
+        }
+        if (!before->pNext) {
+            return [] {};
+        }
+        auto* ext = reinterpret_cast<Ext*>(before->pNext);
+        auto nv = std::make_shared<Nv>();
+        nv->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
+        nv->pNext = ext->pNext;
+        nv->cooperativeMatrixReductions = ext->cooperativeMatrixReductions;
+        nv->cooperativeMatrixConversions = ext->cooperativeMatrixConversions;
+        nv->cooperativeMatrixPerElementOperations = ext->cooperativeMatrixPerElementOperations;
+        before->pNext = reinterpret_cast<VkBaseOutStructure*>(nv.get());
+        return [before, ext, nv] {
+            ext->cooperativeMatrixReductions = nv->cooperativeMatrixReductions;
+            ext->cooperativeMatrixConversions = nv->cooperativeMatrixConversions;
+            ext->cooperativeMatrixPerElementOperations = nv->cooperativeMatrixPerElementOperations;
+            before->pNext = reinterpret_cast<VkBaseOutStructure*>(ext);
+        };
+    }
+
+    /// Gives a module its older names; true where it had the new ones.
+    static bool rename(std::vector<std::uint32_t>& code) {
+        const auto find = [&](const std::vector<std::uint32_t>& words) {
+            return std::search(code.begin(), code.end(), words.begin(), words.end());
+        };
+        const std::vector<std::uint32_t> old_name = spv::extension_words("SPV_NV_cooperative_matrix2"),
+                                         new_name = spv::extension_words("SPV_EXT_cooperative_matrix_maintenance1");
+        CHECK(find(old_name) == code.end());
+        auto at = find(new_name);
+        if (at == code.end()) {
+            return false;
+        }
+        at = code.erase(at, at + static_cast<std::ptrdiff_t>(new_name.size()));
+        code.insert(at, old_name.begin(), old_name.end());
+        const std::uint32_t capability = spv::head(spv::kOpCapability, 2);
+        const auto conversions = find({capability, spv::kCapabilityCooperativeMatrixConversionsExt});
+        if (conversions != code.end()) {
+            conversions[1] = spv::kCapabilityCooperativeMatrixConversions;
+        }
+        return true;
+    }
+
+    std::atomic<std::uint64_t> modules_ = 0;
+};
+
+/// A product and an attention, both in f16, and how they were computed.
+std::pair<Tensor, std::string> product_and_attention(const Device& on) {
+    const Capabilities before = on.capabilities();
+    as_gpu(Insides::core(on).capabilities);
+    Graph g;
+    const Value x = g.input("x", {65, 40}), w = g.input("w", {63, 40}), q = g.input("q", {1, 2, 40, 64});
+    g.output("y", matmul(x, w, {.transpose_b = true}));
+    g.output("z", contiguous(scaled_dot_product_attention(q, q, q, {}).y));
+    Program program = on.compile(g, {}, kF16);
+    upload(program, "x", random_tensor({65, 40}, 1));
+    upload(program, "w", random_tensor({63, 40}, 2));
+    upload(program, "q", random_tensor({1, 2, 40, 64}, 3));
+    program.run();
+    Tensor all = download(program, "y");
+    const Tensor z = download(program, "z");
+    all.data.insert(all.data.end(), z.data.begin(), z.data.end());
+    all.shape = {static_cast<std::int64_t>(all.data.size())};
+    std::pair<Tensor, std::string> out{std::move(all), program.explain()};
+    Insides::core(on).capabilities = before;
+    return out;
+}
+#endif
 
 }  // namespace
 
@@ -154,11 +298,35 @@ TEST_SUITE("matrix elements") {
         CHECK(contains(device().compile(g, {}, kF16).explain(), "attention_coopmat_elements"));
     }
 
+#if defined(VK_NV_cooperative_matrix2) && defined(VK_EXT_cooperative_matrix_maintenance1)
+    TEST_CASE("matrix elements: the same under the names of VK_EXT_cooperative_matrix_maintenance1") {
+        if (!has_elements() || device().capabilities().matrix_elements_ext) {
+            return;
+        }
+        const auto [want, explained] = product_and_attention(device());
+        CHECK(contains(explained, "matmul_coopmat_elements<"));
+        fake::Vulkan vulkan;
+        const Renamed renamed(vulkan);
+        Device other = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        CHECK(other.capabilities().matrix_elements);
+        CHECK(other.capabilities().matrix_elements_ext);
+        {
+            const auto [found, how] = product_and_attention(other);
+            CHECK(same_bits(found, want));
+            CHECK(contains(how, "matmul_coopmat_elements<"));
+            CHECK(contains(how, "weights stay in them"));
+        }
+        CHECK(renamed.modules() == 2);
+        CHECK(last_words(std::move(other)) == "");
+    }
+#endif
+
     TEST_CASE("matrix elements: not of a host's device, whose instance may be made for an older Vulkan") {
         Host host(true);
         CHECK_FALSE(Device::borrow(host.handles()).capabilities().matrix_elements);
-        CHECK_FALSE(contains(Device::requirements(host.handles().instance, host.handles().physical).str(),
-                             "VK_NV_cooperative_matrix2"));
+        const std::string wanted = Device::requirements(host.handles().instance, host.handles().physical).str();
+        CHECK_FALSE(contains(wanted, "VK_NV_cooperative_matrix2"));
+        CHECK_FALSE(contains(wanted, "VK_EXT_cooperative_matrix_maintenance1"));
     }
 }
 

@@ -95,6 +95,7 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(matrix_kernels, "True where this build has kernels on cooperative matrices.");
     MEMBER(cooperative_matrix, "True for VK_KHR_cooperative_matrix and what its kernels need beside it.");
     MEMBER(matrix_elements, "True for operations on single elements of cooperative matrices.");
+    MEMBER(matrix_elements_ext, "True where these are of VK_EXT_cooperative_matrix_maintenance1.");
     MEMBER(matrix_shapes, "Shapes of cooperative matrices of float16.");
     MEMBER(cooperative_matrix_int8, "True for cooperative matrices of int8.");
     MEMBER(int8_matrix_shapes, "Shapes of cooperative matrices of int8.");

@@ -28,7 +28,7 @@ void Capabilities::clamp_to_minimum() {
     int64 = false;
     float16 = false;
     float_controls = keeps_special_f32 = keeps_special_f16 = keeps_subnormal_f16 = false;
-    cooperative_matrix = cooperative_matrix_int8 = matrix_elements = false;
+    cooperative_matrix = cooperative_matrix_int8 = matrix_elements = matrix_elements_ext = false;
     matrix_shapes.clear();
     int8_matrix_shapes.clear();
     integer_dot = fast_integer_dot = false;

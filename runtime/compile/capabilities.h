@@ -76,9 +76,13 @@ struct VKF_API Capabilities {
     /// build's shader compiler could not compile such kernels.
     bool cooperative_matrix = false;
     /// cooperative_matrix together with the reductions, conversions and per-element operations of
-    /// VK_NV_cooperative_matrix2. Never true for a host's device: their kernels need an instance
-    /// made for Vulkan 1.3, and a host's instance does not tell its version.
+    /// VK_NV_cooperative_matrix2 or VK_EXT_cooperative_matrix_maintenance1. Never true for a host's
+    /// device: their kernels need an instance made for Vulkan 1.3, and a host's instance does not
+    /// tell its version.
     bool matrix_elements = false;
+    /// matrix_elements are those of VK_EXT_cooperative_matrix_maintenance1; where a device offers
+    /// both, NVIDIA's are taken
+    bool matrix_elements_ext = false;
     std::vector<MatrixShape> matrix_shapes;  ///< shapes of cooperative_matrix, within a subgroup
     bool cooperative_matrix_int8 = false;    ///< cooperative_matrix for int8
     std::vector<MatrixShape> int8_matrix_shapes;

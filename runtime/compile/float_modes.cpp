@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/float_modes.h"
 
-#include <cstring>
 #include <span>
 #include <string_view>
 
-#include "runtime/compile/spirv_words.h"
+#include "runtime/compile/spirv_instruction.h"
 
 namespace vkf {
 
@@ -35,10 +34,7 @@ ModuleHead read_head(const ModuleWords& code, std::string_view extension) {
             head.float16 = head.float16 || code[at + 1] == kCapabilityFloat16;
         } else if (op == kOpExtension) {
             head.extensions_end = end;
-            const auto text = std::as_bytes(std::span(code).subspan(at + 1, words - 1));
-            head.has_extension =
-                head.has_extension ||
-                (text.size() > extension.size() && std::memcmp(text.data(), extension.data(), extension.size()) == 0);
+            head.has_extension = head.has_extension || is_extension(std::span(code).subspan(at, words), extension);
         } else if (op == kOpEntryPoint) {
             head.entry = code[at + 2];
             head.modes_end = end;
@@ -47,13 +43,6 @@ ModuleHead read_head(const ModuleWords& code, std::string_view extension) {
         }
     }
     return head;
-}
-
-ModuleWords extension_words(std::string_view name) {
-    ModuleWords out(1 + name.size() / 4 + 1);
-    out[0] = head(kOpExtension, out.size());
-    std::memcpy(&out[1], name.data(), name.size());
-    return out;
 }
 
 }  // namespace

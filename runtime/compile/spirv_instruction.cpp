@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/spirv_instruction.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace vkf {
 
 using namespace spv;
@@ -101,6 +104,17 @@ bool spv::names_any(Words i, const Ids& ids) {
     bool found = false;
     each_id(i, 1, [&](std::uint32_t id) { found = found || ids.contains(id); });
     return found;
+}
+
+std::vector<std::uint32_t> spv::extension_words(std::string_view name) {
+    std::vector<std::uint32_t> out(1 + name.size() / 4 + 1);  // at least one byte of 0 ends a name
+    out[0] = head(kOpExtension, out.size());
+    std::memcpy(&out[1], name.data(), name.size());
+    return out;
+}
+
+bool spv::is_extension(Words i, std::string_view name) {
+    return op_of(i) == kOpExtension && std::ranges::equal(i, extension_words(name));
 }
 
 std::uint32_t spv::result_of(Words i) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,11 @@ void each_id(Words i, std::size_t from, Visit visit) {
 
 /// True where an instruction names one of the ids.
 bool names_any(Words i, const Ids& ids);
+
+/// OpExtension with this name.
+std::vector<std::uint32_t> extension_words(std::string_view name);
+/// True of an OpExtension with this name.
+bool is_extension(Words i, std::string_view name);
 
 /// The id that an instruction of a function defines; 0: none.
 std::uint32_t result_of(Words i);

@@ -165,6 +165,7 @@ enum : std::uint32_t {
     kCapabilityStorageBuffer16 = 4433,
     kCapabilityDenormPreserve = 4464,
     kCapabilitySignedZeroInfNanPreserve = 4466,
+    kCapabilityCooperativeMatrixConversionsExt = 5429,
     kCapabilityCooperativeMatrixReductions = 5430,
     kCapabilityCooperativeMatrixConversions = 5431,
     kCapabilityCooperativeMatrixPerElement = 5432,

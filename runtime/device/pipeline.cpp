@@ -13,6 +13,7 @@
 #include "runtime/compile/divisions.h"
 #include "runtime/compile/float_modes.h"
 #include "runtime/compile/inline_calls.h"
+#include "runtime/compile/matrix_extension.h"
 #include "runtime/compile/promote_variables.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
@@ -243,6 +244,9 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         keep_loops(code);
     }
     ask_for_float_modes(code, caps);
+    if (caps.matrix_elements_ext) {
+        name_matrix_maintenance(code);
+    }
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
     const ShaderInterface left = reflect(code, name);
     if (bindings > face.bindings || bindings < left.reached) {

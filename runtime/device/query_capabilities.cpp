@@ -186,6 +186,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     query_floats(api, physical, c);
     query_matrices(api, physical, c);
     c.matrix_elements = c.matrix_elements && instance_version >= VK_API_VERSION_1_3;  // SPIR-V 1.6
+    c.matrix_elements_ext = c.matrix_elements_ext && c.matrix_elements;
     query_integer_dot(api, physical, c);
     c.timeline_semaphore = has_extension(api, physical, "VK_KHR_timeline_semaphore") &&
                            features_of<VkPhysicalDeviceTimelineSemaphoreFeatures>(

@@ -79,26 +79,39 @@ void find_shapes(const InstanceTable& api, VkPhysicalDevice physical, Capabiliti
 }
 
 #if defined(VKFORMER_GL_NV_COOPERATIVE_MATRIX2) && defined(VK_NV_cooperative_matrix2)
-/// True where kernels with GL_NV_cooperative_matrix2 can run. They are SPIR-V 1.6, which is Vulkan
-/// 1.3's; attention's subgroups vote, and find NaN by comparing.
-bool has_elements(const InstanceTable& api, VkPhysicalDevice physical, const Capabilities& c) {
-    if (c.api_version < VK_API_VERSION_1_3 ||
-        !has_extension(api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) {
+template <class Features>
+bool offers_elements(const InstanceTable& api, VkPhysicalDevice physical, const char* extension, VkStructureType type) {
+    if (!has_extension(api, physical, extension)) {
         return false;
     }
+    const auto offered = features_of<Features>(api, physical, type);
+    return offered.cooperativeMatrixReductions == VK_TRUE && offered.cooperativeMatrixConversions == VK_TRUE &&
+           offered.cooperativeMatrixPerElementOperations == VK_TRUE;
+}
+
+/// Looks for what kernels with GL_NV_cooperative_matrix2 need. They are SPIR-V 1.6, which is Vulkan
+/// 1.3's; attention's subgroups vote, and find NaN by comparing.
+void find_elements(const InstanceTable& api, VkPhysicalDevice physical, Capabilities& c) {
     const auto subgroup = properties_of<VkPhysicalDeviceSubgroupProperties>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
-    if ((subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
+    if (c.api_version < VK_API_VERSION_1_3 || (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
         (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT) == 0 || !c.keeps_special_f32) {
-        return false;
+        return;
     }
-    const auto second = features_of<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(
-        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV);
-    return second.cooperativeMatrixReductions == VK_TRUE && second.cooperativeMatrixConversions == VK_TRUE &&
-           second.cooperativeMatrixPerElementOperations == VK_TRUE;
+    c.matrix_elements = offers_elements<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(
+        api, physical, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME,
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV);
+#ifdef VK_EXT_cooperative_matrix_maintenance1
+    if (!c.matrix_elements) {
+        c.matrix_elements = c.matrix_elements_ext =
+            offers_elements<VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT>(
+                api, physical, VK_EXT_COOPERATIVE_MATRIX_MAINTENANCE_1_EXTENSION_NAME,
+                VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_MAINTENANCE_1_FEATURES_EXT);
+    }
+#endif
 }
 #else
-bool has_elements(const InstanceTable&, VkPhysicalDevice, const Capabilities&) { return false; }
+void find_elements(const InstanceTable&, VkPhysicalDevice, Capabilities&) {}
 #endif
 
 }  // namespace
@@ -113,7 +126,9 @@ void query_matrices(const InstanceTable& api, VkPhysicalDevice physical, Capabil
     find_shapes(api, physical, c);
     c.cooperative_matrix = !c.matrix_shapes.empty();
     c.cooperative_matrix_int8 = c.cooperative_matrix && int8 && !c.int8_matrix_shapes.empty();
-    c.matrix_elements = c.cooperative_matrix && has_elements(api, physical, c);
+    if (c.cooperative_matrix) {
+        find_elements(api, physical, c);
+    }
 }
 
 #else

@@ -37,7 +37,6 @@ constexpr OptionalPart kExtensions[] = {
     {"VK_ANDROID_external_memory_android_hardware_buffer", &Capabilities::external_memory_android, false,
      "Device::import_hardware_buffer()"},
     {"VK_KHR_cooperative_matrix", &Capabilities::cooperative_matrix, false, kMatricesBuy},
-    {"VK_NV_cooperative_matrix2", &Capabilities::matrix_elements, false, kElementsBuy},
     {"VK_EXT_subgroup_size_control", &Capabilities::cooperative_matrix, false, kMatricesNeed},
     {"VK_KHR_shader_float16_int8", &Capabilities::float16, false, kHalvesBuy},
     {"VK_KHR_shader_float_controls", &Capabilities::float_controls, false,
@@ -58,12 +57,6 @@ constexpr OptionalPart kFeatures[] = {
      "kernels that read and write 16-bit numbers without unpacking words"},
     {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,
      kMatricesBuy},
-    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixReductions", &Capabilities::matrix_elements, false,
-     kElementsBuy},
-    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixConversions", &Capabilities::matrix_elements,
-     false, kElementsBuy},
-    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixPerElementOperations",
-     &Capabilities::matrix_elements, false, kElementsBuy},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::subgroupSizeControl", &Capabilities::cooperative_matrix, false,
      kMatricesNeed},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::computeFullSubgroups", &Capabilities::cooperative_matrix, false,
@@ -81,11 +74,29 @@ constexpr OptionalPart kFeatures[] = {
      kTimelineBuys},
 };
 
+/// The two extensions that matrix_elements can be of, and their features.
+struct ElementsParts {
+    const char* extension;
+    const char* features[3];
+};
+constexpr ElementsParts kElementsNv{
+    "VK_NV_cooperative_matrix2",
+    {"VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixReductions",
+     "VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixConversions",
+     "VkPhysicalDeviceCooperativeMatrix2FeaturesNV::cooperativeMatrixPerElementOperations"}};
+constexpr ElementsParts kElementsExt{
+    "VK_EXT_cooperative_matrix_maintenance1",
+    {"VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT::cooperativeMatrixReductions",
+     "VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT::cooperativeMatrixConversions",
+     "VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT::cooperativeMatrixPerElementOperations"}};
+
+const ElementsParts& elements_of(const Capabilities& c) { return c.matrix_elements_ext ? kElementsExt : kElementsNv; }
+
 /// The features that a host's pNext chain turns on.
 struct Enabled {
     bool any_format = false, int64 = false, storage_16bit = false;
     bool matrices = false, subgroup_size = false, full_subgroups = false, memory_model = false;
-    bool float16 = false, int8 = false, elements = false;
+    bool float16 = false, int8 = false, elements_nv = false, elements_ext = false;
     bool integer_dot = false, timeline = false;
 
     void add(const VkPhysicalDeviceFeatures& core) {
@@ -138,7 +149,12 @@ struct Enabled {
 #endif
 #ifdef VK_NV_cooperative_matrix2
             case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV:
-                elements |= all(as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(s));
+                elements_nv |= all(as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(s));
+                break;
+#endif
+#ifdef VK_EXT_cooperative_matrix_maintenance1
+            case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_MAINTENANCE_1_FEATURES_EXT:
+                elements_ext |= all(as<VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT>(s));
                 break;
 #endif
             default: break;
@@ -146,12 +162,11 @@ struct Enabled {
     }
 
 private:
-#ifdef VK_NV_cooperative_matrix2
-    static bool all(const VkPhysicalDeviceCooperativeMatrix2FeaturesNV& f) {
+    template <class Elements>
+    static bool all(const Elements& f) {
         return f.cooperativeMatrixReductions == VK_TRUE && f.cooperativeMatrixConversions == VK_TRUE &&
                f.cooperativeMatrixPerElementOperations == VK_TRUE;
     }
-#endif
     template <class T>
     static bool whole(const T& model) {
         return model.vulkanMemoryModel == VK_TRUE && model.vulkanMemoryModelDeviceScope == VK_TRUE;
@@ -176,10 +191,21 @@ struct DeviceRequirements::Features {
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{};
 #endif
 #ifdef VK_NV_cooperative_matrix2
-    VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements{};
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements_nv{};
 #endif
-    bool wants_16bit = false, wants_float16 = false, wants_matrices = false, wants_elements = false,
-         wants_integer_dot = false, wants_timeline = false;
+#ifdef VK_EXT_cooperative_matrix_maintenance1
+    VkPhysicalDeviceCooperativeMatrixMaintenance1FeaturesEXT elements_ext{};
+#endif
+    bool wants_16bit = false, wants_float16 = false, wants_matrices = false, wants_elements_nv = false,
+         wants_elements_ext = false, wants_integer_dot = false, wants_timeline = false;
+
+    template <class Elements>
+    static void ask_for_elements(Elements& elements, VkStructureType type) {
+        elements.sType = type;
+        elements.cooperativeMatrixReductions = VK_TRUE;
+        elements.cooperativeMatrixConversions = VK_TRUE;
+        elements.cooperativeMatrixPerElementOperations = VK_TRUE;
+    }
 
     /// The structs that are wanted, the first of them `core`, and then `next`.
     const void* chain(void* next) {
@@ -207,8 +233,13 @@ struct DeviceRequirements::Features {
         }
 #endif
 #ifdef VK_NV_cooperative_matrix2
-        if (wants_elements) {
-            put(elements);
+        if (wants_elements_nv) {
+            put(elements_nv);
+        }
+#endif
+#ifdef VK_EXT_cooperative_matrix_maintenance1
+        if (wants_elements_ext) {
+            put(elements_ext);
         }
 #endif
         put(core);
@@ -225,6 +256,13 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
     for (const OptionalPart& f : kFeatures) {
         if (supported.*f.supported) {
             list_.push_back({f.name, f.required, f.buys, false});
+        }
+    }
+    if (supported.matrix_elements) {
+        const ElementsParts& elements = elements_of(supported);
+        list_.push_back({elements.extension, false, kElementsBuy, true});
+        for (const char* feature : elements.features) {
+            list_.push_back({feature, false, kElementsBuy, false});
         }
     }
     features_->core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
@@ -250,12 +288,15 @@ DeviceRequirements::DeviceRequirements(const Capabilities& supported) : features
 #endif
     features_->wants_matrices = supported.cooperative_matrix;
 #ifdef VK_NV_cooperative_matrix2
-    features_->elements.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
-    features_->elements.cooperativeMatrixReductions = VK_TRUE;
-    features_->elements.cooperativeMatrixConversions = VK_TRUE;
-    features_->elements.cooperativeMatrixPerElementOperations = VK_TRUE;
+    Features::ask_for_elements(features_->elements_nv,
+                               VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV);
 #endif
-    features_->wants_elements = supported.matrix_elements;
+#ifdef VK_EXT_cooperative_matrix_maintenance1
+    Features::ask_for_elements(features_->elements_ext,
+                               VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_MAINTENANCE_1_FEATURES_EXT);
+#endif
+    features_->wants_elements_nv = supported.matrix_elements && !supported.matrix_elements_ext;
+    features_->wants_elements_ext = supported.matrix_elements_ext;
     features_->integer_dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
     features_->integer_dot.shaderIntegerDotProduct = VK_TRUE;
     features_->wants_integer_dot = supported.integer_dot;
@@ -318,7 +359,10 @@ void keep_enabled(Capabilities& capabilities, const VkDeviceCreateInfo* created_
     }
     capabilities.cooperative_matrix = capabilities.cooperative_matrix && on.matrices && on.subgroup_size &&
                                       on.full_subgroups && capabilities.float16 && on.memory_model;
-    capabilities.matrix_elements = capabilities.matrix_elements && capabilities.cooperative_matrix && on.elements;
+    capabilities.matrix_elements = capabilities.matrix_elements && capabilities.cooperative_matrix &&
+                                   extension(elements_of(capabilities).extension) &&
+                                   (capabilities.matrix_elements_ext ? on.elements_ext : on.elements_nv);
+    capabilities.matrix_elements_ext = capabilities.matrix_elements_ext && capabilities.matrix_elements;
     capabilities.cooperative_matrix_int8 =
         capabilities.cooperative_matrix_int8 && capabilities.cooperative_matrix && on.int8;
 }

@@ -37,6 +37,7 @@ Json json_of(const vkf::Capabilities& c) {
             {"matrix_kernels", c.matrix_kernels},
             {"cooperative_matrix", c.cooperative_matrix},
             {"matrix_elements", c.matrix_elements},
+            {"matrix_elements_ext", c.matrix_elements_ext},
             {"cooperative_matrix_int8", c.cooperative_matrix_int8},
             {"integer_dot", c.integer_dot},
             {"fast_integer_dot", c.fast_integer_dot},

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile/matrix_extension.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "runtime/compile/spirv_instruction.h"
+
+namespace vkf {
+
+using namespace spv;
+
+void name_matrix_maintenance(std::vector<std::uint32_t>& code) {
+    std::vector<std::uint32_t> out;
+    std::size_t at = 0;
+    bool named = false;
+    const auto keep = [&](std::size_t end) {
+        out.insert(out.end(), code.begin() + static_cast<std::ptrdiff_t>(at),
+                   code.begin() + static_cast<std::ptrdiff_t>(end));
+        at = end;
+    };
+    keep(std::min<std::size_t>(kHeaderWords, code.size()));
+    while (at < code.size()) {
+        const std::size_t words = code[at] >> 16;
+        if (words == 0 || words > code.size() - at) {
+            break;
+        }
+        const Words i = std::span(code).subspan(at, words);
+        if (op_of(i) != kOpCapability && op_of(i) != kOpExtension) {
+            break;
+        }
+        if (is_extension(i, "SPV_NV_cooperative_matrix2")) {
+            const std::vector<std::uint32_t> ours = extension_words("SPV_EXT_cooperative_matrix_maintenance1");
+            out.insert(out.end(), ours.begin(), ours.end());
+            at += words;
+            named = true;
+        } else if (op_of(i) == kOpCapability && words > 1 && i[1] == kCapabilityCooperativeMatrixConversions) {
+            out.insert(out.end(), {i[0], kCapabilityCooperativeMatrixConversionsExt});
+            at += words;
+        } else {
+            keep(at + words);
+        }
+    }
+    if (named) {
+        keep(code.size());
+        code = std::move(out);
+    }
+}
+
+}  // namespace vkf
