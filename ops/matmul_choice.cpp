@@ -155,7 +155,28 @@ void choose_matvec(Choice& choice, const Capabilities& device, const Constants& 
 /// Up to so many rows, tiles of 64 rows: more groups, for GPUs of many units. Beyond them tiles of
 /// twice as many by as many invocations.
 constexpr std::int64_t kTallTileRows = 256;
-constexpr uint kTallTile = 128;
+/// Fewest columns of a product whose tiles may be twice as wide.
+constexpr std::int64_t kFewestOfWide = 512;
+
+/// Tiles in shared memory, or in registers where those were left out or found slower.
+void choose_tiles(Choice& choice, const Lowering& l, const ProductPart& part, const Constants& form) {
+    const Capabilities& device = l.device();
+    const std::int64_t columns = l.max_of(l.info(part.product.c).shape.back());
+    const Tuned staged = tuned(device, "matmul_staged", 1);
+    if (device.leaves_out(kShared.name) || staged.value == 0) {
+        const uint local = columns > 128 ? 64 : 16, rows = 8;
+        choice.add(kPlain, with_rows(form, local, rows), kAnyRows, rows, local * 4,
+                   "tiles of 8x" + std::to_string(local * 4) + " in registers" + staged.note);
+        return;
+    }
+    SharedTile tile = shared_tile(device, form);
+    const Tuned wide = tuned(device, "matmul_columns", kSharedColumns);
+    if (columns >= kFewestOfWide && shared_tile_bytes(kTallTile, tile.depth, wide.value) <= device.shared_memory) {
+        tile.columns_of_tall = wide.value;
+        tile.note = tile.note.empty() ? wide.note : tile.note;
+    }
+    add_shared_tiles(choice, kShared, device, tile, part.most_rows, "", 1);
+}
 
 /// GPUs: tiles in shared memory, and sums that invocations share for the few rows of a decoding
 /// step.
@@ -177,10 +198,8 @@ void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, 
         choose_coopmat(choice, device, form, most_rows);
     } else if (reduced.halves) {
         choose_half(choice, device, form);
-    } else if (device.leaves_out(kShared.name)) {
-        choice.add(kPlain, with_rows(form, 16, 8), kAnyRows, 8, 64, "tiles of 8x64 in registers");
     } else {
-        add_shared_tiles(choice, kShared, device, shared_tile(device, form), most_rows, "", 1);
+        choose_tiles(choice, l, part, form);
     }
 }
 
@@ -315,7 +334,7 @@ namespace {
 
 SharedTile tile_of(const Constants& form, const Tuned& rows, const Tuned& depth) {
     SharedTile out{with_rows(form, rows.value * kSharedColumns / 16, rows.value), rows.value, depth.value,
-                   rows.note.empty() ? depth.note : rows.note};
+                   rows.note.empty() ? depth.note : rows.note, rows.chosen};
     out.constants.set(kMatmulSpecTileRows, rows.value);
     out.constants.set(kMatmulSpecTileColumns, kSharedColumns);
     out.constants.set(kMatmulSpecTileDepth, depth.value);
@@ -328,28 +347,34 @@ uint rows_by_capability(const Capabilities& device) { return device.max_invocati
 
 SharedTile shared_tile(const Capabilities& device, const Constants& form) {
     const uint rows = rows_by_capability(device);
-    return tile_of(form, device.cpu() ? Tuned{rows, ""} : tuned(device, "matmul_rows", rows),
+    return tile_of(form, device.cpu() ? Tuned{rows} : tuned(device, "matmul_rows", rows),
                    tuned(device, "matmul_depth", kSharedDepth));
 }
 
 SharedTile shared_tile_of(const Capabilities& device, const Constants& form, uint depth) {
-    return tile_of(form, {rows_by_capability(device), ""}, {depth, ""});
+    return tile_of(form, {rows_by_capability(device)}, {depth});
 }
 
 void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& device, const SharedTile& tile,
                       std::int64_t most_rows, const std::string& what, uint numbers, Arithmetic arithmetic) {
     const auto add = [&](uint rows, uint up_to) {
+        const uint columns = rows == kTallTile ? tile.columns_of_tall : kSharedColumns;
+        const bool wide = columns == kWideColumns;
         Constants constants = tile.constants;
+        if (wide) {
+            constants.set_local_size(kWideInvocations);
+        }
         constants.set(kMatmulSpecRows, rows);
         constants.set(kMatmulSpecTileRows, rows);
-        choice.add(shader, std::move(constants), up_to, rows, kSharedColumns,
-                   what + "tiles of " + std::to_string(rows) + "x" + std::to_string(kSharedColumns) + "x" +
-                       std::to_string(tile.depth * numbers) + " in shared memory, " +
-                       (rows > tile.rows ? "8x4" : "4x4") + " an invocation" + tile.note,
+        constants.set(kMatmulSpecTileColumns, columns);
+        const std::string each = wide ? "8x8" : rows > tile.rows ? "8x4" : "4x4";
+        choice.add(shader, std::move(constants), up_to, rows, columns,
+                   what + "tiles of " + std::to_string(rows) + "x" + std::to_string(columns) + "x" +
+                       std::to_string(tile.depth * numbers) + " in shared memory, " + each + " an invocation" +
+                       tile.note,
                    arithmetic);
     };
-    // rows that were tuned, or asked for, are those of every product
-    const bool tall = tile.note.empty() && most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
+    const bool tall = !tile.any_rows && most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&
                       shared_tile_bytes(kTallTile, tile.depth) <= device.shared_memory;
     add(tile.rows, tall ? static_cast<uint>(kTallTileRows) : kAnyRows);
     if (tall) {

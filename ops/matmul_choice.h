@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/matmul_params.h"
+#include "ops/shared_tile.h"
 #include "runtime/compile/lowering.h"
 
 namespace vkf {
@@ -77,7 +78,10 @@ inline constexpr shader::uint kManyTileRows = 24, kManyTileRowsBackward = 32;
 struct SharedTile {
     Constants constants;
     shader::uint rows, depth;
-    std::string note;  ///< text for explain()
+    std::string note;       ///< text for explain()
+    bool any_rows = false;  ///< its rows were tuned, or asked for, and are those of every product
+    /// columns of a tile of 128 rows
+    shader::uint columns_of_tall = support::kSharedColumns;
 };
 /// A kernel's constants: those of `form`, AVec to AMasked, which all kernels share, and its own.
 Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);

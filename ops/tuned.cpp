@@ -64,10 +64,10 @@ support::Tuned support::tuned(const Capabilities& device, std::string_view name,
     }
     const std::optional<std::uint32_t> value = device.tuned(name);
     if (!value) {
-        return {by_capability, ""};
+        return {by_capability};
     }
     const std::string wrong = objection(device, name, std::to_string(*value));
-    return wrong.empty() ? Tuned{*value, ", tuned"} : Tuned{by_capability, ", not tuned: " + wrong};
+    return wrong.empty() ? Tuned{*value, ", tuned", true} : Tuned{by_capability, ", not tuned: " + wrong};
 }
 
 }  // namespace vkf

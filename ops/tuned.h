@@ -12,7 +12,8 @@ namespace vkf::support {
 
 struct Tuned {
     std::uint32_t value = 0;
-    std::string note;  ///< text for explain(): ", tuned", or why not
+    std::string note = {};  ///< text for explain(): ", tuned", or why not
+    bool chosen = false;    ///< it was tuned, or asked for
 };
 /// Gives the value of a tunable on this device, `by_capability` where none was chosen. Throws Error
 /// for whatever does not fit it in a list that was asked for.

@@ -40,6 +40,14 @@ Values matmul_depth(const Capabilities& c) {
     return out;
 }
 
+Values matmul_columns(const Capabilities& c) {
+    const bool wide = kWideInvocations <= std::min(c.max_invocations, c.max_group_size[0]) &&
+                      shared_tile_bytes(kTallTile, kSharedDepth, kWideColumns) <= c.shared_memory;
+    return !c.cpu() && wide ? Values{kSharedColumns, kWideColumns} : Values{};
+}
+
+Values matmul_staged(const Capabilities& c) { return c.cpu() ? Values{} : Values{0, 1}; }
+
 Values matvec_split(const Capabilities& c) { return c.cpu() ? Values{} : Values{32, 64, 128}; }
 
 Values matmul_groups(const Capabilities& c) { return c.cpu() ? Values{} : Values{1, 32, 64, 128, 256}; }
@@ -53,6 +61,8 @@ Values row_loads(const Capabilities& c) { return c.cpu() && c.int64 ? Values{4, 
 const Tunable kTunables[] = {
     {"matmul_rows", "rows of a tile of products with many rows", matmul_rows},
     {"matmul_depth", "depth of such a tile in shared memory", matmul_depth},
+    {"matmul_columns", "columns of such a tile of 128 rows", matmul_columns},
+    {"matmul_staged", "0: such products read memory from each invocation, not tiles in shared memory", matmul_staged},
     {"matvec_split", "invocations that share a sum of a product with few rows", matvec_split},
     {"matmul_groups", "most work groups of the parts of a product's sums together", matmul_groups},
     {"attention_split", "keys that a group takes where there are few queries", attention_split},

@@ -1,10 +1,11 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product with tiles in shared memory, for GPUs: a group computes kTileRows by kTileColumns
-// outputs, and walks along k in steps of kTileDepth. An invocation computes 4x4 of them, or with
-// half as many invocations 8x4, so that what it reads of B serves two quads of rows. How tiles lie
-// is told in common/shared_tiles.glsl. The next step's numbers are fetched into registers while
-// this step's are multiplied.
+// outputs, and walks along k in steps of kTileDepth. An invocation computes 4x4 of them; or with
+// half as many invocations 8x4, so that what it reads of B serves two quads of rows; or in tiles of
+// 128 columns 8x8, where what it reads of A serves two quads of columns too. How tiles lie is told
+// in common/shared_tiles.glsl. The next step's numbers are fetched into registers while this step's
+// are multiplied.
 //
 // Rows and columns past the end repeat the last one and are not stored. Past the end of k both
 // operands are 0.
@@ -150,8 +151,8 @@ void main() {
     uint n0 = take_dimension(rest, tiles_over(p.n, kTileColumns)) * kTileColumns;
     ProductBases base = product_bases(rest);
     part_words = base.part;
-    uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns) / 4;
-    uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns) / 4;
+    uint row_quad = quad_row(gl_LocalInvocationID.x, kTileColumns / kAcross) / 4;
+    uint column_quad = quad_column(gl_LocalInvocationID.x, kTileColumns / kAcross) / 4;
 
     if (kAMasked != 0) {
         if (gl_LocalInvocationID.x == 0) {
@@ -167,8 +168,8 @@ void main() {
     [[unroll]] for (uint i = 0; i < kFetchB; ++i) {
         next_b[i] = fetch_b(i, base.b, n0, 0);
     }
-    vec4 sums[kQuads * 4];
-    [[unroll]] for (uint i = 0; i < kQuads * 4; ++i) {
+    vec4 sums[kQuads * kAcross * 4];
+    [[unroll]] for (uint i = 0; i < kQuads * kAcross * 4; ++i) {
         sums[i] = vec4(0.0);
     }
     for (uint k0 = 0; k0 < p.k; k0 += kTileDepth) {
@@ -190,34 +191,42 @@ void main() {
             next_b[i] = fetch_b(i, base.b, n0, k0 + kTileDepth);
         }
         for (uint depth = 0; depth < kTileDepth; ++depth) {
-            vec4 row = b_quad(depth * kColumnPitch + column_quad);
+            vec4 rows[kAcross];
+            [[unroll]] for (uint j = 0; j < kAcross; ++j) {
+                rows[j] = b_quad(depth * kColumnPitch + column_quad + j * kAcrossStride);
+            }
             [[unroll]] for (uint i = 0; i < kQuads; ++i) {
                 vec4 column = a_quad(depth * kRowPitch + row_quad + i * kQuadStride);
-                sums[i * 4] += column.x * row;
-                sums[i * 4 + 1] += column.y * row;
-                sums[i * 4 + 2] += column.z * row;
-                sums[i * 4 + 3] += column.w * row;
+                [[unroll]] for (uint j = 0; j < kAcross; ++j) {
+                    uint at = (i * kAcross + j) * 4;
+                    sums[at] += column.x * rows[j];
+                    sums[at + 1] += column.y * rows[j];
+                    sums[at + 2] += column.z * rows[j];
+                    sums[at + 3] += column.w * rows[j];
+                }
             }
         }
         barrier();
     }
 
-    uint n = n0 + column_quad * 4;
-    vec4 scales = vec4(1.0);
-    if (kPacked == kPackedInt8) {
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            scales[j] = column_scale(base.b + min(n + j, p.n - 1) * p.b_column);
-        }
-    }
-    vec4 shift = biases(n);
-    [[unroll]] for (uint quad = 0; quad < kQuads; ++quad) {
-        uint m = m0 + (row_quad + quad * kQuadStride) * 4;
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            vec4 sum = sums[quad * 4 + i];
-            if (kAMasked != 0 && wild != 0) {
-                sum = sums_of_present(base.a + min(m + i, p.m - 1) * p.a_row, base.b, n);
+    [[unroll]] for (uint j = 0; j < kAcross; ++j) {
+        uint n = n0 + (column_quad + j * kAcrossStride) * 4;
+        vec4 scales = vec4(1.0);
+        if (kPacked == kPackedInt8) {
+            [[unroll]] for (uint column = 0; column < 4; ++column) {
+                scales[column] = column_scale(base.b + min(n + column, p.n - 1) * p.b_column);
             }
-            store_quad(kPacked == kPackedInt8 ? sum * scales : sum, shift, m + i, n, base.c);
+        }
+        vec4 shift = biases(n);
+        [[unroll]] for (uint quad = 0; quad < kQuads; ++quad) {
+            uint m = m0 + (row_quad + quad * kQuadStride) * 4;
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+                vec4 sum = sums[(quad * kAcross + j) * 4 + i];
+                if (kAMasked != 0 && wild != 0) {
+                    sum = sums_of_present(base.a + min(m + i, p.m - 1) * p.a_row, base.b, n);
+                }
+                store_quad(kPacked == kPackedInt8 ? sum * scales : sum, shift, m + i, n, base.c);
+            }
         }
     }
 }

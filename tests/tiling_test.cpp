@@ -44,10 +44,11 @@ void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
     const uint tile_rows = e.constant(kMatmulSpecTileRows), tile_columns = e.constant(kMatmulSpecTileColumns);
     for (uint i = 0; i < e.local_size(); ++i) {
         if (in_quads(e)) {
-            const uint quads = tile_rows * tile_columns / 16 / e.local_size();
-            for (uint quad = 0; quad < quads; ++quad) {
-                cover.block(tile_m * tile_rows + quad_row(i, tile_columns) + quad * (tile_rows / quads),
-                            tile_n * tile_columns + quad_column(i, tile_columns), 4, 4);
+            const uint across = tile_columns / 64, columns = tile_columns / across;
+            const uint quads = tile_rows * columns / 16 / e.local_size();
+            for (uint quad = 0; quad < quads * across; ++quad) {
+                cover.block(tile_m * tile_rows + quad_row(i, columns) + quad / across * (tile_rows / quads),
+                            tile_n * tile_columns + quad_column(i, columns) + quad % across * columns, 4, 4);
             }
         } else if (e.name() == "matvec") {
             const uint split = e.constant(kMatmulSpecSplit);
@@ -179,6 +180,31 @@ std::string items_mismatch(const Prepared& e, uint each, bool a_group_apart, std
 }  // namespace
 
 TEST_SUITE("tiling") {
+    TEST_CASE("tiling: products in other tiles than capabilities suggest") {
+        bool wide = false, in_registers = false;
+        for (Capabilities device : devices()) {
+            for (const char* tuning : {"matmul_columns=128", "matmul_staged=0"}) {
+                device.tuning = tuning;
+                CAPTURE(tuning);
+                for (const std::int64_t m : {5, 130, 515}) {
+                    for (const std::int64_t n : {65, 130, 516, 1030}) {
+                        CAPTURE(m);
+                        CAPTURE(n);
+                        CHECK(product_mismatch(device, m, n, Arithmetic::f32) == "");
+                    }
+                }
+                Graph g;
+                const Plan plan = plan_of(g, linear(g.input("a", {515, 8}), g.input("w", {516, 8})), device);
+                const Prepared e = prepare(plan, plan.dispatches.back().dispatch);
+                wide = wide || (e.name() == "matmul_shared" && e.local_size() == 256 &&
+                                e.constant(kMatmulSpecTileColumns) == 128);
+                in_registers = in_registers || (e.name() == "matmul" && !device.cpu() && e.local_size() == 64);
+            }
+        }
+        CHECK(wide);
+        CHECK(in_registers);
+    }
+
     TEST_CASE("tiling: products") {
         for (const Capabilities& device : devices()) {
             CAPTURE(device.matrix_subgroup_size);

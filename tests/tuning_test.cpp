@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -22,6 +24,12 @@
 namespace vkf::test {
 
 namespace {
+
+/// What "matmul_columns" may be on a device.
+std::vector<std::uint32_t> matmul_columns_of(const Capabilities& c) {
+    const auto found = std::ranges::find(tunables(), std::string_view("matmul_columns"), &Tunable::name);
+    return found->values(c);
+}
 
 /// No variable decides.
 struct ByFile : Environment {
@@ -115,6 +123,65 @@ TEST_SUITE("tuning") {
                 }
             }
         }
+    }
+
+    TEST_CASE("tuning: tiles twice as wide give the same bits, whatever weights are kept as") {
+        const Tensor x = random_tensor({300, 96}, 1), w = random_tensor({516, 96}, 2), bias = random_tensor({516}, 3);
+        for (const WeightType type :
+             {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+            CAPTURE(name_of(type));
+            std::vector<Tensor> found;
+            for (const std::string tuning : {"", "matmul_columns=128"}) {
+                const Believed chosen(believing(true, tuning));
+                Graph g;
+                const Value y = linear(g.input("x", {300, 96}), g.weight("w", {516, 96}), g.input("bias", {516}));
+                g.output("y", gelu(y));
+                Program program = device().compile(g, load(w, type));
+                upload(program, "x", x);
+                upload(program, "bias", bias);
+                program.run();
+                found.push_back(download(program, "y"));
+                const bool fits = !matmul_columns_of(device().capabilities()).empty();
+                CHECK(contains(program.explain(), "128x128x16 in shared memory, 8x8 an invocation, tuned") ==
+                      (fits && !tuning.empty()));
+            }
+            CHECK(same_bits(found[0], found[1]));
+        }
+    }
+
+    TEST_CASE("tuning: tiles twice as wide leave out what is masked, though it is not finite") {
+        const Believed composed([](Capabilities& c) {
+            believing(true, "matmul_columns=128")(c);
+            c.variants = "attention_composed";
+        });
+        const std::int64_t rows = 300, width = 516;
+        const Tensor q = random_tensor({1, 1, rows, 8}, 1), k = random_tensor({1, 1, rows, 8}, 2);
+        Tensor v = random_tensor({1, 1, rows, width}, 3);
+        const auto attended = [&] {
+            OpCheck check;
+            AttentionOptions causal;
+            causal.mask.causal = Causal::top_left;
+            return check.run(
+                scaled_dot_product_attention(check.input("q", q), check.input("k", k), check.input("v", v), causal).y);
+        };
+        const Tensor finite = attended();
+        for (std::int64_t c = 0; c < width; ++c) {  // the last key, which all queries but one mask
+            v.at({0, 0, rows - 1, c}) = c % 2 == 0 ? NAN : INFINITY;
+        }
+        Tensor found = attended();
+        Tensor wanted = finite;
+        for (std::int64_t c = 0; c < width; ++c) {
+            const double last = found.at({0, 0, rows - 1, c});
+            CHECK((c % 2 == 0 ? std::isnan(last) : std::isinf(last)));
+            found.at({0, 0, rows - 1, c}) = wanted.at({0, 0, rows - 1, c}) = 0;
+        }
+        CHECK(same_bits(found, wanted));
+    }
+
+    TEST_CASE("tuning: products of a GPU whose tiles are not staged are computed in registers") {
+        const Believed chosen(believing(true, "matmul_staged=0"));
+        CHECK(contains(explained(device()), "matmul<"));
+        CHECK(contains(explained(device()), "tiles of 8x256 in registers, tuned"));
     }
 
     TEST_CASE("tuning: explain() says what was chosen, and by whom") {

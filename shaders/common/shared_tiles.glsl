@@ -14,8 +14,10 @@ const uint kColumnQuads = kTileColumns / 4;
 const uint kDepthQuads = kTileDepth / 4;
 const uint kRowPitch = kRowQuads + 1;
 const uint kColumnPitch = kColumnQuads + 1;
-// Quads of rows of an invocation, so far apart.
-const uint kQuads = kRowQuads * kColumnQuads / kThreads;
+// Quads of columns of an invocation, and of rows, so far apart. Tiles have 64 columns, or 128.
+const uint kAcross = kTileColumns / 64;
+const uint kAcrossStride = kColumnQuads / kAcross;
+const uint kQuads = kRowQuads * kColumnQuads / (kThreads * kAcross);
 const uint kQuadStride = kRowQuads / kQuads;
 // The fours of a tile of A and of one of B; those that an invocation fetches of them a step.
 const uint kFoursOfA = kTileRows * kDepthQuads;

@@ -63,7 +63,8 @@ Workload normalised(const vkf::Device& device, std::int64_t rows, std::int64_t w
 
 Workload make_workload(const vkf::Device& device, std::string_view tunable) {
     const bool cpu = device.capabilities().cpu();
-    if (tunable == "matmul_rows" || tunable == "matmul_depth") {
+    if (tunable == "matmul_rows" || tunable == "matmul_depth" || tunable == "matmul_columns" ||
+        tunable == "matmul_staged") {
         const std::int64_t size = cpu ? 384 : 2048;
         return product(device, size, size, size);
     }
