@@ -14,6 +14,7 @@
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 #include "ops/ops.h"
 #include "tests/device.h"
@@ -171,7 +172,8 @@ TEST_SUITE("program") {
             vulkan.vkGetPhysicalDeviceProperties2.real(d, p);
             p->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
         };
-        const auto budget_after_run = [&](const DeviceOptions& options) {
+        enum class How { run, wait, poll, wait_late };
+        const auto budget_after_run = [&](const DeviceOptions& options, How how = How::run) {
             const Device device = Device::create(options);
             // a GPU needs more work than a processor before its time tells
             for (const std::int64_t n : {768, 3072, 8192}) {
@@ -182,7 +184,19 @@ TEST_SUITE("program") {
                 program.upload("a", ones);
                 program.upload("b", ones);
                 const auto start = std::chrono::steady_clock::now();
-                program.run();
+                if (how == How::run) {
+                    program.run();
+                } else {
+                    const Ticket ticket = program.submit();
+                    while (how == How::poll && !ticket.done()) {
+                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                    }
+                    if (how == How::wait_late) {
+                        Insides::core(device).wait_idle();
+                        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                    }
+                    ticket.wait();
+                }
                 if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(10)) {
                     break;
                 }
@@ -191,6 +205,11 @@ TEST_SUITE("program") {
         };
         CHECK(budget_after_run({.get_instance_proc_addr = vulkan.entry()}) != kFirstSubmitBudget);
         CHECK(budget_after_run({.submit_budget = 1e9, .get_instance_proc_addr = vulkan.entry()}) == 1e9);
+        const DeviceOptions ours{.get_instance_proc_addr = vulkan.entry()};
+        CHECK(budget_after_run(ours, How::wait) != kFirstSubmitBudget);
+        // of these nobody knows when they ended
+        CHECK(budget_after_run(ours, How::poll) >= kFirstSubmitBudget);
+        CHECK(budget_after_run(ours, How::wait_late) >= kFirstSubmitBudget);
     }
 
     TEST_CASE("program: weights that do not fit the graph are named when it is compiled") {

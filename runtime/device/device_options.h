@@ -28,7 +28,7 @@ struct DeviceOptions {
     std::uint64_t staging_bytes = 16u << 20;
     /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no limit.
     /// Not given: no limit on processors, which have no watchdog; elsewhere what takes a quarter of
-    /// a second, a part of a watchdog's 2 s: 1e10 at first, then by how long run() takes.
+    /// a second, a part of a watchdog's 2 s: 2.5e9 at first, then by how long runs take.
     std::optional<double> submit_budget = {};
     /// Most seconds to wait for what was submitted; 0: no limit. Not given: 600, on processors
     /// 3600. When they are over, the call throws an Error that says so, and the device is given up:

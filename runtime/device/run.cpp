@@ -7,7 +7,6 @@
 
 #include "runtime/device/barrier.h"
 #include "runtime/device/program_core.h"
-#include "runtime/device/submit_budget.h"
 
 namespace vkf {
 
@@ -214,9 +213,8 @@ void ProgramCore::run() {
     submit(false);
     finish_run();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    const bool alone = plan.memory.exchanged == 0;  // else other ranks took part of the time
-    if (device->learns_budget && alone) {
-        device->submit_budget = learned_budget(device->submit_budget, run_cost.total(), took.count());
+    if (plan.memory.exchanged == 0) {  // else other ranks took part of the time
+        device->learn_budget(run_cost.total(), took.count(), false);
     }
 }
 
@@ -288,6 +286,7 @@ Ticket ProgramCore::submit(bool ticket) {
     // from here on the outputs are no longer those of the last run
     ran = false;
     canary.begin();
+    const auto start = std::chrono::steady_clock::now();
     Submissions submissions_of_run(*this);
     Sink sink;
     sink.commands = submissions_of_run.begin();
@@ -316,6 +315,9 @@ Ticket ProgramCore::submit(bool ticket) {
             sink.mirrors ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_HOST_READ_BIT);
     submissions_of_run.hand_on(sink.commands, *runs);
+    if (ticket && plan.memory.exchanged == 0) {  // else other ranks take part of the time
+        runs->timed = {run_cost.total(), start, device->submitted};
+    }
     submissions = submissions_of_run.used();
     for (InputState& input : inputs) {
         input.dirty = false;

@@ -6,8 +6,9 @@
 
 namespace vkf {
 
-/// The budget of a GPU of which nothing is known: a second's work where it does 10 GFLOP/s.
-inline constexpr double kFirstSubmitBudget = 1e10;
+/// The budget of a GPU of which nothing is known: a quarter of a second's work where it does 10
+/// GFLOP/s.
+inline constexpr double kFirstSubmitBudget = 2.5e9;
 
 /// The budget after a run that took so many seconds for so much work (operations plus bytes): what
 /// takes a quarter of a second, an eighth of what Windows allows. One run changes it eightfold at

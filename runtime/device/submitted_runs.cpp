@@ -5,6 +5,12 @@
 
 namespace vkf {
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
 SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
 
 SubmittedRuns::~SubmittedRuns() {
@@ -60,6 +66,17 @@ void SubmittedRuns::submit(VkCommandBuffer commands) {
     ++submitted;
 }
 
+void SubmittedRuns::learn(Clock::time_point waited_since) {
+    constexpr std::chrono::milliseconds kBlocked(1);
+    const Clock::time_point now = Clock::now();
+    const std::chrono::duration<double> took = now - timed.since;
+    // the run ended when the wait did, and nothing else was submitted meanwhile: else it may have
+    // taken less
+    const bool exact = now - waited_since > kBlocked && device->submitted == timed.submitted;
+    device->learn_budget(timed.work, took.count(), !exact);
+    timed.work = 0;
+}
+
 bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     if (!pending()) {
         return true;
@@ -68,6 +85,7 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
         device->check_alive();
     }
     const auto limit = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0));
+    const Clock::time_point start = Clock::now();
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, limit);
     if (result == VK_TIMEOUT) {
         return false;
@@ -77,13 +95,16 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     }
     finished = submitted;
     device->check_result(result, "vkWaitForFences");
+    learn(start);
     return true;
 }
 
 void SubmittedRuns::wait() {
     if (pending()) {
         finished = submitted;
+        const Clock::time_point start = Clock::now();
         device->wait(fence);
+        learn(start);
     }
 }
 

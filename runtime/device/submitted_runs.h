@@ -32,11 +32,22 @@ struct SubmittedRuns {
     bool wait(std::chrono::nanoseconds timeout);
     void wait();
 
+    /// The last run, whose time tells how much the device can do once it is waited for.
+    struct Timed {
+        double work = 0;  ///< operations plus bytes; 0: nothing is told
+        std::chrono::steady_clock::time_point since;
+        std::uint64_t submitted = 0;  ///< VulkanDevice::submitted with it
+    };
+
     std::shared_ptr<DeviceCore> device;
     VkFence fence = VK_NULL_HANDLE;
     /// timeline: the number of the last run that has finished; null until it is asked for
     VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
+    Timed timed;
+
+private:
+    void learn(std::chrono::steady_clock::time_point waited_since);
 };
 
 }  // namespace vkf

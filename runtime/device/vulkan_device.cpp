@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/device/failure.h"
+#include "runtime/device/submit_budget.h"
 
 namespace vkf {
 
@@ -63,11 +64,22 @@ void VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore t
     if (host.lock) {
         host.lock(host.user);
     }
+    ++submitted;
     const VkResult result = api.vkQueueSubmit(queue, 1, &info, fence);
     if (host.unlock) {
         host.unlock(host.user);
     }
     check_result(result, "vkQueueSubmit");
+}
+
+void VulkanDevice::learn_budget(double work, double seconds, bool at_most) noexcept {
+    if (!learns_budget) {
+        return;
+    }
+    const double before = submit_budget, learned = learned_budget(before, work, seconds);
+    if (!at_most || learned > before) {
+        submit_budget = learned;
+    }
 }
 
 VkFence VulkanDevice::make_fence() {

@@ -55,9 +55,10 @@ struct VulkanDevice {
     DeviceOptions options;
     /// the budget of DeviceOptions, or the one that fits this device so far; 0: no limit
     std::atomic<double> submit_budget = 0;
-    bool learns_budget = false;  ///< the options left it to us
-    bool canary = false;         ///< submissions are asked whether they ran: Canary in memory.h
-    Sticky lost;                 ///< every later call throws
+    bool learns_budget = false;                ///< the options left it to us
+    std::atomic<std::uint64_t> submitted = 0;  ///< calls of submit()
+    bool canary = false;                       ///< submissions are asked whether they ran: Canary in memory.h
+    Sticky lost;                               ///< every later call throws
     /// lost too: what was submitted may still be at work, so nothing is destroyed
     Sticky given_up;
     std::uint64_t wait_limit = ~std::uint64_t{0};  ///< in nanoseconds
@@ -71,6 +72,9 @@ struct VulkanDevice {
     /// value when it is done.
     void submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
                 std::uint64_t value = 0);
+    /// Where submit_budget is ours to learn, learns it from work that took so long; `at_most`: or
+    /// less, so that it may only grow.
+    void learn_budget(double work, double seconds, bool at_most) noexcept;
     /// Submits and waits until done.
     void submit_and_wait(VkCommandBuffer commands);
     /// Throws when it fails; then nothing is pending any more, or the device is given up.
