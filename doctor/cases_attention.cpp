@@ -80,7 +80,8 @@ Case plain_case(const AttentionSizes& s, Arithmetic arithmetic) {
     return c;
 }
 
-constexpr AttentionSizes kSmall{4, 2, 5, 37, 18, 11}, kOdd{4, 2, 9, 150, 18, 22}, kEven{2, 1, 130, 136, 64, 64};
+constexpr AttentionSizes kSmall{4, 2, 5, 37, 18, 11}, kOdd{4, 2, 9, 150, 18, 22}, kEven{2, 1, 130, 136, 64, 64},
+    kMany{2, 1, 520, 530, 64, 64}, kWide{2, 1, 20, 70, 256, 256};
 
 Case small() { return masked_case(kSmall, Arithmetic::f32); }
 Case odd() { return masked_case(kOdd, Arithmetic::f32); }
@@ -107,7 +108,7 @@ Case decoding() {
 /// Two sequences of pages; the second names one outside the pool, and sees NaN there.
 Case paged() {
     Case c;
-    constexpr std::int64_t kPages = 4, kPage = 16, kWide = 2, kDim = 12, kKeys = kWide * kPage;
+    constexpr std::int64_t kPages = 4, kPage = 16, kAcross = 2, kDim = 12, kKeys = kAcross * kPage;
     constexpr AttentionSizes s{2, 2, 1, kKeys, kDim, kDim};
     const Doubles query = numbers(2 * 2 * kDim, 34), key = numbers(kPages * 2 * kPage * kDim, 35),
                   value = numbers(kPages * 2 * kPage * kDim, 36);
@@ -127,7 +128,7 @@ Case paged() {
     const Sizes pool{kPages, 2, kPage, kDim};
     AttentionOptions options;
     options.key_lengths = c.input("lengths", {2}, {kKeys, kKeys}, DType::i32);
-    options.pages = c.input("pages", {2, kWide}, table, DType::i32);
+    options.pages = c.input("pages", {2, kAcross}, table, DType::i32);
     const Value q = c.input("query", {2, 2, 1, kDim}, query), k = c.input("key", pool, key),
                 v = c.input("value", pool, value);
     c.output("y", attended(q, k, v, options), std::move(want));
@@ -162,6 +163,11 @@ constexpr CaseMaker kAttention[] = {
     {"decoding behind 1237 of 1300 keys, the rest not finite", false, decoding},
     {"attention of 130 by 136", true, even},
     {"attention in f16 of 130 by 136", true, even_half},
+    {"attention of 520 by 530, causal, NaN and infinities masked", true,
+     [] { return masked_case(kMany, Arithmetic::f32); }},
+    {"attention in f16 of 520 by 530, causal, NaN and infinities masked", true,
+     [] { return masked_case(kMany, Arithmetic::f16); }},
+    {"attention of 20 by 70, heads of 256", true, [] { return plain_case(kWide, Arithmetic::f32); }},
     {"attention to pages, one out of range", true, paged},
     {"attention to keys and values kept as f16", true, [] { return packed_keys(WeightType::f16); }},
     {"attention to keys and values kept as int8", true, [] { return packed_keys(WeightType::int8); }},

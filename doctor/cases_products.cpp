@@ -53,10 +53,13 @@ Case one_row() { return linear_case({1, 530, 515}); }
 Case few_rows() { return linear_case({3, 520, 516}); }
 Case odd_rows() { return linear_case({37, 45, 71}, {Activation::gelu, true, false}); }
 Case many_rows() { return linear_case({150, 72, 64}, {Activation::none, false, true}); }
+Case tall() { return linear_case({300, 520, 68}, {Activation::gelu, true, false}); }
 Case long_sums() { return linear_case({9, 40, 1024}, {Activation::gelu, true, true}); }
 Case half_long_sums() { return linear_case({20, 64, 1024}, {Activation::none, true, false}, Arithmetic::f16); }
 Case half() { return linear_case({37, 45, 71}, {}, Arithmetic::f16); }
 Case half_by_fours() { return linear_case({70, 64, 96}, {Activation::none, true, true}, Arithmetic::f16); }
+/// Rows that are rounded to f16 once, before.
+Case half_tall() { return linear_case({520, 1032, 72}, {Activation::none, true, false}, Arithmetic::f16); }
 
 /// One product that comes near to the largest number of f16, and many that are small.
 Case half_large() {
@@ -75,10 +78,9 @@ Case half_large() {
 }
 
 /// Numbers that int8 holds, so that results are exact.
-Case codes() {
+Case codes(const ProductSizes& s) {
     Case c;
     c.arithmetic = Arithmetic::int8;
-    const ProductSizes s{37, 40, 96};
     const auto whole = [&](std::int64_t rows, std::uint32_t seed, double unit) {
         Doubles out = numbers(static_cast<std::size_t>(rows * s.k), seed, 127);
         for (std::size_t i = 0; i < out.size(); ++i) {
@@ -125,9 +127,18 @@ constexpr CaseMaker kProducts[] = {
     {"product of 9 rows, 1024 by 40, bias, gelu and residual", false, long_sums},
     {"product in f16 of 37 rows, 71 by 45", false, half},
     {"product in f16 near 65504", false, half_large},
-    {"product in int8 of 37 rows, 96 by 40", false, codes},
+    {"product in int8 of 37 rows, 96 by 40", false,
+     [] {
+         return codes({37, 40, 96});
+     }},
     {"product in f16 of 70 rows, 96 by 64, bias and residual", true, half_by_fours},
     {"product in f16 of 20 rows, 1024 by 64, bias", true, half_long_sums},
+    {"product of 300 rows, 68 by 520, bias and gelu", true, tall},
+    {"product in f16 of 520 rows, 72 by 1032, bias", true, half_tall},
+    {"product in int8 of 300 rows, 96 by 136", true,
+     [] {
+         return codes({300, 136, 96});
+     }},
     {"product of transposed views", true, turned},
     {"product of 1 row, weight kept as f16", true, packed<WeightType::f16, 1>},
     {"product of 1 row, weight kept as bf16", true, packed<WeightType::bf16, 1>},

@@ -107,20 +107,21 @@ Case gathered() {
 }
 
 /// Of equals the first; a NaN counts as largest.
-Case largest() {
+Case largest(std::int64_t width) {
     Case c;
-    constexpr std::int64_t kRows = 3, kWidth = 1031;
-    Doubles x = numbers(size(kRows * kWidth), 18, 0.5);
+    constexpr std::int64_t kRows = 3;
+    const auto last = static_cast<double>(width - 1);
+    Doubles x = numbers(size(kRows * width), 18, 0.5);
     x[700] = x[900] = 2;
-    x[size(kWidth) + 1030] = kInfinity;
-    x[size(2 * kWidth) + 17] = kNan;
-    const Value xv = c.input("x", {kRows, kWidth}, x);
-    c.output("y", argmax(xv), exact({700, 1030, 17}), DType::i32);
+    x[size(2 * width - 1)] = kInfinity;
+    x[size(2 * width) + 17] = kNan;
+    const Value xv = c.input("x", {kRows, width}, x);
+    c.output("y", argmax(xv), exact({700, last, 17}), DType::i32);
     const TopK top = top_k(xv, 2);
     Doubles values{2, 2, kInfinity, 0, kNan, 0};
-    Doubles indices{700, 900, 1030, 0, 17, 0};
+    Doubles indices{700, 900, last, 0, 17, 0};
     for (const std::size_t row : {std::size_t{1}, std::size_t{2}}) {
-        const auto begin = x.begin() + static_cast<std::ptrdiff_t>(row * size(kWidth)), end = begin + kWidth;
+        const auto begin = x.begin() + static_cast<std::ptrdiff_t>(row * size(width)), end = begin + width;
         const auto second = std::max_element(begin, end, [](double a, double b) {
             const double low = -kInfinity;
             return (std::isfinite(a) ? a : low) < (std::isfinite(b) ? b : low);
@@ -246,9 +247,12 @@ constexpr CaseMaker kRowCases[] = {
     {"norms of 68", false, [] { return layer_norms(68); }},
     {"rotary positions, some out of range", false, rotary},
     {"rows by ids, some out of range", false, gathered},
-    {"argmax and top_k of 1031, with NaN and equals", false, largest},
+    {"argmax and top_k of 1031, with NaN and equals", false, [] { return largest(1031); }},
     {"elements: -0.0, infinities, NaN, odd views", false, elements},
     {"f16: near 65504, below its smallest, -0.0", false, converted},
+    {"softmax of 17,001, NaN and infinities masked", true, [] { return masked_softmax(17001); }},
+    {"norms of 9004", true, [] { return layer_norms(9004); }},
+    {"argmax and top_k of 20,011, with NaN and equals", true, [] { return largest(20011); }},
     {"rows packed as int8", true, packed_rows_case},
     {"pages, some out of range", true, paged_rows},
     {"cross entropy, labels ignored and out of range", true, losses},
