@@ -42,8 +42,6 @@ void prepare(const Operands& operands, Command& command) noexcept {
     RopePush push{};
     push.width = x.dim(0);
     push.pairs = table.dim(1);
-    const bool fours = operands.words[0] != 0;
-    push.count = static_cast<uint>(x.rows() * (fours ? push.width / 8 : push.width - push.pairs));
     for (std::size_t i = 0; i < kMaxRank; ++i) {
         if (i < 4) {
             push.size[i] = x.size[i];
@@ -51,6 +49,10 @@ void prepare(const Operands& operands, Command& command) noexcept {
         push.x_stride[i] = x.stride[i];
         push.y_stride[i] = y.stride[i];
     }
+    const std::uint64_t each = operands.words[0], positions_in_all = push.size[3];
+    const std::uint64_t others = std::uint64_t{push.size[0]} * push.size[1] * push.size[2];
+    push.count = static_cast<uint>(each == 0 ? x.rows() * (push.width - push.pairs)
+                                             : push.width / 8 * positions_in_all * divide_up(others, each));
     push.x_offset = x.offset;
     push.y_offset = y.offset;
     push.table_rows = table.dim(2);
@@ -58,7 +60,7 @@ void prepare(const Operands& operands, Command& command) noexcept {
     push.positions_offset = positions.offset;
     push.positions_stride = positions.step(0);
     command.push(push);
-    command.groups(divide_up(push.count, kLocalSize * std::max(operands.words[0], 1u)));
+    command.groups(divide_up(push.count, kLocalSize));
     command.cost(static_cast<double>(x.elements()) * 3, static_cast<double>(x.elements()) * 8);
 }
 

@@ -1,9 +1,10 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 // Su et al. 2021, "RoFormer". A row of width d is r/2 pairs and d - r elements that pass unchanged:
-// so many work items a row. With kFours an item is eight elements: four pairs, or eight elements
-// that pass. cos and sin come from a table made in double precision: the built-ins err by up to
-// 2^-11.
+// so many work items a row. With kFours an item is eight elements, four pairs or eight that pass,
+// of kFours rows that have the same position (heads, sequences): their places are found, and their
+// cos and sin loaded, once. These come from a table made in double precision: the built-ins err by
+// up to 2^-11.
 #extension GL_GOOGLE_include_directive : require
 #define WIDE 0
 #include "common/fours.glsl"
@@ -27,34 +28,34 @@ FOURS_OUT(kRopeBindingY, YFours, y_fours)
 #include "common/dispatch.glsl"
 #include "common/numeric.glsl"
 
-// `from` and `to` in fours, `position` the row of the table. Two vectors of cos and sin
-// alternating, for four pairs.
-void turn_fours(uint item, uint position, uint from, uint to) {
-    uint pair_fours = p.pairs / 4u;
-    if (item >= pair_fours) {
-        uint column = 2u * item;
-        VKF_PUT_FOUR(y_fours, to + column, VKF_FOUR(x_fours, from + column));
-        VKF_PUT_FOUR(y_fours, to + column + 1u, VKF_FOUR(x_fours, from + column + 1u));
-        return;
-    }
-    vec4 turns_0 = vec4(quiet_nan());
-    vec4 turns_1 = turns_0;
+// cos and sin of four pairs.
+struct Turns {
+    vec4 cosine, sine;
+};
+
+// Of the pairs from four times `item` on.
+Turns turns_at(uint position, uint item) {
+    vec4 first = vec4(quiet_nan());  // cos and sin alternate
+    vec4 second = first;
     if (position < p.table_rows) {
-        uint at = p.table_offset / 4u + 2u * (position * pair_fours + item);
-        turns_0 = VKF_FOUR(table_fours, at);
-        turns_1 = VKF_FOUR(table_fours, at + 1u);
+        uint at = p.table_offset / 4u + 2u * (position * (p.pairs / 4u) + item);
+        first = VKF_FOUR(table_fours, at);
+        second = VKF_FOUR(table_fours, at + 1u);
     }
-    vec4 cosine = vec4(turns_0.xz, turns_1.xz);
-    vec4 sine = vec4(turns_0.yw, turns_1.yw);
-    sine = kBack != 0u ? -sine : sine;
+    vec4 sine = vec4(first.yw, second.yw);
+    return Turns(vec4(first.xz, second.xz), kBack != 0u ? -sine : sine);
+}
+
+// `from` and `to` in fours.
+void turn_fours(uint item, Turns turns, uint from, uint to) {
     uint first = kHalf != 0u ? item : 2u * item;
-    uint second = kHalf != 0u ? item + pair_fours : 2u * item + 1u;
+    uint second = kHalf != 0u ? item + p.pairs / 4u : 2u * item + 1u;
     vec4 u = VKF_FOUR(x_fours, from + first);
     vec4 v = VKF_FOUR(x_fours, from + second);
     vec4 a = kHalf != 0u ? u : vec4(u.xz, v.xz);
     vec4 b = kHalf != 0u ? v : vec4(u.yw, v.yw);
-    vec4 turned_a = a * cosine - b * sine;
-    vec4 turned_b = b * cosine + a * sine;
+    vec4 turned_a = a * turns.cosine - b * turns.sine;
+    vec4 turned_b = b * turns.cosine + a * turns.sine;
     if (kHalf != 0u) {
         VKF_PUT_FOUR(y_fours, to + first, turned_a);
         VKF_PUT_FOUR(y_fours, to + second, turned_b);
@@ -64,20 +65,57 @@ void turn_fours(uint item, uint position, uint from, uint to) {
     }
 }
 
+uint position_of(uint row) {
+    return kPositions != 0u ? positions[p.positions_offset + row * p.positions_stride] : row;
+}
+
+void turn_rows(uint index) {
+    uint rest = index;
+    uint item = take_dimension(rest, p.width / 8u);
+    uint row = take_dimension(rest, p.size[3]);
+    uint outer = rest * kFours;
+    uint end = min(outer + kFours, p.size[2] * p.size[1] * p.size[0]);
+    uint count = end - outer;
+    uint i2 = take_dimension(outer, p.size[2]);
+    uint i1 = take_dimension(outer, p.size[1]);
+    uint from = p.x_offset + row * p.x_stride[3] + i2 * p.x_stride[2] + i1 * p.x_stride[1] + outer * p.x_stride[0];
+    uint to = p.y_offset + row * p.y_stride[3] + i2 * p.y_stride[2] + i1 * p.y_stride[1] + outer * p.y_stride[0];
+    bool passes = item >= p.pairs / 4u;
+    Turns turns = turns_at(passes ? p.table_rows : position_of(row), item);
+    for (uint n = 0; n < count; ++n) {
+        if (passes) {
+            uint column = 2u * item;
+            VKF_PUT_FOUR(y_fours, to / 4u + column, VKF_FOUR(x_fours, from / 4u + column));
+            VKF_PUT_FOUR(y_fours, to / 4u + column + 1u, VKF_FOUR(x_fours, from / 4u + column + 1u));
+        } else {
+            turn_fours(item, turns, from / 4u, to / 4u);
+        }
+        ++i2;
+        from += p.x_stride[2];
+        to += p.y_stride[2];
+        if (i2 == p.size[2]) {
+            i2 = 0;
+            ++i1;
+            from += p.x_stride[1] - p.size[2] * p.x_stride[2];
+            to += p.y_stride[1] - p.size[2] * p.y_stride[2];
+        }
+        if (i1 == p.size[1]) {
+            i1 = 0;
+            from += p.x_stride[0] - p.size[1] * p.x_stride[1];
+            to += p.y_stride[0] - p.size[1] * p.y_stride[1];
+        }
+    }
+}
+
 void work_item(uint index) {
     uint rest = index;
-    uint item = take_dimension(rest, kFours != 0u ? p.width / 8u : p.width - p.pairs);
+    uint item = take_dimension(rest, p.width - p.pairs);
     uint row = take_dimension(rest, p.size[3]);
     uint i2 = take_dimension(rest, p.size[2]);
     uint i1 = take_dimension(rest, p.size[1]);
     uint from = p.x_offset + row * p.x_stride[3] + i2 * p.x_stride[2] + i1 * p.x_stride[1] + rest * p.x_stride[0];
     uint to = p.y_offset + row * p.y_stride[3] + i2 * p.y_stride[2] + i1 * p.y_stride[1] + rest * p.y_stride[0];
 
-    uint position = kPositions != 0u ? positions[p.positions_offset + row * p.positions_stride] : row;
-    if (kFours != 0u) {
-        turn_fours(item, position, from / 4u, to / 4u);
-        return;
-    }
     if (item >= p.pairs) {
         uint column = item + p.pairs;
         y[to + column * p.y_stride[4]] = x[from + column * p.x_stride[4]];
@@ -87,6 +125,7 @@ void work_item(uint index) {
     uint second = kHalf != 0u ? item + p.pairs : 2u * item + 1u;
     float cosine = quiet_nan();
     float sine = quiet_nan();
+    uint position = position_of(row);
     if (position < p.table_rows) {
         uint at = p.table_offset + 2u * (position * p.pairs + item);
         cosine = table[at];
@@ -103,10 +142,13 @@ void main() {
     if (group >= p.group_count) {
         return;
     }
-    uint items = max(kFours, 1u);
-    uint first = first_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, items);
-    uint end = min(first + items, p.count);
-    for (uint index = first; index < end; ++index) {
+    uint index = group * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (index >= p.count) {
+        return;
+    }
+    if (kFours != 0u) {
+        turn_rows(index);
+    } else {
         work_item(index);
     }
 }
