@@ -163,32 +163,60 @@ vec4 load_bias(uint four) {
     return vec4(0.0);
 }
 
-void write_four(uint from, uint to, float mean, float scale, vec4 w, vec4 b) {
-    vec4 v = (load_four(from) - mean) * scale;
+vec4 normalised(vec4 v, float mean, float scale, vec4 w, vec4 b) {
+    v = (v - mean) * scale;
     if (kWeight != 0u) {
         v *= w;
     }
     if (kBias != 0u) {
         v += b;
     }
-    VKF_PUT_FOUR(y_fours, to, v);
+    return v;
 }
 
 void write_fours(uint from, uint to, uint fours, float mean, float scale) {
     for (uint i = row_lane(); i < fours; i += kLanes) {
-        write_four(from + i, to + i, mean, scale, load_weight(i), load_bias(i));
+        VKF_PUT_FOUR(y_fours, to + i, normalised(load_four(from + i), mean, scale, load_weight(i), load_bias(i)));
     }
 }
 
+// What this lane loaded of the weights, handed to all by the lane `i`.
+vec4 handed(vec4 mine, uint i, uint used) {
+    vec4 theirs = mine;
+    if (used != 0u) {
+        theirs = subgroupShuffle(mine, i);
+    }
+    return theirs;
+}
+
 // Every lane of the group has a row: each loads another four of the weights, and they are handed
-// round. On some processors a load is a loop over the lanes, and a shuffle an instruction.
+// round. On some processors a load is a loop over the lanes, and a shuffle an instruction. With kWide
+// rows are taken in pieces of 64 bytes, a line of a cache, of which all is loaded before any is
+// stored: the rows of a group often fall on the same few places of a cache, and stores drive out
+// lines there. SwiftShader, which has no kWide, takes longer for pieces.
 void write_fours_together(uint from, uint to, uint fours, float mean, float scale) {
     for (uint first = 0u; first < fours; first += kTogether) {
         uint mine = min(first + gl_SubgroupInvocationID, fours - 1u);
         vec4 w = load_weight(mine);
         vec4 b = load_bias(mine);
         uint end = min(kTogether, fours - first);
-        for (uint i = 0u; i < end; ++i) {
+        for (uint i = 0u; kWide != 0u && i + 4u <= end; i += 4u) {
+            uint at = from + first + i;
+            vec4 v0 = load_four(at);
+            vec4 v1 = load_four(at + 1u);
+            vec4 v2 = load_four(at + 2u);
+            vec4 v3 = load_four(at + 3u);
+            at = to + first + i;
+#define PUT(n, v) \
+    VKF_PUT_FOUR(y_fours, at + n, \
+                 normalised(v, mean, scale, handed(w, i + n, kWeight), handed(b, i + n, kBias)));
+            PUT(0u, v0)
+            PUT(1u, v1)
+            PUT(2u, v2)
+            PUT(3u, v3)
+#undef PUT
+        }
+        for (uint i = kWide != 0u ? end / 4u * 4u : 0u; i < end; ++i) {
             vec4 w_i = w;
             vec4 b_i = b;
             if (kWeight != 0u) {
@@ -197,7 +225,7 @@ void write_fours_together(uint from, uint to, uint fours, float mean, float scal
             if (kBias != 0u) {
                 b_i = subgroupShuffle(b, i);
             }
-            write_four(from + first + i, to + first + i, mean, scale, w_i, b_i);
+            VKF_PUT_FOUR(y_fours, to + first + i, normalised(load_four(from + first + i), mean, scale, w_i, b_i));
         }
     }
 }
