@@ -158,23 +158,36 @@ constexpr std::int64_t kTallTileRows = 256;
 /// Fewest columns of a product whose tiles may be twice as wide.
 constexpr std::int64_t kFewestOfWide = 512;
 
+/// Columns of a tile of 128 rows, for a product of so many columns.
+void choose_columns_of_tall(SharedTile& tile, const Capabilities& device, std::int64_t columns) {
+    const Tuned wide = tuned(device, "matmul_columns", kSharedColumns);
+    const std::uint32_t bytes = shared_tile_bytes(kTallTile, tile.depth, wide.value);
+    if (!wide.chosen || (columns >= kFewestOfWide && bytes <= device.shared_memory)) {
+        tile.columns_of_tall = wide.value;
+        tile.note_of_tall = wide.note;
+    } else if (bytes > device.shared_memory) {
+        tile.note_of_tall = ", not tuned: " + std::to_string(wide.value) + " columns need " + std::to_string(bytes) +
+                            " bytes of shared memory";
+    }
+}
+
 /// Tiles in shared memory, or in registers where those were left out or found slower.
 void choose_tiles(Choice& choice, const Lowering& l, const ProductPart& part, const Constants& form) {
     const Capabilities& device = l.device();
     const std::int64_t columns = l.max_of(l.info(part.product.c).shape.back());
     const Tuned staged = tuned(device, "matmul_staged", 1);
-    if (device.leaves_out(kShared.name) || staged.value == 0) {
+    if (!stages_tiles(device)) {
         const uint local = columns > 128 ? 64 : 16, rows = 8;
         choice.add(kPlain, with_rows(form, local, rows), kAnyRows, rows, local * 4,
-                   "tiles of 8x" + std::to_string(local * 4) + " in registers" + staged.note);
+                   "tiles of 8x" + std::to_string(local * 4) + " in registers" +
+                       (staged.value == 0 || !staged.chosen ? staged.note : ""));
         return;
     }
     SharedTile tile = shared_tile(device, form);
-    const Tuned wide = tuned(device, "matmul_columns", kSharedColumns);
-    if (columns >= kFewestOfWide && shared_tile_bytes(kTallTile, tile.depth, wide.value) <= device.shared_memory) {
-        tile.columns_of_tall = wide.value;
-        tile.note = tile.note.empty() ? wide.note : tile.note;
+    if (!staged.chosen) {
+        tile.note += staged.note;
     }
+    choose_columns_of_tall(tile, device, columns);
     add_shared_tiles(choice, kShared, device, tile, part.most_rows, "", 1);
 }
 
@@ -334,7 +347,7 @@ namespace {
 
 SharedTile tile_of(const Constants& form, const Tuned& rows, const Tuned& depth) {
     SharedTile out{with_rows(form, rows.value * kSharedColumns / 16, rows.value), rows.value, depth.value,
-                   rows.note.empty() ? depth.note : rows.note, rows.chosen};
+                   rows.note == depth.note ? rows.note : rows.note + depth.note, rows.chosen};
     out.constants.set(kMatmulSpecTileRows, rows.value);
     out.constants.set(kMatmulSpecTileColumns, kSharedColumns);
     out.constants.set(kMatmulSpecTileDepth, depth.value);
@@ -344,6 +357,10 @@ SharedTile tile_of(const Constants& form, const Tuned& rows, const Tuned& depth)
 uint rows_by_capability(const Capabilities& device) { return device.max_invocations >= 256 ? 64 : 32; }
 
 }  // namespace
+
+bool stages_tiles(const Capabilities& device) {
+    return !device.leaves_out(kShared.name) && tuned(device, "matmul_staged", 1).value != 0;
+}
 
 SharedTile shared_tile(const Capabilities& device, const Constants& form) {
     const uint rows = rows_by_capability(device);
@@ -360,6 +377,7 @@ void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& 
     const auto add = [&](uint rows, uint up_to) {
         const uint columns = rows == kTallTile ? tile.columns_of_tall : kSharedColumns;
         const bool wide = columns == kWideColumns;
+        const std::string more = rows == kTallTile ? tile.note_of_tall : "";
         Constants constants = tile.constants;
         if (wide) {
             constants.set_local_size(kWideInvocations);
@@ -371,7 +389,7 @@ void add_shared_tiles(Choice& choice, const Shader& shader, const Capabilities& 
         choice.add(shader, std::move(constants), up_to, rows, columns,
                    what + "tiles of " + std::to_string(rows) + "x" + std::to_string(columns) + "x" +
                        std::to_string(tile.depth * numbers) + " in shared memory, " + each + " an invocation" +
-                       tile.note,
+                       tile.note + (more == tile.note ? "" : more),
                    arithmetic);
     };
     const bool tall = !tile.any_rows && most_rows > kTallTileRows && 2 * tile.rows == kTallTile &&

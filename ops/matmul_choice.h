@@ -80,14 +80,18 @@ struct SharedTile {
     shader::uint rows, depth;
     std::string note;       ///< text for explain()
     bool any_rows = false;  ///< its rows were tuned, or asked for, and are those of every product
-    /// columns of a tile of 128 rows
+    /// columns of a tile of 128 rows, and text about them
     shader::uint columns_of_tall = support::kSharedColumns;
+    std::string note_of_tall = {};
 };
 /// A kernel's constants: those of `form`, AVec to AMasked, which all kernels share, and its own.
 Constants with_rows(Constants form, shader::uint local_size, shader::uint rows);
 SharedTile shared_tile(const Capabilities& device, const Constants& form);
 /// A tile so many words deep, as capabilities have it: what was tuned is tuned for other kernels.
 SharedTile shared_tile_of(const Capabilities& device, const Constants& form, shader::uint depth);
+/// True where products in fp32 of many rows have tiles in shared memory on GPUs; else `matmul`
+/// stands in for matmul_shared.
+bool stages_tiles(const Capabilities& device);
 /// Adds a kernel of such tiles for any number of rows. Where there may be more than 256 rows
 /// (`most_rows`), tiles of 64 rows are for up to 256, and tiles of 128 by as many invocations for
 /// more. `what` comes before the tiles in explain(); `numbers` along k are in a word of the tile.

@@ -71,7 +71,7 @@ bool divisible(const Lowering& l, const ProductPart& part, const MatmulParams& p
     // The scales of int8 and int4 lie behind all codes of a row. The kernel that stands in for
     // matmul_shared does not find them in a part of it.
     const bool scaled = numbers_of_element(l, part.product.b) > 2;
-    const bool found = !scaled || !l.device().leaves_out("matmul_shared");
+    const bool found = !scaled || stages_tiles(l.device());
     return !params.masked_weights && found && is_matrix(b) && is_dense(a) && is_dense(c) &&
            a.shape.back().is_constant() && a.shape.back().constant() >= 2 * std::int64_t{kFewestPartProducts};
 }

@@ -58,11 +58,13 @@ Values attention_split(const Capabilities& c) {
 
 Values row_loads(const Capabilities& c) { return c.cpu() && c.int64 ? Values{4, 8} : Values{}; }
 
+/// vkformer-tune settles them in this order: rows that were chosen are those of every product, so
+/// what is to be known of tall tiles comes before.
 const Tunable kTunables[] = {
+    {"matmul_columns", "columns of a tile of 128 rows of products in fp32", matmul_columns},
     {"matmul_rows", "rows of a tile of products with many rows", matmul_rows},
     {"matmul_depth", "depth of such a tile in shared memory", matmul_depth},
-    {"matmul_columns", "columns of such a tile of 128 rows", matmul_columns},
-    {"matmul_staged", "0: such products read memory from each invocation, not tiles in shared memory", matmul_staged},
+    {"matmul_staged", "0: products in fp32 have no tile in shared memory", matmul_staged},
     {"matvec_split", "invocations that share a sum of a product with few rows", matvec_split},
     {"matmul_groups", "most work groups of the parts of a product's sums together", matmul_groups},
     {"attention_split", "keys that a group takes where there are few queries", attention_split},

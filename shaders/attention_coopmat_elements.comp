@@ -1,7 +1,8 @@
 #version 450
 // SPDX-License-Identifier: Apache-2.0
 // attention_coopmat.comp where matrices' elements can be told apart, rows reduced and sums made
-// operands (VK_NV_cooperative_matrix2): scores become weights in the matrices that they were
+// operands (VK_NV_cooperative_matrix2, or VK_EXT_cooperative_matrix_maintenance1, whose names a
+// module is given where a device has those): scores become weights in the matrices that they were
 // computed in, and shared memory holds keys and values alone. A group takes kRows rows, each of its
 // subgroups those of one matrix, and walks over tiles of 32 keys.
 //

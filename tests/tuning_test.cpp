@@ -25,11 +25,10 @@ namespace vkf::test {
 
 namespace {
 
-/// What "matmul_columns" may be on a device.
-std::vector<std::uint32_t> matmul_columns_of(const Capabilities& c) {
-    const auto found = std::ranges::find(tunables(), std::string_view("matmul_columns"), &Tunable::name);
-    return found->values(c);
-}
+const Tunable& tunable(std::string_view name) { return *std::ranges::find(tunables(), name, &Tunable::name); }
+
+/// True where tiles may have 128 columns on a device.
+bool may_be_wide(const Capabilities& c) { return !tunable("matmul_columns").values(c).empty(); }
 
 /// No variable decides.
 struct ByFile : Environment {
@@ -66,6 +65,26 @@ struct TunedProduct {
     }
 
     Tensor x, w, wanted, rounding;
+};
+
+constexpr WeightType kWeightTypes[] = {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8,
+                                       WeightType::int4};
+
+/// linear() with bias and gelu by a weight that is kept so, and how it was computed.
+struct PackedProduct {
+    std::int64_t rows, columns, k;
+    WeightType type;
+
+    std::pair<Tensor, std::string> run() const {
+        Graph g;
+        const Value y = linear(g.input("x", {rows, k}), g.weight("w", {columns, k}), g.input("bias", {columns}));
+        g.output("y", gelu(y));
+        Program program = device().compile(g, load(random_tensor({columns, k}, 2), type));
+        upload(program, "x", random_tensor({rows, k}, 1));
+        upload(program, "bias", random_tensor({columns}, 3));
+        program.run();
+        return {download(program, "y"), program.explain()};
+    }
 };
 
 std::string decoding_mismatch(std::int64_t keys) {
@@ -126,56 +145,108 @@ TEST_SUITE("tuning") {
     }
 
     TEST_CASE("tuning: tiles twice as wide give the same bits, whatever weights are kept as") {
-        const Tensor x = random_tensor({300, 96}, 1), w = random_tensor({516, 96}, 2), bias = random_tensor({516}, 3);
-        for (const WeightType type :
-             {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+        const Believed gpu(believing(true, ""));
+        if (!may_be_wide(device().capabilities())) {
+            cannot_run("tiles of 128 by 128");
+            return;
+        }
+        for (const WeightType type : kWeightTypes) {
             CAPTURE(name_of(type));
-            std::vector<Tensor> found;
-            for (const std::string tuning : {"", "matmul_columns=128"}) {
-                const Believed chosen(believing(true, tuning));
-                Graph g;
-                const Value y = linear(g.input("x", {300, 96}), g.weight("w", {516, 96}), g.input("bias", {516}));
-                g.output("y", gelu(y));
-                Program program = device().compile(g, load(w, type));
-                upload(program, "x", x);
-                upload(program, "bias", bias);
-                program.run();
-                found.push_back(download(program, "y"));
-                const bool fits = !matmul_columns_of(device().capabilities()).empty();
-                CHECK(contains(program.explain(), "128x128x16 in shared memory, 8x8 an invocation, tuned") ==
-                      (fits && !tuning.empty()));
+            const PackedProduct product{300, 516, 96, type};
+            const auto [usual, how_usual] = product.run();
+            const Believed chosen(believing(true, "matmul_columns=128"));
+            const auto [found, how] = product.run();
+            CHECK_FALSE(contains(how_usual, "8x8 an invocation"));
+            CHECK(contains(how, "128x128x16 in shared memory, 8x8 an invocation, tuned"));
+            CHECK(contains(how, "tiles of 64x64x16 in shared memory, 4x4 an invocation;"));
+            CHECK(same_bits(found, usual));
+        }
+    }
+
+    TEST_CASE("tuning: divided sums are right in every tile, whatever weights are kept as") {
+        for (const WeightType type : kWeightTypes) {
+            CAPTURE(name_of(type));
+            for (const std::int64_t rows : {32, 300}) {
+                CAPTURE(rows);
+                const PackedProduct product{rows, 520, 1024, type};
+                const Believed gpu(believing(true, ""));
+                const Tensor usual = product.run().first;
+                for (const char* tuning : {"matmul_columns=128", "matmul_staged=0", "matmul_depth=8"}) {
+                    CAPTURE(tuning);
+                    if (!may_be_wide(device().capabilities()) && tuning == std::string("matmul_columns=128")) {
+                        continue;
+                    }
+                    const Believed chosen(believing(true, tuning));
+                    CHECK(difference(product.run().first, usual, {1e-4, 1e-4, {}}) == "");
+                }
             }
-            CHECK(same_bits(found[0], found[1]));
         }
     }
 
     TEST_CASE("tuning: tiles twice as wide leave out what is masked, though it is not finite") {
-        const Believed composed([](Capabilities& c) {
-            believing(true, "matmul_columns=128")(c);
+        const auto composed = [](Capabilities& c) {
+            believing(true, "")(c);
             c.variants = "attention_composed";
-        });
-        const std::int64_t rows = 300, width = 516;
-        const Tensor q = random_tensor({1, 1, rows, 8}, 1), k = random_tensor({1, 1, rows, 8}, 2);
-        Tensor v = random_tensor({1, 1, rows, width}, 3);
+        };
+        const Believed gpu(composed);
+        if (!may_be_wide(device().capabilities())) {
+            cannot_run("tiles of 128 by 128");
+            return;
+        }
+        const Believed wide([](Capabilities& c) { c.tuning = "matmul_columns=128"; });
+        constexpr std::int64_t kRows = 300, kWidth = 516;
+        Tensor v = random_tensor({1, 1, kRows, kWidth}, 3);
         const auto attended = [&] {
-            OpCheck check;
+            Graph g;
+            const Value q = g.input("q", {1, 1, kRows, 8}), k = g.input("k", {1, 1, kRows, 8});
             AttentionOptions causal;
             causal.mask.causal = Causal::top_left;
-            return check.run(
-                scaled_dot_product_attention(check.input("q", q), check.input("k", k), check.input("v", v), causal).y);
+            const Value y = scaled_dot_product_attention(q, k, g.input("v", {1, 1, kRows, kWidth}), causal).y;
+            g.output("y", contiguous(y));
+            Program program = device().compile(g, {});
+            upload(program, "q", random_tensor({1, 1, kRows, 8}, 1));
+            upload(program, "k", random_tensor({1, 1, kRows, 8}, 2));
+            upload(program, "v", v);
+            program.run();
+            CHECK(contains(program.explain(), "8x8 an invocation, tuned"));
+            return download(program, "y");
         };
-        const Tensor finite = attended();
-        for (std::int64_t c = 0; c < width; ++c) {  // the last key, which all queries but one mask
-            v.at({0, 0, rows - 1, c}) = c % 2 == 0 ? NAN : INFINITY;
+        Tensor wanted = attended();
+        for (std::int64_t c = 0; c < kWidth; ++c) {  // the last key, which all queries but one mask
+            v.at({0, 0, kRows - 1, c}) = c % 2 == 0 ? NAN : INFINITY;
         }
         Tensor found = attended();
-        Tensor wanted = finite;
-        for (std::int64_t c = 0; c < width; ++c) {
-            const double last = found.at({0, 0, rows - 1, c});
+        for (std::int64_t c = 0; c < kWidth; ++c) {
+            const double last = found.at({0, 0, kRows - 1, c});
             CHECK((c % 2 == 0 ? std::isnan(last) : std::isinf(last)));
-            found.at({0, 0, rows - 1, c}) = wanted.at({0, 0, rows - 1, c}) = 0;
+            found.at({0, 0, kRows - 1, c}) = wanted.at({0, 0, kRows - 1, c}) = 0;
         }
         CHECK(same_bits(found, wanted));
+    }
+
+    TEST_CASE("tuning: what does not fit together, or is not of this device, is said") {
+        const auto said = [](const std::string& tuning, std::uint32_t shared) {
+            const Believed chosen([&](Capabilities& c) {
+                believing(true, tuning)(c);
+                c.tuning_is_asked = false;
+                c.max_invocations = std::max(c.max_invocations, 256u);
+                c.max_group_size[0] = std::max(c.max_group_size[0], 256u);
+                c.shared_memory = shared;
+            });
+            Graph g;
+            g.output("y", linear(g.input("x", {600, 64}), g.input("w", {600, 64})));
+            std::string out;
+            for (const PlannedDispatch& d : make_plan(g, device().capabilities()).dispatches) {
+                for (const Kernel& kernel : d.dispatch.kernels) {
+                    out += kernel.why;
+                }
+            }
+            return out;
+        };
+        CHECK(contains(said("matmul_depth=32,matmul_columns=128", 1 << 15),
+                       "not tuned: 128 columns need 33792 bytes of shared memory"));
+        CHECK(contains(said("matmul_columns=7", 1 << 15), "not tuned: matmul_columns=7 does not fit this device"));
+        CHECK(contains(said("matmul_staged=7", 1 << 15), "not tuned: matmul_staged=7 does not fit this device"));
     }
 
     TEST_CASE("tuning: products of a GPU whose tiles are not staged are computed in registers") {
@@ -186,10 +257,10 @@ TEST_SUITE("tuning") {
 
     TEST_CASE("tuning: explain() says what was chosen, and by whom") {
         const Believed none(believing(false, ""));
-        const auto values = tunables()[0].values(device().capabilities());
+        const auto values = tunable("matmul_rows").values(device().capabilities());
         REQUIRE(values.size() > 1);
         CHECK_FALSE(contains(explained(device()), ", tuned"));
-        const std::string asked = choice(tunables()[0].name, values.front());
+        const std::string asked = choice("matmul_rows", values.front());
         const Believed chosen(believing(false, asked));
         CHECK(contains(explained(device()), ", tuned"));
         CHECK(contains(explained(device()), "tuning " + asked + " of a test"));
@@ -241,8 +312,9 @@ TEST_SUITE("tuning") {
             CHECK(contains(said("matvec_split=8"), "which has no kernel that asks for it"));
         }
         CHECK(contains(said("matmul_rows=7"), "a test"));
-        const std::string fits = choice("matmul_rows", tunables()[0].values(device().capabilities()).front());
-        CHECK(contains(said(fits + ",rows=8"), "\"rows\" is not to be chosen; there are matmul_rows, "));
+        const std::string fits = choice("matmul_rows", tunable("matmul_rows").values(device().capabilities()).front());
+        CHECK(
+            contains(said(fits + ",rows=8"), "\"rows\" is not to be chosen; there are matmul_columns, matmul_rows, "));
         for (const char* wrong : {"matmul_rows", "matmul_rows=", "=8", "matmul_rows=8,,", "matmul_rows=8x",
                                   "matmul_rows=-8", "matmul_rows=99999999999"}) {
             CAPTURE(wrong);
@@ -259,7 +331,7 @@ TEST_SUITE("tuning") {
         const Device before = Device::create(options);
         CHECK(before.capabilities().tuning == "");
         CHECK(before.capabilities().tuning_from == "");
-        const auto rows = tunables()[0].values(before.capabilities()).front();
+        const auto rows = tunable("matmul_rows").values(before.capabilities()).front();
         const std::string asked = choice("matmul_rows", rows);
         const std::filesystem::path file = save_tuning(before, asked);
         CHECK(file == tuning_file(before));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "runtime/compile/spirv_instruction.h"
@@ -11,7 +12,17 @@ namespace vkf {
 
 using namespace spv;
 
-void name_matrix_maintenance(std::vector<std::uint32_t>& code) {
+namespace {
+
+constexpr std::string_view kNv = "SPV_NV_cooperative_matrix2", kExt = "SPV_EXT_cooperative_matrix_maintenance1";
+
+}  // namespace
+
+void name_matrix_extension(std::vector<std::uint32_t>& code, bool ext) {
+    const std::uint32_t theirs =
+        ext ? kCapabilityCooperativeMatrixConversions : kCapabilityCooperativeMatrixConversionsExt;
+    const std::uint32_t ours =
+        ext ? kCapabilityCooperativeMatrixConversionsExt : kCapabilityCooperativeMatrixConversions;
     std::vector<std::uint32_t> out;
     std::size_t at = 0;
     bool named = false;
@@ -30,13 +41,13 @@ void name_matrix_maintenance(std::vector<std::uint32_t>& code) {
         if (op_of(i) != kOpCapability && op_of(i) != kOpExtension) {
             break;
         }
-        if (is_extension(i, "SPV_NV_cooperative_matrix2")) {
-            const std::vector<std::uint32_t> ours = extension_words("SPV_EXT_cooperative_matrix_maintenance1");
-            out.insert(out.end(), ours.begin(), ours.end());
+        if (is_extension(i, ext ? kNv : kExt)) {
+            const std::vector<std::uint32_t> name = extension_words(ext ? kExt : kNv);
+            out.insert(out.end(), name.begin(), name.end());
             at += words;
             named = true;
-        } else if (op_of(i) == kOpCapability && words > 1 && i[1] == kCapabilityCooperativeMatrixConversions) {
-            out.insert(out.end(), {i[0], kCapabilityCooperativeMatrixConversionsExt});
+        } else if (op_of(i) == kOpCapability && words > 1 && i[1] == theirs) {
+            out.insert(out.end(), {i[0], ours});
             at += words;
         } else {
             keep(at + words);

@@ -93,8 +93,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 out.uses_int8 |= w[0] == kCapabilityInt8;
                 out.uses_int64 |= w[0] == kCapabilityInt64;
                 out.uses_cooperative_matrices |= w[0] == kCapabilityCooperativeMatrix;
-                out.uses_matrix_elements |=
-                    w[0] >= kCapabilityCooperativeMatrixReductions && w[0] <= kCapabilityCooperativeMatrixPerElement;
+                out.uses_matrix_elements |= w[0] >= kCapabilityCooperativeMatrixConversionsExt &&
+                                            w[0] <= kCapabilityCooperativeMatrixPerElement;
                 out.uses_integer_dot |= w[0] == kCapabilityDotProduct;
                 out.uses_subgroup_arithmetic |= w[0] == kCapabilityGroupNonUniformArithmetic;
                 out.uses_subgroups |= w[0] > kCapabilityGroupNonUniform && w[0] <= kCapabilityGroupNonUniformQuad &&

@@ -244,8 +244,8 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         keep_loops(code);
     }
     ask_for_float_modes(code, caps);
-    if (caps.matrix_elements_ext) {
-        name_matrix_maintenance(code);
+    if (caps.matrix_elements) {
+        name_matrix_extension(code, caps.matrix_elements_ext);
     }
     const std::uint32_t bindings = kernel.bindings == 0 ? face.bindings : kernel.bindings;
     const ShaderInterface left = reflect(code, name);

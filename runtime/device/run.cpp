@@ -209,13 +209,8 @@ void ProgramCore::exchange(std::size_t dispatch, const Command& command) {
 }
 
 void ProgramCore::run() {
-    const auto start = std::chrono::steady_clock::now();
     submit(false);
     finish_run();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (plan.memory.exchanged == 0) {  // else other ranks took part of the time
-        device->learn_budget(run_cost.total(), took.count(), false);
-    }
 }
 
 Ticket ProgramCore::submit(bool ticket) {
@@ -286,7 +281,7 @@ Ticket ProgramCore::submit(bool ticket) {
     // from here on the outputs are no longer those of the last run
     ran = false;
     canary.begin();
-    const auto start = std::chrono::steady_clock::now();
+    runs->begin();
     Submissions submissions_of_run(*this);
     Sink sink;
     sink.commands = submissions_of_run.begin();
@@ -315,10 +310,11 @@ Ticket ProgramCore::submit(bool ticket) {
             sink.mirrors ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_HOST_READ_BIT);
     submissions_of_run.hand_on(sink.commands, *runs);
-    if (ticket && plan.memory.exchanged == 0) {  // else other ranks take part of the time
-        runs->timed = {run_cost.total(), start, device->submitted};
-    }
     submissions = submissions_of_run.used();
+    if (plan.memory.exchanged == 0) {  // else other ranks take part of the time
+        runs->timed.work = run_cost.total();
+        runs->timed.submissions = submissions;
+    }
     for (InputState& input : inputs) {
         input.dirty = false;
     }

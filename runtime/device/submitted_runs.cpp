@@ -14,6 +14,9 @@ using Clock = std::chrono::steady_clock;
 SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
 
 SubmittedRuns::~SubmittedRuns() {
+    if (pending()) {
+        end();
+    }
     if (device->given_up) {
         return;
     }
@@ -64,17 +67,25 @@ void SubmittedRuns::reset() {
 void SubmittedRuns::submit(VkCommandBuffer commands) {
     device->submit(commands, fence, semaphore, submitted + 1);
     ++submitted;
+    ++device->under_way;
 }
 
-void SubmittedRuns::learn(Clock::time_point waited_since) {
+void SubmittedRuns::begin() { timed = {0, 0, Clock::now(), device->submitted, device->under_way == 0}; }
+
+void SubmittedRuns::end() noexcept {
+    finished = submitted;
+    --device->under_way;
+}
+
+void SubmittedRuns::learn(Clock::time_point waited_since) noexcept {
     constexpr std::chrono::milliseconds kBlocked(1);
     const Clock::time_point now = Clock::now();
     const std::chrono::duration<double> took = now - timed.since;
-    // the run ended when the wait did, and nothing else was submitted meanwhile: else it may have
-    // taken less
-    const bool exact = now - waited_since > kBlocked && device->submitted == timed.submitted;
+    // The run ended when the wait did, and the device had nothing else of ours meanwhile: else the
+    // run may have taken less.
+    const bool exact =
+        now - waited_since > kBlocked && timed.alone && device->submitted == timed.before + timed.submissions;
     device->learn_budget(timed.work, took.count(), !exact);
-    timed.work = 0;
 }
 
 bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
@@ -93,7 +104,7 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     if (result != VK_SUCCESS) {
         device->wait_idle();
     }
-    finished = submitted;
+    end();
     device->check_result(result, "vkWaitForFences");
     learn(start);
     return true;
@@ -101,7 +112,7 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
 
 void SubmittedRuns::wait() {
     if (pending()) {
-        finished = submitted;
+        end();
         const Clock::time_point start = Clock::now();
         device->wait(fence);
         learn(start);

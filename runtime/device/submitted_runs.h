@@ -23,6 +23,8 @@ struct SubmittedRuns {
     bool pending() const noexcept { return finished != submitted; }
     /// Asks the device whether the last run is still under way. It is where nobody can tell.
     bool busy() noexcept;
+    /// A run begins: looks at the clock.
+    void begin();
     /// Makes the fence ready for the next run.
     void reset();
     /// Submits the last command buffer of a run.
@@ -35,8 +37,10 @@ struct SubmittedRuns {
     /// The last run, whose time tells how much the device can do once it is waited for.
     struct Timed {
         double work = 0;  ///< operations plus bytes; 0: nothing is told
+        std::uint64_t submissions = 0;
         std::chrono::steady_clock::time_point since;
-        std::uint64_t submitted = 0;  ///< VulkanDevice::submitted with it
+        std::uint64_t before = 0;  ///< VulkanDevice::submitted when it began
+        bool alone = false;        ///< no other run was under way when it began
     };
 
     std::shared_ptr<DeviceCore> device;
@@ -47,7 +51,9 @@ struct SubmittedRuns {
     Timed timed;
 
 private:
-    void learn(std::chrono::steady_clock::time_point waited_since);
+    /// The last run has finished, or failed.
+    void end() noexcept;
+    void learn(std::chrono::steady_clock::time_point waited_since) noexcept;
 };
 
 }  // namespace vkf

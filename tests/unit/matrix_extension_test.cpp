@@ -40,14 +40,16 @@ Module declaring(std::uint32_t conversions, std::initializer_list<std::string_vi
 
 TEST_CASE("matrix extension: the extension and the capability of conversions change their names, nothing else does") {
     Module code = declaring(spv::kCapabilityCooperativeMatrixConversions, {kOther, kNv});
-    name_matrix_maintenance(code);
+    name_matrix_extension(code, true);
     CHECK(code == declaring(spv::kCapabilityCooperativeMatrixConversionsExt, {kOther, kExt}));
     // as SPIR-V's registry numbers them
     CHECK(spv::kCapabilityCooperativeMatrixConversionsExt == 5429);
     CHECK(spv::kCapabilityCooperativeMatrixConversions == 5431);
     const Module once = code;
-    name_matrix_maintenance(code);
+    name_matrix_extension(code, true);
     CHECK(code == once);
+    name_matrix_extension(code, false);
+    CHECK(code == declaring(spv::kCapabilityCooperativeMatrixConversions, {kOther, kNv}));
 }
 
 TEST_CASE("matrix extension: a module without it, and what is no module, stay as they are") {
@@ -56,7 +58,7 @@ TEST_CASE("matrix extension: a module without it, and what is no module, stay as
     for (Module code : {without, Module{}, Module(whole.begin(), whole.begin() + 3),
                         Module(whole.begin(), whole.begin() + 9), Module(whole.begin(), whole.begin() + 15)}) {
         const Module before = code;
-        name_matrix_maintenance(code);
+        name_matrix_extension(code, true);
         CHECK(code == before);
     }
 }

@@ -36,7 +36,11 @@ std::vector<Bench> all_benches() {
 
 std::size_t index_of(const std::string& device) {
     const std::vector<vkf::Capabilities> all = vkf::Device::list();
-    const auto at = std::find_if(all.begin(), all.end(), [&](const vkf::Capabilities& c) { return c.name == device; });
+    const auto named = [&](const vkf::Capabilities& c) { return c.name == device; };
+    const auto at = std::find_if(all.begin(), all.end(), named);
+    if (std::count_if(all.begin(), all.end(), named) > 1) {
+        throw std::runtime_error("several devices are called " + device + ", and a peer finds its device by name");
+    }
     return static_cast<std::size_t>(at - all.begin());
 }
 

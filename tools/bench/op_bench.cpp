@@ -86,7 +86,11 @@ Row measure_op(const OpCase& op, Settings& settings) {
     } else {
         const bool on_matrices =
             op.arithmetic == vkf::Arithmetic::f16 && row.variant.find("coopmat") != std::string::npos;
-        row.ceiling_share = settings.ceilings.share(op.flops(), op.bytes(), *row.ms, on_matrices);
+        const bool in_codes = row.variant.find("matmul_dot") != std::string::npos ||
+                              row.variant.find("matmul_coopmat_int8") != std::string::npos;
+        if (!in_codes) {  // of which no ceiling is measured
+            row.ceiling_share = settings.ceilings.share(op.flops(), op.bytes(), *row.ms, on_matrices);
+        }
     }
     if (peer) {
         row.peer = settings.peer->name();

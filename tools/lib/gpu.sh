@@ -5,12 +5,15 @@
 
 compilers=${VKFORMER_GPU_COMPILERS:-$root/../shared/tools/gpu-compilers}
 reference=${VKFORMER_REFERENCE_ROOT:-$root/../shared/tools/reference-root}
-if [ ! -x "$compilers" ]; then
+gpu_build=$build/gpu-compilers
+
+# Ends with 2 where that program is not there.
+need_compilers() {
+    [ ! -x "$compilers" ] || return 0
     echo "$(basename "$0"): there is no program that runs others on GPUs' compilers at $compilers." \
         "VKFORMER_GPU_COMPILERS names one elsewhere" >&2
     exit 2
-fi
-gpu_build=$build/gpu-compilers
+}
 
 # build_for_gpus TARGET...: in a newer Debian where there is one, for its shader compiler.
 build_for_gpus() {
