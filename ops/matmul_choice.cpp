@@ -180,7 +180,7 @@ void choose_tiles(Choice& choice, const Lowering& l, const ProductPart& part, co
         const uint local = columns > 128 ? 64 : 16, rows = 8;
         choice.add(kPlain, with_rows(form, local, rows), kAnyRows, rows, local * 4,
                    "tiles of 8x" + std::to_string(local * 4) + " in registers" +
-                       (staged.value == 0 || !staged.chosen ? staged.note : ""));
+                       (staged.chosen && staged.value != 0 ? "" : staged.note));
         return;
     }
     SharedTile tile = shared_tile(device, form);

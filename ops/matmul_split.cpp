@@ -66,12 +66,13 @@ uint numbers_of_element(const Lowering& l, ValueId b) {
 }
 
 /// True where a product can be divided, as far as its tensors go.
-bool divisible(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
+bool divisible(const Lowering& l, const ProductPart& part, const ReducedArithmetic& reduced,
+               const MatmulParams& params) {
     const ValueInfo &a = l.info(part.product.a), &b = l.info(part.product.b), &c = l.info(part.product.c);
     // The scales of int8 and int4 lie behind all codes of a row. The kernel that stands in for
     // matmul_shared does not find them in a part of it.
     const bool scaled = numbers_of_element(l, part.product.b) > 2;
-    const bool found = !scaled || stages_tiles(l.device());
+    const bool found = !scaled || reduced.halves || stages_tiles(l.device());
     return !params.masked_weights && found && is_matrix(b) && is_dense(a) && is_dense(c) &&
            a.shape.back().is_constant() && a.shape.back().constant() >= 2 * std::int64_t{kFewestPartProducts};
 }
@@ -102,7 +103,7 @@ SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part
                        const MatmulParams& params) {
     const Capabilities& device = l.device();
     if (device.cpu() || reduced.codes || part.most_rows <= kMatvecMaxRows || device.leaves_out(kMerge.name) ||
-        !divisible(l, part, params)) {
+        !divisible(l, part, reduced, params)) {
         return SplitWhen::never;
     }
     const Tuned groups =

@@ -74,8 +74,7 @@ void turn_rows(uint index) {
     uint item = take_dimension(rest, p.width / 8u);
     uint row = take_dimension(rest, p.size[3]);
     uint outer = rest * kFours;
-    uint end = min(outer + kFours, p.size[2] * p.size[1] * p.size[0]);
-    uint count = end - outer;
+    uint count = kFours > 1u ? min(kFours, p.size[2] * p.size[1] * p.size[0] - outer) : 1u;
     uint i2 = take_dimension(outer, p.size[2]);
     uint i1 = take_dimension(outer, p.size[1]);
     uint from = p.x_offset + row * p.x_stride[3] + i2 * p.x_stride[2] + i1 * p.x_stride[1] + outer * p.x_stride[0];

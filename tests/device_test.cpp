@@ -116,7 +116,12 @@ TEST_SUITE("device") {
             fakes.vulkan.vkEnumerateDeviceExtensionProperties.fail(VK_ERROR_INITIALIZATION_FAILED, 1, times);
         };
         breaks(1);
-        CHECK(Device::list(fakes.vulkan.entry()).size() == 1);
+        std::vector<std::string> broken{"of an earlier call"};
+        CHECK(Device::list(fakes.vulkan.entry(), &broken).size() == 1);
+        REQUIRE(broken.size() == 1);
+        CHECK(contains(broken[0], "VK_ERROR_INITIALIZATION_FAILED"));
+        CHECK(Device::list(fakes.vulkan.entry(), &broken).size() == 2);
+        CHECK(broken.empty());
         breaks(1);
         CHECK(fakes.chosen("") == "Slow Processor");
         breaks(1);

@@ -77,7 +77,7 @@ TEST_CASE("layer_norm: weights that lanes load together give the bits of those t
         return result;
     };
     for (const std::int64_t rows : {3, 8, 13, 32}) {
-        for (const std::int64_t width : {4, 12, 32, 36, 1028}) {
+        for (const std::int64_t width : {4, 12, 20, 28, 32, 36, 1028}) {
             CAPTURE(rows);
             CAPTURE(width);
             for (const bool centred : {true, false}) {

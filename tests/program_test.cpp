@@ -225,16 +225,48 @@ TEST_SUITE("program") {
         CHECK(budget_after(ours, late) == kFirstSubmitBudget);
         CHECK(budget_after(ours, both) == kFirstSubmitBudget);
         CHECK(budget_after(ours, run_behind) == kFirstSubmitBudget);
-        // but when they took little they tell that more fits
-        vulkan.vkWaitForFences.instead = nullptr;
-        const auto polled = [](Device& device, Program& program, Program&) {
-            Insides::core(device).submit_budget = 1e8;
-            const Ticket ticket = program.submit();
-            std::this_thread::sleep_for(std::chrono::milliseconds(6));
-            while (!ticket.done()) {
-            }
+        // what took so long at most tells that more fits, and never that less does
+        const Device device = Device::create(ours);
+        DeviceCore& core = Insides::core(device);
+        core.submit_budget = 1e9;
+        core.learn_budget(4e9, 0.25, true);
+        CHECK(core.submit_budget == 4e9);
+        core.learn_budget(1e9, 1, true);
+        CHECK(core.submit_budget == 4e9);
+        core.learn_budget(1e9, 0.25, false);
+        CHECK(core.submit_budget == 1e9);
+    }
+
+    TEST_CASE("program: a run is under way until it was waited for, whatever becomes of it") {
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        DeviceCore& core = Insides::core(device);
+        Graph g;
+        g.output("y", gelu(g.input("x", {4, 8})));
+        std::uint64_t seen = 0;
+        vulkan.vkWaitForFences.instead = [&](VkDevice d, std::uint32_t count, const VkFence* fences, VkBool32 all,
+                                             std::uint64_t limit) {
+            seen = core.under_way;
+            return vulkan.vkWaitForFences.real(d, count, fences, all, limit);
         };
-        CHECK(budget_after(ours, polled) > 1e8);
+        {
+            Program program = device.compile(g);
+            program.upload("x", std::vector<float>(32, 1.0f));
+            program.run();
+            CHECK(seen == 1);
+            CHECK(core.under_way == 0);
+            const Ticket ticket = program.submit();
+            CHECK(core.under_way == 1);
+            ticket.wait();
+            CHECK(core.under_way == 0);
+            vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+            CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit"));
+            program.run();
+            CHECK(core.under_way == 0);
+            (void)program.submit();
+            CHECK(core.under_way == 1);
+        }
+        CHECK(core.under_way == 0);
     }
 
     TEST_CASE("program: weights that do not fit the graph are named when it is compiled") {

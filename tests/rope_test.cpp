@@ -255,6 +255,33 @@ TEST_CASE("rope: heads split from a projection, whose layout the result keeps us
                             reference::rope(slice(wide, 1, 3, 8), o, count_from(0, 5))) == "");
 }
 
+TEST_CASE("rope: rows of one position that lie anywhere, more and fewer than an invocation takes") {
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
+        CAPTURE(static_cast<int>(layout));
+        for (const std::int64_t rotary : {24, 16}) {  // with eight elements that pass, or none
+            for (const Sizes& shape : {Sizes{3, 2, 3, 5, 24}, Sizes{2, 5, 2, 3, 24}, Sizes{1, 3, 1, 2, 24}}) {
+                CAPTURE(shape[0]);
+                const Tensor x = random_tensor(shape, 7);
+                const Rope options{.layout = layout, .rotary_dim = rotary, .max_positions = 16};
+                const Tensor wanted = reference::rope(x, options, count_from(4, shape[3]));
+                // as (d1, L, d0, d2, width) in memory, so that no stride follows from another
+                Tensor stored({shape[1], shape[3], shape[0], shape[2], shape[4]});
+                for (std::int64_t i = 0; i < x.count(); ++i) {
+                    const std::int64_t w = i % shape[4], l = i / shape[4] % shape[3],
+                                       c = i / shape[4] / shape[3] % shape[2],
+                                       b = i / shape[4] / shape[3] / shape[2] % shape[1],
+                                       a = i / shape[4] / shape[3] / shape[2] / shape[1];
+                    stored.at({b, l, a, c, w}) = x.at({a, b, c, l, w});
+                }
+                OpCheck check;
+                const Value view = permute(check.input("x", stored), {2, 0, 3, 1, 4});
+                const Value y = rope(view, options, 4);
+                CHECK(difference(check.run(contiguous(y)), wanted) == "");
+            }
+        }
+    }
+}
+
 TEST_CASE("rope: more than 65,535 groups") {
     // a group takes 64 pairs or single elements
     const std::int64_t rows = 65535 * 64 / 2 + 5;

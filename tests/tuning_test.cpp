@@ -14,6 +14,7 @@
 #include "layers/attention.h"
 #include "ops/tuning.h"
 #include "runtime/base/map_file.h"
+#include "runtime/compile/plan.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -170,7 +171,8 @@ TEST_SUITE("tuning") {
                 CAPTURE(rows);
                 const PackedProduct product{rows, 520, 1024, type};
                 const Believed gpu(believing(true, ""));
-                const Tensor usual = product.run().first;
+                const auto [usual, how_usual] = product.run();
+                CHECK(contains(how_usual, "divided into parts"));
                 for (const char* tuning : {"matmul_columns=128", "matmul_staged=0", "matmul_depth=8"}) {
                     CAPTURE(tuning);
                     if (!may_be_wide(device().capabilities()) && tuning == std::string("matmul_columns=128")) {

@@ -225,7 +225,18 @@ void bind_device(nb::module_& m) {
     device.def(nb::new_(create), "select"_a = "", nb::kw_only(), DEVICE_OPTIONS)
         .def_static("create", create, "select"_a = "", nb::kw_only(), DEVICE_OPTIONS, "The same as Device().")
         .def_static(
-            "list", [] { return unlocked([] { return D::list(); }); }, "Every usable device, in the loader's order.")
+            "list",
+            [] {
+                std::vector<std::string> broken;
+                auto devices = unlocked([&] { return D::list(nullptr, &broken); });
+                for (const std::string& why : broken) {
+                    if (PyErr_WarnEx(PyExc_RuntimeWarning, ("a device cannot be asked: " + why).c_str(), 1) != 0) {
+                        throw nb::python_error();
+                    }
+                }
+                return devices;
+            },
+            "Every usable device, in the loader's order. Warns of each whose driver cannot be asked.")
         .def_static("borrow", borrow, nb::kw_only(), "instance"_a, "physical"_a, "device"_a, "queue_family"_a = 0,
                     "queue"_a = 0, "host_submits"_a = false, "lock"_a = nb::none(), "unlock"_a = nb::none(),
                     "created_with"_a = 0, "get_instance_proc_addr"_a = 0, "debug_utils"_a = false,

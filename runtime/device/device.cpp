@@ -37,7 +37,7 @@ struct Candidate {
 
 struct Candidates {
     std::vector<Candidate> usable;
-    std::string broken;                  ///< what went wrong with those that could not be asked
+    std::vector<std::string> broken;     ///< what went wrong with those that could not be asked
     std::exception_ptr error = nullptr;  ///< the first of these
 };
 
@@ -57,7 +57,7 @@ Candidates candidates(const InstanceCore& instance) {
                 out.usable.push_back(std::move(c));
             }
         } catch (const Error& e) {
-            out.broken += std::string("; one cannot be asked: ") + e.what();
+            out.broken.emplace_back(e.what());
             out.error = out.error ? out.error : std::current_exception();
         }
     }
@@ -115,7 +115,10 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
     for (std::size_t i = 0; i < list.size(); ++i) {
         known += (i ? ", " : "") + std::to_string(i) + " " + list[i].capabilities.name;
     }
-    throw Error("no device \"" + select + "\"; there are: " + known + all.broken);
+    for (const std::string& why : all.broken) {
+        known += "; one cannot be asked: " + why;
+    }
+    throw Error("no device \"" + select + "\"; there are: " + known);
 }
 
 /// Finishes owned and borrowed devices alike, once the handles are set.
@@ -146,11 +149,15 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
 
 }  // namespace
 
-std::vector<Capabilities> Device::list(GetInstanceProcAddr get) {
+std::vector<Capabilities> Device::list(GetInstanceProcAddr get, std::vector<std::string>* broken) {
     const auto instance = make_instance(get, false);
+    Candidates all = candidates(*instance);
     std::vector<Capabilities> out;
-    for (Candidate& c : candidates(*instance).usable) {
+    for (Candidate& c : all.usable) {
         out.push_back(std::move(c.capabilities));
+    }
+    if (broken) {
+        *broken = std::move(all.broken);
     }
     return out;
 }

@@ -51,9 +51,11 @@ struct DeviceMemory {
 /// the last object made from it.
 class VKF_API Device {
 public:
-    /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. Throws when
-    /// there is no Vulkan at all.
-    static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr);
+    /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. `broken` gets
+    /// a text for each whose driver could not be asked what it can do. Throws when there is no
+    /// Vulkan at all, or no driver could be asked.
+    static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr,
+                                          std::vector<std::string>* broken = nullptr);
     /// Makes a device of our own. Throws Error where none is usable or none has the name asked for.
     static Device create(const DeviceOptions& options = {});
     /// Uses a host's device. Throws Error naming what it lacks.

@@ -14,9 +14,7 @@ using Clock = std::chrono::steady_clock;
 SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
 
 SubmittedRuns::~SubmittedRuns() {
-    if (pending()) {
-        end();
-    }
+    end();
     if (device->given_up) {
         return;
     }
@@ -67,14 +65,21 @@ void SubmittedRuns::reset() {
 void SubmittedRuns::submit(VkCommandBuffer commands) {
     device->submit(commands, fence, semaphore, submitted + 1);
     ++submitted;
+}
+
+void SubmittedRuns::begin() {
+    end();  // of one that failed before it was handed on
+    timed = {0, 0, Clock::now(), device->submitted, device->under_way == 0};
+    counted = true;
     ++device->under_way;
 }
 
-void SubmittedRuns::begin() { timed = {0, 0, Clock::now(), device->submitted, device->under_way == 0}; }
-
 void SubmittedRuns::end() noexcept {
     finished = submitted;
-    --device->under_way;
+    if (counted) {
+        counted = false;
+        --device->under_way;
+    }
 }
 
 void SubmittedRuns::learn(Clock::time_point waited_since) noexcept {
@@ -104,19 +109,27 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     if (result != VK_SUCCESS) {
         device->wait_idle();
     }
+    if (result == VK_SUCCESS) {
+        learn(start);
+    }
     end();
     device->check_result(result, "vkWaitForFences");
-    learn(start);
     return true;
 }
 
 void SubmittedRuns::wait() {
-    if (pending()) {
-        end();
-        const Clock::time_point start = Clock::now();
-        device->wait(fence);
-        learn(start);
+    if (!pending()) {
+        return;
     }
+    const Clock::time_point start = Clock::now();
+    try {
+        device->wait(fence);
+    } catch (...) {
+        end();
+        throw;
+    }
+    learn(start);
+    end();
 }
 
 }  // namespace vkf

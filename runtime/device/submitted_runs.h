@@ -23,7 +23,8 @@ struct SubmittedRuns {
     bool pending() const noexcept { return finished != submitted; }
     /// Asks the device whether the last run is still under way. It is where nobody can tell.
     bool busy() noexcept;
-    /// A run begins: looks at the clock.
+    /// A run begins, which counts as under way from now on: looks at the clock, and whether another
+    /// is under way.
     void begin();
     /// Makes the fence ready for the next run.
     void reset();
@@ -49,9 +50,10 @@ struct SubmittedRuns {
     VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
     Timed timed;
+    bool counted = false;  ///< in VulkanDevice::under_way
 
 private:
-    /// The last run has finished, or failed.
+    /// The last run has finished, or failed, or was never handed on.
     void end() noexcept;
     void learn(std::chrono::steady_clock::time_point waited_since) noexcept;
 };

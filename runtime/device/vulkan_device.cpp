@@ -133,7 +133,13 @@ void VulkanDevice::wait_idle() noexcept {
 }
 
 void VulkanDevice::submit_and_wait(VkCommandBuffer commands) {
+    struct UnderWay {
+        explicit UnderWay(std::atomic<std::uint64_t>& of) : count(of) { ++count; }
+        ~UnderWay() { --count; }
+        std::atomic<std::uint64_t>& count;
+    };
     VkFence fence = make_fence();
+    const UnderWay counted(under_way);
     try {
         submit(commands, fence);
         wait(fence);

@@ -70,6 +70,9 @@ void print_devices(const DoctorOptions& options, const Report& report) {
                                         : "no",
                      c.subgroup_size, c.unified_memory ? ", memory of the host" : "");
     }
+    for (const std::string& why : report.broken) {
+        std::fprintf(options.out, "  one cannot be asked: %s\n", why.c_str());
+    }
 }
 
 void print(const DoctorOptions& options, const Report& report) {
@@ -269,7 +272,7 @@ int run_doctor(const DoctorOptions& options) {
     report.version = VKFORMER_PROJECT_VERSION;
     report.day = today();
     report.quick = options.quick;
-    report.devices = vkf::Device::list(options.get_instance_proc_addr);
+    report.devices = vkf::Device::list(options.get_instance_proc_addr, &report.broken);
     print_devices(options, report);
     const std::vector<vkf::LeftOut> before = options.keep ? kept_before(options) : std::vector<vkf::LeftOut>{};
     const vkf::Device device = examine(options, report);

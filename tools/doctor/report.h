@@ -20,6 +20,7 @@ struct Report {
     std::string version, day;
     bool quick = false;
     std::vector<vkf::Capabilities> devices;  ///< all that there are
+    std::vector<std::string> broken;         ///< texts about those whose drivers could not be asked
     vkf::Capabilities device;                ///< the one that was examined
     vkf::SelfTest test;
     std::vector<Measured> ceilings, ops;

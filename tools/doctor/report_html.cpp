@@ -144,6 +144,9 @@ std::string html_of(const Report& report) {
                        report.quick ? "quick" : "whole", report.device.minimum_profile ? ", minimum profile" : "",
                        report.seconds);
     out += "<h2>Devices</h2>\n" + device_table(report);
+    for (const std::string& why : report.broken) {
+        out += "<p>One cannot be asked: " + html_escape(why) + "</p>\n";
+    }
     out += "<h2>Errors of each kernel</h2>\n" + errors_picture(kernels) + kernel_table(kernels);
     for (const vkf::LeftOut& k : report.test.left_out) {
         out += "<p>Left out: " + html_escape(k.kernel + ": " + k.why) + "</p>\n";

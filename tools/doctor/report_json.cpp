@@ -83,6 +83,7 @@ std::string json_of(const Report& report) {
         {"seconds", report.seconds},
         {"verdict", name_of(report.test.verdict)},
         {"devices", std::move(devices)},
+        {"broken", report.broken},
         {"examined", json_of(report.device)},
         {"complete", report.test.complete},
         {"checks", std::move(checks)},
