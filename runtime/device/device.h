@@ -51,8 +51,8 @@ struct DeviceMemory {
 /// the last object made from it.
 class VKF_API Device {
 public:
-    /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. `broken` gets
-    /// a text for each whose driver could not be asked what it can do. Throws when there is no
+    /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. `broken`
+    /// gets a text for each whose driver could not be asked what it can do. Throws when there is no
     /// Vulkan at all, or no driver could be asked.
     static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr,
                                           std::vector<std::string>* broken = nullptr);

@@ -193,6 +193,7 @@ const Reasons kParameters{
     {"Decoder::save_cache(file)", "path"},
     {"Decoder::set_adapter(adapter)", "folder"},
     {"Device::compile(weights)", "layout"},
+    {"Device::list(broken)", "vkf_device_create() names them where it finds no device"},
     {"Device::list(get)", "get_instance_proc_addr"},
     {"Device::requirements(get)", "get_instance_proc_addr"},
     {"FineTuner::FineTuner(checkpoint)", "folder"},
