@@ -1284,7 +1284,7 @@ typedef struct vkf_decoder_options {
     /// Called after each chunk of a prompt with the tokens read and those in all, when set.
     void (*progress)(void* user, uint64_t done, uint64_t all);
     void* user;
-    const vkf_lora_options* lora;          ///< room for what vkf_decoder_set_adapter() takes in; null: none
+    const vkf_lora_options* lora;          ///< room for vkf_decoder_set_adapter()'s; null: none
     const vkf_communicator* communicator;  ///< null: this decoder alone
     const double* speeds;                  ///< one for each rank; null: alike
 } vkf_decoder_options;

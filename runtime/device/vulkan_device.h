@@ -58,7 +58,7 @@ struct VulkanDevice {
     bool learns_budget = false;                ///< the options left it to us
     std::atomic<std::uint64_t> submitted = 0;  ///< calls of submit()
     std::atomic<std::uint64_t> under_way = 0;  ///< what was begun and nobody has waited for yet
-    bool canary = false;                       ///< submissions are asked whether they ran: Canary in memory.h
+    bool canary = false;                       ///< submissions are asked whether they ran (memory.h)
     Sticky lost;                               ///< every later call throws
     /// lost too: what was submitted may still be at work, so nothing is destroyed
     Sticky given_up;
