@@ -686,7 +686,7 @@ typedef struct vkf_capabilities {
     bool float_controls;  ///< VK_KHR_shader_float_controls
     /// what the driver keeps where a shader asks: NaN, infinities and the sign of 0; subnormals
     bool keeps_special_f32, keeps_special_f16, keeps_subnormal_f16;
-    bool matrix_kernels;  ///< this build has kernels on cooperative matrices
+    bool matrix_kernels;       ///< this build has kernels on cooperative matrices
     bool matrix_elements_ext;  ///< these are of VK_EXT_cooperative_matrix_maintenance1
     uint8_t reserved2[2];
 } vkf_capabilities;

@@ -167,12 +167,16 @@ TEST_SUITE("tuning") {
     TEST_CASE("tuning: divided sums are right in every tile, whatever weights are kept as") {
         for (const WeightType type : kWeightTypes) {
             CAPTURE(name_of(type));
-            for (const std::int64_t rows : {32, 300}) {
+            // few columns: groups of small tiles fill a device sooner, and divide no sums then
+            for (const auto& [rows, columns] : {std::pair(32, 520), std::pair(300, 520), std::pair(300, 130)}) {
                 CAPTURE(rows);
-                const PackedProduct product{rows, 520, 1024, type};
+                CAPTURE(columns);
+                const PackedProduct product{rows, columns, 1024, type};
                 const Believed gpu(believing(true, ""));
                 const auto [usual, how_usual] = product.run();
-                CHECK(contains(how_usual, "parts of the sums: "));
+                if (may_be_wide(device().capabilities()) || rows * columns < 64000) {
+                    CHECK(contains(how_usual, "parts of the sums: "));
+                }
                 for (const char* tuning : {"matmul_columns=128", "matmul_staged=0", "matmul_depth=8"}) {
                     CAPTURE(tuning);
                     if (!may_be_wide(device().capabilities()) && tuning == std::string("matmul_columns=128")) {
