@@ -789,7 +789,8 @@ VKF_API vkf_result vkf_requirements_extensions(const vkf_requirements* requireme
 VKF_API vkf_result vkf_requirements_features(vkf_requirements* requirements, const void* next, const void** chain);
 
 /// Writes at most *count of the usable devices into `list`, where it is not null. *count becomes
-/// the number of usable devices.
+/// the number of usable devices. A device whose driver cannot be asked what it can do is left out;
+/// where none is usable and one could not be asked, that is the error.
 VKF_API vkf_result vkf_device_list(vkf_get_instance_proc_addr get_instance_proc_addr, vkf_capabilities* list,
                                    uint32_t* count);
 VKF_API vkf_result vkf_device_create(const vkf_device_options* options, vkf_device** device);

@@ -155,19 +155,30 @@ void choose_matvec(Choice& choice, const Capabilities& device, const Constants& 
 /// Up to so many rows, tiles of 64 rows: more groups, for GPUs of many units. Beyond them tiles of
 /// twice as many by as many invocations.
 constexpr std::int64_t kTallTileRows = 256;
-/// Fewest columns of a product whose tiles may be twice as wide.
+/// Fewest columns of a product whose tiles may be twice as wide: with fewer, half the groups are
+/// too few for a GPU of many units.
 constexpr std::int64_t kFewestOfWide = 512;
 
-/// Columns of a tile of 128 rows, for a product of so many columns.
+/// Columns of a tile of 128 rows, for a product of so many columns. Throws Error where those that
+/// were asked for do not fit into shared memory.
 void choose_columns_of_tall(SharedTile& tile, const Capabilities& device, std::int64_t columns) {
     const Tuned wide = tuned(device, "matmul_columns", kSharedColumns);
     const std::uint32_t bytes = shared_tile_bytes(kTallTile, tile.depth, wide.value);
-    if (!wide.chosen || (columns >= kFewestOfWide && bytes <= device.shared_memory)) {
-        tile.columns_of_tall = wide.value;
+    const std::string asked = std::to_string(wide.value) + " columns";
+    if (!wide.chosen || wide.value == kSharedColumns) {
         tile.note_of_tall = wide.note;
     } else if (bytes > device.shared_memory) {
-        tile.note_of_tall = ", not tuned: " + std::to_string(wide.value) + " columns need " + std::to_string(bytes) +
-                            " bytes of shared memory";
+        const std::string why = asked + " by " + std::to_string(tile.depth) + " need " + std::to_string(bytes) +
+                                " bytes of shared memory, this device has " + std::to_string(device.shared_memory);
+        if (device.tuning_is_asked) {
+            throw Error("matmul_columns: " + why, device.tuning_from);
+        }
+        tile.note_of_tall = ", not tuned: " + why;
+    } else if (tile.any_rows && tile.rows != kTallTile) {
+        tile.note += ", not tuned: " + asked + " are of tiles of 128 rows";
+    } else if (columns >= kFewestOfWide) {
+        tile.columns_of_tall = wide.value;
+        tile.note_of_tall = wide.note;
     }
 }
 

@@ -8,8 +8,8 @@ namespace vkf::support {
 
 /// Their columns, and how deep they are.
 inline constexpr std::uint32_t kSharedColumns = 64, kSharedDepth = 16;
-/// Rows of a tile by as many invocations as take half of them elsewhere, and the columns that it
-/// may have then, by as many invocations again.
+/// Rows of a tall tile, which takes as many invocations as one of half the rows; and the most
+/// columns that it may have, by the same number of invocations.
 inline constexpr std::uint32_t kTallTile = 128, kWideColumns = 128;
 
 /// Shared memory of a tile, in bytes.

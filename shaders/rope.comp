@@ -80,6 +80,7 @@ void turn_rows(uint index) {
     uint from = p.x_offset + row * p.x_stride[3] + i2 * p.x_stride[2] + i1 * p.x_stride[1] + outer * p.x_stride[0];
     uint to = p.y_offset + row * p.y_stride[3] + i2 * p.y_stride[2] + i1 * p.y_stride[1] + outer * p.y_stride[0];
     bool passes = item >= p.pairs / 4u;
+    // a position behind the table has no turns, and loads none
     Turns turns = turns_at(passes ? p.table_rows : position_of(row), item);
     for (uint n = 0; n < count; ++n) {
         if (passes) {

@@ -71,7 +71,7 @@ ElementsResult product(const ElementsCase& c, Arithmetic arithmetic) {
 
 #if defined(VK_NV_cooperative_matrix2) && defined(VK_EXT_cooperative_matrix_maintenance1)
 /// A driver's VK_NV_cooperative_matrix2 under the names of VK_EXT_cooperative_matrix_maintenance1,
-/// which no driver at hand offers yet: what passes between the two is renamed, both ways.
+/// which Mesa 26.2.6 does not offer: what passes between the two is renamed, both ways.
 class Renamed {
 public:
     explicit Renamed(fake::Vulkan& vulkan) {
@@ -306,7 +306,7 @@ TEST_SUITE("matrix elements") {
         const auto [want, explained] = product_and_attention(device());
         CHECK(contains(explained, "matmul_coopmat_elements<"));
         fake::Vulkan vulkan;
-        const Renamed renamed(vulkan);
+        Renamed renamed(vulkan);
         Device other = Device::create({.get_instance_proc_addr = vulkan.entry()});
         CHECK(other.capabilities().matrix_elements);
         CHECK(other.capabilities().matrix_elements_ext);

@@ -5,6 +5,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
+#include "runtime/device/program_core.h"
 #include "runtime/device/submit_budget.h"
 #include "runtime/graph/edit.h"
 
@@ -160,12 +161,16 @@ TEST_SUITE("program") {
     }
 
     TEST_CASE("program: how long runs take tells how much a submission may hold") {
-        CHECK(learned_budget(1e10, 4e9, 1) == 1.25e9);  // slower than was thought, by eight at most
-        CHECK(learned_budget(1e10, 3e10, 1) == 7.5e9);
-        CHECK(learned_budget(1e10, 1e12, 0.5) == 8e10);  // faster, likewise
-        CHECK(learned_budget(8e10, 1e12, 0.5) == 5e11);
-        CHECK(learned_budget(1e10, 1e6, 0.001) == 1e10);  // too short to tell
-        CHECK(learned_budget(2e8, 1e6, 1) == 1e8);        // never less
+        CHECK(learned_budget(1e10, 4e9, 1, 1) == 1.25e9);  // slower, by eight at most
+        CHECK(learned_budget(1e10, 3e10, 1, 1) == 7.5e9);
+        CHECK(learned_budget(1e10, 1e12, 0.5, 0.5) == 8e10);  // faster, likewise
+        CHECK(learned_budget(8e10, 1e12, 0.5, 0.5) == 5e11);
+        CHECK(learned_budget(1e10, 1e6, 0.001, 0.001) == 1e10);  // too short to tell
+        CHECK(learned_budget(2e8, 1e6, 1, 1) == 1e8);            // never less
+        CHECK(learned_budget(1e9, 4e9, 0, 0.25) == 4e9);         // at most so long: more fits
+        CHECK(learned_budget(4e9, 1e9, 0, 1) == 4e9);            // and never that less does
+        CHECK(learned_budget(4e9, 4e9, 0.5, 2) == 2e9);          // at least so long: less fits
+        CHECK(learned_budget(1e9, 4e9, 0.5, 2) == 1e9);          // between what both say
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         fake::Vulkan vulkan;
         vulkan.vkGetPhysicalDeviceProperties2.instead = [&](VkPhysicalDevice d, VkPhysicalDeviceProperties2* p) {
@@ -174,11 +179,14 @@ TEST_SUITE("program") {
         };
         // who waits waits for so long, as for a device that is slow
         constexpr std::chrono::milliseconds kSlow(400);
+        std::chrono::steady_clock::time_point busy_until;  // for who only asks
         vulkan.vkWaitForFences.instead = [&](VkDevice d, std::uint32_t count, const VkFence* fences, VkBool32 all,
                                              std::uint64_t limit) {
             const VkResult result = vulkan.vkWaitForFences.real(d, count, fences, all, limit);
             if (limit > 0) {
                 std::this_thread::sleep_for(kSlow);
+            } else if (busy_until > std::chrono::steady_clock::now()) {
+                return VK_TIMEOUT;
             }
             return result;
         };
@@ -204,11 +212,10 @@ TEST_SUITE("program") {
         CHECK(budget_after(ours, run) == kFirstSubmitBudget / 8);
         CHECK(budget_after(ours, wait) == kFirstSubmitBudget / 8);
         CHECK(budget_after({.submit_budget = 1e9, .get_instance_proc_addr = vulkan.entry()}, run) == 1e9);
-        // of these nobody knows when they ended, or what else the device did
-        const auto late = [&](Device& device, Program& program, Program&) {
+        // who asks again and again sees when it ends, and of two it is known when the second began
+        const auto ask = [&](Device&, Program& program, Program&) {
             const Ticket ticket = program.submit();
-            Insides::core(device).wait_idle();
-            std::this_thread::sleep_for(kSlow);
+            busy_until = std::chrono::steady_clock::now() + kSlow;
             while (!ticket.done()) {
             }
         };
@@ -217,56 +224,43 @@ TEST_SUITE("program") {
             first.wait();
             second.wait();
         };
+        CHECK(budget_after(ours, ask) == kFirstSubmitBudget / 8);
+        CHECK(budget_after(ours, both) == 1e8);  // after two lessons the least there is
+        // a run that fails hinders none behind it from telling, and what the host does before it
+        // submits is none of the device's time
+        const auto fail = [&](Device&, Program& program, Program& another) {
+            vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+            CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit"));
+            another.run();
+        };
+        const auto record = [&](Device&, Program& program, Program&) {
+            std::chrono::steady_clock::time_point recorded;
+            vulkan.vkEndCommandBuffer.instead = [&](VkCommandBuffer commands) {
+                recorded = std::chrono::steady_clock::now();
+                return vulkan.vkEndCommandBuffer.real(commands);
+            };
+            program.submit().wait();
+            vulkan.vkEndCommandBuffer.instead = nullptr;
+            CHECK(recorded > std::chrono::steady_clock::time_point());
+            CHECK(Insides::core(program).runs->timed.since >= recorded);
+        };
+        CHECK(budget_after(ours, fail) == kFirstSubmitBudget / 8);
+        CHECK(budget_after(ours, record) == kFirstSubmitBudget / 8);
+        // of these nobody knows when they ended, or when they began
+        const auto late = [&](Device& device, Program& program, Program&) {
+            const Ticket ticket = program.submit();
+            Insides::core(device).wait_idle();
+            std::this_thread::sleep_for(kSlow);
+            while (!ticket.done()) {
+            }
+        };
         const auto run_behind = [](Device&, Program& program, Program& another) {
             const Ticket first = another.submit();
             program.run();
             first.wait();
         };
         CHECK(budget_after(ours, late) == kFirstSubmitBudget);
-        CHECK(budget_after(ours, both) == kFirstSubmitBudget);
         CHECK(budget_after(ours, run_behind) == kFirstSubmitBudget);
-        // what took so long at most tells that more fits, and never that less does
-        const Device device = Device::create(ours);
-        DeviceCore& core = Insides::core(device);
-        core.submit_budget = 1e9;
-        core.learn_budget(4e9, 0.25, true);
-        CHECK(core.submit_budget == 4e9);
-        core.learn_budget(1e9, 1, true);
-        CHECK(core.submit_budget == 4e9);
-        core.learn_budget(1e9, 0.25, false);
-        CHECK(core.submit_budget == 1e9);
-    }
-
-    TEST_CASE("program: a run is under way until it was waited for, whatever becomes of it") {
-        fake::Vulkan vulkan;
-        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-        DeviceCore& core = Insides::core(device);
-        Graph g;
-        g.output("y", gelu(g.input("x", {4, 8})));
-        std::uint64_t seen = 0;
-        vulkan.vkWaitForFences.instead = [&](VkDevice d, std::uint32_t count, const VkFence* fences, VkBool32 all,
-                                             std::uint64_t limit) {
-            seen = core.under_way;
-            return vulkan.vkWaitForFences.real(d, count, fences, all, limit);
-        };
-        {
-            Program program = device.compile(g);
-            program.upload("x", std::vector<float>(32, 1.0f));
-            program.run();
-            CHECK(seen == 1);
-            CHECK(core.under_way == 0);
-            const Ticket ticket = program.submit();
-            CHECK(core.under_way == 1);
-            ticket.wait();
-            CHECK(core.under_way == 0);
-            vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-            CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit"));
-            program.run();
-            CHECK(core.under_way == 0);
-            (void)program.submit();
-            CHECK(core.under_way == 1);
-        }
-        CHECK(core.under_way == 0);
     }
 
     TEST_CASE("program: weights that do not fit the graph are named when it is compiled") {

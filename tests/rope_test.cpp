@@ -258,7 +258,7 @@ TEST_CASE("rope: heads split from a projection, whose layout the result keeps us
 TEST_CASE("rope: rows of one position that lie anywhere, more and fewer than an invocation takes") {
     for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half}) {
         CAPTURE(static_cast<int>(layout));
-        for (const std::int64_t rotary : {24, 16}) {  // with eight elements that pass, or none
+        for (const std::int64_t rotary : {24, 16}) {  // no element passes, or eight do
             for (const Sizes& shape : {Sizes{3, 2, 3, 5, 24}, Sizes{2, 5, 2, 3, 24}, Sizes{1, 3, 1, 2, 24}}) {
                 CAPTURE(shape[0]);
                 const Tensor x = random_tensor(shape, 7);

@@ -12,7 +12,6 @@
 #include "shaders/elementwise.h"
 #include "shaders/layer_norm.h"
 #include "shaders/matmul.h"
-#include "shaders/rope.h"
 #include "shaders/softmax.h"
 #include "tests/device.h"
 #include "tests/op_check.h"

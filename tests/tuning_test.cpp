@@ -20,6 +20,7 @@
 #include "tests/op_check.h"
 #include "tests/reference.h"
 #include "tests/reference_attention.h"
+#include "tests/reference_packed.h"
 #include "tools/tune/search.h"
 
 namespace vkf::test {
@@ -85,6 +86,14 @@ struct PackedProduct {
         upload(program, "bias", random_tensor({columns}, 3));
         program.run();
         return {download(program, "y"), program.explain()};
+    }
+
+    Tensor wanted(Tensor& rounding) const {
+        const Tensor x = random_tensor({rows, k}, 1), w = reference::packed(random_tensor({columns, k}, 2), type);
+        const reference::MatmulOptions o{
+            .bias = random_tensor({columns}, 3), .activation = Activation::gelu, .transpose_b = true};
+        rounding = reference::matmul_rounding(x, w, o);
+        return reference::matmul(x, w, o);
     }
 };
 
@@ -168,12 +177,16 @@ TEST_SUITE("tuning") {
         for (const WeightType type : kWeightTypes) {
             CAPTURE(name_of(type));
             // few columns: groups of small tiles fill a device sooner, and divide no sums then
-            for (const auto& [rows, columns] : {std::pair(32, 520), std::pair(300, 520), std::pair(300, 130)}) {
+            for (const auto& size : {std::pair(32, 520), std::pair(300, 520), std::pair(300, 130)}) {
+                const std::int64_t rows = size.first, columns = size.second;
                 CAPTURE(rows);
                 CAPTURE(columns);
                 const PackedProduct product{rows, columns, 1024, type};
                 const Believed gpu(believing(true, ""));
+                Tensor rounding;
+                const Tensor wanted = product.wanted(rounding);
                 const auto [usual, how_usual] = product.run();
+                CHECK(difference(usual, wanted, {.rounding = rounding}) == "");
                 if (may_be_wide(device().capabilities()) || rows * columns < 64000) {
                     CHECK(contains(how_usual, "parts of the sums: "));
                 }
@@ -183,7 +196,7 @@ TEST_SUITE("tuning") {
                         continue;
                     }
                     const Believed chosen(believing(true, tuning));
-                    CHECK(difference(product.run().first, usual, {1e-4, 1e-4, {}}) == "");
+                    CHECK(difference(product.run().first, wanted, {.rounding = rounding}) == "");
                 }
             }
         }
@@ -231,10 +244,10 @@ TEST_SUITE("tuning") {
     }
 
     TEST_CASE("tuning: what does not fit together, or is not of this device, is said") {
-        const auto said = [](const std::string& tuning, std::uint32_t shared) {
+        const auto said = [](const std::string& tuning, std::uint32_t shared, bool asked = false) {
             const Believed chosen([&](Capabilities& c) {
                 believing(true, tuning)(c);
-                c.tuning_is_asked = false;
+                c.tuning_is_asked = asked;
                 c.max_invocations = std::max(c.max_invocations, 256u);
                 c.max_group_size[0] = std::max(c.max_group_size[0], 256u);
                 c.shared_memory = shared;
@@ -250,7 +263,11 @@ TEST_SUITE("tuning") {
             return out;
         };
         CHECK(contains(said("matmul_depth=32,matmul_columns=128", 1 << 15),
-                       "not tuned: 128 columns need 33792 bytes of shared memory"));
+                       "not tuned: 128 columns by 32 need 33792 bytes of shared memory, this device has 32768"));
+        CHECK(contains(said("matmul_rows=64,matmul_columns=128", 1 << 15),
+                       "tuned, not tuned: 128 columns are of tiles of 128 rows"));
+        CHECK(contains(message_of([&] { said("matmul_depth=32,matmul_columns=128", 1 << 15, true); }),
+                       "a test: matmul_columns: 128 columns by 32 need 33792 bytes"));
         CHECK(contains(said("matmul_columns=7", 1 << 15), "not tuned: matmul_columns=7 does not fit this device"));
         CHECK(contains(said("matmul_staged=7", 1 << 15), "not tuned: matmul_staged=7 does not fit this device"));
     }

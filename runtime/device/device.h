@@ -53,7 +53,8 @@ class VKF_API Device {
 public:
     /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. `broken`
     /// gets a text for each whose driver could not be asked what it can do. Throws when there is no
-    /// Vulkan at all, or no driver could be asked.
+    /// Vulkan at all, or none is usable and at least one could not be asked; then `broken` is left
+    /// as it was.
     static std::vector<Capabilities> list(GetInstanceProcAddr get = nullptr,
                                           std::vector<std::string>* broken = nullptr);
     /// Makes a device of our own. Throws Error where none is usable or none has the name asked for.

@@ -119,7 +119,7 @@ private:
     void submit(VkCommandBuffer commands, VkFence fence) {
         end(commands);
         submitted_ = true;
-        core_.device->submit(commands, fence);
+        core_.runs->follow(core_.device->submit(commands, fence));
     }
 
     /// Ends what is recorded, which left open could not be begun again, and waits for the rest.
@@ -313,7 +313,6 @@ Ticket ProgramCore::submit(bool ticket) {
     submissions = submissions_of_run.used();
     if (plan.memory.exchanged == 0) {  // else other ranks take part of the time
         runs->timed.work = run_cost.total();
-        runs->timed.submissions = submissions;
     }
     for (InputState& input : inputs) {
         input.dirty = false;

@@ -10,16 +10,20 @@ namespace vkf {
 /// GFLOP/s.
 inline constexpr double kFirstSubmitBudget = 2.5e9;
 
-/// The budget after a run that took so many seconds for so much work (operations plus bytes): what
-/// takes a quarter of a second, an eighth of what Windows allows. One run changes it eightfold at
-/// most, for others may have had the GPU meanwhile; those below 5 ms tell nothing.
-inline double learned_budget(double budget, double work, double seconds) {
-    constexpr double kSeconds = 0.25, kTelling = 0.005, kMostChange = 8, kLeast = 1e8;
-    if (seconds < kTelling || !(work > 0)) {
+/// The budget after a run of so much work (operations plus bytes), of which is known that it took
+/// `least` to `most` seconds: what takes a quarter of a second, an eighth of what Windows allows.
+/// It falls where even `least` is too long, and grows where even `most` is short. One run changes
+/// it eightfold at most, for others may have had the GPU meanwhile; those below 5 ms tell nothing.
+inline double learned_budget(double budget, double work, double least, double most) {
+    constexpr double kSeconds = 0.25, kTelling = 0.005, kMostChange = 8, kSmallest = 1e8;
+    if (most < kTelling || !(work > 0)) {
         return budget;
     }
-    const double fits = std::clamp(work / seconds * kSeconds, budget / kMostChange, budget * kMostChange);
-    return std::max(fits, kLeast);
+    double fits = std::max(budget, work / most * kSeconds);
+    if (least > 0) {
+        fits = std::min(fits, work / least * kSeconds);
+    }
+    return std::max(std::clamp(fits, budget / kMostChange, budget * kMostChange), kSmallest);
 }
 
 }  // namespace vkf

@@ -14,7 +14,6 @@ using Clock = std::chrono::steady_clock;
 SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
 
 SubmittedRuns::~SubmittedRuns() {
-    end();
     if (device->given_up) {
         return;
     }
@@ -55,6 +54,9 @@ bool SubmittedRuns::busy() noexcept {
     }
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, 0);
     device->heard(result);
+    if (result == VK_TIMEOUT) {
+        timed.unfinished = Clock::now();
+    }
     return result != VK_SUCCESS;
 }
 
@@ -63,34 +65,34 @@ void SubmittedRuns::reset() {
 }
 
 void SubmittedRuns::submit(VkCommandBuffer commands) {
-    device->submit(commands, fence, semaphore, submitted + 1);
+    follow(device->submit(commands, fence, semaphore, submitted + 1));
     ++submitted;
 }
 
-void SubmittedRuns::begin() {
-    end();  // of one that failed before it was handed on
-    timed = {0, 0, Clock::now(), device->submitted, device->under_way == 0};
-    counted = true;
-    ++device->under_way;
-}
-
-void SubmittedRuns::end() noexcept {
-    finished = submitted;
-    if (counted) {
-        counted = false;
-        --device->under_way;
+void SubmittedRuns::follow(std::uint64_t number) noexcept {
+    if (timed.submissions++ == 0) {
+        timed.first = number;
+        timed.since = Clock::now();
     }
+    timed.last = number;
 }
 
 void SubmittedRuns::learn(Clock::time_point waited_since) noexcept {
     constexpr std::chrono::milliseconds kBlocked(1);
     const Clock::time_point now = Clock::now();
-    const std::chrono::duration<double> took = now - timed.since;
-    // The run ended when the wait did, and the device had nothing else of ours meanwhile: else the
-    // run may have taken less.
-    const bool exact =
-        now - waited_since > kBlocked && timed.alone && device->submitted == timed.before + timed.submissions;
-    device->learn_budget(timed.work, took.count(), !exact);
+    if (now - waited_since > kBlocked) {
+        timed.unfinished = now;  // it ended when the wait did
+    }
+    const VulkanDevice::Ended before = device->end(timed.last);
+    const std::chrono::duration<double> most = now - timed.since;
+    std::chrono::duration<double> least{};
+    // What a device submits begins in this order: the run began at the latest when all before it
+    // had ended. Whether it had, nobody knows where another thread submitted in between, or waited
+    // for a later one first.
+    if (before.number + 1 == timed.first && timed.last - timed.first + 1 == timed.submissions) {
+        least = timed.unfinished - std::max(timed.since, before.at);
+    }
+    device->learn_budget(timed.work, least.count(), most.count());
 }
 
 bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
@@ -104,6 +106,7 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     const Clock::time_point start = Clock::now();
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, limit);
     if (result == VK_TIMEOUT) {
+        timed.unfinished = Clock::now();
         return false;
     }
     if (result != VK_SUCCESS) {

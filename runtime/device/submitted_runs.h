@@ -23,9 +23,10 @@ struct SubmittedRuns {
     bool pending() const noexcept { return finished != submitted; }
     /// Asks the device whether the last run is still under way. It is where nobody can tell.
     bool busy() noexcept;
-    /// A run begins, which counts as under way from now on: looks at the clock, and whether another
-    /// is under way.
-    void begin();
+    /// A run begins: what was timed so far is of another.
+    void begin() noexcept { timed = {}; }
+    /// A part of the run was submitted, and is this submission of the device.
+    void follow(std::uint64_t number) noexcept;
     /// Makes the fence ready for the next run.
     void reset();
     /// Submits the last command buffer of a run.
@@ -38,10 +39,10 @@ struct SubmittedRuns {
     /// The last run, whose time tells how much the device can do once it is waited for.
     struct Timed {
         double work = 0;  ///< operations plus bytes; 0: nothing is told
-        std::uint64_t submissions = 0;
-        std::chrono::steady_clock::time_point since;
-        std::uint64_t before = 0;  ///< VulkanDevice::submitted when it began
-        bool alone = false;        ///< no other run was under way when it began
+        std::uint64_t first = 0, last = 0, submissions = 0;
+        std::chrono::steady_clock::time_point since;  ///< when its first part was submitted
+        /// When somebody saw last that it had not ended.
+        std::chrono::steady_clock::time_point unfinished;
     };
 
     std::shared_ptr<DeviceCore> device;
@@ -50,11 +51,11 @@ struct SubmittedRuns {
     VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
     Timed timed;
-    bool counted = false;  ///< in VulkanDevice::under_way
 
 private:
-    /// The last run has finished, or failed, or was never handed on.
-    void end() noexcept;
+    /// The last run has finished, or failed.
+    void end() noexcept { finished = submitted; }
+    /// It has finished, as somebody finds who began to wait then.
     void learn(std::chrono::steady_clock::time_point waited_since) noexcept;
 };
 

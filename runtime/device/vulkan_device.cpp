@@ -45,7 +45,7 @@ void VulkanDevice::set_wait_limit(double seconds) noexcept {
     wait_limit = seconds > 0 && seconds < kMostSeconds ? static_cast<std::uint64_t>(seconds * 1e9) : ~std::uint64_t{0};
 }
 
-void VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline, std::uint64_t value) {
+std::uint64_t VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline, std::uint64_t value) {
     check_alive();
     VkSubmitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
@@ -64,21 +64,26 @@ void VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore t
     if (host.lock) {
         host.lock(host.user);
     }
-    ++submitted;
     const VkResult result = api.vkQueueSubmit(queue, 1, &info, fence);
     if (host.unlock) {
         host.unlock(host.user);
     }
     check_result(result, "vkQueueSubmit");
+    return ++submitted;
 }
 
-void VulkanDevice::learn_budget(double work, double seconds, bool at_most) noexcept {
-    if (!learns_budget) {
-        return;
+VulkanDevice::Ended VulkanDevice::end(std::uint64_t number) noexcept {
+    const std::scoped_lock lock(queue_mutex);
+    const Ended before = ended;
+    if (number > ended.number) {
+        ended = {number, std::chrono::steady_clock::now()};
     }
-    const double before = submit_budget, learned = learned_budget(before, work, seconds);
-    if (!at_most || learned > before) {
-        submit_budget = learned;
+    return before;
+}
+
+void VulkanDevice::learn_budget(double work, double least, double most) noexcept {
+    if (learns_budget) {
+        submit_budget = learned_budget(submit_budget, work, least, most);
     }
 }
 
@@ -133,16 +138,11 @@ void VulkanDevice::wait_idle() noexcept {
 }
 
 void VulkanDevice::submit_and_wait(VkCommandBuffer commands) {
-    struct UnderWay {
-        explicit UnderWay(std::atomic<std::uint64_t>& of) : count(of) { ++count; }
-        ~UnderWay() { --count; }
-        std::atomic<std::uint64_t>& count;
-    };
     VkFence fence = make_fence();
-    const UnderWay counted(under_way);
     try {
-        submit(commands, fence);
+        const std::uint64_t number = submit(commands, fence);
         wait(fence);
+        end(number);
     } catch (...) {
         if (!given_up) {
             api.vkDestroyFence(handle, fence, nullptr);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -55,11 +56,15 @@ struct VulkanDevice {
     DeviceOptions options;
     /// the budget of DeviceOptions, or the one that fits this device so far; 0: no limit
     std::atomic<double> submit_budget = 0;
-    bool learns_budget = false;                ///< the options left it to us
-    std::atomic<std::uint64_t> submitted = 0;  ///< calls of submit()
-    std::atomic<std::uint64_t> under_way = 0;  ///< what was begun and nobody has waited for yet
-    bool canary = false;                       ///< submissions are asked whether they ran (memory.h)
-    Sticky lost;                               ///< every later call throws
+    bool learns_budget = false;   ///< the options left it to us
+    std::uint64_t submitted = 0;  ///< the number of the last submission, guarded by queue_mutex
+    /// Up to which submission all had ended when it was looked last, guarded by queue_mutex.
+    struct Ended {
+        std::uint64_t number = 0;
+        std::chrono::steady_clock::time_point at;
+    } ended;
+    bool canary = false;  ///< submissions are asked whether they ran (memory.h)
+    Sticky lost;          ///< every later call throws
     /// lost too: what was submitted may still be at work, so nothing is destroyed
     Sticky given_up;
     std::uint64_t wait_limit = ~std::uint64_t{0};  ///< in nanoseconds
@@ -70,12 +75,14 @@ struct VulkanDevice {
     ~VulkanDevice();  // destroys an own device, unless it was given up
 
     /// Submits and remembers a lost device. `fence` may be null, and `timeline`, which is given the
-    /// value when it is done.
-    void submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
-                std::uint64_t value = 0);
-    /// Where submit_budget is ours to learn, learns it from work that took so long; `at_most`: or
-    /// less, so that it may only grow.
-    void learn_budget(double work, double seconds, bool at_most) noexcept;
+    /// value when it is done. Gives the submission's number; they begin with 1.
+    std::uint64_t submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
+                         std::uint64_t value = 0);
+    /// All submissions up to this one have ended by now. Gives what was known of that before.
+    Ended end(std::uint64_t number) noexcept;
+    /// Where submit_budget is ours to learn, learns it from work that took `least` to `most`
+    /// seconds.
+    void learn_budget(double work, double least, double most) noexcept;
     /// Submits and waits until done.
     void submit_and_wait(VkCommandBuffer commands);
     /// Throws when it fails; then nothing is pending any more, or the device is given up.

@@ -193,7 +193,7 @@ const Reasons kParameters{
     {"Decoder::save_cache(file)", "path"},
     {"Decoder::set_adapter(adapter)", "folder"},
     {"Device::compile(weights)", "layout"},
-    {"Device::list(broken)", "vkf_device_create() names them where it finds no device"},
+    {"Device::list(broken)", "left out, which vkf_device_list() documents; an error where no device is usable"},
     {"Device::list(get)", "get_instance_proc_addr"},
     {"Device::requirements(get)", "get_instance_proc_addr"},
     {"FineTuner::FineTuner(checkpoint)", "folder"},

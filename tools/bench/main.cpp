@@ -34,6 +34,7 @@ std::vector<Bench> all_benches() {
     return all;
 }
 
+/// The device's index. Throws where another has the same name.
 std::size_t index_of(const std::string& device) {
     const std::vector<vkf::Capabilities> all = vkf::Device::list();
     const auto named = [&](const vkf::Capabilities& c) { return c.name == device; };
@@ -46,8 +47,9 @@ std::size_t index_of(const std::string& device) {
 
 /// ggml, named; null, and why, where it cannot be had and another peer can.
 std::unique_ptr<Peer> peer_or_reason(const std::string& device, bool another) {
+    const std::size_t index = index_of(device);
     try {
-        std::unique_ptr<Peer> peer = make_peer(device, index_of(device));
+        std::unique_ptr<Peer> peer = make_peer(device, index);
         std::printf("peer: %s\n", peer->name().c_str());
         return peer;
     } catch (const std::runtime_error& e) {

@@ -103,6 +103,13 @@ void add_products(std::vector<Case>& all) {
         all.push_back(linear_case(rows, kWidth, WeightType::f16, Arithmetic::f16));
         all.push_back(linear_case(rows, kWidth, WeightType::int8, Arithmetic::int8));
     }
+    for (const auto& [tunable, value] : {std::pair("matmul_columns", 128u), std::pair("matmul_staged", 0u)}) {
+        Case c = linear_case(512, kWidth, WeightType::f32, Arithmetic::f32);
+        c.name += "_" + std::string(tunable) + "_" + std::to_string(value);
+        c.tunable = tunable;
+        c.value = value;
+        all.push_back(std::move(c));
+    }
 }
 
 void add_attention(std::vector<Case>& all) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct Case;
@@ -39,6 +40,10 @@ struct Case {
     std::function<void(Builder&)> describe;
     vkf::WeightType type = vkf::WeightType::f32;  ///< the type that weights are kept as
     vkf::Arithmetic arithmetic = vkf::Arithmetic::f32;
+    /// DeviceOptions::tuning: kernels that only vkformer-tune takes. Left out on devices that these
+    /// do not fit.
+    std::string_view tunable = "";
+    std::uint32_t value = 0;
 };
 
 std::vector<Case> cases();

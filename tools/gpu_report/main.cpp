@@ -3,12 +3,14 @@
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "capture.h"
 #include "cases.h"
@@ -52,8 +54,20 @@ Json report_case(const vkf::Device& device, const Case& c) {
     return out;
 }
 
+/// True where the device can take what was tuned for the case.
+bool fits(const vkf::Capabilities& device, const Case& c) {
+    return c.tunable.empty() || std::ranges::any_of(vkf::tunables(), [&](const vkf::Tunable& t) {
+               const std::vector<std::uint32_t> values = t.values(device);
+               return t.name == c.tunable && std::ranges::find(values, c.value) != values.end();
+           });
+}
+
+vkf::Device make_device(const std::string& tuning) {
+    return vkf::Device::create({.tuning = tuning, .get_instance_proc_addr = Capture::entry()});
+}
+
 Json report(const std::regex& only) {
-    const vkf::Device device = vkf::Device::create({.tuning = "0", .get_instance_proc_addr = Capture::entry()});
+    const vkf::Device device = make_device("0");
     const vkf::Capabilities& caps = device.capabilities();
     Json out{{"device", caps.name},
              {"driver", caps.driver},
@@ -62,9 +76,11 @@ Json report(const std::regex& only) {
              {"cooperative_matrix", caps.cooperative_matrix},
              {"cases", Json::array()}};
     for (const Case& c : cases()) {
-        if (std::regex_search(c.name, only)) {
-            out["cases"].push_back(report_case(device, c));
+        if (!std::regex_search(c.name, only) || !fits(caps, c)) {
+            continue;
         }
+        out["cases"].push_back(report_case(
+            c.tunable.empty() ? device : make_device(std::string(c.tunable) + "=" + std::to_string(c.value)), c));
     }
     return out;
 }
