@@ -19,6 +19,8 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
+// With 4 lanes the device is SwiftShader, whose time to compile grows faster than straight code.
+#define ONE_BY_ONE (gl_WorkGroupSize.x == 4u)
 #include "common/attention.glsl"
 
 const uint kLanes = gl_WorkGroupSize.x;

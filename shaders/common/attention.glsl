@@ -8,6 +8,10 @@
 #include "common/fours.glsl"
 #include "attention.h"
 
+#ifndef ONE_BY_ONE
+#define ONE_BY_ONE false
+#endif
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = kAttentionSpecRows) const uint kRows = 8;
 layout(constant_id = kAttentionSpecBlocks) const uint kBlocks = 1;
@@ -346,13 +350,24 @@ void write_log_sum_exp(uint row, float largest, float total) {
 }
 #endif
 
+// The same code four times, or once in a loop, which some compilers take far less time for.
+vec4 tanh_of_each(vec4 x) {
+    if (ONE_BY_ONE) {
+        [[dont_unroll]] for (uint i = 0u; i < 4u; ++i) {
+            x = vec4(x.yzw, safe_tanh(x.x));
+        }
+        return x;
+    }
+    return vec4(safe_tanh(x.x), safe_tanh(x.y), safe_tanh(x.z), safe_tanh(x.w));
+}
+
 // Makes scores of the raw products of a row with the keys `first` .. `first` + 3, whose mask bits
 // are the lowest four of `bits`.
 vec4 finish_scores(uint row, uint first, vec4 products, uint bits) {
     vec4 s = products * p.scale;
     if (kSoftcap != 0u) {
         s /= p.softcap;
-        s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
+        s = p.softcap * tanh_of_each(s);
     }
     uvec4 keys = first + uvec4(0, 1, 2, 3);
     int position = int(query_of(row)) + work.shift;
