@@ -159,23 +159,19 @@ constexpr std::int64_t kTallTileRows = 256;
 /// too few for a GPU of many units.
 constexpr std::int64_t kFewestOfWide = 512;
 
-/// Columns of a tile of 128 rows, for a product of so many columns. Throws Error where those that
-/// were asked for do not fit into shared memory.
+/// Columns of a tile of 128 rows, for a product of so many columns.
 void choose_columns_of_tall(SharedTile& tile, const Capabilities& device, std::int64_t columns) {
     const Tuned wide = tuned(device, "matmul_columns", kSharedColumns);
     const std::uint32_t bytes = shared_tile_bytes(kTallTile, tile.depth, wide.value);
     const std::string asked = std::to_string(wide.value) + " columns";
     if (!wide.chosen || wide.value == kSharedColumns) {
         tile.note_of_tall = wide.note;
-    } else if (bytes > device.shared_memory) {
-        const std::string why = asked + " by " + std::to_string(tile.depth) + " need " + std::to_string(bytes) +
-                                " bytes of shared memory, this device has " + std::to_string(device.shared_memory);
-        if (device.tuning_is_asked) {
-            throw Error("matmul_columns: " + why, device.tuning_from);
-        }
-        tile.note_of_tall = ", not tuned: " + why;
     } else if (tile.any_rows && tile.rows != kTallTile) {
         tile.note += ", not tuned: " + asked + " are of tiles of 128 rows";
+    } else if (bytes > device.shared_memory) {
+        tile.note_of_tall = ", not tuned: " + asked + " by " + std::to_string(tile.depth) + " need " +
+                            std::to_string(bytes) + " bytes of shared memory, this device has " +
+                            std::to_string(device.shared_memory);
     } else if (columns >= kFewestOfWide) {
         tile.columns_of_tall = wide.value;
         tile.note_of_tall = wide.note;

@@ -19,7 +19,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-// With 4 lanes the device is SwiftShader, whose time to compile grows faster than straight code.
+// With 4 lanes it may be SwiftShader, whose time to compile grows faster than straight code does.
 #define ONE_BY_ONE (gl_WorkGroupSize.x == 4u)
 #include "common/attention.glsl"
 

@@ -196,7 +196,12 @@ TEST_SUITE("tuning") {
                         continue;
                     }
                     const Believed chosen(believing(true, tuning));
-                    CHECK(difference(product.run().first, wanted, {.rounding = rounding}) == "");
+                    const auto [found, how] = product.run();
+                    CHECK(difference(found, wanted, {.rounding = rounding}) == "");
+                    // the scales of int8 and int4 are found by tiles in shared memory alone
+                    if (columns == 130 && (tuning != std::string("matmul_staged=0") || type < WeightType::int8)) {
+                        CHECK(contains(how, "parts of the sums: "));
+                    }
                 }
             }
         }
@@ -266,8 +271,7 @@ TEST_SUITE("tuning") {
                        "not tuned: 128 columns by 32 need 33792 bytes of shared memory, this device has 32768"));
         CHECK(contains(said("matmul_rows=64,matmul_columns=128", 1 << 15),
                        "tuned, not tuned: 128 columns are of tiles of 128 rows"));
-        CHECK(contains(message_of([&] { said("matmul_depth=32,matmul_columns=128", 1 << 15, true); }),
-                       "a test: matmul_columns: 128 columns by 32 need 33792 bytes"));
+        CHECK(contains(said("matmul_depth=32,matmul_columns=128", 1 << 15, true), "not tuned: 128 columns by 32"));
         CHECK(contains(said("matmul_columns=7", 1 << 15), "not tuned: matmul_columns=7 does not fit this device"));
         CHECK(contains(said("matmul_staged=7", 1 << 15), "not tuned: matmul_staged=7 does not fit this device"));
     }

@@ -52,10 +52,11 @@ bool SubmittedRuns::busy() noexcept {
     if (!pending()) {
         return false;
     }
+    const Clock::time_point now = Clock::now();
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, 0);
     device->heard(result);
     if (result == VK_TIMEOUT) {
-        timed.unfinished = Clock::now();
+        timed.unfinished = now;
     }
     return result != VK_SUCCESS;
 }
@@ -69,28 +70,28 @@ void SubmittedRuns::submit(VkCommandBuffer commands) {
     ++submitted;
 }
 
-void SubmittedRuns::follow(std::uint64_t number) noexcept {
+void SubmittedRuns::follow(const VulkanDevice::Submission& submission) noexcept {
     if (timed.submissions++ == 0) {
-        timed.first = number;
-        timed.since = Clock::now();
+        timed.first = submission;
     }
-    timed.last = number;
+    timed.last = submission.number;
 }
 
 void SubmittedRuns::learn(Clock::time_point waited_since) noexcept {
     constexpr std::chrono::milliseconds kBlocked(1);
     const Clock::time_point now = Clock::now();
-    if (now - waited_since > kBlocked) {
+    if (now - kBlocked > waited_since) {
         timed.unfinished = now;  // it ended when the wait did
     }
     const VulkanDevice::Ended before = device->end(timed.last);
-    const std::chrono::duration<double> most = now - timed.since;
+    const std::chrono::duration<double> most = now - timed.first.before;
     std::chrono::duration<double> least{};
     // What a device submits begins in this order: the run began at the latest when all before it
     // had ended. Whether it had, nobody knows where another thread submitted in between, or waited
-    // for a later one first.
-    if (before.number + 1 == timed.first && timed.last - timed.first + 1 == timed.submissions) {
-        least = timed.unfinished - std::max(timed.since, before.at);
+    // for a later one first, or a host has the queue too.
+    if (device->owned && before.number + 1 == timed.first.number &&
+        timed.last - timed.first.number + 1 == timed.submissions) {
+        least = timed.unfinished - std::max(timed.first.behind, before.at);
     }
     device->learn_budget(timed.work, least.count(), most.count());
 }
@@ -106,14 +107,13 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     const Clock::time_point start = Clock::now();
     const VkResult result = device->api.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, limit);
     if (result == VK_TIMEOUT) {
-        timed.unfinished = Clock::now();
+        timed.unfinished = start;
         return false;
     }
     if (result != VK_SUCCESS) {
         device->wait_idle();
-    }
-    if (result == VK_SUCCESS) {
-        learn(start);
+    } else {
+        learn(limit > 0 ? start : Clock::time_point::max());
     }
     end();
     device->check_result(result, "vkWaitForFences");

@@ -25,8 +25,8 @@ struct SubmittedRuns {
     bool busy() noexcept;
     /// A run begins: what was timed so far is of another.
     void begin() noexcept { timed = {}; }
-    /// A part of the run was submitted, and is this submission of the device.
-    void follow(std::uint64_t number) noexcept;
+    /// A part of the run is this submission of the device.
+    void follow(const VulkanDevice::Submission& submission) noexcept;
     /// Makes the fence ready for the next run.
     void reset();
     /// Submits the last command buffer of a run.
@@ -39,8 +39,8 @@ struct SubmittedRuns {
     /// The last run, whose time tells how much the device can do once it is waited for.
     struct Timed {
         double work = 0;  ///< operations plus bytes; 0: nothing is told
-        std::uint64_t first = 0, last = 0, submissions = 0;
-        std::chrono::steady_clock::time_point since;  ///< when its first part was submitted
+        VulkanDevice::Submission first;
+        std::uint64_t last = 0, submissions = 0;
         /// When somebody saw last that it had not ended.
         std::chrono::steady_clock::time_point unfinished;
     };
@@ -55,7 +55,7 @@ struct SubmittedRuns {
 private:
     /// The last run has finished, or failed.
     void end() noexcept { finished = submitted; }
-    /// It has finished, as somebody finds who began to wait then.
+    /// It has finished, as somebody finds who waits since then.
     void learn(std::chrono::steady_clock::time_point waited_since) noexcept;
 };
 

@@ -45,7 +45,8 @@ void VulkanDevice::set_wait_limit(double seconds) noexcept {
     wait_limit = seconds > 0 && seconds < kMostSeconds ? static_cast<std::uint64_t>(seconds * 1e9) : ~std::uint64_t{0};
 }
 
-std::uint64_t VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline, std::uint64_t value) {
+VulkanDevice::Submission VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline,
+                                              std::uint64_t value) {
     check_alive();
     VkSubmitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
@@ -64,16 +65,18 @@ std::uint64_t VulkanDevice::submit(VkCommandBuffer commands, VkFence fence, VkSe
     if (host.lock) {
         host.lock(host.user);
     }
+    const auto before = std::chrono::steady_clock::now();
     const VkResult result = api.vkQueueSubmit(queue, 1, &info, fence);
+    const auto behind = std::chrono::steady_clock::now();
     if (host.unlock) {
         host.unlock(host.user);
     }
     check_result(result, "vkQueueSubmit");
-    return ++submitted;
+    return {++submitted, before, behind};
 }
 
 VulkanDevice::Ended VulkanDevice::end(std::uint64_t number) noexcept {
-    const std::scoped_lock lock(queue_mutex);
+    const std::scoped_lock lock(ended_mutex);
     const Ended before = ended;
     if (number > ended.number) {
         ended = {number, std::chrono::steady_clock::now()};
@@ -129,7 +132,9 @@ void VulkanDevice::wait_idle() noexcept {
     if (host.unlock) {
         host.unlock(host.user);
     }
-    if (result != VK_SUCCESS) {
+    if (result == VK_SUCCESS) {
+        end(submitted);
+    } else {
         if (result != VK_ERROR_DEVICE_LOST) {
             given_up = true;
         }
@@ -140,9 +145,9 @@ void VulkanDevice::wait_idle() noexcept {
 void VulkanDevice::submit_and_wait(VkCommandBuffer commands) {
     VkFence fence = make_fence();
     try {
-        const std::uint64_t number = submit(commands, fence);
+        const Submission submission = submit(commands, fence);
         wait(fence);
-        end(number);
+        end(submission.number);
     } catch (...) {
         if (!given_up) {
             api.vkDestroyFence(handle, fence, nullptr);

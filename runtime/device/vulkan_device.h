@@ -58,13 +58,14 @@ struct VulkanDevice {
     std::atomic<double> submit_budget = 0;
     bool learns_budget = false;   ///< the options left it to us
     std::uint64_t submitted = 0;  ///< the number of the last submission, guarded by queue_mutex
-    /// Up to which submission all had ended when it was looked last, guarded by queue_mutex.
+    /// Up to which submission all had ended when it was looked last.
     struct Ended {
         std::uint64_t number = 0;
         std::chrono::steady_clock::time_point at;
     } ended;
-    bool canary = false;  ///< submissions are asked whether they ran (memory.h)
-    Sticky lost;          ///< every later call throws
+    std::mutex ended_mutex;  ///< guards `ended`; nothing else is waited for under it
+    bool canary = false;     ///< submissions are asked whether they ran (memory.h)
+    Sticky lost;             ///< every later call throws
     /// lost too: what was submitted may still be at work, so nothing is destroyed
     Sticky given_up;
     std::uint64_t wait_limit = ~std::uint64_t{0};  ///< in nanoseconds
@@ -74,10 +75,15 @@ struct VulkanDevice {
     VulkanDevice& operator=(const VulkanDevice&) = delete;
     ~VulkanDevice();  // destroys an own device, unless it was given up
 
+    /// A submission's number, they begin with 1, and the times between which it was handed over.
+    struct Submission {
+        std::uint64_t number = 0;
+        std::chrono::steady_clock::time_point before, behind;
+    };
     /// Submits and remembers a lost device. `fence` may be null, and `timeline`, which is given the
-    /// value when it is done. Gives the submission's number; they begin with 1.
-    std::uint64_t submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
-                         std::uint64_t value = 0);
+    /// value when it is done.
+    Submission submit(VkCommandBuffer commands, VkFence fence, VkSemaphore timeline = VK_NULL_HANDLE,
+                      std::uint64_t value = 0);
     /// All submissions up to this one have ended by now. Gives what was known of that before.
     Ended end(std::uint64_t number) noexcept;
     /// Where submit_budget is ours to learn, learns it from work that took `least` to `most`

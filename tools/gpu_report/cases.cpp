@@ -94,8 +94,9 @@ Case rows_case(const std::string& name, std::int64_t rows, std::int64_t columns,
             }};
 }
 
+constexpr std::int64_t kWidth = 4096;
+
 void add_products(std::vector<Case>& all) {
-    constexpr std::int64_t kWidth = 4096;
     for (const std::int64_t rows : {1, 4, 32, 512}) {
         for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::int8, WeightType::int4}) {
             all.push_back(linear_case(rows, kWidth, type, Arithmetic::f32));
@@ -103,6 +104,10 @@ void add_products(std::vector<Case>& all) {
         all.push_back(linear_case(rows, kWidth, WeightType::f16, Arithmetic::f16));
         all.push_back(linear_case(rows, kWidth, WeightType::int8, Arithmetic::int8));
     }
+}
+
+/// Kernels that only vkformer-tune takes.
+void add_tuned(std::vector<Case>& all) {
     for (const auto& [tunable, value] : {std::pair("matmul_columns", 128u), std::pair("matmul_staged", 0u)}) {
         Case c = linear_case(512, kWidth, WeightType::f32, Arithmetic::f32);
         c.name += "_" + std::string(tunable) + "_" + std::to_string(value);
@@ -188,5 +193,6 @@ std::vector<Case> cases() {
     add_products(all);
     add_attention(all);
     add_rows(all);
+    add_tuned(all);  // last: each makes a device, and Capture knows the newest alone
     return all;
 }

@@ -6,6 +6,7 @@ The arguments are those of tools/gpu-report, which builds the program first.
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -180,6 +181,9 @@ def main():
     parser.add_argument("--limits", action="store_true")
     parser.add_argument("--ggml", action="store_true")
     arguments = parser.parse_args()
+    if arguments.ggml and "here" in arguments.gpus:
+        parser.error("--ggml is for GPUs' compilers, not for `here`")
+    os.environ.pop("VKFORMER_TUNING", None)  # it would decide before what a case asks for
     gpus = arguments.gpus or subprocess.run([arguments.compilers, "--list"], capture_output=True, text=True,
                                             check=True).stdout.split()
     told = {}
