@@ -275,6 +275,16 @@ TEST_SUITE("program") {
         };
         CHECK(budget_after(ours, late) == kFirstSubmitBudget);
         CHECK(budget_after(ours, run_behind) == kFirstSubmitBudget);
+        // a host's own work may have had the queue
+        const Device device = Device::create(ours);
+        DeviceCore& core = Insides::core(device);
+        core.owned = false;
+        core.submit_budget = 4 * kFirstSubmitBudget;
+        for (int i = 0; i < 2; ++i) {
+            core.learn_budget(1e9, 10, 10);
+            CHECK(core.submit_budget == kFirstSubmitBudget);
+        }
+        core.owned = true;
     }
 
     TEST_CASE("program: weights that do not fit the graph are named when it is compiled") {

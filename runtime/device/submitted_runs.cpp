@@ -88,9 +88,8 @@ void SubmittedRuns::learn(Clock::time_point waited_since) noexcept {
     std::chrono::duration<double> least{};
     // What a device submits begins in this order: the run began at the latest when all before it
     // had ended. Whether it had, nobody knows where another thread submitted in between, or waited
-    // for a later one first, or a host has the queue too.
-    if (device->owned && before.number + 1 == timed.first.number &&
-        timed.last - timed.first.number + 1 == timed.submissions) {
+    // for a later one first.
+    if (before.number + 1 == timed.first.number && timed.last - timed.first.number + 1 == timed.submissions) {
         least = timed.unfinished - std::max(timed.first.behind, before.at);
     }
     device->learn_budget(timed.work, least.count(), most.count());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/vulkan_device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/device/failure.h"
@@ -85,9 +86,13 @@ VulkanDevice::Ended VulkanDevice::end(std::uint64_t number) noexcept {
 }
 
 void VulkanDevice::learn_budget(double work, double least, double most) noexcept {
-    if (learns_budget) {
-        submit_budget = learned_budget(submit_budget, work, least, most);
+    if (!learns_budget) {
+        return;
     }
+    const double before = submit_budget;
+    // a host's own work counts in the time: for that the budget falls to the first one at most
+    const double floor = owned ? 0 : std::min(before, kFirstSubmitBudget);
+    submit_budget = std::max(learned_budget(before, work, least, most), floor);
 }
 
 VkFence VulkanDevice::make_fence() {
