@@ -122,6 +122,7 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.timeline_semaphore = c.timeline_semaphore;
     out.subgroup_shuffle = c.subgroup_shuffle;
     out.subgroup_arithmetic = c.subgroup_arithmetic;
+    out.subgroup_quad = c.subgroup_quad;
     out.int64 = c.int64;
     out.float16 = c.float16;
     out.matrix_kernels = c.matrix_kernels;

@@ -688,7 +688,8 @@ typedef struct vkf_capabilities {
     bool keeps_special_f32, keeps_special_f16, keeps_subnormal_f16;
     bool matrix_kernels;       ///< this build has kernels on cooperative matrices
     bool matrix_elements_ext;  ///< these are of VK_EXT_cooperative_matrix_maintenance1
-    uint8_t reserved2[2];
+    bool subgroup_quad;        ///< exchanges within a quad, four lanes
+    uint8_t reserved2[1];
 } vkf_capabilities;
 
 /// C++: DeviceOptions.

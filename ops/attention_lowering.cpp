@@ -18,6 +18,7 @@
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/fours.h"
+#include "ops/lanes.h"
 #include "ops/left_out.h"
 #include "ops/packed_rows.h"
 #include "ops/pushed_mask.h"
@@ -480,7 +481,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
 }  // namespace
 
 uint support::exact_lanes(const Capabilities& device) {
-    const bool known = device.cpu() && device.subgroup_shuffle && device.storage_buffers >= kFullBindings &&
+    const bool known = hands_round(device) && device.storage_buffers >= kFullBindings &&
                        (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8);
     return known ? device.exact_subgroup_size : 0;
 }

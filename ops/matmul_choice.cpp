@@ -79,15 +79,21 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
         }
         return;
     }
-    const Tuned rows = tuned(device, "matmul_rows", 8);
-    const std::string tile = std::to_string(rows.value) + "x";
     if (lanes == 4) {
-        choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
-                   "processor, subgroups of 4: " + tile + "16 tiles" + rows.note);
-    } else {
-        choice.add(kPlain, constants(16, rows.value), kAnyRows, rows.value, 64,
-                   "subgroup size unknown: " + tile + "64 tiles" + rows.note);
+        const std::int64_t small = large ? 8 : kSmallModelRows;
+        choice.add(kLanes4, constants(4, 8), static_cast<uint>(small), 8, 16, "processor, subgroups of 4: 8x16 tiles");
+        if (most_rows > small) {
+            // rows of a first operand that is read along m are handed round by shuffles: with 16 of
+            // them a product takes longer
+            const Tuned rows = tuned(device, "matmul_rows", backward ? 8 : 16);
+            choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
+                       "many rows: " + std::to_string(rows.value) + "x16 tiles" + rows.note);
+        }
+        return;
     }
+    const Tuned rows = tuned(device, "matmul_rows", 8);
+    choice.add(kPlain, constants(16, rows.value), kAnyRows, rows.value, 64,
+               "subgroups that are not relied on: " + std::to_string(rows.value) + "x64 tiles" + rows.note);
 }
 
 /// Numbers in 16 bytes, by kPacked... of shaders/common/packed.h.

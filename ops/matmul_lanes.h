@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/compile/capabilities.h"
+#include "ops/lanes.h"
 
 namespace vkf {
 
@@ -14,7 +14,7 @@ inline bool takes_wide_lanes(const Capabilities& device) {
 
 /// Lanes of a processor's subgroups that they rely on; 0: none, or those kernels are left out.
 inline std::uint32_t matmul_lanes(const Capabilities& device) {
-    if (!device.cpu() || !device.subgroup_shuffle) {
+    if (!hands_round(device)) {
         return 0;
     }
     const std::uint32_t lanes = device.exact_subgroup_size;

@@ -9,6 +9,7 @@
 #include "ops/elementwise.h"
 #include "ops/fours.h"
 #include "ops/gradient.h"
+#include "ops/lanes.h"
 #include "ops/row_group.h"
 #include "ops/row_load.h"
 #include "runtime/graph/rewrite.h"
@@ -110,13 +111,10 @@ void prepare(const Operands& operands, Command& command) noexcept {
 }
 
 /// Invocations that load the weights together, each of which has a row by fours: a processor's
-/// subgroup, where its size is certain. 0: each loads them by itself. The module asks for
-/// arithmetic of subgroups beside shuffles, though nothing of it is left.
+/// subgroup, where its lanes hand numbers round. 0: each loads them by itself.
 uint together(const Lowering& l, const RowGroup& group, const Shader& shader) {
     const Capabilities& device = l.device();
-    const bool can =
-        device.cpu() && device.subgroup_shuffle && device.subgroup_arithmetic && device.exact_subgroup_size > 1;
-    return can && group.lanes == 1 && !device.leaves_out(shader.name) ? device.exact_subgroup_size : 0;
+    return hands_round(device) && group.lanes == 1 && !device.leaves_out(shader.name) ? device.exact_subgroup_size : 0;
 }
 
 /// Inputs: x, what is added to it, the weight, the bias, as far as there are such. Outputs: the sum

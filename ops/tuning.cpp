@@ -17,7 +17,8 @@ using Values = std::vector<std::uint32_t>;
 
 Values matmul_rows(const Capabilities& c) {
     if (c.cpu()) {
-        return matmul_lanes(c) == 8 ? Values{8, 16, 24, 32} : Values{4, 8};
+        const std::uint32_t lanes = matmul_lanes(c);
+        return lanes == 8 ? Values{8, 16, 24, 32} : lanes == 4 ? Values{4, 8, 16} : Values{4, 8};
     }
     Values out;
     for (const std::uint32_t rows : {32u, 64u, 128u}) {

@@ -20,6 +20,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_quad : require
 
 #define WIDE 0
 #include "common/fours.glsl"
@@ -73,7 +74,6 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
 #include "common/numeric.glsl"
 #include "common/random.glsl"
 
-#define LANE gl_SubgroupInvocationID
 #define EACH_ROW(DO) \
     DO(0) DO(1) DO(2) DO(3) \
     if (kNear > 4u) { \
@@ -99,6 +99,8 @@ layout(push_constant) uniform Push { AttentionGradientPush p; };
     }
 
 const uint kLanes = gl_WorkGroupSize.x;  // 4 or 8
+#define VKF_LANES kLanes
+#include "common/lanes.glsl"
 const uint kTile = 4u * kLanes;
 // With 4 lanes, where compiling takes longest, there are fewer rows.
 const uint kNear = kLanes == 4u ? 4u : 16u;
@@ -321,8 +323,8 @@ uint kept_at(uint key, uint row, uint plane) {
 }
 
 uint lanes_min(uint x) {
-    x = min(x, subgroupShuffle(x, LANE ^ 1u));
-    x = min(x, subgroupShuffle(x, LANE ^ 2u));
+    x = min(x, from_beside(x));
+    x = min(x, from_two_away(x));
     if (kLanes == 8u) {
         x = min(x, subgroupShuffle(x, LANE ^ 4u));
     }
@@ -506,7 +508,9 @@ void main() {
 #undef DO
 #define DO(i) \
     { \
-        scores[i] += rows * OF_ROW(near, i); \
+        vec4 row; \
+        VKF_ROW_OF(row, near, i) \
+        scores[i] += rows * row; \
     }
                 EACH_ROW(DO)
 #undef DO
@@ -523,10 +527,16 @@ void main() {
 #undef DO
 #define DO(i) \
     { \
-        incomes[i] += rows * OF_ROW(near, i); \
+        vec4 row; \
+        VKF_ROW_OF(row, near, i) \
+        incomes[i] += rows * row; \
     }
                 EACH_ROW(DO)
 #undef DO
+            }
+            if (kLanes == 4u) {
+                put_in_order(scores[0], scores[1], scores[2], scores[3]);
+                put_in_order(incomes[0], incomes[1], incomes[2], incomes[3]);
             }
 #define DO(i) \
     { \
@@ -555,7 +565,8 @@ void main() {
             }
         }
         [[dont_unroll]] for (uint lane = 0u; lane < kLanes; ++lane) {
-            uvec4 from = subgroupShuffle(at, lane);
+            uint only = only_of(lane);
+            uvec4 from = from_lane(at, lane, only);
             mat4 rows[kAttentionGradientMaxBlocks];
 #define DO(b) \
     { \
@@ -567,7 +578,7 @@ void main() {
 #undef DO
 #define DO(i) \
     { \
-        vec4 ds = subgroupShuffle(scores[i], lane); \
+        vec4 ds = from_lane(scores[i], lane, only); \
         FIRST(i, 0) += rows[0] * ds; \
         if (kBlocks > 1u) { \
             FIRST(i, 1) += rows[1] * ds; \
@@ -580,7 +591,7 @@ void main() {
             EACH_ROW(DO)
 #undef DO
             if (!kOfQueries) {
-                from = subgroupShuffle(at_second, lane);
+                from = from_lane(at_second, lane, only);
 #define DO(b) \
     { \
         uint column = column0 + b * kTile; \
@@ -591,7 +602,7 @@ void main() {
 #undef DO
 #define DO(i) \
     { \
-        vec4 weights = subgroupShuffle(incomes[i], lane); \
+        vec4 weights = from_lane(incomes[i], lane, only); \
         SECOND(i, 0) += rows[0] * weights; \
         if (kBlocks > 1u) { \
             SECOND(i, 1) += rows[1] * weights; \

@@ -18,6 +18,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_quad : require
 
 // With 4 lanes it may be SwiftShader, whose time to compile grows faster than straight code does.
 #define ONE_BY_ONE (gl_WorkGroupSize.x == 4u)
@@ -48,12 +49,13 @@ const uint kMaxLoads = 2u;
     if (kBlocks > 2u) { \
         DO(2) DO(3) \
     }
-#define LANE gl_SubgroupInvocationID
+#define VKF_LANES kLanes
+#include "common/lanes.glsl"
 #define SUM(row, block) sums[(row) * kAttentionMaxBlocks + (block)]
 
 float lanes_max(float x) {
-    x = max(x, subgroupShuffle(x, LANE ^ 1u));
-    x = max(x, subgroupShuffle(x, LANE ^ 2u));
+    x = max(x, from_beside(x));
+    x = max(x, from_two_away(x));
     if (kLanes == 8u) {
         x = max(x, subgroupShuffle(x, LANE ^ 4u));
     }
@@ -61,8 +63,8 @@ float lanes_max(float x) {
 }
 
 float lanes_sum(float x) {
-    x += subgroupShuffle(x, LANE ^ 1u);
-    x += subgroupShuffle(x, LANE ^ 2u);
+    x += from_beside(x);
+    x += from_two_away(x);
     if (kLanes == 8u) {
         x += subgroupShuffle(x, LANE ^ 4u);
     }
@@ -70,8 +72,8 @@ float lanes_sum(float x) {
 }
 
 uint lanes_or(uint x) {
-    x |= subgroupShuffle(x, LANE ^ 1u);
-    x |= subgroupShuffle(x, LANE ^ 2u);
+    x |= from_beside(x);
+    x |= from_two_away(x);
     if (kLanes == 8u) {
         x |= subgroupShuffle(x, LANE ^ 4u);
     }
@@ -171,13 +173,13 @@ void redo(uint row, uint column0) {
         [[dont_unroll]] for (uint i = 0u; i < kBlocks * kLanes; ++i) {
             uint lane = i / kBlocks;
             uint block = i % kBlocks;
-            vec4 weights = subgroupShuffle(s, lane);
+            uint only = only_of(lane);
+            vec4 weights = from_lane(s, lane, only);
+            uvec4 at = from_lane(uvec4(at0.y, at1.y, at2.y, at3.y), lane, only);
             bvec4 absent = equal(floatBitsToUint(weights), uvec4(kSignBit));
             uint column = column0 + block * kTile;
-            mat4 values = mat4(value_unless(absent.x, subgroupShuffle(at0.y, lane), column),
-                               value_unless(absent.y, subgroupShuffle(at1.y, lane), column),
-                               value_unless(absent.z, subgroupShuffle(at2.y, lane), column),
-                               value_unless(absent.w, subgroupShuffle(at3.y, lane), column));
+            mat4 values = mat4(value_unless(absent.x, at.x, column), value_unless(absent.y, at.y, column),
+                               value_unless(absent.z, at.z, column), value_unless(absent.w, at.w, column));
             vec4 o = block < 2u ? (block == 0u ? o0 : o1) : (block == 2u ? o2 : o3);
             o += values * weights;
             o0 = block == 0u ? o : o0;
@@ -311,10 +313,15 @@ void main() {
 #undef DO
 #define DO(i) \
     { \
-        tile[i] += keys * subgroupShuffle(rows[i / kLanes], i % kLanes); \
+        vec4 row; \
+        VKF_ROW_OF(row, rows, i) \
+        tile[i] += keys * row; \
     }
             EACH_ROW(DO)
 #undef DO
+        }
+        if (kLanes == 4u) {
+            put_in_order(tile[0], tile[1], tile[2], tile[3]);
         }
 
         vec4 lost = poison(at0.z, at1.z, at2.z, at3.z);
@@ -338,22 +345,20 @@ void main() {
 #undef DO
 
         [[dont_unroll]] for (uint lane = 0u; lane < kLanes; ++lane) {
-            uint v0 = subgroupShuffle(at0.y, lane);
-            uint v1 = subgroupShuffle(at1.y, lane);
-            uint v2 = subgroupShuffle(at2.y, lane);
-            uint v3 = subgroupShuffle(at3.y, lane);
+            uint only = only_of(lane);
+            uvec4 at = from_lane(uvec4(at0.y, at1.y, at2.y, at3.y), lane, only);
             mat4 values[kAttentionMaxBlocks];
 #define DO(b) \
     { \
         uint column = column0 + b * kTile; \
-        values[b] = mat4(tame_value(v0, column), tame_value(v1, column), tame_value(v2, column), \
-                         tame_value(v3, column)); \
+        values[b] = mat4(tame_value(at.x, column), tame_value(at.y, column), tame_value(at.z, column), \
+                         tame_value(at.w, column)); \
     }
             EACH_BLOCK(DO)
 #undef DO
 #define DO(i) \
     { \
-        vec4 weights = subgroupShuffle(tile[i], lane); \
+        vec4 weights = from_lane(tile[i], lane, only); \
         SUM(i, 0) += values[0] * weights; \
         if (kBlocks > 1u) { \
             SUM(i, 1) += values[1] * weights; \

@@ -10,6 +10,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_quad : require
 #define SUBGROUPS
 #include "common/fours.glsl"
 #include "layer_norm.h"
@@ -23,6 +24,8 @@ layout(constant_id = kNormSpecFours) const uint kFours = 0;
 layout(constant_id = kNormSpecAdded) const uint kAdded = 0;
 layout(constant_id = kNormSpecHeld) const uint kHeld = 0;
 layout(constant_id = kNormSpecTogether) const uint kTogether = 0;
+#define VKF_LANES kTogether
+#include "common/lanes.glsl"
 
 layout(push_constant) uniform Push { NormPush p; };
 layout(set = 0, binding = kNormBindingX) readonly buffer X { float x[]; };
@@ -184,7 +187,7 @@ void write_fours(uint from, uint to, uint fours, float mean, float scale) {
 vec4 handed(vec4 mine, uint i, uint used) {
     vec4 theirs = mine;
     if (used != 0u) {
-        theirs = subgroupShuffle(mine, i);
+        theirs = from_lane(mine, i, only_of(i));
     }
     return theirs;
 }
@@ -217,15 +220,9 @@ void write_fours_together(uint from, uint to, uint fours, float mean, float scal
 #undef PUT
         }
         for (uint i = kWide != 0u ? end / 4u * 4u : 0u; i < end; ++i) {
-            vec4 w_i = w;
-            vec4 b_i = b;
-            if (kWeight != 0u) {
-                w_i = subgroupShuffle(w, i);
-            }
-            if (kBias != 0u) {
-                b_i = subgroupShuffle(b, i);
-            }
-            VKF_PUT_FOUR(y_fours, to + first + i, normalised(load_four(from + first + i), mean, scale, w_i, b_i));
+            vec4 v = load_four(from + first + i);
+            VKF_PUT_FOUR(y_fours, to + first + i,
+                         normalised(v, mean, scale, handed(w, i, kWeight), handed(b, i, kBias)));
         }
     }
 }

@@ -13,13 +13,14 @@
 //
 // On a software device a buffer load costs as much as some thirty arithmetic operations, being a
 // loop over the lanes with a bounds check, whether or not the lanes load the same. So with LANES
-// each lane loads the vec4 of another row of A, and they are handed round by shuffles (a single
-// instruction): 16 rows by 32 columns then take 6 loads instead of 20. That needs a local size of 4
-// or 8, subgroups of exactly that size (smallest and largest, or required), and shuffles in
-// compute; the plain variant needs nothing. kWide, which needs 64-bit integers, loads 8 bytes at a
-// time, in half as many steps of such a loop. For up to kMatmulFewRows rows with 8 lanes, a lane
-// loads each row's vec4 of another k instead, so that a load of A serves 8 steps, and packed
-// weights 16 bytes at a time: a wide load costs little more than a narrow one.
+// each lane loads the vec4 of another row of A, and they are handed round (a single instruction,
+// see common/lanes.glsl): 16 rows by 32 columns then take 6 loads instead of 20. That needs a local
+// size of 4 or 8, subgroups of exactly that size (smallest and largest, or required), shuffles in
+// compute, and quads where there are four lanes; the plain variant needs nothing. kWide, for which
+// there must be 64-bit integers, loads 8 bytes at a time, in half as many steps of such a loop. For
+// up to kMatmulFewRows rows with 8 lanes, a lane loads each row's vec4 of another k, so that a load
+// of A serves 8 steps, and packed weights 16 bytes at a time: a wide load costs little more than a
+// narrow one.
 //
 // Rows and columns past the end repeat the last one, or four, and are not stored. Past the end of k
 // both operands are 0.
@@ -28,6 +29,7 @@
 #ifdef LANES
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_quad : require
 #endif
 
 #include "common/fours.glsl"
@@ -82,12 +84,16 @@ layout(push_constant) uniform Push { MatmulPush p; };
 
 #ifdef LANES
 const uint kLanes = gl_WorkGroupSize.x;
+#define VKF_LANES kLanes
+#include "common/lanes.glsl"
 const bool kFew = kLanes == 8u && kRows <= kMatmulFewRows;
-#define LANE gl_SubgroupInvocationID
+// Each lane has its sums in an order of its own.
+const bool kOwnOrder = kLanes == 4u && kALoad != kMatmulAVecM;
 #define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3)
 #define ROW_OF_LOAD(i) (i * kLanes + LANE)
 #define ROWS_PER_LOAD kLanes
-#define ROW_OF_A(i) subgroupShuffle(a_rows[i / kLanes], i % kLanes)
+#define ROW_OF_A(to, i) VKF_ROW_OF(to, a_rows, i)
+#define ROW_OF_SUMS(i) (kOwnOrder ? lane_row(i, LANE) : i)
 #define OF_A(i, j) subgroupShuffle(a_rows[i / kLanes][j], i % kLanes)
 #else
 const bool kFew = false;
@@ -95,7 +101,8 @@ const bool kFew = false;
 #define EACH_LOAD EACH_ROW
 #define ROW_OF_LOAD(i) i
 #define ROWS_PER_LOAD 1
-#define ROW_OF_A(i) a_rows[i]
+#define ROW_OF_A(to, i) to = a_rows[i];
+#define ROW_OF_SUMS(i) i
 #define OF_A(i, j) a_rows[i][j]
 #endif
 // Where A is loaded by vec4 along m, load i of a step is of the rows from i / 4 * 4 on, at its
@@ -112,10 +119,10 @@ bool wild = false;
 vec4 load_a(uint row, uint k) {
     if (kALoad == kMatmulAVecK) {
         if (kFew || kPacked == kPackedInt4) {  // k may have passed the end
-            vec4 values = VKF_FOUR(a_vec, (row + min(k, p.k - 4)) >> 2);
+            vec4 values = VKF_FOUR(a_vec, row + (min(k, p.k - 4) >> 2));
             return mix(values, vec4(0.0), bvec4(k >= p.k));
         }
-        return VKF_FOUR(a_vec, (row + k) >> 2);
+        return VKF_FOUR(a_vec, row + (k >> 2));
     }
     uvec4 ks = k + uvec4(0, 1, 2, 3);
     uvec4 at = row + min(ks, uvec4(p.k - 1)) * p.a_k;
@@ -124,7 +131,7 @@ vec4 load_a(uint row, uint k) {
 
 // Loads four rows of A at one k.
 vec4 load_a_rows(uint row, uint k) {
-    vec4 values = VKF_FOUR(a_vec, (row + min(k, p.k - 1) * p.a_k) >> 2);
+    vec4 values = VKF_FOUR(a_vec, row + min(k, p.k - 1) * (p.a_k >> 2));
     return k < p.k ? values : vec4(0.0);
 }
 
@@ -140,12 +147,12 @@ vec4 tame(vec4 values) {
 
 // Loads row k of B at this invocation's four columns; kBLoad is not kMatmulBVecK.
 vec4 load_b_row(uvec4 columns, uint k) {
-    uint row = min(k, p.k - 1) * p.b_k;
+    uint row = min(k, p.k - 1);
     vec4 values;
     if (kBLoad == kMatmulBVecN) {
-        values = VKF_FOUR(b_vec, (columns.x + row) >> 2);
+        values = VKF_FOUR(b_vec, columns.x + row * (p.b_k >> 2));
     } else {
-        uvec4 at = columns + row;
+        uvec4 at = columns + row * p.b_k;
         values = vec4(b[at.x], b[at.y], b[at.z], b[at.w]);
     }
     return k < p.k ? tame(values) : vec4(0.0);
@@ -193,7 +200,7 @@ mat4 load_b(uvec4 columns, uint k) {
     if (kPacked != kPackedF32) {
         rows = load_b_packed(columns, inside);
     } else {
-        uvec4 at = (columns + inside) >> 2;
+        uvec4 at = columns + (inside >> 2);
         rows = with_rows(tame(VKF_FOUR(b_vec, at.x)), tame(VKF_FOUR(b_vec, at.y)), tame(VKF_FOUR(b_vec, at.z)),
                          tame(VKF_FOUR(b_vec, at.w)));
     }
@@ -278,23 +285,30 @@ void main() {
     uint n0 = lane_column(across_first ? first : second, gl_WorkGroupSize.x, LANE);
     ProductBases base = product_bases(rest);
 
+    // Rows of A and columns of B begin at an element, or at a four where they are loaded by vec4:
+    // then the shift is ahead of the loop, and not in each step of it.
     uint rows[kMatmulMaxRows];
 #define DO(i) \
     if (!kFew && i * ROWS_PER_LOAD < kRows) { \
         rows[i] = kALoad == kMatmulAVecM ? base.a + min(m0 + FIRST_OF_FOUR(ROW_OF_LOAD(i)), p.m - 4) \
                                          : base.a + min(m0 + ROW_OF_LOAD(i), p.m - 1) * p.a_row; \
+        rows[i] = kALoad == kMatmulAScalar ? rows[i] : rows[i] >> 2; \
     }
     EACH_LOAD(DO)
 #undef DO
 #define DO(i) \
     if (kFew && i < kRows) { \
         rows[i] = base.a + min(m0 + i, p.m - 1) * p.a_row; \
+        rows[i] = kALoad == kMatmulAScalar ? rows[i] : rows[i] >> 2; \
     }
     EACH_FEW(DO)
 #undef DO
     uvec4 columns = base.b + min(n0 + uvec4(0, 1, 2, 3), uvec4(p.n - 1)) * p.b_column;
     if (kBLoad == kMatmulBVecN) {
         columns.x = base.b + min(n0, p.n - 4);
+    }
+    if (kBLoad == kMatmulBVecN || kBLoad == kMatmulBVecK) {
+        columns >>= 2;
     }
 
     vec4 sums[kMatmulMaxRows];
@@ -315,7 +329,7 @@ void main() {
         if (kALoad == kMatmulAVecM) { \
             row = ACROSS_A(i); \
         } else { \
-            row = ROW_OF_A(i); \
+            ROW_OF_A(row, i) \
         } \
         ADD(i, row) \
     }
@@ -395,8 +409,8 @@ void main() {
 #define DO(i) \
     if (i < kRows) { \
         vec4 value = relu_if_asked(sums[i] * p.alpha + shift); \
-        if (i < rows_left) { \
-            uint at = c_first + i * p.c_row; \
+        if (ROW_OF_SUMS(i) < rows_left) { \
+            uint at = c_first + ROW_OF_SUMS(i) * p.c_row; \
             c_vec[at >> 2] = kAct > kActRelu ? value : with_other(value, at); \
         } \
     }
@@ -404,15 +418,19 @@ void main() {
 #undef DO
         }
     } else {
+        // Which of four is chosen without branches: with those SwiftShader takes 4 times as long to
+        // compile for 8 rows, and does not end for 16.
         [[dont_unroll]] for (uint j = 0; j < 4 && n0 + j < p.n; ++j) {
             float shift = load_bias(n0 + j);
             uint c_column = c_first + j * p.c_column;
+            bool odd = (j & 1u) != 0;
+            bool late = j >= 2;
 #define DO(i) \
     if (i < kRows) { \
-        float sum = j < 2 ? (j == 0 ? sums[i].x : sums[i].y) : (j == 2 ? sums[i].z : sums[i].w); \
+        float sum = mix(mix(sums[i].x, sums[i].y, odd), mix(sums[i].z, sums[i].w, odd), late); \
         float value = relu_if_asked(vec4(sum * p.alpha + shift)).x; \
-        if (i < rows_left) { \
-            uint at = c_column + i * p.c_row; \
+        if (ROW_OF_SUMS(i) < rows_left) { \
+            uint at = c_column + ROW_OF_SUMS(i) * p.c_row; \
             c[at] = kAct > kActRelu ? value : with_other(value, at); \
         } \
     }

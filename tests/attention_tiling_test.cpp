@@ -6,6 +6,7 @@
 #include "ops/attention_gradient_tiles.h"
 #include "ops/attention_tiles.h"
 #include "ops/gradients.h"
+#include "ops/lanes.h"
 #include "shaders/attention.h"
 #include "shaders/common/tiles.h"
 #include "tests/op_check.h"
@@ -34,8 +35,7 @@ void cover_strips(const AttentionTile& t, uint first_row, uint slice, Cover& cov
 
 /// A processor that fuses whatever the sizes, by the kernel it would take for large ones.
 Capabilities fusing(Capabilities device) {
-    const bool lanes = device.subgroup_shuffle &&
-                       (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8) &&
+    const bool lanes = hands_round(device) && (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8) &&
                        device.storage_buffers >= 12;
     if (device.cpu() && device.variants.empty()) {
         device.variants = lanes ? "attention_lanes" : "attention_shared";

@@ -505,9 +505,9 @@ TEST_CASE("c functions: capabilities") {
     for (const auto& [in_c, in_cpp] :
          {std::pair(c.timeline_semaphore, want.timeline_semaphore),
           std::pair(c.subgroup_shuffle, want.subgroup_shuffle),
-          std::pair(c.subgroup_arithmetic, want.subgroup_arithmetic), std::pair(c.int64, want.int64),
-          std::pair(c.float16, want.float16), std::pair(c.cooperative_matrix, want.cooperative_matrix),
-          std::pair(c.matrix_elements, want.matrix_elements),
+          std::pair(c.subgroup_arithmetic, want.subgroup_arithmetic), std::pair(c.subgroup_quad, want.subgroup_quad),
+          std::pair(c.int64, want.int64), std::pair(c.float16, want.float16),
+          std::pair(c.cooperative_matrix, want.cooperative_matrix), std::pair(c.matrix_elements, want.matrix_elements),
           std::pair(c.matrix_elements_ext, want.matrix_elements_ext),
           std::pair(c.cooperative_matrix_int8, want.cooperative_matrix_int8),
           std::pair(c.integer_dot, want.integer_dot), std::pair(c.fast_integer_dot, want.fast_integer_dot),

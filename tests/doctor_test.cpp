@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "ops/lanes.h"
 #include "ops/ops.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"
@@ -35,8 +36,6 @@ std::vector<std::string> problems(const SelfTest& test) {
     }
     return out;
 }
-
-bool has_shuffles(const Capabilities& c) { return c.cpu() && c.subgroup_shuffle && c.exact_subgroup_size != 0; }
 
 std::string read_all(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
@@ -113,7 +112,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("self-test: a kernel that is wrong is left out, and what stands in for it is right") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -149,7 +148,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("self-test: bits that change from run to run are found") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -195,7 +194,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("self-test: whatever run loses the device, the report ends with the kernels of that run") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -259,7 +258,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("doctor: a kernel that is wrong is kept from later programs, until it is forgotten") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -300,7 +299,7 @@ TEST_SUITE("doctor") {
         CHECK(quick.code == 0);
         CHECK(contains(quick.said, "programs go on without attention_merge"));
         CHECK(Device::create({.cache_folder = cache.path()}).left_out() == std::vector<LeftOut>{rare});
-        if (has_shuffles(device.capabilities())) {  // what is found comes beside it
+        if (hands_round(device.capabilities())) {  // what is found comes beside it
             fake::Vulkan vulkan;
             LyingDevice liar(vulkan, LyingDevice::kShuffles);
             liar.corrupt();
@@ -324,7 +323,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("doctor: where no device can be made behind a hang, the list and the report are kept") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -345,7 +344,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("doctor: a list that cannot be kept costs no report") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -364,7 +363,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("self-test: a kernel for which there was no memory is told, and not left out") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }
@@ -414,7 +413,7 @@ TEST_SUITE("doctor") {
     TEST_CASE("doctor: a driver that refuses kernels is degraded, one that is wrong with all is unusable") {
         const DoctorByFile by_file;
         const TemporaryFolder cache;
-        if (has_shuffles(device().capabilities())) {
+        if (hands_round(device().capabilities())) {
             fake::Vulkan vulkan;
             LyingDevice liar(vulkan, LyingDevice::kShuffles);
             liar.refuse();
@@ -439,7 +438,7 @@ TEST_SUITE("doctor") {
 
     TEST_CASE("doctor: goes on, on a new device, behind a kernel that hangs") {
         const DoctorByFile by_file;
-        if (!has_shuffles(device().capabilities())) {
+        if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
         }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "ops/lanes.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
@@ -40,7 +41,7 @@ std::vector<std::string> kernels() {
         return {};
     }
     std::vector<std::string> out{"attention_shared", "attention_rows"};
-    if (c.cpu() && c.subgroup_shuffle && (c.exact_subgroup_size == 4 || c.exact_subgroup_size == 8)) {
+    if (hands_round(c) && (c.exact_subgroup_size == 4 || c.exact_subgroup_size == 8)) {
         out.push_back("attention_lanes");
     }
     if (c.cooperative_matrix) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "ops/lanes.h"
 #include "ops/ops.h"
 #include "runtime/base/map_file.h"
 #include "runtime/compile/plan.h"
@@ -319,7 +320,7 @@ TEST_SUITE("left out") {
             CHECK(same_bits(y, *want));
         }
         const Capabilities& c = device().capabilities();
-        const bool shares = c.subgroup_shuffle && c.subgroup_arithmetic && c.exact_subgroup_size > 1;
+        const bool shares = hands_round(c);
         CHECK(without.size() == std::size_t{shares ? 2u : 1u} * (c.int64 ? 2 : 1));
     }
 

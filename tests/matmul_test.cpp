@@ -3,7 +3,10 @@
 
 #include <cmath>
 
+#include "ops/lanes.h"
+#include "runtime/compile/plan.h"
 #include "tests/believed.h"
+#include "tests/device.h"
 #include "tests/product_check.h"
 
 using namespace vkf;
@@ -44,6 +47,45 @@ TEST_CASE("matmul: sizes around every tile's edge, b as it is and transposed") {
         CHECK(matmul_mismatch(random_tensor({m, k}, 1), random_tensor({k, n}, 2)) == "");
         CHECK(matmul_mismatch(random_tensor({m, k}, 3), random_tensor({n, k}, 4), {.transpose_b = true}) == "");
     }
+}
+
+TEST_CASE("matmul: more rows than small tiles are for, ending anywhere in a tile") {
+    for (const std::int64_t m : {129, 134, 143, 156}) {
+        for (const std::int64_t n : {5, 20}) {
+            CAPTURE(m);
+            CAPTURE(n);
+            const std::int64_t k = n == 5 ? 13 : 16;
+            Tensor a = random_tensor({m, k}, 1), b = random_tensor({k, n}, 2);
+            const Tensor bias = random_tensor({n}, 3);
+            CHECK(matmul_mismatch(a, b, {.bias = bias, .activation = Activation::relu}) == "");
+            CHECK(matmul_mismatch(a, b, {.bias = bias, .activation = Activation::silu}) == "");
+            b.at({k - 1, n - 1}) = kInf;
+            b.at({0, 0}) = kNan;
+            CHECK(matmul_mismatch(a, transpose(b, 0, 1), {.transpose_b = true}) == "");
+            for (std::int64_t row = 0; row < m; row += 3) {
+                a.at({row, 0}) = -0.0;
+                a.at({row, k - 1}) = -0.0;
+            }
+            CHECK(matmul_mismatch(a, b, {.masked_weights = true}) == "");
+        }
+    }
+}
+
+TEST_CASE("matmul: four lanes without quads take the kernel that relies on no subgroups") {
+    if (device().capabilities().exact_subgroup_size != 4 || !hands_round(device().capabilities())) {
+        cannot_run("four lanes with quads");
+        return;
+    }
+    const Tensor a = random_tensor({9, 20}, 1), b = random_tensor({20, 12}, 2);
+    const auto kernel = [] {
+        Graph g;
+        g.output("y", matmul(g.input("a", {9, 20}), g.input("b", {20, 12})));
+        return plan_of(device().compile(g, {})).dispatches.front().dispatch.kernels.front().shader->name;
+    };
+    CHECK(std::string(kernel()) == "matmul_lanes4");
+    const Believed without([](Capabilities& c) { c.subgroup_quad = false; });
+    CHECK(std::string(kernel()) == "matmul");
+    CHECK(matmul_mismatch(a, b) == "");
 }
 
 TEST_CASE("matmul: long sums") {

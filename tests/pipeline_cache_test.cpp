@@ -281,6 +281,32 @@ TEST_SUITE("pipelines") {
         CHECK(vulkan.live_objects() == 0);
     }
 
+    TEST_CASE("pipelines: a cache in which the driver keeps nothing is given for the first alone") {
+        for (const bool keeps : {false, true}) {
+            CAPTURE(keeps);
+            fake::Vulkan vulkan;
+            vulkan.vkGetPipelineCacheData.instead = [&](VkDevice, VkPipelineCache, std::size_t* size, void*) {
+                *size = sizeof(VkPipelineCacheHeaderVersionOne) + (keeps ? 1 : 0);
+                return VK_SUCCESS;
+            };
+            std::vector<bool> with;
+            vulkan.vkCreateComputePipelines.instead = [&](VkDevice d, VkPipelineCache cache, std::uint32_t n,
+                                                          const VkComputePipelineCreateInfo* infos,
+                                                          const VkAllocationCallbacks* a, VkPipeline* out) {
+                with.push_back(cache != VK_NULL_HANDLE);
+                return vulkan.vkCreateComputePipelines.real(d, cache, n, infos, a, out);
+            };
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            for (const bool fourth : {false, true}) {
+                Graph g;
+                const Value x = g.input("x", {fourth ? 4 : 3, 5});
+                g.output("y", fourth ? softmax(x) : rms_norm(x, {}));
+                device.compile(g);
+            }
+            CHECK(with == std::vector<bool>{true, keeps});
+        }
+    }
+
     TEST_CASE("pipelines: one that cannot be built is named; the others are kept") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         fake::Vulkan vulkan;
@@ -306,13 +332,13 @@ TEST_SUITE("pipelines") {
         const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
         const TemporaryFolder folder;
         fake::Vulkan vulkan;
-        vulkan.vkGetPipelineCacheData.instead = [](VkDevice, VkPipelineCache, std::size_t*, void*) -> VkResult {
-            throw std::bad_alloc();
-        };
         {
             const Device device =
                 Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
             compile_something(device);
+            vulkan.vkGetPipelineCacheData.instead = [](VkDevice, VkPipelineCache, std::size_t*, void*) -> VkResult {
+                throw std::bad_alloc();
+            };
             CHECK_THROWS_AS(device.save_pipeline_cache(), std::bad_alloc);
         }
         CHECK(vulkan.live_objects() == 0);

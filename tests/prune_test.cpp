@@ -201,6 +201,29 @@ TEST_SUITE("prune") {
         }
     }
 
+    TEST_CASE("prune: eight lanes ask for no quads, four do, and neither for arithmetic that it has not") {
+        const std::pair<const char*, PackedSpirv> kernels[] = {{"matmul", spirv::kMatmulLanesSpirv},
+                                                               {"attention", spirv::kAttentionLanesSpirv},
+                                                               {"attention gradient", spirv::kAttentionGradientSpirv},
+                                                               {"layer_norm", spirv::kLayerNormSpirv}};
+        for (const auto& kernel : kernels) {
+            const std::string name = kernel.first;
+            CAPTURE(name);
+            const Words whole = SpirvCode(kernel.second).words();
+            CHECK(reflect(whole, name).uses_subgroup_quad);
+            for (const std::uint32_t lanes : {4u, 8u}) {
+                CAPTURE(lanes);
+                const ShaderInterface face =
+                    reflect(prune(specialize(
+                                whole, name == "layer_norm" ? Words{lanes, 1, 1, 1, 1, 1, 0, 0, lanes} : Words{lanes})),
+                            name);
+                CHECK(face.uses_subgroup_quad == (lanes == 4));
+                CHECK(face.uses_subgroups);
+                CHECK_FALSE(face.uses_subgroup_arithmetic);
+            }
+        }
+    }
+
     TEST_CASE("prune: 64-bit integers go where no function has to do with them, constants that nothing names too") {
         const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
         const auto with = [&](const std::vector<Words>& instructions) {

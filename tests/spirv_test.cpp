@@ -92,6 +92,8 @@ TEST_SUITE("spirv") {
         CHECK(reflect(module_of({{op(2, 17), 65}}), "t").uses_subgroups);
         CHECK(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroup_arithmetic);
         CHECK_FALSE(reflect(module_of({{op(2, 17), 63}}), "t").uses_subgroups);
+        CHECK(reflect(module_of({{op(2, 17), 68}}), "t").uses_subgroup_quad);
+        CHECK_FALSE(reflect(module_of({{op(2, 17), 68}}), "t").uses_subgroups);
         CHECK(reflect(module_of({{op(2, 17), 9}}), "t").uses_float16);
         CHECK(reflect(module_of({{op(2, 17), 39}}), "t").uses_int8);
         CHECK(reflect(module_with_buffers({}), "t").bindings == 0);

@@ -47,7 +47,7 @@ std::vector<Capabilities> devices() {
             Capabilities c;
             c.type = type;
             c.subgroup_size = c.exact_subgroup_size = c.matrix_subgroup_size = size;
-            c.subgroup_shuffle = true;
+            c.subgroup_shuffle = c.subgroup_quad = true;
             c.subgroup_arithmetic = size % 2 == 0;
             c.storage_buffers = 16;
             c.max_invocations = c.max_group_size[0] = 1024;

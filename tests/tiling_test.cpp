@@ -58,6 +58,10 @@ void cover_tile(const Prepared& e, uint tile_m, uint tile_n, Cover& cover) {
             if (i < rows * kMatvecColumns) {
                 cover.add(tile_m * rows + i / kMatvecColumns, tile_n * kMatvecColumns + i % kMatvecColumns);
             }
+        } else if (e.name() == "matmul_lanes4") {
+            for (uint row = 0; row < rows; ++row) {
+                cover.block(tile_m * rows + lane_row(row, i), lane_column(tile_n, e.local_size(), i), 1, 4);
+            }
         } else if (!in_parts(e)) {
             cover.block(tile_m * rows, lane_column(tile_n, e.local_size(), i), rows, 4);
         }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "layers/attention.h"
+#include "ops/lanes.h"
 #include "ops/tuning.h"
 #include "runtime/base/map_file.h"
 #include "runtime/compile/plan.h"
@@ -314,7 +315,7 @@ TEST_SUITE("tuning") {
         const std::string narrow = kernels("row_load=4"), wide = kernels("row_load=8");
         std::vector<std::string> expected{"layer_norm", "elementwise", "softmax", "rope"};
         const Capabilities& c = device().capabilities();
-        if (c.subgroup_shuffle && c.subgroup_arithmetic && c.exact_subgroup_size > 1) {
+        if (hands_round(c)) {
             expected.push_back("layer_norm_lanes");
         }
         for (const std::string& kernel : expected) {

@@ -85,6 +85,7 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(exact_subgroup_size, "The only size that subgroups can have; 0: they vary, or it is not told.");
     MEMBER(subgroup_shuffle, "True for shuffles in compute shaders.");
     MEMBER(subgroup_arithmetic, "True for sums over subgroups in compute shaders.");
+    MEMBER(subgroup_quad, "True for exchanges within quads, four lanes, in compute shaders.");
     MEMBER(storage_16bit, "True for float16 in storage buffers.");
     MEMBER(int64, "True for 64-bit integers in shaders, of processors alone.");
     MEMBER(float16, "True for arithmetic in float16 that rounds to the nearest.");

@@ -24,6 +24,7 @@ void Capabilities::clamp_to_minimum() {
     exact_subgroup_size = 0;
     subgroup_shuffle = false;
     subgroup_arithmetic = false;
+    subgroup_quad = false;
     storage_16bit = false;
     int64 = false;
     float16 = false;

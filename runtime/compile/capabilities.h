@@ -55,6 +55,7 @@ struct VKF_API Capabilities {
     std::uint32_t exact_subgroup_size = 0;
     bool subgroup_shuffle = false;     ///< shuffles in compute shaders
     bool subgroup_arithmetic = false;  ///< arithmetic in compute shaders
+    bool subgroup_quad = false;        ///< exchanges within a quad, four lanes, in compute shaders
     bool storage_16bit = false;        ///< float16_t in storage buffers
     /// 64-bit integers in shaders; true only for processors, whose kernels then load 8 bytes at a
     /// time

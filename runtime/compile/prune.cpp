@@ -78,6 +78,21 @@ void drop_int64(std::vector<Words>& module, Words functions, std::size_t bound) 
     std::erase_if(module, [](Words i) { return op_of(i) == kOpCapability && i[1] == kCapabilityInt64; });
 }
 
+/// Takes out what asks for arithmetic of subgroups, and for exchanges within quads, where the
+/// functions have none of these.
+void drop_operations(std::vector<Words>& module, Words functions) {
+    bool arithmetic = false, quads = false;
+    for (std::size_t at = 0; at < functions.size(); at += functions[at] >> 16) {
+        const std::uint32_t op = functions[at] & 0xffff;
+        arithmetic = arithmetic || (op >= kOpGroupNonUniformIAdd && op <= kOpGroupNonUniformLogicalXor);
+        quads = quads || op == kOpGroupNonUniformQuadBroadcast || op == kOpGroupNonUniformQuadSwap;
+    }
+    std::erase_if(module, [&](Words i) {
+        return op_of(i) == kOpCapability && ((i[1] == kCapabilityGroupNonUniformArithmetic && !arithmetic) ||
+                                             (i[1] == kCapabilityGroupNonUniformQuad && !quads));
+    });
+}
+
 /// Takes out what tells of subgroups, ahead of the functions, where these have nothing of that.
 /// `made` keeps instructions that are new.
 void drop_subgroups(std::vector<Words>& module, Words functions, std::size_t bound,
@@ -173,6 +188,7 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
     }
     std::deque<std::vector<std::uint32_t>> made;
     drop_int64(module, bodies, bound);
+    drop_operations(module, bodies);
     drop_subgroups(module, bodies, bound, made);
     drop_unused(module, bodies, bound);
     std::vector<std::uint32_t> out(code.begin(), code.begin() + kHeaderWords);

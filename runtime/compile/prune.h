@@ -13,8 +13,9 @@ namespace vkf {
 ///
 /// Where neither what is left of the functions nor an entry point names a 64-bit integer or what is
 /// made of one, these and the capability go too: so a device without them takes a kernel that could
-/// load 8 bytes at a time. Capabilities of subgroups, and variables that tell of an invocation's
-/// subgroup, go likewise where no function has to do with subgroups.
+/// load 8 bytes at a time. The capabilities of arithmetic of subgroups and of quads go where no
+/// function has such, and all of subgroups, with the variables that tell of an invocation's
+/// subgroup, where none has to do with these.
 ///
 /// A kernel that is specialized for eight rows carries the code for sixteen. Drivers drop it too,
 /// but late: before that they inline it and walk over it many times. The attention kernels compile

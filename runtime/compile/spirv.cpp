@@ -97,7 +97,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                                             w[0] <= kCapabilityCooperativeMatrixPerElement;
                 out.uses_integer_dot |= w[0] == kCapabilityDotProduct;
                 out.uses_subgroup_arithmetic |= w[0] == kCapabilityGroupNonUniformArithmetic;
-                out.uses_subgroups |= w[0] > kCapabilityGroupNonUniform && w[0] <= kCapabilityGroupNonUniformQuad &&
+                out.uses_subgroup_quad |= w[0] == kCapabilityGroupNonUniformQuad;
+                out.uses_subgroups |= w[0] > kCapabilityGroupNonUniform && w[0] < kCapabilityGroupNonUniformQuad &&
                                       w[0] != kCapabilityGroupNonUniformArithmetic;
                 break;
             case kOpExecutionMode:

@@ -29,6 +29,7 @@ struct ShaderInterface {
     bool uses_int64 = false;
     bool uses_subgroups = false;  ///< more of them than Vulkan 1.1 guarantees, but arithmetic
     bool uses_subgroup_arithmetic = false;
+    bool uses_subgroup_quad = false;
     bool uses_cooperative_matrices = false;
     bool uses_matrix_elements = false;
     bool uses_integer_dot = false;

@@ -125,6 +125,7 @@ enum : std::uint32_t {
     kOpGroupNonUniformBallotBitCount = 342,
     kOpGroupNonUniformIAdd = 349,
     kOpGroupNonUniformLogicalXor = 364,
+    kOpGroupNonUniformQuadBroadcast = 365,
     kOpGroupNonUniformQuadSwap = 366,
     kOpSDot = 4450,
     kOpSUDot = 4452,

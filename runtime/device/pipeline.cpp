@@ -56,6 +56,7 @@ void require_features(const ShaderInterface& face, const Kernel& kernel, const C
         {face.uses_cooperative_matrices, matrices, "cooperative matrices"},
         {face.uses_matrix_elements, caps.matrix_elements, "operations on the elements of matrices"},
         {face.uses_subgroups && !face.uses_cooperative_matrices, caps.subgroup_shuffle, "subgroup shuffles"},
+        {face.uses_subgroup_quad, caps.subgroup_quad, "exchanges within quads"},
         {face.uses_subgroup_arithmetic, caps.subgroup_arithmetic, "arithmetic of subgroups"},
         {face.uses_16bit_storage, caps.storage_16bit, "16-bit storage"},
         {face.uses_float16, caps.float16, "arithmetic in f16"},
@@ -291,11 +292,24 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
         p.layout,
         VK_NULL_HANDLE,
         -1};
-    const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache_, 1, &info, nullptr, &p.handle);
+    VkPipelineCache const cache = cache_keeps_nothing_ ? VK_NULL_HANDLE : cache_;
+    const VkResult result = core_.api.vkCreateComputePipelines(core_.handle, cache, 1, &info, nullptr, &p.handle);
     core_.api.vkDestroyShaderModule(core_.handle, module, nullptr);
     check_made(core_, result, "vkCreateComputePipelines", kernel, refusals_);
+    ask_cache();
     core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
     return p;
+}
+
+// SwiftShader locks a cache while it compiles, and keeps nothing in it: threads would wait for each
+// other in vain.
+void PipelineStore::ask_cache() {
+    if (!own_cache_ || cache_ == VK_NULL_HANDLE || asked_cache_.exchange(true)) {
+        return;
+    }
+    std::size_t bytes = 0;
+    const VkResult result = core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, nullptr);
+    cache_keeps_nothing_ = result == VK_SUCCESS && bytes <= sizeof(VkPipelineCacheHeaderVersionOne);
 }
 
 std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> kernels) {

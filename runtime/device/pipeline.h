@@ -78,11 +78,14 @@ private:
 
     Layout& layout(std::uint32_t bindings, ImageAccess image);  // mutex held
     Pipeline build(const Kernel& kernel);
+    /// Asks, once, whether the driver keeps anything of a pipeline that it has built.
+    void ask_cache();
 
     VulkanDevice& core_;
     std::filesystem::path cache_file_;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
     bool own_cache_ = true;  ///< not the host's
+    std::atomic<bool> asked_cache_ = false, cache_keeps_nothing_ = false;
     mutable std::mutex mutex_;
     std::map<std::pair<std::uint32_t, ImageAccess>, Layout> layouts_;
     static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.subgroup_size, k.keep_loops}; }

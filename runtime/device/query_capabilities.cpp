@@ -168,10 +168,13 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.max_allocation = maintenance.maxMemoryAllocationSize;
     c.device_memory = largest_device_heap(api, physical);
     c.subgroup_size = subgroup.subgroupSize;
-    c.subgroup_arithmetic = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-                            (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
-    c.subgroup_shuffle = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-                         (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+    const auto offers = [&](VkSubgroupFeatureFlagBits operations) {
+        return (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+               (subgroup.supportedOperations & operations) != 0;
+    };
+    c.subgroup_arithmetic = offers(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
+    c.subgroup_shuffle = offers(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
+    c.subgroup_quad = offers(VK_SUBGROUP_FEATURE_QUAD_BIT);
     c.exact_subgroup_size = exact_subgroup_size(api, physical);
     c.int64 = c.cpu() && features.features.shaderInt64 == VK_TRUE;
     c.storage_image_any_format = features.features.shaderStorageImageWriteWithoutFormat == VK_TRUE;

@@ -32,6 +32,11 @@ VKF_FUNCTION uint lane_column(uint tile, uint lanes, uint lane) {
     return (tile * lanes + lane) * 4u;
 }
 
+// matmul with four lanes: the row of a lane's i-th sums.
+VKF_FUNCTION uint lane_row(uint i, uint lane) {
+    return i ^ lane;
+}
+
 // matmul_shared: the first of an invocation's four rows, or of its first four of several, and of
 // its four columns within the tile, which is that wide.
 VKF_FUNCTION uint quad_row(uint invocation, uint columns) {

@@ -31,6 +31,7 @@ Json json_of(const vkf::Capabilities& c) {
             {"exact_subgroup_size", c.exact_subgroup_size},
             {"subgroup_shuffle", c.subgroup_shuffle},
             {"subgroup_arithmetic", c.subgroup_arithmetic},
+            {"subgroup_quad", c.subgroup_quad},
             {"storage_16bit", c.storage_16bit},
             {"int64", c.int64},
             {"float16", c.float16},
