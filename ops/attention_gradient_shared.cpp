@@ -10,6 +10,7 @@
 #include "ops/attention_gradient_tiles.h"
 #include "ops/dropout.h"
 #include "ops/fours.h"
+#include "ops/lanes.h"
 #include "ops/left_out.h"
 #include "ops/pushed_mask.h"
 #include "shaders/attention.h"
@@ -143,7 +144,7 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
                       (tile.matrices ? tile.matrices->str() : "tiles in shared memory") + ": " +
                       std::to_string(tile.rows) + " rows by " + std::to_string(kAttentionGradientTile) +
                       (fours ? ", by fours" : "")};
-    kernel.keep_loops = l.device().cpu() && !tile.matrices;
+    kernel.loops = tile.matrices ? Loops::as_written : loops_on(l.device());
     kernel.why_fp32 = tile.why_fp32;
     if (tile.matrices) {
         kernel.arithmetic = Arithmetic::f16;

@@ -371,8 +371,10 @@ void lower(Lowering& l) {
         kernels.back().arithmetic = tiling.arithmetic;
         kernels.back().subgroup_size = tiling.matrices.empty() ? 0 : tiling.matrices[i].subgroup;
         // a mod's own loops are not counted, and a driver may unroll them
-        kernels.back().keep_loops =
-            l.device().cpu() && tiling.lanes == 0 && tiling.matrices.empty() && !with_mod && !few;
+        if (tiling.lanes == 0 && tiling.matrices.empty() && !with_mod) {
+            const Loops loops = loops_on(l.device());
+            kernels.back().loops = few && loops == Loops::kept ? Loops::as_written : loops;
+        }
         words.push_back(rows);
     }
     kernels.back().why_fp32 = tiling.why_fp32;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/compile/capabilities.h"
+#include "runtime/compile/kernel.h"
 
 namespace vkf {
 
@@ -11,6 +12,16 @@ namespace vkf {
 inline bool hands_round(const Capabilities& device) {
     return device.cpu() && device.subgroup_shuffle && device.exact_subgroup_size > 1 &&
            (device.exact_subgroup_size != 4 || device.subgroup_quad);
+}
+
+/// What to ask about the loops of a kernel that is made for GPUs. A processor takes it where it is
+/// forced, or where nothing is known of its subgroups. SwiftShader has four lanes and no 64-bit
+/// integers.
+inline Loops loops_on(const Capabilities& device) {
+    if (!device.cpu()) {
+        return Loops::as_written;
+    }
+    return device.exact_subgroup_size == 4 && !device.int64 ? Loops::all_kept : Loops::kept;
 }
 
 }  // namespace vkf

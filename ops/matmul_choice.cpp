@@ -44,6 +44,9 @@ constexpr uint kSmallModelRows = 128;
 /// of 24.
 constexpr std::int64_t kSmallTileRows = 16;
 
+/// Rows of a tile with four lanes, and where there are many.
+constexpr uint kFourLanesRows = 8, kFourLanesManyRows = 16;
+
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
 /// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
 /// takes to compile: the smaller ones serve small models.
@@ -80,12 +83,13 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
         return;
     }
     if (lanes == 4) {
-        const std::int64_t small = large ? 8 : kSmallModelRows;
-        choice.add(kLanes4, constants(4, 8), static_cast<uint>(small), 8, 16, "processor, subgroups of 4: 8x16 tiles");
+        const uint small = large ? kFourLanesRows : kSmallModelRows;
+        choice.add(kLanes4, constants(4, kFourLanesRows), small, kFourLanesRows, 16,
+                   "processor, subgroups of 4: 8x16 tiles");
         if (most_rows > small) {
-            // rows of a first operand that is read along m are handed round by shuffles: with 16 of
-            // them a product takes longer
-            const Tuned rows = tuned(device, "matmul_rows", backward ? 8 : 16);
+            // rows that are read along m are handed round by shuffles: with 16 a product takes longer
+            const bool along_m = form.values()[kMatmulSpecALoad] == kMatmulAVecM;
+            const Tuned rows = tuned(device, "matmul_rows", along_m ? kFourLanesRows : kFourLanesManyRows);
             choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
                        "many rows: " + std::to_string(rows.value) + "x16 tiles" + rows.note);
         }

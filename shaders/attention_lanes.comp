@@ -8,7 +8,7 @@
 //! variant attention_lanes -DFULL -DWIDE=0
 //
 // Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed
-// round by shuffles; in the second it holds four columns of V, and the weights, which lie in the
+// round (common/lanes.glsl); in the second it holds four columns of V, and the weights, which lie in the
 // lanes that computed them, are handed round. On a software device a buffer load costs some thirty
 // arithmetic operations and a shuffle one.
 //

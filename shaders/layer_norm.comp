@@ -193,7 +193,7 @@ vec4 handed(vec4 mine, uint i, uint used) {
 }
 
 // Every lane of the group has a row: each loads another four of the weights, and they are handed
-// round. On some processors a load is a loop over the lanes, and a shuffle an instruction. With
+// round. On some processors a load is a loop over the lanes, and handing round an instruction. With
 // kWide rows are taken in pieces of 64 bytes, a line of a cache, of which all is loaded before any
 // is stored: the rows of a group often fall on the same few places of a cache, and stores drive out
 // lines there. SwiftShader, which has no kWide, takes longer for pieces.

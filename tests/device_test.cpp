@@ -209,6 +209,7 @@ TEST_SUITE("device") {
             CHECK(got.storage_alignment == 256);
             CHECK(got.storage_range == 128u << 20);
             CHECK_FALSE(got.subgroup_arithmetic);
+            CHECK_FALSE(got.subgroup_quad);
             CHECK_FALSE(got.storage_16bit);
             CHECK_FALSE(got.unified_memory);
         };

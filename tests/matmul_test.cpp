@@ -77,15 +77,38 @@ TEST_CASE("matmul: four lanes without quads take the kernel that relies on no su
         return;
     }
     const Tensor a = random_tensor({9, 20}, 1), b = random_tensor({20, 12}, 2);
-    const auto kernel = [] {
+    const auto said = [] {
         Graph g;
         g.output("y", matmul(g.input("a", {9, 20}), g.input("b", {20, 12})));
-        return plan_of(device().compile(g, {})).dispatches.front().dispatch.kernels.front().shader->name;
+        g.output("norm", rms_norm(g.input("x", {8, 64}), g.input("w", {64})));
+        const Value q = g.input("q", {1, 1, 200, 16});
+        g.output("attention", scaled_dot_product_attention(q, q, q).y);
+        return device().compile(g, {}).explain();
     };
-    CHECK(std::string(kernel()) == "matmul_lanes4");
-    const Believed without([](Capabilities& c) { c.subgroup_quad = false; });
-    CHECK(std::string(kernel()) == "matmul");
-    CHECK(matmul_mismatch(a, b) == "");
+    for (const bool quads : {true, false}) {
+        const Believed as([&](Capabilities& c) {
+            c.variants.clear();
+            c.subgroup_quad = quads;
+        });
+        CAPTURE(quads);
+        const std::string text = said();
+        CHECK(contains(text, "matmul_lanes4<") == quads);
+        CHECK(contains(text, "matmul<") == !quads);
+        CHECK(contains(text, "layer_norm_lanes<") == quads);
+        CHECK(contains(text, "attention_lanes4<") == quads);
+        CHECK(matmul_mismatch(a, b) == "");
+    }
+}
+
+TEST_CASE("matmul: a first operand that is transposed, with more rows than small tiles are for") {
+    for (const std::int64_t n : {5, 20}) {
+        CAPTURE(n);
+        const Tensor a = random_tensor({16, 132}, 1), b = random_tensor({16, n}, 2);
+        ProductCheck check;
+        const Value y = matmul(transpose(check.input("a", a), 0, 1), check.input("b", b));
+        const Tensor turned = transpose(a, 0, 1);
+        CHECK(check.difference(y, twin(turned, b, {}), tolerance(taken(turned), taken(b), {})) == "");
+    }
 }
 
 TEST_CASE("matmul: long sums") {

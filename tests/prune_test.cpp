@@ -282,18 +282,26 @@ TEST_SUITE("prune") {
         CHECK(prune(cut) == cut);
     }
 
-    TEST_CASE("prune: loops are kept where nothing asks to unroll them") {
+    TEST_CASE("prune: loops are kept where nothing asks to unroll them, or all of them, or as they are written") {
         const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
         const std::uint32_t merge = op(4, 246), unroll = 1, dont_unroll = 2;
         Words module = {0x07230203, 0x00010600, 0,      300,        0, merge, 7,     8, 0, merge,
                         7,          8,          unroll, op(3, 247), 7, 0,     merge, 7, 8, 0};
         Words kept = module;
         kept[8] = kept[19] = dont_unroll;
-        keep_loops(module);
+        const Words written = module;
+        keep_loops(module, Loops::as_written);
+        CHECK(module == written);
+        keep_loops(module, Loops::kept);
         CHECK(module == kept);
+        kept[12] = dont_unroll;
+        for (Words from : {written, module}) {
+            keep_loops(from, Loops::all_kept);
+            CHECK(from == kept);
+        }
         Words cut = {0x07230203, 0x00010600, 0, 300, 0, merge, 7, 8};
         const Words whole = cut;
-        keep_loops(cut);
+        keep_loops(cut, Loops::all_kept);
         CHECK(cut == whole);
     }
 

@@ -46,6 +46,17 @@ struct Shader {
     std::optional<Constants::Named> constant = {};
 };
 
+/// What is asked of the driver about the loops of a module.
+enum class Loops : std::uint8_t {
+    as_written,
+    /// Those that ask for nothing are not unrolled. lavapipe takes two to three times as long to
+    /// compile attention_shared unrolled, and runs it no faster.
+    kept,
+    /// None is unrolled. SwiftShader unrolls those that ask for it, and takes up to twenty times as
+    /// long to compile attention_rows then.
+    all_kept
+};
+
 /// A module with its specialization constants.
 struct Kernel {
     const Shader* shader = nullptr;
@@ -62,14 +73,14 @@ struct Kernel {
     /// Size that its subgroups must have, all of them full (Capabilities::matrix_subgroup_size); 0:
     /// whatever the device takes.
     std::uint32_t subgroup_size = 0;
-    bool keep_loops = false;                  ///< see keep_loops() in prune.h
+    Loops loops = Loops::as_written;          ///< what is asked about its loops
     Arithmetic arithmetic = Arithmetic::f32;  ///< arithmetic that it multiplies in
     /// The reason why the kernel multiplies in fp32, where the program was compiled for fewer bits.
     std::string why_fp32 = {};
 
     bool operator==(const Kernel& other) const {
         return shader == other.shader && constants == other.constants && subgroup_size == other.subgroup_size &&
-               keep_loops == other.keep_loops;
+               loops == other.loops;
     }
 };
 

@@ -202,15 +202,22 @@ std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code) {
     return out;
 }
 
-void keep_loops(std::vector<std::uint32_t>& code) {
+void keep_loops(std::vector<std::uint32_t>& code, Loops loops) {
+    if (loops == Loops::as_written) {
+        return;
+    }
     std::size_t words = 0;
     for (std::size_t at = kHeaderWords; at < code.size(); at += words) {
         words = code[at] >> 16;
         if (words == 0 || at + words > code.size()) {
             return;
         }
-        if (op_of(Words(code).subspan(at, words)) == kOpLoopMerge && words > 3 && code[at + 3] == kLoopControlNone) {
-            code[at + 3] = kLoopControlDontUnroll;
+        if (op_of(Words(code).subspan(at, words)) != kOpLoopMerge || words <= 3) {
+            continue;
+        }
+        std::uint32_t& control = code[at + 3];
+        if (control == kLoopControlNone || (control == kLoopControlUnroll && loops == Loops::all_kept)) {
+            control = kLoopControlDontUnroll;
         }
     }
 }

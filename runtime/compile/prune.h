@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/compile/kernel.h"
+
 namespace vkf {
 
 /// A valid module without the branches that constant conditions rule out, the functions then called
@@ -22,8 +24,7 @@ namespace vkf {
 /// in half the time without.
 std::vector<std::uint32_t> prune(const std::vector<std::uint32_t>& code);
 
-/// Asks the driver, in each loop of a module that asks for nothing, not to unroll it. lavapipe
-/// takes two to three times as long to compile attention_shared unrolled, and runs it no faster.
-void keep_loops(std::vector<std::uint32_t>& code);
+/// Asks the driver not to unroll loops.
+void keep_loops(std::vector<std::uint32_t>& code, Loops loops);
 
 }  // namespace vkf

@@ -178,7 +178,7 @@ enum : std::uint32_t {
 inline constexpr std::size_t kHeaderWords = 5, kHeaderBound = 3;
 /// The most ids that a module may have (section 2.17, Universal Limits).
 inline constexpr std::uint32_t kMostIds = 4194303;
-inline constexpr std::uint32_t kLoopControlNone = 0, kLoopControlDontUnroll = 2;
+inline constexpr std::uint32_t kLoopControlNone = 0, kLoopControlUnroll = 1, kLoopControlDontUnroll = 2;
 inline constexpr std::uint32_t kFunctionControlDontInline = 2;
 
 /// The first word of an instruction.

@@ -150,6 +150,8 @@ PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_fil
     if (result != VK_SUCCESS) {
         cache_ = VK_NULL_HANDLE;  // pipelines can be built without
     }
+    const bool kept = data.size() > sizeof(VkPipelineCacheHeaderVersionOne);
+    asked_cache_ = cache_ == VK_NULL_HANDLE || !core.capabilities.cpu() || kept;
 }
 
 PipelineStore::~PipelineStore() {
@@ -241,9 +243,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     // frozen here and not by the driver: some optimise before they look at specialization constants
     std::vector<std::uint32_t> code = shift_for_divisions(
         promote_variables(inline_calls(prune(specialize(whole, kernel.constants.values(), kernel.shader->constant)))));
-    if (kernel.keep_loops) {
-        keep_loops(code);
-    }
+    keep_loops(code, kernel.loops);
     ask_for_float_modes(code, caps);
     if (caps.matrix_elements) {
         name_matrix_extension(code, caps.matrix_elements_ext);
@@ -304,7 +304,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
 // SwiftShader locks a cache while it compiles, and keeps nothing in it: threads would wait for each
 // other in vain.
 void PipelineStore::ask_cache() {
-    if (!own_cache_ || cache_ == VK_NULL_HANDLE || asked_cache_.exchange(true)) {
+    if (asked_cache_.exchange(true)) {
         return;
     }
     std::size_t bytes = 0;
@@ -329,17 +329,27 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
     std::vector<Pipeline> built(missing.size());
     std::vector<std::exception_ptr> errors(missing.size());
     std::atomic<std::size_t> next = 0;
+    const auto build_one = [&] {
+        const std::size_t i = next++;
+        if (i >= missing.size()) {
+            return false;
+        }
+        try {
+            built[i] = build(*missing[i]);
+        } catch (...) {
+            errors[i] = std::current_exception();
+        }
+        return true;
+    };
     const auto work = [&] {
-        for (std::size_t i = next++; i < missing.size(); i = next++) {
-            try {
-                built[i] = build(*missing[i]);
-            } catch (...) {
-                errors[i] = std::current_exception();
-            }
+        while (build_one()) {
         }
     };
     std::vector<std::jthread> threads;  // they end before what they use
     if (missing.size() > kSerialPipelines) {
+        if (!asked_cache_) {
+            build_one();
+        }
         const std::size_t count =
             std::min<std::size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
         try {

@@ -74,21 +74,21 @@ private:
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
     };
-    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, std::uint32_t, bool>;
+    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, std::uint32_t, Loops>;
 
     Layout& layout(std::uint32_t bindings, ImageAccess image);  // mutex held
     Pipeline build(const Kernel& kernel);
-    /// Asks, once, whether the driver keeps anything of a pipeline that it has built.
+    /// Asks a processor's driver, once, whether it keeps anything of a pipeline that it has built.
     void ask_cache();
 
     VulkanDevice& core_;
     std::filesystem::path cache_file_;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
     bool own_cache_ = true;  ///< not the host's
-    std::atomic<bool> asked_cache_ = false, cache_keeps_nothing_ = false;
+    std::atomic<bool> asked_cache_ = true, cache_keeps_nothing_ = false;
     mutable std::mutex mutex_;
     std::map<std::pair<std::uint32_t, ImageAccess>, Layout> layouts_;
-    static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.subgroup_size, k.keep_loops}; }
+    static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.subgroup_size, k.loops}; }
 
     std::map<Key, Pipeline> pipelines_;  // node-based: addresses stay
     bool dirty_ = false;
