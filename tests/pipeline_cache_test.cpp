@@ -284,6 +284,7 @@ TEST_SUITE("pipelines") {
     TEST_CASE("pipelines: a cache in which the driver keeps nothing is given for the first alone") {
         for (const bool keeps : {false, true}) {
             CAPTURE(keeps);
+            const TemporaryFolder folder;
             fake::Vulkan vulkan;
             vulkan.vkGetPipelineCacheData.instead = [&](VkDevice, VkPipelineCache, std::size_t* size, void*) {
                 *size = sizeof(VkPipelineCacheHeaderVersionOne) + (keeps ? 1 : 0);
@@ -296,7 +297,8 @@ TEST_SUITE("pipelines") {
                 with.push_back(cache != VK_NULL_HANDLE);
                 return vulkan.vkCreateComputePipelines.real(d, cache, n, infos, a, out);
             };
-            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            const Device device =
+                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
             for (const bool fourth : {false, true}) {
                 Graph g;
                 const Value x = g.input("x", {fourth ? 4 : 3, 5});
