@@ -87,7 +87,7 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
         choice.add(kLanes4, constants(4, kFourLanesRows), small, kFourLanesRows, 16,
                    "processor, subgroups of 4: 8x16 tiles");
         if (most_rows > small) {
-            // rows that are read along m are handed round by shuffles: with 16 a product takes longer
+            // rows that are read along m are handed round by shuffles, and 16 take longer then
             const bool along_m = form.values()[kMatmulSpecALoad] == kMatmulAVecM;
             const Tuned rows = tuned(device, "matmul_rows", along_m ? kFourLanesRows : kFourLanesManyRows);
             choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,

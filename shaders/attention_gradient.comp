@@ -8,7 +8,8 @@
 // A pair of a query and a key has the weight p = exp(score - lse) and passes
 // ds = p (dy . v - delta) to its score, so that dq = sum ds k, dk = sum ds q and dv = sum p dy. The
 // first two products are those of attention_lanes.comp: a lane holds four far rows, near rows are
-// handed round (common/lanes.glsl). In the last ones it holds four columns, and weights are handed round.
+// handed round (common/lanes.glsl). In the last ones it holds four columns, and weights are handed
+// round.
 //
 // Where all three gradients are wanted, queries are taken a chunk at a time: the keys' side keeps
 // ds of the chunk, which the queries' side then reads, five products instead of seven. Chunks

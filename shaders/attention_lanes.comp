@@ -8,9 +8,9 @@
 //! variant attention_lanes -DFULL -DWIDE=0
 //
 // Both products are matmul_lanes': in the first a lane holds four keys and rows of Q are handed
-// round (common/lanes.glsl); in the second it holds four columns of V, and the weights, which lie in the
-// lanes that computed them, are handed round. On a software device a buffer load costs some thirty
-// arithmetic operations and a shuffle one.
+// round (common/lanes.glsl). In the second it holds four columns of V. Weights, which lie in the
+// lanes that computed them, are handed round then. On a software device a buffer load costs some
+// thirty arithmetic operations, and handing round one.
 //
 // The maximum of a row is the same in every lane; each lane sums the weights it computed, and the
 // sums meet at the end. A row whose scores hold a NaN or +inf ends with a sum of NaN.

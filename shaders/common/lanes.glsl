@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the lanes of a processor's subgroup hand numbers round. The kernel defines VKF_LANES, their
-// number. For lavapipe, which has 8 (4 where vectors have 128 bits), a shuffle is an instruction. For
-// SwiftShader, which has 4, it is eleven for each number, and an exchange within a quad is one; so
-// four lanes exchange.
+// number. For lavapipe, which has 8 (4 where vectors have 128 bits), a shuffle is an instruction.
+// For SwiftShader, which has 4, it is eleven for each number, and an exchange within a quad is one;
+// so four lanes exchange.
 #ifndef VKF_SHADERS_COMMON_LANES_GLSL
 #define VKF_SHADERS_COMMON_LANES_GLSL
 
