@@ -201,7 +201,7 @@ TEST_SUITE("prune") {
         }
     }
 
-    TEST_CASE("prune: eight lanes ask for no quads, four do, and neither for arithmetic that it has not") {
+    TEST_CASE("prune: eight lanes ask for no quads, four do, and neither asks for arithmetic") {
         const std::pair<const char*, PackedSpirv> kernels[] = {{"matmul", spirv::kMatmulLanesSpirv},
                                                                {"attention", spirv::kAttentionLanesSpirv},
                                                                {"attention gradient", spirv::kAttentionGradientSpirv},
