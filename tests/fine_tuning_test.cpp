@@ -238,7 +238,7 @@ TEST_CASE("fine-tuning: a run that goes on gives the same bits, and so does one 
     }
 }
 
-TEST_CASE("fine-tuning: a hundred runs of a step give the same bits") {
+TEST_CASE("fine-tuning: a hundred runs of a step give the same bits" * doctest::test_suite("many runs")) {
     const ExpectedTraining expected(kModels / "mistral");
     FineTuner tuner = TunedModel("mistral").tuner();
     const TemporaryFolder folder;

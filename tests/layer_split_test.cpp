@@ -209,7 +209,8 @@ TEST_CASE("layer split: weights and caches kept in fewer bits answer as one rank
     }
 }
 
-TEST_CASE("layer split: the same bits in twenty runs, in chunks, with unlike shares") {
+TEST_CASE("layer split: the same bits in twenty runs, in chunks, with unlike shares" *
+          doctest::test_suite("many runs")) {
     const TwiceAsDeep deep(kModels / "llama");
     const DecoderOptions with{.chunk = 3, .speeds = {1.0, 4.0}};
     std::vector<float> first;

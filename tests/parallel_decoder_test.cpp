@@ -183,7 +183,7 @@ TEST_CASE("parallel decoder: unlike shares of weights and caches in fewer bits a
     }
 }
 
-TEST_CASE("parallel decoder: the same bits in twenty runs") {
+TEST_CASE("parallel decoder: the same bits in twenty runs" * doctest::test_suite("many runs")) {
     const Checkpoint checkpoint(kModels / "llama");
     const DecoderModel model = read_decoder(checkpoint);
     const Expected expected(kModels / "llama");

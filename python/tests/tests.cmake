@@ -12,6 +12,7 @@ else()
         add_test(NAME python-${name} COMMAND "${VKFORMER_PYTHON}" -m pytest -q -p no:cacheprovider
             "${PROJECT_SOURCE_DIR}/python/tests")
         vkformer_set_environment(python-${name} "${manifest}")
+        vkformer_on_one_thread(python-${name})
         set_property(TEST python-${name} APPEND PROPERTY ENVIRONMENT "PYTHONPATH=${VKFORMER_PYTHON_PACKAGE}"
             "VKFORMER_SOURCE=${PROJECT_SOURCE_DIR}" PYTHONDONTWRITEBYTECODE=1 ${VKFORMER_PYTHON_ENVIRONMENT})
         if(name STREQUAL swiftshader)  # which compiles each kernel anew in each process

@@ -33,7 +33,7 @@ std::set<std::string> test_names() {
     std::set<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(VKFORMER_SOURCE_DIR) / "tests")) {
         if (entry.path().extension() == ".cpp") {
-            for (const std::string& name : parts_between(vkf::test::whole(entry.path()), "TEST_CASE(\"", "\")")) {
+            for (const std::string& name : parts_between(vkf::test::whole(entry.path()), "TEST_CASE(\"", "\"")) {
                 names.insert(name);
             }
         }
