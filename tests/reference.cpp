@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <span>
 #include <stdexcept>
 
 namespace vkf::reference {
@@ -43,14 +42,13 @@ double sum_of_products(const Tensor& a, const Tensor& b, Sizes ia, Sizes ib, con
     (o.transpose_b ? ib.back() : ib[ib.size() - 2]) = 0;
     const std::size_t first_a = a.offset(ia), first_b = b.offset(ib);
     const std::size_t step_b = o.transpose_b ? 1 : index_of(b.size(-1));
-    const std::span row = std::span(a.data).subspan(first_a, index_of(a.size(-1)));
-    const double* at_b = row.empty() ? nullptr : &b.data[first_b];
+    const std::size_t count = index_of(a.size(-1));
     double sum = 0;
-    for (const double weight : row) {
+    for (std::size_t k = 0; k < count; ++k) {
+        const double weight = a.data[first_a + k];
         if (!(o.masked_weights && is_masked(weight))) {
-            sum += weight * *at_b;
+            sum += weight * b.data[first_b + k * step_b];
         }
-        at_b += step_b;
     }
     return sum;
 }
