@@ -54,7 +54,7 @@ VKF_ENDS_WITH(vkf_transformer_masks, memory_key_padding_mask);
 VKF_ENDS_WITH(vkf_torch_attention_options, memory);
 VKF_ENDS_WITH(vkf_transformer_layer_options, dropout_seed);
 VKF_ENDS_WITH(vkf_decoder_inputs, projected_memory);
-VKF_ENDS_WITH(vkf_capabilities, reserved2);
+VKF_ENDS_WITH(vkf_capabilities, texel_buffers);
 VKF_ENDS_WITH(vkf_device_options, leave_out);
 VKF_ENDS_WITH(vkf_self_test_options, reserved);
 VKF_ENDS_WITH(vkf_borrowed_device, memory_user);

@@ -124,6 +124,7 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.subgroup_arithmetic = c.subgroup_arithmetic;
     out.subgroup_quad = c.subgroup_quad;
     out.int64 = c.int64;
+    out.texel_buffers = c.texel_buffers;
     out.float16 = c.float16;
     out.matrix_kernels = c.matrix_kernels;
     out.cooperative_matrix = c.cooperative_matrix;

@@ -689,7 +689,7 @@ typedef struct vkf_capabilities {
     bool matrix_kernels;       ///< this build has kernels on cooperative matrices
     bool matrix_elements_ext;  ///< these are of VK_EXT_cooperative_matrix_maintenance1
     bool subgroup_quad;        ///< exchanges within a quad, four lanes
-    uint8_t reserved2[1];
+    bool texel_buffers;        ///< kernels are to fetch from texel buffers what they only read
 } vkf_capabilities;
 
 /// C++: DeviceOptions.
@@ -1105,7 +1105,8 @@ VKF_API vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weigh
 /// is an error too.
 VKF_API void vkf_program_destroy(vkf_program* program);
 VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
-/// `scratch` null: memory of ours; else vkf_memory_sizes::scratch bytes of the host's.
+/// Makes what vkf_program_record() needs. `scratch` null: memory of ours; else
+/// vkf_memory_sizes::scratch bytes of the host's.
 VKF_API vkf_result vkf_program_allocate(vkf_program* program, const vkf_buffer_range* scratch);
 
 VKF_API vkf_result vkf_program_set(vkf_program* program, const char* symbol, int64_t value);

@@ -57,6 +57,8 @@ Values attention_split(const Capabilities& c) {
     return c.storage_buffers <= shader::kAttentionBindingPartial ? Values{} : Values{128, 256, 512, 1024, 2048, 4096};
 }
 
+Values texel_loads(const Capabilities& c) { return c.cpu() && c.texel_buffers ? Values{0, 1} : Values{}; }
+
 Values row_loads(const Capabilities& c) { return c.cpu() && c.int64 ? Values{4, 8} : Values{}; }
 
 /// vkformer-tune settles them in this order: rows that were chosen are those of every product, so
@@ -69,6 +71,7 @@ const Tunable kTunables[] = {
     {"matvec_split", "invocations that share a sum of a product with few rows", matvec_split},
     {"matmul_groups", "most work groups of the parts of a product's sums together", matmul_groups},
     {"attention_split", "keys that a group takes where there are few queries", attention_split},
+    {"texel_loads", "1: what kernels only read is in texel buffers", texel_loads},
     {"row_load", "bytes that a lane loads at a time of what is computed row by row", row_loads},
 };
 

@@ -210,6 +210,7 @@ TEST_SUITE("device") {
             CHECK(got.storage_range == 128u << 20);
             CHECK_FALSE(got.subgroup_arithmetic);
             CHECK_FALSE(got.subgroup_quad);
+            CHECK_FALSE(got.texel_buffers);
             CHECK_FALSE(got.storage_16bit);
             CHECK_FALSE(got.unified_memory);
         };

@@ -44,10 +44,9 @@ public:
     VkBuffer buffer() const { return block_.buffer(); }
 
     /// A set of storage buffers: binding b covers quarter quarters[b] of the buffer.
-    VkDescriptorSet quarters(const std::array<std::uint32_t, kBindings>& quarters) {
-        const VkDescriptorSetLayout layout = device_.pipelines->set_layout(kBindings);
+    VkDescriptorSet quarters(const Pipeline& pipeline, const std::array<std::uint32_t, kBindings>& quarters) {
         const VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, descriptors_, 1,
-                                               &layout};
+                                               &pipeline.set};
         VkDescriptorSet set = VK_NULL_HANDLE;
         check(device_.api.vkAllocateDescriptorSets(device_.handle, &info, &set), "vkAllocateDescriptorSets");
         for (std::uint32_t b = 0; b < kBindings; ++b) {
@@ -83,10 +82,10 @@ void plant_dispatch_hazard(DeviceCore& device) {
         &elementwise,
         {64, {{shader::kElementwiseSpecCombine, shader::kCombineAdd}, {shader::kElementwiseSpecDense, 1}}},
         "a planted hazard"};
-    const Kernel* const kernels[] = {&kernel};
+    const KernelUse kernels[] = {{&kernel}};
     const Pipeline& pipeline = *device.pipelines->get(kernels).front();
-    const VkDescriptorSet write = scene.quarters({0, 1, 2});
-    const VkDescriptorSet read = scene.quarters({2, 1, 3});
+    const VkDescriptorSet write = scene.quarters(pipeline, {0, 1, 2});
+    const VkDescriptorSet read = scene.quarters(pipeline, {2, 1, 3});
     const std::array<std::byte, 128> push{};  // a count of 0
     for (const VkDescriptorSet set : {write, read}) {
         device.api.vkCmdBindPipeline(scene.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle);

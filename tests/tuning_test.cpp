@@ -140,7 +140,7 @@ TEST_SUITE("tuning") {
                         }
                         continue;
                     }
-                    if (tunable.name == "row_load") {
+                    if (tunable.name == "row_load" || tunable.name == "texel_loads") {
                         const std::vector<Tensor> all = rows();
                         for (std::size_t i = 0; i < all.size(); ++i) {
                             CHECK(same_bits(all[i], usual_rows[i]));

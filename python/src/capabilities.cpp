@@ -88,6 +88,8 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(subgroup_quad, "True for exchanges within quads, four lanes, in compute shaders.");
     MEMBER(storage_16bit, "True for float16 in storage buffers.");
     MEMBER(int64, "True for 64-bit integers in shaders, of processors alone.");
+    MEMBER(texel_buffers,
+           "True where kernels are to fetch from texel buffers what they only read: lavapipe before 26.");
     MEMBER(float16, "True for arithmetic in float16 that rounds to the nearest.");
     MEMBER(float_controls, "True for VK_KHR_shader_float_controls.");
     MEMBER(keeps_special_f32, "True where NaN, infinities and the sign of 0 are kept in float32.");

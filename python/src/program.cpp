@@ -245,7 +245,7 @@ void bind_program(nb::module_& m) {
                 unlocked(*p.mutex, [&] { scratch != nullptr ? p.get().allocate(*scratch) : p.get().allocate(); });
             },
             "scratch"_a = nb::none(),
-            "Allocates scratch and constants, which is all that record() needs; or takes a host's scratch.")
+            "Makes what record() needs: scratch, which may be a host's, constants and descriptor sets.")
         .def(
             "set",
             [](P& p, const std::string& symbol, std::int64_t value) {

@@ -27,6 +27,7 @@ void Capabilities::clamp_to_minimum() {
     subgroup_quad = false;
     storage_16bit = false;
     int64 = false;
+    texel_buffers = false;
     float16 = false;
     float_controls = keeps_special_f32 = keeps_special_f16 = keeps_subnormal_f16 = false;
     cooperative_matrix = cooperative_matrix_int8 = matrix_elements = matrix_elements_ext = false;

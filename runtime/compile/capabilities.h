@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device can do, as far as anything in this library asks. Nothing asks for a vendor.
+// What a device can do, as far as anything in this library asks. Nothing asks for a vendor; where a
+// version of a driver is slow at something, query_capabilities() tells what.
 #pragma once
 
 #include <array>
@@ -60,6 +61,9 @@ struct VKF_API Capabilities {
     /// 64-bit integers in shaders; true only for processors, whose kernels then load 8 bytes at a
     /// time
     bool int64 = false;
+    /// Kernels are to fetch what they only read from uniform texel buffers, which can be wherever
+    /// storage buffers are: lavapipe before 26 loads from those lane by lane.
+    bool texel_buffers = false;
     /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8,
     /// VK_KHR_shader_float_controls.
     bool float16 = false;

@@ -223,6 +223,34 @@ void plan_memory(Plan& plan, std::uint64_t alignment, bool unified) {
     plan.memory.mirrors = unified ? 0 : plan.memory.inputs + plan.memory.outputs;
 }
 
+bool share_memory(const Plan& plan, StorageId a, StorageId b) {
+    const auto overlap = [&](const std::vector<std::uint64_t>& offsets) {
+        return offsets[a] != Plan::kNotInArena && offsets[b] != Plan::kNotInArena &&
+               offsets[a] < offsets[b] + plan.storage_bytes[b] && offsets[b] < offsets[a] + plan.storage_bytes[a];
+    };
+    return a == b || overlap(plan.arena_offset) || overlap(plan.exchange_offset);
+}
+
+/// GPUs' kernels, which a variant may force, are taken as GPUs take them.
+bool takes_texels(const Capabilities& device) {
+    return device.cpu() && device.texel_buffers && device.variants.empty() &&
+           device.tuned("texel_loads").value_or(1) == 1;
+}
+
+/// The bindings of a dispatch in whose storage it writes nothing, a bit each.
+std::uint32_t read_alone(const Plan& plan, const PlannedDispatch& d) {
+    std::uint32_t out = 0;
+    for (std::size_t i = 0; i < d.windows.size(); ++i) {
+        bool alone = plan.storages[d.windows[i].storage].image == ImageAccess::none;
+        for (std::size_t other = 0; other < d.windows.size(); ++other) {
+            const bool writes = d.dispatch.bindings[other].access != Access::read;
+            alone = alone && !(writes && share_memory(plan, d.windows[i].storage, d.windows[other].storage));
+        }
+        out |= alone ? 1u << i : 0u;
+    }
+    return out;
+}
+
 bool are_constant(const Shape& dims) noexcept {
     return std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d.is_constant(); });
 }
@@ -387,6 +415,11 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     find_ends_of_collectives(ordered_work(plan));
     plan.arithmetic = arithmetic_use(plan.dispatches, options.arithmetic);
     plan_memory(plan, device.storage_alignment, device.unified_memory);
+    if (takes_texels(device)) {
+        for (PlannedDispatch& d : plan.dispatches) {
+            d.texels = read_alone(plan, d);
+        }
+    }
     plan.left_out = device.left_out;
     plan.source = std::make_shared<const PlanSource>(PlanSource{GraphEdit::clone(graph), device, weights, options});
     return plan;

@@ -139,11 +139,11 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
     if (Status lost = device->alive(); !lost) {
         return lost;
     }
-    if (!allocated) {
+    if (!record_sets) {
         return failure(-1, "%s: allocate() must come before record()", name);
     }
-    if (recording.slot >= sets.size()) {
-        return failure(-1, "%s: slot %u of %llu", name, recording.slot, ull{sets.size()});
+    if (recording.slot >= record_scratch.size()) {
+        return failure(-1, "%s: slot %u of %llu", name, recording.slot, ull{record_scratch.size()});
     }
     const std::uint64_t uploads = std::max(uploads_before, state ? Insides::store(state)->uploads_before.load() : 0);
     if (device->deferred && device->deferred->done() < uploads) {
@@ -179,7 +179,7 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
         }
     }
     // always: a buffer made anew may have the handle of one that is gone
-    bind(recording.slot, scratch.places);
+    record_sets.bind(recording.slot, scratch.places);
     return {};
 }
 

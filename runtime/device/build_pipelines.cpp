@@ -8,21 +8,33 @@ namespace vkf {
 
 namespace {
 
-std::vector<const Kernel*> kernels_of(const Plan& plan) {
-    std::vector<const Kernel*> kernels;
+/// The bindings that may be texel buffers, a bit each: those whose memory is the library's.
+std::uint32_t texels_of(const DeviceCore& core, const Plan& plan, const PlannedDispatch& d, const HostMemory& host) {
+    std::uint32_t out = core.capabilities.texel_buffers ? d.texels : 0;
+    for (std::size_t i = 0; i < d.windows.size(); ++i) {
+        const StorageId storage = d.windows[i].storage;
+        const bool of_host = (host.inputs_and_outputs && is_external(plan.storages[storage].kind)) ||
+                             (host.scratch && plan.arena_offset[storage] != Plan::kNotInArena);
+        out &= of_host ? ~(1u << i) : ~0u;
+    }
+    return out;
+}
+
+std::vector<KernelUse> kernels_of(const DeviceCore& core, const Plan& plan, const HostMemory& host = {}) {
+    std::vector<KernelUse> kernels;
     for (const PlannedDispatch& d : plan.dispatches) {
         for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
             if (d.may_choose(k)) {
-                kernels.push_back(&d.dispatch.kernels[k]);
+                kernels.push_back({&d.dispatch.kernels[k], texels_of(core, plan, d, host)});
             }
         }
     }
     return kernels;
 }
 
-bool takes(const Plan& plan, std::string_view kernel) {
-    const std::vector<const Kernel*> all = kernels_of(plan);
-    return std::any_of(all.begin(), all.end(), [&](const Kernel* k) { return k->shader->name == kernel; });
+bool takes(const DeviceCore& core, const Plan& plan, std::string_view kernel) {
+    const std::vector<KernelUse> all = kernels_of(core, plan);
+    return std::any_of(all.begin(), all.end(), [&](const KernelUse& k) { return k.kernel->shader->name == kernel; });
 }
 
 /// Plans again where the plan takes what the device has left out since.
@@ -30,7 +42,7 @@ void catch_up(const DeviceCore& core, Plan& plan) {
     bool behind = false;
     const std::vector<LeftOut> all = core.left_out_since.behind(plan.left_out);
     for (std::size_t i = plan.left_out.size(); i < all.size(); ++i) {
-        behind = behind || takes(plan, all[i].kernel);
+        behind = behind || takes(core, plan, all[i].kernel);
     }
     if (behind && plan.source) {
         plan = plan_again(*plan.source, all);
@@ -48,11 +60,11 @@ Plan planned(const PlanSource& source, const std::vector<LeftOut>& without, cons
     }
 }
 
-std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
+std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan, const HostMemory& host) {
     catch_up(core, plan);
     while (true) {
         try {
-            return core.pipelines->get(kernels_of(plan));
+            return core.pipelines->get(kernels_of(core, plan, host));
         } catch (const RefusedKernel& refused) {
             if (!plan.source) {
                 throw;
@@ -60,7 +72,7 @@ std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
             std::vector<LeftOut> without = plan.left_out;
             without.push_back({refused.without(), refused.why()});
             Plan next = planned(*plan.source, without, refused);
-            if (takes(next, refused.kernel())) {
+            if (takes(core, next, refused.kernel())) {
                 throw;  // there is no other
             }
             if (refused.lasts()) {
@@ -71,12 +83,8 @@ std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan) {
     }
 }
 
-}  // namespace
-
-std::vector<std::vector<const Pipeline*>> build_pipelines(DeviceCore& core, Plan& plan) {
-    const std::vector<const Pipeline*> all = built(core, plan);
-    plan.source.reset();
-    std::vector<std::vector<const Pipeline*>> out;
+PipelineTable by_dispatch(const Plan& plan, const std::vector<const Pipeline*>& all) {
+    PipelineTable out;
     auto next = all.begin();
     for (const PlannedDispatch& d : plan.dispatches) {
         std::vector<const Pipeline*>& pipelines = out.emplace_back();
@@ -85,6 +93,18 @@ std::vector<std::vector<const Pipeline*>> build_pipelines(DeviceCore& core, Plan
         }
     }
     return out;
+}
+
+}  // namespace
+
+PipelineTable build_pipelines(DeviceCore& core, Plan& plan, const HostMemory& host) {
+    const std::vector<const Pipeline*> all = built(core, plan, host);
+    plan.source.reset();
+    return by_dispatch(plan, all);
+}
+
+PipelineTable pipelines_for(DeviceCore& core, const Plan& plan, const HostMemory& host) {
+    return by_dispatch(plan, core.pipelines->get(kernels_of(core, plan, host)));
 }
 
 }  // namespace vkf

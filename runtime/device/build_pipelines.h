@@ -9,10 +9,26 @@
 
 namespace vkf {
 
-/// The pipelines of the plan's kernels, [dispatch][kernel]; null: never chosen. Where the device
-/// leaves a kernel out, or its driver refuses one, `plan` becomes one that does without, and other
-/// programs of the device do without it, too. Throws where there is no other kernel, or
-/// VKFORMER_VARIANT asks for this one.
-std::vector<std::vector<const Pipeline*>> build_pipelines(DeviceCore& core, Plan& plan);
+/// [dispatch][kernel]; null: never chosen
+using PipelineTable = std::vector<std::vector<const Pipeline*>>;
+
+/// What lies in buffers of a host's. Of those no more is known than that they are storage buffers.
+struct HostMemory {
+    bool inputs_and_outputs = false;
+    bool scratch = false;
+};
+
+/// True for storages that are bound to what a host, or run(), gives at each recording.
+constexpr bool is_external(StorageKind kind) noexcept {
+    return kind == StorageKind::input || kind == StorageKind::output;
+}
+
+/// The pipelines of the plan's kernels. Where the device leaves a kernel out, or its driver refuses
+/// one, `plan` becomes one that does without, and other programs of the device do without it, too.
+/// Throws where there is no other kernel, or VKFORMER_VARIANT asks for this one.
+PipelineTable build_pipelines(DeviceCore& core, Plan& plan, const HostMemory& host);
+
+/// Those of a plan that stays as it is. Throws where a driver refuses a kernel.
+PipelineTable pipelines_for(DeviceCore& core, const Plan& plan, const HostMemory& host);
 
 }  // namespace vkf

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "runtime/base/mapped_bytes.h"
+#include "runtime/base/numbers.h"
 #include "runtime/base/text.h"
+#include "runtime/compile/texel_fetches.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
 
@@ -54,10 +56,13 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     const DeviceTable& vk = core_->api;
     VkBufferCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-    info.size = bytes;
+    info.size = align_up(bytes, kMostTexel);  // the last texel is whole
     info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (use == MemoryUse::device || use == MemoryUse::shared) {
         info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+        if (core_->capabilities.texel_buffers) {
+            info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
+        }
     }
     core_->check_result(vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_), "vkCreateBuffer");
     VkMemoryRequirements needs{};

@@ -88,6 +88,25 @@ void check_made(VulkanDevice& core, VkResult result, const char* call, const Ker
     throw RefusedKernel(call, kernel, result);
 }
 
+/// The type of descriptor by which an image is bound, or what is none.
+VkDescriptorType type_of(ImageAccess image) {
+    switch (image) {
+        case ImageAccess::none: break;
+        case ImageAccess::sampled: return VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE;
+        case ImageAccess::storage: return VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
+    }
+    return VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+}
+
+/// The bindings that have texels, a bit each.
+std::uint32_t bits_of(const TexelBytes& texels) {
+    std::uint32_t out = 0;
+    for (std::size_t i = 0; i < texels.size(); ++i) {
+        out |= texels[i] != 0 ? 1u << i : 0u;
+    }
+    return out;
+}
+
 /// Builds in parallel only when it pays for the threads.
 constexpr std::size_t kSerialPipelines = 2;
 
@@ -100,6 +119,11 @@ RefusedKernel::RefusedKernel(const std::string& call, const Kernel& kernel, VkRe
 
 bool RefusedKernel::lasts() const noexcept {
     return result() != VK_ERROR_OUT_OF_HOST_MEMORY && result() != VK_ERROR_OUT_OF_DEVICE_MEMORY && kernel_ == without_;
+}
+
+VkDescriptorType Pipeline::descriptor_type(std::size_t binding) const noexcept {
+    return texel_bytes[binding] != 0 ? VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER
+                                     : type_of(binding == 0 ? image : ImageAccess::none);
 }
 
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
@@ -177,23 +201,15 @@ PipelineStore::~PipelineStore() {
     }
 }
 
-VkDescriptorType descriptor_type(ImageAccess image) {
-    switch (image) {
-        case ImageAccess::none: break;
-        case ImageAccess::sampled: return VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE;
-        case ImageAccess::storage: return VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
-    }
-    return VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-}
-
-PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess image) {
-    const auto found = layouts_.find({bindings, image});
+PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess image, std::uint32_t texels) {
+    const auto found = layouts_.find({bindings, image, texels});
     if (found != layouts_.end()) {
         return found->second;
     }
     std::vector<VkDescriptorSetLayoutBinding> slots(bindings);
     for (std::uint32_t i = 0; i < bindings; ++i) {
-        const VkDescriptorType type = descriptor_type(i == 0 ? image : ImageAccess::none);
+        const VkDescriptorType type = (texels >> i & 1u) != 0 ? VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER
+                                                              : type_of(i == 0 ? image : ImageAccess::none);
         slots[i] = {i, type, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     }
     const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0,
@@ -212,7 +228,7 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
         core_.check_result(result, "vkCreatePipelineLayout");
     }
     try {
-        return layouts_.emplace(std::pair{bindings, image}, l).first->second;
+        return layouts_.emplace(std::tuple{bindings, image, texels}, l).first->second;
     } catch (...) {
         core_.api.vkDestroyPipelineLayout(core_.handle, l.pipeline, nullptr);
         core_.api.vkDestroyDescriptorSetLayout(core_.handle, l.set, nullptr);
@@ -220,12 +236,8 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
     }
 }
 
-VkDescriptorSetLayout PipelineStore::set_layout(std::uint32_t bindings, ImageAccess image) {
-    const std::scoped_lock lock(mutex_);
-    return layout(bindings, image).set;
-}
-
-Pipeline PipelineStore::build(const Kernel& kernel) {
+PipelineStore::Built PipelineStore::build(const KernelUse& use) {
+    const Kernel& kernel = *use.kernel;
     const std::string name = kernel.shader->name;
     const std::vector<std::uint32_t> whole = kernel.shader->code.words();
     const ShaderInterface face = reflect(whole, name);
@@ -263,14 +275,23 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
                     "shader " + name);
     }
     require_features(left, kernel, caps);
+    TexelFetches fetching = fetch_texels(std::move(code), use.texels);
+    code = std::move(fetching.code);
 
     Pipeline p;
+    p.texel_bytes = fetching.texel_bytes;
     p.owner = kernel.owner;
     p.bindings = bindings;
     p.image = face.image;
     {
+        const std::uint32_t texels = bits_of(p.texel_bytes);
         const std::scoped_lock lock(mutex_);
-        p.layout = layout(bindings, face.image).pipeline;
+        if (const auto found = pipelines_.find(key_of(kernel, texels)); found != pipelines_.end()) {
+            return {found->second, false};
+        }
+        const Layout& l = layout(bindings, face.image, texels);
+        p.layout = l.pipeline;
+        p.set = l.set;
     }
     const VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, code.size() * 4,
                                                code.data()};
@@ -298,7 +319,7 @@ Pipeline PipelineStore::build(const Kernel& kernel) {
     check_made(core_, result, "vkCreateComputePipelines", kernel, refusals_);
     ask_cache();
     core_.name(VK_OBJECT_TYPE_PIPELINE, handle_bits(p.handle), name);
-    return p;
+    return {p, true};
 }
 
 // SwiftShader locks a cache while it compiles, and keeps nothing in it: threads would wait for each
@@ -312,21 +333,21 @@ void PipelineStore::ask_cache() {
     cache_keeps_nothing_ = result == VK_SUCCESS && bytes <= sizeof(VkPipelineCacheHeaderVersionOne);
 }
 
-std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> kernels) {
-    std::vector<const Kernel*> missing;
+std::vector<const Pipeline*> PipelineStore::get(std::span<const KernelUse> kernels) {
+    std::vector<KernelUse> missing;
     {
         const std::scoped_lock lock(mutex_);
-        for (const Kernel* k : kernels) {
-            bool known = pipelines_.contains(key_of(*k));
-            for (const Kernel* m : missing) {
-                known = known || *m == *k;
+        for (const KernelUse& k : kernels) {
+            bool known = asked_.contains(key_of(*k.kernel, k.texels));
+            for (const KernelUse& m : missing) {
+                known = known || (*m.kernel == *k.kernel && m.texels == k.texels);
             }
             if (!known) {
                 missing.push_back(k);
             }
         }
     }
-    std::vector<Pipeline> built(missing.size());
+    std::vector<Built> built(missing.size());
     std::vector<std::exception_ptr> errors(missing.size());
     std::atomic<std::size_t> next = 0;
     const auto build_one = [&] {
@@ -335,7 +356,7 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
             return false;
         }
         try {
-            built[i] = build(*missing[i]);
+            built[i] = build(missing[i]);
         } catch (...) {
             errors[i] = std::current_exception();
         }
@@ -370,24 +391,27 @@ std::vector<const Pipeline*> PipelineStore::get(std::span<const Kernel* const> k
             if (errors[i]) {
                 std::rethrow_exception(errors[i]);
             }
-            if (pipelines_.emplace(key_of(*missing[i]), built[i]).second) {
-                dirty_ = true;
-                continue;
-            }
+            const Kernel& kernel = *missing[i].kernel;
+            const Pipeline& pipeline = built[i].pipeline;
+            const auto [at, kept] = pipelines_.emplace(key_of(kernel, bits_of(pipeline.texel_bytes)), pipeline);
+            built[i].is_new = built[i].is_new && !kept;
+            dirty_ = dirty_ || kept;
+            asked_.emplace(key_of(kernel, missing[i].texels), &at->second);
         } catch (const RefusedKernel&) {
             refused = refused ? refused : std::current_exception();
         } catch (...) {
             first_error = first_error ? first_error : std::current_exception();
         }
-        // not built, built by another thread meanwhile, or no memory to keep it in
-        core_.api.vkDestroyPipeline(core_.handle, built[i].handle, nullptr);
+        if (built[i].is_new) {  // built by another thread meanwhile, or no memory to keep it in
+            core_.api.vkDestroyPipeline(core_.handle, built[i].pipeline.handle, nullptr);
+        }
     }
     if (first_error || refused) {
         std::rethrow_exception(first_error ? first_error : refused);
     }
     std::vector<const Pipeline*> out;
-    for (const Kernel* k : kernels) {
-        out.push_back(&pipelines_.at(key_of(*k)));
+    for (const KernelUse& k : kernels) {
+        out.push_back(asked_.at(key_of(*k.kernel, k.texels)));
     }
     return out;
 }

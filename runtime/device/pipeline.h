@@ -14,6 +14,7 @@
 #include "runtime/compile/capabilities.h"
 #include "runtime/compile/dispatch.h"
 #include "runtime/compile/spirv.h"
+#include "runtime/compile/texel_fetches.h"
 #include "runtime/device/vulkan_device.h"
 
 namespace vkf {
@@ -21,11 +22,15 @@ namespace vkf {
 struct Pipeline {
     VkPipeline handle = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
+    VkDescriptorSetLayout set = VK_NULL_HANDLE;
     std::uint32_t bindings = 0;
     /// the image that binding 0 is instead of a storage buffer
     ImageAccess image = ImageAccess::none;
+    TexelBytes texel_bytes{};  ///< of the bindings that are texel buffers
     /// the kernel's: no other shader comes to lie where this one does
     std::shared_ptr<const Shader> owner = {};
+
+    VkDescriptorType descriptor_type(std::size_t binding) const noexcept;
 };
 
 /// A driver makes no pipeline of a kernel, and the device is not lost. Want of memory counts: some
@@ -47,6 +52,12 @@ private:
     std::string kernel_, without_;
 };
 
+/// A kernel, and the bindings that may be texel buffers (fetch_texels()), a bit each.
+struct KernelUse {
+    const Kernel* kernel = nullptr;
+    std::uint32_t texels = 0;
+};
+
 /// The pipelines of a device; safe to use from several threads.
 class PipelineStore {
 public:
@@ -58,10 +69,7 @@ public:
 
     /// The pipelines of these kernels, in order; missing ones are built, several at a time. Throws
     /// naming shader and why, RefusedKernel where nothing else went wrong.
-    std::vector<const Pipeline*> get(std::span<const Kernel* const> kernels);
-    /// The layout of sets with that many storage buffers, the first of which may be an image
-    /// instead.
-    VkDescriptorSetLayout set_layout(std::uint32_t bindings, ImageAccess image = ImageAccess::none);
+    std::vector<const Pipeline*> get(std::span<const KernelUse> kernels);
     std::size_t size() const;
     /// How often a driver made no pipeline of a kernel.
     std::uint64_t refusals() const noexcept { return refusals_; }
@@ -74,10 +82,17 @@ private:
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
     };
-    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, std::uint32_t, Loops>;
+    using Key = std::tuple<const Shader*, std::vector<std::uint32_t>, std::uint32_t, Loops, std::uint32_t>;
 
-    Layout& layout(std::uint32_t bindings, ImageAccess image);  // mutex held
-    Pipeline build(const Kernel& kernel);
+    /// The layout for that many buffers, the first of which may be an image instead, and some texel
+    /// buffers, a bit each. The mutex is held.
+    Layout& layout(std::uint32_t bindings, ImageAccess image, std::uint32_t texels);
+    struct Built {
+        Pipeline pipeline;
+        bool is_new = false;  ///< not kept yet
+    };
+    /// A pipeline, perhaps one that is there already.
+    Built build(const KernelUse& use);
     /// Asks a processor's driver, once, whether it keeps anything of a pipeline that it has built.
     void ask_cache();
 
@@ -87,10 +102,13 @@ private:
     bool own_cache_ = true;  ///< not the host's
     std::atomic<bool> asked_cache_ = true, cache_keeps_nothing_ = false;
     mutable std::mutex mutex_;
-    std::map<std::pair<std::uint32_t, ImageAccess>, Layout> layouts_;
-    static Key key_of(const Kernel& k) { return {k.shader, k.constants.values(), k.subgroup_size, k.loops}; }
+    std::map<std::tuple<std::uint32_t, ImageAccess, std::uint32_t>, Layout> layouts_;
+    static Key key_of(const Kernel& k, std::uint32_t texels) {
+        return {k.shader, k.constants.values(), k.subgroup_size, k.loops, texels};
+    }
 
-    std::map<Key, Pipeline> pipelines_;  // node-based: addresses stay
+    std::map<Key, Pipeline> pipelines_;     // node-based: addresses stay
+    std::map<Key, const Pipeline*> asked_;  ///< by the texel buffers that were allowed
     bool dirty_ = false;
     std::atomic<std::uint64_t> refusals_ = 0;
 };
@@ -100,8 +118,6 @@ private:
 std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data);
 /// The driver's data; empty when the file is damaged, cut short, or of another device or driver.
 std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file);
-/// The type of descriptor by which an image is bound.
-VkDescriptorType descriptor_type(ImageAccess image);
 /// A name that tells devices and drivers apart.
 std::string cache_file_name(const Capabilities& device);
 

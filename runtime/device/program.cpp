@@ -138,7 +138,7 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
                         (unified ? "does not see" : "sees") + ", unlike this one's",
                     options.name);
     }
-    core->pipelines = build_pipelines(*core_, plan);
+    core->pipelines = build_pipelines(*core_, plan, {.inputs_and_outputs = !core_->owned});
     core->plan = std::move(plan);
     if (core->state) {
         check_state(core->plan, core->state);
@@ -208,13 +208,13 @@ void Program::set_weights(const Weights& weights) {
     core_->weights = weights;
 }
 
-void Program::allocate() { core_->allocate(); }
+void Program::allocate() { core_->allocate_for_host(); }
 
 void Program::allocate(const BufferRange& scratch) {
     if (!scratch.buffer) {
         throw Error("scratch was given without a buffer", core_->options.name);
     }
-    core_->allocate(scratch);
+    core_->allocate_for_host(scratch);
 }
 
 void Program::set(std::string_view symbol, std::int64_t value) {

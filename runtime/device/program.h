@@ -38,8 +38,9 @@ public:
     /// is allocated. Throws naming a weight that is missing, or that has another shape, type or
     /// order than the layout. Without weights allocate(), upload() and run() throw, naming one.
     void set_weights(const Weights& weights);
-    /// Allocates scratch and constants (and state, where it has its own), which is all that
-    /// record() needs; upload() and run() imply it, and add memory for inputs and outputs.
+    /// Makes all that record() needs: scratch, constants, state where it has its own, and
+    /// descriptor sets. upload() and run() make what they need themselves, memory for inputs and
+    /// outputs too. Throws where a driver makes no pipeline for buffers of a host's.
     void allocate();
 
     /// Sets a symbol for the following uploads and runs. Symbols start at their maxima. Throws for

@@ -10,6 +10,7 @@
 
 #include "runtime/compile/plan.h"
 #include "runtime/device/compile_options.h"
+#include "runtime/device/descriptor_sets.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/device_tensor.h"
 #include "runtime/device/memory.h"
@@ -22,23 +23,11 @@
 
 namespace vkf {
 
-/// The place where a storage lies once memory is there. For inputs and outputs it is what they are
-/// bound to.
-struct Place {
-    VkBuffer buffer = VK_NULL_HANDLE;
-    std::uint64_t offset = 0;
-    std::uint64_t bytes = 0;  ///< size of the range that a host bound
-    VkImageView view = VK_NULL_HANDLE;
-    VkImageLayout layout = VK_IMAGE_LAYOUT_UNDEFINED;
-    std::uint32_t acquire_from = kSameQueueFamily, release_to = kSameQueueFamily;
-    /// the bytes of the buffer, where they may be fewer than the largest sizes need; else 0
-    std::uint64_t limit = 0;
-};
-
 /// The command buffer in which recording goes on: run() changes the command buffer when a
 /// submission is full.
 struct Sink {
     VkCommandBuffer commands = VK_NULL_HANDLE;
+    const DescriptorSets* sets = nullptr;  ///< what is recorded is bound to these
     /// A function that is called between dispatches once `budget` is used up; gives the command
     /// buffer to go on with. Null: never.
     VkCommandBuffer (*next)(void* user, VkCommandBuffer full) = nullptr;
@@ -82,11 +71,6 @@ struct RecordScratch {
     bool in_use = false;  ///< recorded and not finished, as far as a checked program was told
 };
 
-/// True for storages that are bound to what a host, or run(), gives at each recording.
-constexpr bool is_external(StorageKind kind) noexcept {
-    return kind == StorageKind::input || kind == StorageKind::output;
-}
-
 /// The type that a caller has elements as: `bits` are those of f16 and bf16. Floats stand for them
 /// too, and are converted.
 enum class HostType : std::uint8_t { f32, i32, bits };
@@ -108,12 +92,12 @@ struct ProgramCore {
     Weights weights;
     State state;
 
-    /// [dispatch][kernel]; null: never chosen
-    std::vector<std::vector<const Pipeline*>> pipelines;
+    PipelineTable pipelines;          ///< those of run()
     std::vector<std::int64_t> sizes;  ///< current value of each symbol
 
     // memory, made by allocate()
     bool allocated = false;
+    bool scratch_of_host = false;
     /// number of the last upload that must come first where the host submits, see Deferred
     std::uint64_t uploads_before = 0;
     Block arena, exchanged, constants, io, upload_mirror, readback_mirror;
@@ -121,10 +105,8 @@ struct ProgramCore {
     /// places of inputs and outputs in `io`; the mirrors hold one part each
     std::vector<std::uint64_t> io_offset;
     std::uint64_t outputs_at = 0;  ///< where the outputs begin in `io`, after the inputs
-    VkDescriptorPool pool = VK_NULL_HANDLE;
-    /// [slot][dispatch]; the same set where nothing external is bound
-    std::vector<std::vector<VkDescriptorSet>> sets;
-    std::vector<bool> touches_external;  ///< dispatch touches an input or output
+    DescriptorSets run_sets;       ///< of slot 0 alone, made by allocate_io()
+    DescriptorSets record_sets;    ///< made by allocate_for_host()
 
     std::vector<StorageId> externals;           ///< inputs and outputs
     std::vector<RecordScratch> record_scratch;  ///< [slot]
@@ -150,12 +132,12 @@ struct ProgramCore {
 
     ~ProgramCore();
 
-    /// Allocates what record() needs. If `host_scratch` has a buffer, the arena lies there.
+    /// Allocates what all need. If `host_scratch` has a buffer, the arena lies there.
     void allocate(const BufferRange& host_scratch = {});
-    /// Calls allocate(), and allocates what run() needs besides.
+    /// Calls allocate(), and makes what run() needs besides.
     void allocate_io();
-    /// Points the slot's sets at these places of inputs and outputs.
-    void bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept;
+    /// Calls allocate(), and makes what record() needs besides.
+    void allocate_for_host(const BufferRange& host_scratch = {});
     Status check_sizes(std::span<const std::int64_t> values) const noexcept;
     /// Computes kernel, push constants and groups of one dispatch at these sizes.
     Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
@@ -211,9 +193,6 @@ struct ProgramCore {
 
 private:
     void place_storages(const BufferRange& host_scratch);
-    void make_sets();
-    void write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
-                   const std::vector<Place>& external_places) noexcept;
     void read_times();
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's memory and descriptor sets.
+// A program's memory.
 #include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -103,107 +102,6 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
     }
 }
 
-void ProgramCore::make_sets() {
-    const DeviceTable& vk = device->api;
-    const std::uint32_t slots = std::max(1u, options.slots);
-    touches_external.assign(plan.dispatches.size(), false);
-    std::uint32_t set_count = 0;
-    std::map<ImageAccess, std::uint32_t> descriptors;
-    const auto is_collective = [&](std::size_t d) {
-        return plan.dispatches[d].dispatch.collective != Collective::none;
-    };
-    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        if (is_collective(d)) {
-            continue;
-        }
-        for (const Window& w : plan.dispatches[d].windows) {
-            touches_external[d] = touches_external[d] || is_external(plan.storages[w.storage].kind);
-        }
-        const std::uint32_t copies = touches_external[d] ? slots : 1;
-        set_count += copies;
-        for (const Window& w : plan.dispatches[d].windows) {
-            descriptors[plan.storages[w.storage].image] += copies;
-        }
-    }
-    sets.assign(slots, std::vector<VkDescriptorSet>(plan.dispatches.size(), VK_NULL_HANDLE));
-    if (set_count == 0) {
-        return;
-    }
-    std::vector<VkDescriptorPoolSize> pool_sizes;
-    for (const auto& [image, count] : descriptors) {
-        pool_sizes.push_back({descriptor_type(image), count});
-    }
-    const VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,          0, set_count,
-                                          static_cast<std::uint32_t>(pool_sizes.size()), pool_sizes.data()};
-    // An earlier attempt that failed may have left this pool.
-    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
-    pool = VK_NULL_HANDLE;
-    device->check_result(vk.vkCreateDescriptorPool(device->handle, &info, nullptr, &pool), "vkCreateDescriptorPool");
-    const auto make = [&](std::size_t d) {
-        const std::vector<Window>& windows = plan.dispatches[d].windows;
-        const VkDescriptorSetLayout layout = device->pipelines->set_layout(static_cast<std::uint32_t>(windows.size()),
-                                                                           plan.storages[windows[0].storage].image);
-        const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, pool, 1,
-                                                   &layout};
-        VkDescriptorSet set = VK_NULL_HANDLE;
-        device->check_result(vk.vkAllocateDescriptorSets(device->handle, &allocate, &set), "vkAllocateDescriptorSets");
-        return set;
-    };
-    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        if (is_collective(d)) {
-            continue;
-        }
-        if (touches_external[d]) {
-            for (std::uint32_t slot = 0; slot < slots; ++slot) {
-                sets[slot][d] = make(d);
-            }
-        } else {
-            const VkDescriptorSet set = make(d);
-            write_set(set, plan.dispatches[d], {});
-            for (std::uint32_t slot = 0; slot < slots; ++slot) {
-                sets[slot][d] = set;
-            }
-        }
-    }
-}
-
-void ProgramCore::write_set(VkDescriptorSet set, const PlannedDispatch& dispatch,
-                            const std::vector<Place>& external_places) noexcept {
-    std::array<VkDescriptorBufferInfo, kMaxOperands> buffers;
-    std::array<VkDescriptorImageInfo, kMaxOperands> images;
-    std::array<VkWriteDescriptorSet, kMaxOperands> writes;
-    const std::size_t count = dispatch.windows.size();
-    for (std::size_t i = 0; i < count; ++i) {
-        const Window& w = dispatch.windows[i];
-        const Place& at = is_external(plan.storages[w.storage].kind) ? external_places[w.storage] : places[w.storage];
-        buffers[i] = {at.buffer, at.offset + w.base, w.bytes};
-        if (at.limit != 0) {  // what lies behind is not touched at the sizes of this run
-            const std::uint64_t base = w.base < at.limit ? w.base : 0;
-            buffers[i] = {at.buffer, base, std::min(w.bytes, at.limit - base)};
-        }
-        images[i] = {VK_NULL_HANDLE, at.view, at.layout};
-        writes[i] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                     nullptr,
-                     set,
-                     static_cast<std::uint32_t>(i),
-                     0,
-                     1,
-                     descriptor_type(plan.storages[w.storage].image),
-                     &images[i],
-                     &buffers[i],
-                     nullptr};
-    }
-    device->api.vkUpdateDescriptorSets(device->handle, static_cast<std::uint32_t>(count), writes.data(), 0, nullptr);
-}
-
-void ProgramCore::bind(std::uint32_t slot, const std::vector<Place>& external_places) noexcept {
-    for (std::size_t d = 0; d < plan.dispatches.size(); ++d) {
-        if (touches_external[d]) {
-            write_set(sets[slot][d], plan.dispatches[d], external_places);
-        }
-    }
-}
-
 void ProgramCore::allocate(const BufferRange& host_scratch) {
     if (allocated) {
         if (host_scratch.buffer) {
@@ -233,14 +131,36 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
         state = Insides::make<State>(make_state_store(device, plan.storages));
     }
     place_storages(host_scratch);
-    make_sets();
-    record_scratch.assign(sets.size(), {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
+    record_scratch.assign(std::max(1u, options.slots),
+                          {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
     uploads_before = device->deferred ? device->deferred->noted() : 0;
+    scratch_of_host = host_scratch.buffer != VK_NULL_HANDLE;
     allocated = true;
+}
+
+void ProgramCore::allocate_for_host(const BufferRange& host_scratch) {
+    const bool there = allocated;
+    allocate(host_scratch);
+    if (record_sets) {
+        return;
+    }
+    try {
+        record_sets = DescriptorSets(device, plan, pipelines_for(*device, plan, {true, scratch_of_host}), places,
+                                     std::max(1u, options.slots));
+    } catch (...) {
+        allocated = there;  // the next attempt may come with scratch again
+        throw;
+    }
 }
 
 void ProgramCore::allocate_io() {
     allocate();
+    if (!run_sets) {
+        if (scratch_of_host) {
+            pipelines = pipelines_for(*device, plan, {!device->owned, true});
+        }
+        run_sets = DescriptorSets(device, plan, pipelines, places, 1);
+    }
     const std::uint64_t inputs_and_outputs = plan.memory.inputs + plan.memory.outputs;
     if (io || inputs_and_outputs == 0) {
         return;
@@ -270,7 +190,6 @@ ProgramCore::~ProgramCore() {
         return;
     }
     const DeviceTable& vk = device->api;
-    vk.vkDestroyDescriptorPool(device->handle, pool, nullptr);
     vk.vkDestroyQueryPool(device->handle, queries, nullptr);
     vk.vkDestroyCommandPool(device->handle, command_pool, nullptr);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/compile/texel_fetches.h"
 #include "runtime/device/enumerate.h"
 
 namespace vkf {
@@ -59,6 +60,17 @@ std::string driver_text(const InstanceTable& api, VkPhysicalDevice physical, std
     const auto driver = properties_of<VkPhysicalDeviceDriverProperties>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
     return std::string(driver.driverName) + (driver.driverInfo[0] ? " " : "") + driver.driverInfo;
+}
+
+/// True of lavapipe before 26, where an invocation's load from a storage buffer is a loop over the
+/// lanes. It is faster from a texel buffer; with 26 only products are.
+bool loads_lane_by_lane(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t version) {
+    if (!has_extension(api, physical, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME)) {
+        return false;
+    }
+    const auto driver = properties_of<VkPhysicalDeviceDriverProperties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
+    return driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE && VK_API_VERSION_MAJOR(version) < 26;
 }
 
 /// The only size that subgroups have; 0 where there are several, or none is promised.
@@ -177,6 +189,9 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.subgroup_quad = offers(VK_SUBGROUP_FEATURE_QUAD_BIT);
     c.exact_subgroup_size = exact_subgroup_size(api, physical);
     c.int64 = c.cpu() && features.features.shaderInt64 == VK_TRUE;
+    c.texel_buffers = loads_lane_by_lane(api, physical, p.driverVersion) &&
+                      c.storage_alignment % p.limits.minTexelBufferOffsetAlignment == 0 &&
+                      p.limits.maxTexelBufferElements >= c.storage_range / kLeastTexel;
     c.storage_image_any_format = features.features.shaderStorageImageWriteWithoutFormat == VK_TRUE;
     c.external_memory_fd = has_extension(api, physical, "VK_KHR_external_memory_fd") &&
                            shares(api, physical, VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, true);

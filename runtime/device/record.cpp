@@ -69,6 +69,7 @@ Status Program::record(VkCommandBuffer commands, const Recording& recording) noe
     RecordScratch& scratch = core.record_scratch[recording.slot];
     Sink sink;
     sink.commands = commands;
+    sink.sets = &core.record_sets;
     Position at;
     Cost spent;
     core.open(commands, scratch, true);
@@ -116,6 +117,7 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
     RecordScratch& scratch = core.record_scratch[slot];
     Sink sink;
     sink.commands = commands;
+    sink.sets = &core.record_sets;
     sink.budget = budget;
     sink.pause = true;
     segment = {};

@@ -215,12 +215,12 @@ private:
     void launch(std::size_t d, Command& command, std::uint64_t group, const Grid& grid) noexcept {
         const NodeId node = core_.plan.dispatches[d].dispatch.node;
         const Label named(*core_.device->instance, sink_.commands, core_.plan.nodes[node].label.c_str());
-        const Pipeline* pipeline = core_.pipelines[d][command.kernel()];
+        const Pipeline* pipeline = sink_.sets->pipeline(d, command.kernel());
         if (pipeline != bound_) {
             vk_.vkCmdBindPipeline(sink_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
             bound_ = pipeline;
         }
-        const VkDescriptorSet set = core_.sets[slot_][d];
+        const VkDescriptorSet set = sink_.sets->set(slot_, d, command.kernel());
         vk_.vkCmdBindDescriptorSets(sink_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->layout, 0, 1, &set, 0,
                                     nullptr);
         const std::span<std::byte> push = command.push_bytes();

@@ -45,6 +45,17 @@ std::string why_text(const Kernel& kernel, Arithmetic asked) {
                 : "; fp32, though " + std::string(name_of(asked)) + " was asked for: " + kernel.why_fp32);
 }
 
+/// Says which bindings are texel buffers in a program's own runs.
+std::string texels_text(const Pipeline* pipeline) {
+    std::string out;
+    for (std::size_t i = 0; pipeline && i < pipeline->texel_bytes.size(); ++i) {
+        if (pipeline->texel_bytes[i] != 0) {
+            out += (out.empty() ? "; texel buffers at " : ", ") + std::to_string(i);
+        }
+    }
+    return out;
+}
+
 std::string constants_text(const Kernel& kernel) {
     std::string out;
     for (const std::uint32_t c : kernel.constants.values()) {
@@ -166,7 +177,7 @@ std::string Program::explain() const {
         for (std::size_t i = 0; i < d.dispatch.kernels.size(); ++i) {
             const Kernel& k = d.dispatch.kernels[i];
             out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) +
-                   ">: " + why_text(k, plan.arithmetic.asked);
+                   ">: " + why_text(k, plan.arithmetic.asked) + texels_text(core_->pipelines[entry.index][i]);
             out += d.may_choose(i) ? "" : "; not built: the sizes are constant and choose another";
         }
         out += "\n";

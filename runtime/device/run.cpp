@@ -275,7 +275,8 @@ Ticket ProgramCore::submit(bool ticket) {
     for (const StorageId s : externals) {
         scratch.places[s] = place_of(s);
     }
-    bind(0, scratch.places);
+    run_sets.make_views(scratch.places);
+    run_sets.bind(0, scratch.places);
 
     run_sizes.reserve(sizes.size());  // no exception may come after the submission
     // from here on the outputs are no longer those of the last run
@@ -285,6 +286,7 @@ Ticket ProgramCore::submit(bool ticket) {
     Submissions submissions_of_run(*this);
     Sink sink;
     sink.commands = submissions_of_run.begin();
+    sink.sets = &run_sets;
     sink.next = Submissions::next;
     sink.begin_together = Submissions::begin_together;
     sink.end_together = Submissions::end_together;

@@ -51,6 +51,8 @@ namespace vkf {
     X(vkMapMemory)                   \
     X(vkCreateBuffer)                \
     X(vkDestroyBuffer)               \
+    X(vkCreateBufferView)            \
+    X(vkDestroyBufferView)           \
     X(vkGetBufferMemoryRequirements) \
     X(vkBindBufferMemory)            \
     X(vkCreateShaderModule)          \

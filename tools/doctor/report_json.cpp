@@ -34,6 +34,7 @@ Json json_of(const vkf::Capabilities& c) {
             {"subgroup_quad", c.subgroup_quad},
             {"storage_16bit", c.storage_16bit},
             {"int64", c.int64},
+            {"texel_buffers", c.texel_buffers},
             {"float16", c.float16},
             {"matrix_kernels", c.matrix_kernels},
             {"cooperative_matrix", c.cooperative_matrix},

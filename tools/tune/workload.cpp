@@ -77,6 +77,9 @@ Workload make_workload(const vkf::Device& device, std::string_view tunable) {
     if (tunable == "attention_split") {
         return decoding(device, 8192);
     }
+    if (tunable == "texel_loads") {
+        return product(device, 384, 384, 384);
+    }
     if (tunable == "row_load") {
         return normalised(device, 1024, 1024);
     }
