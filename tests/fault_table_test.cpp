@@ -56,6 +56,7 @@ const std::map<std::string_view, Codes>& fault_codes() {
         {"vkAllocateMemory", {kNoHost, kNoDevice, VK_ERROR_TOO_MANY_OBJECTS, VK_ERROR_INVALID_EXTERNAL_HANDLE}},
         {"vkMapMemory", {kNoHost, kNoDevice, VK_ERROR_MEMORY_MAP_FAILED}},
         {"vkCreateBuffer", memory},
+        {"vkCreateBufferView", memory},
         {"vkBindBufferMemory", memory},
         {"vkCreateShaderModule", {kNoHost, kNoDevice, kRefused}},
         {"vkCreatePipelineCache", memory},

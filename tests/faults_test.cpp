@@ -73,6 +73,7 @@ TEST_SUITE("faults") {
             FAULT(vkEnumeratePhysicalDevices, VK_ERROR_INITIALIZATION_FAILED),
             FAULT(vkCreateDevice, VK_ERROR_FEATURE_NOT_PRESENT),
             FAULT(vkCreateBuffer, VK_ERROR_OUT_OF_DEVICE_MEMORY),
+            FAULT(vkCreateBufferView, VK_ERROR_OUT_OF_DEVICE_MEMORY),
             FAULT(vkAllocateMemory, VK_ERROR_OUT_OF_DEVICE_MEMORY),
             FAULT(vkBindBufferMemory, VK_ERROR_OUT_OF_HOST_MEMORY),
             FAULT(vkMapMemory, VK_ERROR_MEMORY_MAP_FAILED),

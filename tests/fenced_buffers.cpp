@@ -46,6 +46,13 @@ void Fenced::put_fences() {
                                              VkDeviceSize bytes, std::uint32_t word) {
         vulkan_.vkCmdFillBuffer.real(commands, buffer, offset + (owned_.contains(buffer) ? kFence : 0), bytes, word);
     };
+    vulkan_.vkCreateBufferView.instead = [this](VkDevice device, const VkBufferViewCreateInfo* info,
+                                                const VkAllocationCallbacks* callbacks, VkBufferView* view) {
+        VkBufferViewCreateInfo wide = *info;
+        wide.offset += kFence;
+        wide.range = VK_WHOLE_SIZE;
+        return vulkan_.vkCreateBufferView.real(device, &wide, callbacks, view);
+    };
     vulkan_.vkUpdateDescriptorSets.instead = [this](VkDevice device, std::uint32_t count,
                                                     const VkWriteDescriptorSet* writes, std::uint32_t copies,
                                                     const VkCopyDescriptorSet* copied) {

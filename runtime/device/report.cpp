@@ -50,7 +50,7 @@ std::string texels_text(const Pipeline* pipeline) {
     std::string out;
     for (std::size_t i = 0; pipeline && i < pipeline->texel_bytes.size(); ++i) {
         if (pipeline->texel_bytes[i] != 0) {
-            out += (out.empty() ? "; texel buffers at " : ", ") + std::to_string(i);
+            out += (out.empty() ? "\n            texel buffers at " : ", ") + std::to_string(i);
         }
     }
     return out;
@@ -177,8 +177,9 @@ std::string Program::explain() const {
         for (std::size_t i = 0; i < d.dispatch.kernels.size(); ++i) {
             const Kernel& k = d.dispatch.kernels[i];
             out += "\n        " + std::string(k.shader->name) + "<" + constants_text(k) +
-                   ">: " + why_text(k, plan.arithmetic.asked) + texels_text(core_->pipelines[entry.index][i]);
+                   ">: " + why_text(k, plan.arithmetic.asked);
             out += d.may_choose(i) ? "" : "; not built: the sizes are constant and choose another";
+            out += texels_text(core_->pipelines[entry.index][i]);
         }
         out += "\n";
     }
