@@ -443,4 +443,41 @@ TEST_CASE("packed weights: what cannot read them says so") {
     CHECK(said([](Value x, Value w) { return linear(x, w); }) == "");
 }
 
+TEST_CASE("packed weights: rows that are not the weight's own are refused") {
+    for (const WeightType type : {WeightType::f16, WeightType::bf16, WeightType::int8, WeightType::int4}) {
+        const Weights weights = load(device(), random_tensor({8, 64}), type);
+        const auto said = [&](auto build) {
+            Graph g;
+            g.output("y", build(g.input("x", {4, 32}), g.input("ids", {3}, DType::i32), g.weight("w", {8, 64})));
+            return error_of([&] { device().compile(g, weights); });
+        };
+        for (const std::string& message : {
+                 said([](Value x, Value, Value w) {
+                     return linear(x, reshape(w, {16, 32}));
+                 }),
+                 said([](Value x, Value, Value w) {
+                     return linear(x, reshape(slice(w, 0, 4, 4), {8, 32}));
+                 }),
+                 said([](Value x, Value, Value w) {
+                     return linear(x, reshape(slice(w, 0, 5, 1), {2, 32}));
+                 }),
+                 said([](Value x, Value, Value w) {
+                     return linear(reshape(x, {1, 128}), reshape(w, {4, 128}));
+                 }),
+                 said([](Value x, Value, Value w) {
+                     return matmul(x, reshape(slice(w, 0, 2, 4), {32, 8}));
+                 }),
+                 said([](Value, Value ids, Value w) {
+                     return embedding(ids, reshape(w, {16, 32}));
+                 }),
+             }) {
+            CAPTURE(message);
+            CHECK(contains(message, "all of its columns in their order"));
+        }
+        CHECK(said([](Value x, Value, Value w) {
+                  return linear(reshape(x, {2, 64}), reshape(slice(reshape(w, {8, 1, 64}), 0, 2, 3), {3, 64}));
+              }) == "");
+    }
+}
+
 TEST_SUITE_END();

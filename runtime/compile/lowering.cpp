@@ -117,9 +117,10 @@ ValueId Lowering::once(std::string_view how, ValueId from, const std::function<V
 
 ValueId Lowering::words(ValueId id) {
     ValueInfo v = values_[id];
-    const Dim pitch = storages_[v.storage].shape[1];
+    const StorageInfo& s = storages_[v.storage];
+    const Dim pitch = s.shape[1];
     Dim first;
-    if (v.shape.size() != 2 || !(v.strides == Shape{v.shape[1], Dim(1)}) ||
+    if (v.shape.size() != 2 || !(v.shape[1] == Dim(s.columns)) || !(v.strides == Shape{v.shape[1], Dim(1)}) ||
         !(v.offset == Dim(0) || v.offset.divided_by(v.shape[1], first))) {
         refuse_packed(id);
     }
@@ -143,6 +144,7 @@ ValueId Lowering::join(std::span<const ValueId> parts) {
         all.name += (all.name.empty() ? "" : " + ") + s.name;
         all.dtype = s.dtype;
         all.type = s.type;
+        all.columns = s.columns;
         all.shape = s.shape;
         all.shape[0] = rows;
         all.parts.push_back(values_[id].storage);

@@ -307,6 +307,7 @@ void place_weights(Plan& plan, const WeightLayout& weights) {
         if (t.type != WeightType::f32) {
             const auto columns = static_cast<std::uint64_t>(t.shape[1]);
             s.type = t.type;
+            s.columns = t.shape[1];
             s.shape[1] = Dim(static_cast<std::int64_t>(packed_row_words(t.type, columns)));
         }
     }

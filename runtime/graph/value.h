@@ -80,13 +80,14 @@ struct StorageInfo {
     std::shared_ptr<const ConstantData> data = {};  ///< constants only
     ImageAccess image = ImageAccess::none;          ///< (height, width, channels)
     /// The type that a weight in a plan is packed as. Where it is packed, the shape is (rows, words
-    /// of a row).
+    /// of a row), and `columns` the numbers of a row.
     WeightType type = WeightType::f32;
     /// The weights that this one joins, in a plan. They lie behind each other in memory, and their
     /// rows together are its rows; it has no bytes of its own.
     std::vector<StorageId> parts = {};
     /// The part of a whole tensor that a weight is, where ranks share it.
     std::optional<Shard> shard = {};
+    std::int64_t columns = 0;
 };
 
 /// A value: a strided window on a storage.
