@@ -76,7 +76,7 @@ void prepare_gradient(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(elements) * 20, static_cast<double>(elements) * 8);
 }
 
-/// Inputs: logits, labels, log-sum-exp, the gradient of the loss.
+/// Inputs: logits, labels, log-sum-exp in two parts, the gradient of the loss.
 void lower_gradient(Lowering& l) {
     const ValueId logits = l.input(0), labels = l.input(1), sums = l.input(2), dy = l.input(3);
     std::int64_t rows = 1;
@@ -84,7 +84,7 @@ void lower_gradient(Lowering& l) {
         rows *= l.max_of(d);
     }
     l.check_rounds(rows / kLanes + 1, std::to_string(rows) + " rows");
-    const ValueId table = l.scratch(DType::f32, {elements(l.info(labels).shape) + Dim(1)});
+    const ValueId table = l.scratch(DType::f32, {Dim(2) * elements(l.info(labels).shape) + Dim(1)});
     const auto stage = [](uint which) {
         return Constants(kLanes, {{kCrossEntropyGradientSpecStage, which},
                                   {kCrossEntropyGradientSpecLanes, which == 0 ? kLanes : 1u}});
@@ -105,8 +105,8 @@ constexpr OpType kCrossEntropyGradient{.name = "cross_entropy_gradient", .lower 
 std::vector<Value> gradient(const GradientSite& site) {
     const auto options = site.params<CrossEntropyOptions>();
     const Value logits = site.input(0);
-    // with label smoothing the third input is less than the log-sum-exp
-    const Value sums = options.label_smoothing == 0.0f ? site.input(2) : log_sum_exp(logits);
+    // with label smoothing the third input is another
+    const Value sums = options.label_smoothing == 0.0f ? site.input(2) : log_sum_exp_parts(logits, {});
     return {
         add_op(kCrossEntropyGradient, {logits, site.input(1), sums, dense(site.gradient())}, options, logits.shape())};
 }
@@ -127,11 +127,11 @@ Value cross_entropy(Value logits, Value labels, const CrossEntropyOptions& optio
                 options.ignore_index <= std::numeric_limits<std::int32_t>::max(),
             kName, "ignore_index = " + std::to_string(options.ignore_index) + " is no 32-bit number");
     logits = dense(logits);
-    return add_op(
-        kCrossEntropy,
-        {logits, dense(labels),
-         options.label_smoothing == 0.0f ? log_sum_exp(logits) : smoothed_log_sum_exp(logits, options.label_smoothing)},
-        options, Shape{1});
+    return add_op(kCrossEntropy,
+                  {logits, dense(labels),
+                   options.label_smoothing == 0.0f ? log_sum_exp_parts(logits, {})
+                                                   : smoothed_log_sum_exp(logits, options.label_smoothing)},
+                  options, Shape{1});
 }
 
 }  // namespace vkf

@@ -291,7 +291,7 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     if (of_rows(output)) {
         shape.pop_back();
     }
-    if (output == kSoftmaxOutputLogSumExpParts) {
+    if (output == kSoftmaxOutputLogSumExpParts || output == kSoftmaxOutputSmoothed) {
         shape.push_back(Dim(2));
     }
     return add_op(op, inputs, p, shape);

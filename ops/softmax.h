@@ -6,7 +6,8 @@
 
 namespace vkf::support {
 
-/// (...,) of (..., V): log-sum-exp less `smoothing` times the mean of each row.
+/// (..., 2) of (..., V): of the log-sum-exp S + rest of each row the S, and what
+/// (1 - smoothing) rest + smoothing (S + rest - mean) is. No gradient.
 Value smoothed_log_sum_exp(Value scores, float smoothing);
 
 /// (..., 2) of (..., V): the log-sum-exp of each row, and what rounding took off it. No gradient.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One group sums all rows in a fixed order, so that the same input gives the same bits: row r is
 // lane r mod kLanes' work. With label smoothing e the target is (1-e) at the label plus e/V
-// everywhere (torch.nn.functional.cross_entropy): what is everywhere has been taken from the
-// log-sum-exp.
+// everywhere (torch.nn.functional.cross_entropy): what is everywhere is in the second part of the
+// log-sum-exp already.
 #extension GL_GOOGLE_include_directive : require
 #include "cross_entropy.h"
 
@@ -31,9 +31,10 @@ void main() {
             continue;
         }
         uint at = p.logits_offset + row * p.width;
-        float lse = log_sum_exp[p.log_sum_exp_offset + row];
+        uint parts = p.log_sum_exp_offset + 2u * row;
         bool known = label >= 0 && uint(label) < p.width;
-        sum += known ? lse - (1.0 - p.smoothing) * logits[at + uint(known ? label : 0)] : quiet_nan();
+        precise float below = log_sum_exp[parts] - logits[at + uint(known ? label : 0)];
+        sum += known ? (1.0 - p.smoothing) * below + log_sum_exp[parts + 1u] : quiet_nan();
         counted += 1.0;
     }
     sum = row_sum(sum);

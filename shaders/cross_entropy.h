@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of cross_entropy.comp: mean of -log softmax(logits)[label] over dense rows.
+// Parameters of cross_entropy.comp: mean of -log softmax(logits)[label] over dense rows. The
+// log-sum-exp of each is in two parts, of which the second has what label smoothing adds.
 #ifndef VKF_SHADERS_CROSS_ENTROPY_H
 #define VKF_SHADERS_CROSS_ENTROPY_H
 

@@ -17,17 +17,19 @@ layout(set = 0, binding = kCrossEntropyGradientBindingRows) buffer Rows { float 
 layout(set = 0, binding = kCrossEntropyGradientBindingOut) buffer Out { float result[]; };
 
 #include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
 #include "common/row.glsl"
 
 void fill_rows() {
     float counted = 0.0;
     for (uint row = row_lane(); row < p.rows; row += kLanes) {
         counted += labels[p.labels_offset + row] == p.ignore_index ? 0.0 : 1.0;
-        rows[p.rows_offset + row] = result[p.out_offset + row];
+        rows[p.rows_offset + 2u * row] = result[p.out_offset + 2u * row];
+        rows[p.rows_offset + 2u * row + 1u] = result[p.out_offset + 2u * row + 1u];
     }
     counted = row_sum(counted);
     if (row_lane() == 0u) {
-        rows[p.rows_offset + p.rows] = counted == 0.0 ? 0.0 : logits[p.logits_offset] / counted;
+        rows[p.rows_offset + 2u * p.rows] = counted == 0.0 ? 0.0 : logits[p.logits_offset] / counted;
     }
 }
 
@@ -47,9 +49,11 @@ void main() {
     uint row = index / p.width;
     uint column = index - row * p.width;
     int label = labels[p.labels_offset + row];
-    float share = safe_exp(logits[p.logits_offset + index] - rows[p.rows_offset + row]);
+    uint parts = p.rows_offset + 2u * row;
+    float logit = logits[p.logits_offset + index];
+    float share = safe_exp(below_log_sum_exp(logit, rows[parts], rows[parts + 1u]));
     float target = p.smoothing / float(p.width) + (int(column) == label ? 1.0 - p.smoothing : 0.0);
-    float d = (share - target) * rows[p.rows_offset + p.rows];
+    float d = (share - target) * rows[p.rows_offset + 2u * p.rows];
     bool known = label >= 0 && uint(label) < p.width;
     result[p.out_offset + index] = label == p.ignore_index ? 0.0 : (known ? d : quiet_nan());
 }

@@ -8,7 +8,7 @@
 // in the first stage: what comes in, one number
 VKF_CONSTANT(kCrossEntropyGradientBindingLogits, 0)
 VKF_CONSTANT(kCrossEntropyGradientBindingLabels, 1)
-// the log-sum-exp of each row, and behind them the factor of all that are not ignored
+// the log-sum-exp of each row in two parts, and behind them the factor of all that are not ignored
 VKF_CONSTANT(kCrossEntropyGradientBindingRows, 2)
 // the gradient; in the first stage what the log-sum-exp is copied from
 VKF_CONSTANT(kCrossEntropyGradientBindingOut, 3)

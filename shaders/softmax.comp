@@ -253,21 +253,21 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         sum += safe_exp(sink - largest);
     }
     vec2 parts = is_finite(largest) ? log_sum_exp_parts(largest, log(sum)) : vec2(largest, 0.0);
-    float log_sum = parts.x;
     // the mean of what is left below the largest, which loses nothing to a common offset
     if (kOutput == kSoftmaxOutputSmoothed) {
         float below = 0.0;
         for (uint key = row_lane(); key < keys; key += kLanes) {
             below += largest - masked_score(row, key);
         }
-        log_sum -= p.smoothing * (largest - row_sum(below) / float(keys));
+        float above_mean = log(sum) + row_sum(below) / float(keys);
+        parts.y = (1.0 - p.smoothing) * parts.y + p.smoothing * above_mean;
     }
     if (row_lane() == 0u && index < p.rows) {
-        if (kOutput == kSoftmaxOutputLogSumExpParts) {
+        if (kOutput == kSoftmaxOutputLogSumExp) {
+            result[p.out_offset + index] = parts.x;
+        } else {
             result[p.out_offset + index * 2u] = parts.x;
             result[p.out_offset + index * 2u + 1u] = parts.y;
-        } else {
-            result[p.out_offset + index] = log_sum;
         }
     }
 }

@@ -35,7 +35,8 @@ VKF_CONSTANT(kSoftmaxOutputWeights, 0)
 VKF_CONSTANT(kSoftmaxOutputScores, 1)
 VKF_CONSTANT(kSoftmaxOutputLogSumExp, 2)  // one a row
 VKF_CONSTANT(kSoftmaxOutputHard, 3)
-// log-sum-exp less smoothing times the mean, one a row
+// two a row: S, and what is left of log-sum-exp less smoothing times the mean after
+// (1 - smoothing) S
 VKF_CONSTANT(kSoftmaxOutputSmoothed, 4)
 // log-sum-exp, and what rounding took off it: two a row
 VKF_CONSTANT(kSoftmaxOutputLogSumExpParts, 5)

@@ -52,6 +52,21 @@ TEST_CASE("cross_entropy: labels to ignore, labels that are none, rows that are 
     CHECK(cross_entropy_mismatch(logits, Tensor({4}, {0, 2, 1, 1})) == "");
 }
 
+TEST_CASE("cross_entropy: logits far from 0 lose nothing") {
+    const Tensor labels = random_integers({6}, 9);
+    for (const double offset : {1e4, -65536.0}) {
+        CAPTURE(offset);
+        Tensor logits = random_integers({6, 9}, 64);
+        for (double& v : logits.data) {
+            v = offset + v / 16;
+        }
+        for (const float smoothing : {0.0f, 0.1f, 1.0f}) {
+            CAPTURE(smoothing);
+            CHECK(cross_entropy_mismatch(logits, labels, {.label_smoothing = smoothing}) == "");
+        }
+    }
+}
+
 TEST_CASE("cross_entropy: operands that are views, and no rows") {
     const Tensor logits = random_tensor({5, 6}, 1);
     const Tensor labels = random_integers({2, 6}, 5);

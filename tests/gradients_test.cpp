@@ -329,6 +329,26 @@ TEST_CASE("gradients: cross-entropy") {
     }
 }
 
+TEST_CASE("gradients: cross-entropy of logits far from 0") {
+    constexpr double kOffset = 65536;  // so that 1.25 of a logit is an fp32 number too
+    const Tensor labels({4}, {3, 0, 2, 6});
+    Tensor logits = random_integers({4, 7}, 64);
+    for (double& v : logits.data) {
+        v = kOffset + v / 16;
+    }
+    for (const float smoothing : {0.0f, 0.25f}) {
+        const CrossEntropyOptions o{.label_smoothing = smoothing};
+        CHECK(wrong(
+                  {logits},
+                  [=](Values v) {
+                      const std::vector<std::int32_t> ids(labels.data.begin(), labels.data.end());
+                      return cross_entropy(v[0],
+                                           v[0].graph().constant("labels", {4}, std::span<const std::int32_t>(ids)), o);
+                  },
+                  [=](Tensors t) { return reference::cross_entropy(t[0], labels, o); }) == "");
+    }
+}
+
 TEST_CASE("gradients: norms") {
     for (const Sizes& shape : {Sizes{3, 5}, Sizes{2, 3, 8}, Sizes{4, 1}, Sizes{1, 130}}) {
         const std::int64_t n = shape.back();

@@ -15,6 +15,12 @@ vec2 log_sum_exp_parts(float largest, float log_total) {
     return vec2(sum, is_finite(sum) ? rest : 0.0);
 }
 
+// A score less a log-sum-exp in two parts.
+float below_log_sum_exp(float score, float sum, float rest) {
+    precise float x = (score - sum) - rest;
+    return x;
+}
+
 // Scores less log-sum-exps in two parts.
 vec4 below_log_sum_exp(vec4 scores, vec4 sums, vec4 rests) {
     precise vec4 x = (scores - sums) - rests;
