@@ -48,13 +48,14 @@ void describe(PackedRowsPush& push, const View& numbers, const View& words) {
     push.words_offset = words.offset;
 }
 
+/// Words: invocations that pack a row.
 void prepare_pack(const Operands& operands, Command& command) noexcept {
     const View& x = operands[kPackedRowsBindingFrom];
     const View& words = operands[kPackedRowsBindingTo];
     PackedRowsPush push{};
     describe(push, x, words);
     command.push(push);
-    command.groups(divide_up(push.rows, kLocalSize));
+    command.groups(pack_groups(operands.words[0], push.rows));
     command.cost(static_cast<double>(x.elements()) * 4,
                  4.0 * (static_cast<double>(x.elements()) + static_cast<double>(words.elements())));
 }
@@ -72,8 +73,9 @@ void prepare_unpack(const Operands& operands, Command& command) noexcept {
 
 void lower_pack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kPackedRows, rows_of_f32(type, 0, 1), "a row an invocation"}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_pack);
+    const uint lanes = pack_lanes(l, l.info(l.input(0)).shape.back().constant());
+    l.dispatch({{&kPackedRows, rows_of_f32(type, 0, lanes), lanes == 1 ? "a row an invocation" : "a row a group"}},
+               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_pack, {lanes});
 }
 
 void lower_unpack(Lowering& l) {

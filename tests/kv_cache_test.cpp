@@ -200,6 +200,16 @@ TEST_CASE("kv cache: what is not a common number") {
     CHECK(tiny.numbers[4] == 0);
 }
 
+TEST_CASE("kv cache: rows longer than one invocation's loops may be") {
+    for (const auto& row : {std::pair{WeightType::int8, 30'000}, std::pair{WeightType::f16, 200'000}}) {
+        CAPTURE(name_of(row.first));
+        const Tensor x = random_tensor({1, 2, 1, row.second}, 1);
+        const PackedCache packed = pack(x, row.first);
+        const Tensor numbers(x.shape, {packed.numbers.begin(), packed.numbers.end()});
+        CHECK(difference(numbers, x, {.absolute = 1.0 / 250, .relative = 0}) == "");
+    }
+}
+
 TEST_CASE("kv cache: attention over a packed cache is attention over what the cache holds") {
     for (const WeightType type : kCacheTypes) {
         CAPTURE(name_of(type));
