@@ -2,6 +2,7 @@
 #include "ops/packed_rows.h"
 
 #include "ops/add_op.h"
+#include "ops/attention_choice.h"
 #include "ops/checks.h"
 #include "ops/matmul_choice.h"
 #include "runtime/base/numbers.h"
@@ -80,8 +81,9 @@ void lower_pack(Lowering& l) {
 
 void lower_unpack(Lowering& l) {
     const auto type = static_cast<uint>(l.params<PackedRowsParams>().type);
-    l.dispatch({{&kPackedRows, rows_of_f32(type, 1, 1), ""}},
-               {{l.input(0), Access::read}, {l.output(0), Access::write}}, prepare_unpack);
+    const ValueId words = with_rows(l, l.input(0));
+    l.dispatch({{&kPackedRows, rows_of_f32(type, 1, 1), ""}}, {{words, Access::read}, {l.output(0), Access::write}},
+               prepare_unpack);
 }
 
 /// Prepares the packing of x, of nothing where it has few rows: those are multiplied as they are.
@@ -142,6 +144,12 @@ Value pack_into(Value window, Value x, WeightType type) {
     Shape rows = window.shape();
     rows.back() = x.size(-1);
     require(rows == x.shape(), kPackName, x.str() + " does not fit into " + window.str());
+    const ValueInfo& target = window.graph().values()[window.id()];
+    require(target.strides.back() == Dim(1), kPackName, "the words of a row of " + window.str() + " lie apart");
+    for (std::size_t i = 0; i < target.shape.size(); ++i) {
+        require(target.shape[i] == Dim(1) || !(target.strides[i] == Dim(0)), kPackName,
+                window.str() + " holds an element more than once");
+    }
     return x.graph().add_node(kPack, {x}, params(PackedRowsParams{type}), {{DType::i32, {}, {}, window}}).front();
 }
 

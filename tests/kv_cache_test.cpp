@@ -210,6 +210,25 @@ TEST_CASE("kv cache: rows longer than one invocation's loops may be") {
     }
 }
 
+TEST_CASE("kv cache: words of a row that lie apart are read, and not written") {
+    for (const WeightType type : kCacheTypes) {
+        CAPTURE(name_of(type));
+        const PackedCache packed = pack(random_tensor({1, 5, 1, 12}, 1), type);
+        const Tensor words({5, words_of(type, 12)}, {packed.words.begin(), packed.words.end()});
+        const Tensor numbers({5, 12}, {packed.numbers.begin(), packed.numbers.end()});
+        OpCheck check;
+        const Value turned = transpose(check.indices("words", transpose(words, 0, 1)), 0, 1);
+        CHECK(check.difference(unpack_rows(turned, type, 12), numbers, exactly()) == "");
+    }
+    Graph g;
+    const Value x = g.input("x", {3, 8});
+    const auto refused = [&](const Value& window) { return error_of([&] { pack_into(window, x, WeightType::f16); }); };
+    CHECK(contains(refused(transpose(g.state("a", {4, 3}, DType::i32), 0, 1)), "lie apart"));
+    CHECK(contains(refused(slice(transpose(g.state("b", {4, 9}, DType::i32), 0, 1), 0, 2, 3)), "lie apart"));
+    CHECK(contains(refused(broadcast_to(g.state("c", {4}, DType::i32), {3, 4})), "holds an element more than once"));
+    CHECK(refused(slice(g.state("d", {5, 4}, DType::i32), 0, 1, 3)) == "");
+}
+
 TEST_CASE("kv cache: attention over a packed cache is attention over what the cache holds") {
     for (const WeightType type : kCacheTypes) {
         CAPTURE(name_of(type));
