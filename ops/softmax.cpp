@@ -38,7 +38,7 @@ struct SoftmaxParams {
 
 bool of_rows(uint output) noexcept {
     return output == kSoftmaxOutputLogSumExp || output == kSoftmaxOutputSmoothed ||
-           output == kSoftmaxOutputLogSumExpParts;
+           output == kSoftmaxOutputLogSumExpParts || output == kSoftmaxOutputSinkWeight;
 }
 
 void fill_strides(const View& view, uint (&strides)[5], uint& offset) noexcept {
@@ -132,6 +132,7 @@ constexpr OpType kLogSumExp{.name = "log_sum_exp", .lower = lower, .gradient = g
 constexpr OpType kHardMax{.name = "hard_max", .lower = lower, .gradient = no_gradient};
 constexpr OpType kParts{.name = "log_sum_exp_parts", .lower = lower};
 constexpr OpType kSmoothed{.name = "smoothed_log_sum_exp", .lower = lower};
+constexpr OpType kSinkWeight{.name = "sink_weight", .lower = lower};
 
 // --- gradients -----------------------------------------------------------------------------------
 
@@ -173,6 +174,24 @@ Value through_scale(const GradientSite& site, Value ds) {
                                   site.input(0));
 }
 
+/// The node's op with another output.
+Value with_output(const GradientSite& site, const OpType& op, uint output, const Shape& shape) {
+    SoftmaxParams p = site.params<SoftmaxParams>();
+    p.output = output;
+    std::vector<Value> inputs;
+    for (std::size_t i = 0; i < site.inputs(); ++i) {
+        inputs.push_back(site.input(i));
+    }
+    return add_op(op, inputs, p, shape);
+}
+
+/// The weight of each row's sink itself: what is left of 1 beside the others' loses its digits.
+Value sink_weight(const GradientSite& site) {
+    Shape rows = site.input(0).shape();
+    rows.pop_back();
+    return with_output(site, kSinkWeight, kSoftmaxOutputSinkWeight, rows);
+}
+
 std::vector<Value> gradient_of_scores(const GradientSite& site) {
     std::vector<Value> out(site.inputs());
     const Value ds = without_filled(site, dense(site.gradient()));
@@ -190,7 +209,7 @@ std::vector<Value> gradient_of_weights(const GradientSite& site) {
     if (term_is_wanted(site, kSoftmaxTermSinks)) {
         Shape rows = w.shape();
         rows.back() = Dim(1);
-        out[term_input(p)] = reshape(softmax_gradient({.of = kSoftmaxGradientSink}, w, dw, w), rows);
+        out[term_input(p)] = reshape(softmax_gradient({.of = kSoftmaxGradientSink}, w, dw, sink_weight(site)), rows);
     }
     const Value ds = without_filled(site, softmax_gradient({.of = kSoftmaxGradientWeights}, w, dw, w));
     if (term_is_wanted(site, kSoftmaxTermBias)) {
@@ -201,21 +220,14 @@ std::vector<Value> gradient_of_weights(const GradientSite& site) {
 }
 
 std::vector<Value> gradient_of_log_sum_exp(const GradientSite& site) {
-    SoftmaxParams p = site.params<SoftmaxParams>();
+    const auto p = site.params<SoftmaxParams>();
     std::vector<Value> out(site.inputs());
-    std::vector<Value> inputs;
-    for (std::size_t i = 0; i < site.inputs(); ++i) {
-        inputs.push_back(site.input(i));
-    }
-    p.output = kSoftmaxOutputWeights;
-    const Value w = add_op(kSoftmax, inputs, p, site.input(0).shape());
+    const Value w = with_output(site, kSoftmax, kSoftmaxOutputWeights, site.input(0).shape());
     const Value dy = dense(site.gradient());
     if (term_is_wanted(site, kSoftmaxTermSinks)) {
         Shape rows = w.shape();
         rows.back() = Dim(1);
-        const float one = 1.0f;
-        const Value all = site.graph().constant("one", {1}, std::span<const float>(&one, 1));
-        out[term_input(p)] = mul(add(scale(sum_to(w, rows), -1.0f), all), reshape(dy, rows));
+        out[term_input(p)] = reshape(mul(sink_weight(site), dy), rows);
     }
     const Value ds = without_filled(site, softmax_gradient({.of = kSoftmaxGradientLogSumExp}, w, dy, w));
     if (term_is_wanted(site, kSoftmaxTermBias)) {

@@ -41,8 +41,8 @@ void lower(Lowering& l) {
     const ValueId weights = l.input(0), dy = l.input(1), scores = l.input(2);
     const RowGroup group = row_group(l, l.max_of(l.info(weights).shape.back()));
     const bool a_number_a_row = params.of == kSoftmaxGradientLogSumExp;
-    const bool fours =
-        in_fours(l.info(weights)) && (a_number_a_row || in_fours(l.info(dy))) && in_fours(l.info(scores));
+    const bool fours = in_fours(l.info(weights)) && (a_number_a_row || in_fours(l.info(dy))) &&
+                       (params.of == kSoftmaxGradientSink || in_fours(l.info(scores)));
     Dispatch& d =
         l.dispatch({{&kShader,
                      {group.local_size,

@@ -263,7 +263,10 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         parts.y = (1.0 - p.smoothing) * parts.y + p.smoothing * above_mean;
     }
     if (row_lane() == 0u && index < p.rows) {
-        if (kOutput == kSoftmaxOutputLogSumExp) {
+        if (kOutput == kSoftmaxOutputSinkWeight) {
+            float weight = is_finite(largest) ? safe_exp(sink - largest) / sum : quiet_nan();
+            result[p.out_offset + index] = is_masked(largest) ? 0.0 : weight;
+        } else if (kOutput == kSoftmaxOutputLogSumExp) {
             result[p.out_offset + index] = parts.x;
         } else {
             result[p.out_offset + index * 2u] = parts.x;
@@ -305,7 +308,7 @@ void main() {
             result[row.result + key] = masked_score(row, key);
         }
     } else if (kOutput == kSoftmaxOutputLogSumExp || kOutput == kSoftmaxOutputSmoothed ||
-               kOutput == kSoftmaxOutputLogSumExpParts) {
+               kOutput == kSoftmaxOutputLogSumExpParts || kOutput == kSoftmaxOutputSinkWeight) {
         write_log_sum_exp(row, keys, index);
     } else if (kOutput == kSoftmaxOutputHard) {
         write_hard(row, keys);

@@ -40,6 +40,7 @@ VKF_CONSTANT(kSoftmaxOutputHard, 3)
 VKF_CONSTANT(kSoftmaxOutputSmoothed, 4)
 // log-sum-exp, and what rounding took off it: two a row
 VKF_CONSTANT(kSoftmaxOutputLogSumExpParts, 5)
+VKF_CONSTANT(kSoftmaxOutputSinkWeight, 6)  // one a row
 
 VKF_PUSH_BEGIN(SoftmaxPush)
     uint rows;

@@ -71,24 +71,18 @@ void main() {
     uint fours = inside ? tiles_over(p.width, 4u) : 0u;
     uint start = row * p.width;
     float mean = 0.0;
-    float total = 0.0;
     if (kOf == kSoftmaxGradientWeights || kOf == kSoftmaxGradientSink) {
         vec4 sums = vec4(0.0);
-        vec4 kept = vec4(0.0);
         for (uint i = row_lane(); i < fours; i += kLanes) {
             vec4 w = load_four(0u, p.weights_offset + start, i);
             vec4 d = load_four(1u, p.dy_offset + start, i);
             sums += mix(w * d, vec4(0.0), is_masked(w));
-            kept += w;
         }
         mean = row_sum((sums.x + sums.y) + (sums.z + sums.w));
-        if (kOf == kSoftmaxGradientSink) {
-            total = row_sum((kept.x + kept.y) + (kept.z + kept.w));
-        }
     }
     if (kOf == kSoftmaxGradientSink) {
         if (inside && row_lane() == 0u) {
-            result[p.out_offset + row] = -max(1.0 - total, 0.0) * mean;
+            result[p.out_offset + row] = -scores[p.scores_offset + row] * mean;
         }
         return;
     }

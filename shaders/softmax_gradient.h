@@ -7,7 +7,8 @@
 #include "common/types.h"
 
 // All are dense. Weights: not read for kSoftmaxGradientScores. Dy is what comes in: a row each, or
-// for kSoftmaxGradientLogSumExp a number a row. Scores are read where there is a softcap.
+// for kSoftmaxGradientLogSumExp a number a row. Scores are read where there is a softcap; for
+// kSoftmaxGradientSink they are the sink's weights, one a row.
 VKF_CONSTANT(kSoftmaxGradientBindingWeights, 0)
 VKF_CONSTANT(kSoftmaxGradientBindingDy, 1)
 VKF_CONSTANT(kSoftmaxGradientBindingScores, 2)
@@ -22,7 +23,7 @@ VKF_CONSTANT(kSoftmaxGradientSpecFours, 4)
 VKF_CONSTANT(kSoftmaxGradientWeights, 0)
 VKF_CONSTANT(kSoftmaxGradientScores, 1)
 VKF_CONSTANT(kSoftmaxGradientLogSumExp, 2)
-// a number a row, its part of the sink's gradient: -(1 - sum w) sum w dy
+// a number a row, its part of the sink's gradient: -weight sum w dy
 VKF_CONSTANT(kSoftmaxGradientSink, 3)
 
 VKF_PUSH_BEGIN(SoftmaxGradientPush)

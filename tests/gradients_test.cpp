@@ -349,6 +349,37 @@ TEST_CASE("gradients: cross-entropy of logits far from 0") {
     }
 }
 
+TEST_CASE("gradients: sinks of next to no weight keep their digits") {
+    constexpr std::int64_t kRows = 3, kKeys = 16;
+    const Tensor scores = random_tensor({1, 2, kRows, kKeys}, 1);
+    const Tensor sinks({2}, {-8, -12});
+    Tensor dw = random_tensor(scores.shape, 2);
+    for (double& v : dw.data) {
+        v = std::abs(v) + 1;  // none takes from another
+    }
+    Tensor of_weights({2}), of_sums({2});
+    for (std::int64_t head = 0; head < 2; ++head) {
+        for (std::int64_t row = 0; row < kRows; ++row) {
+            const double sink = std::exp(sinks.at({head}));
+            double total = sink, mean = 0;
+            for (std::int64_t key = 0; key < kKeys; ++key) {
+                total += std::exp(scores.at({0, head, row, key}));
+                mean += std::exp(scores.at({0, head, row, key})) * dw.at({0, head, row, key});
+            }
+            of_weights.at({head}) -= sink / total * mean / total;
+            of_sums.at({head}) += sink / total;
+        }
+    }
+    const Tolerance digits{.absolute = 0, .relative = 1e-4};
+    for (const bool of_sum : {false, true}) {
+        CAPTURE(of_sum);
+        OpCheck check;
+        const Value x = check.input("scores", scores), s = check.input("sinks", sinks), d = check.input("dw", dw);
+        const Value loss = of_sum ? sum(log_sum_exp(x, {.sinks = s})) : sum(d * softmax(x, {.sinks = s}));
+        CHECK(check.difference(gradients(loss, {s}).front(), of_sum ? of_sums : of_weights, digits) == "");
+    }
+}
+
 TEST_CASE("gradients: norms") {
     for (const Sizes& shape : {Sizes{3, 5}, Sizes{2, 3, 8}, Sizes{4, 1}, Sizes{1, 130}}) {
         const std::int64_t n = shape.back();
