@@ -195,6 +195,22 @@ TEST_SUITE("attention sequences") {
         });
     }
 
+    TEST_CASE("paged attention: a pool's own rows are all read before any is written") {
+        constexpr std::int64_t kTokens = 40;
+        const Tensor start = random_tensor({3, kTokens, kKvHeads, kHeadDim}, 7);
+        OpCheck check;
+        const Value pool = check.graph.state("pool", {3, kTokens, kKvHeads, kHeadDim});
+        copy_into(pool, check.input("start", start));
+        // the first page becomes the second, and that the third
+        const Value moved = scatter_pages(pool, slice(pool, 0, 0, 2), check.indices("table", Tensor({2, 1}, {1, 2})),
+                                          check.indices("lengths", Tensor({2}, kTokens)));
+        Tensor want = start;
+        for_each_index(slice(start, 0, 0, 2).shape, [&](const Sizes& i) {
+            want.at({i[0] + 1, i[1], i[2], i[3]}) = start.at(i);
+        });
+        CHECK(difference(check.run(contiguous(moved)), want, exactly()) == "");
+    }
+
     TEST_CASE("paged attention: tokens are appended where each sequence ends") {
         const Paged x({7, 12, 3}, 10, 3);
         constexpr std::int64_t kTokens = 3;
