@@ -11,6 +11,7 @@
 #include "reduce.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "shaders/common/rounds.h"
 #include "shaders/reduce.h"
 
 namespace vkf {
@@ -103,8 +104,13 @@ void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
     const RowGroup group = l.device().cpu() ? RowGroup{16, 1} : within_rows ? RowGroup{128, 32} : RowGroup{64, 1};
     // with many results there is work enough for a device without parts
     const std::int64_t each = results >= kPart ? 16 * kPart : kPart;
-    const auto parts = static_cast<uint>(std::min<std::int64_t>((terms + each - 1) / each, kMostParts));
-    l.check_rounds(2 * terms / (parts * group.lanes) + 2 * parts, "a sum of " + std::to_string(terms) + " elements");
+    std::int64_t some = std::min((terms + each - 1) / each, kMostParts);
+    const auto rounds = [&] { return 2 * terms / (some * group.lanes) + 2 * some; };
+    while (l.device().cpu() && rounds() > kMostRounds && some < kMostParts) {
+        some = std::min(2 * some, kMostParts);
+    }
+    l.check_rounds(rounds(), "a sum of " + std::to_string(terms) + " elements");
+    const auto parts = static_cast<uint>(some);
     if (runs_of(params.summed) == kMostRuns) {  // parts are whole runs then
         const std::int64_t inner = l.max_of(x.shape.back());
         l.check_rounds(2 * inner / group.lanes, "a sum over rows of " + std::to_string(inner) + " elements");

@@ -230,6 +230,13 @@ TEST_CASE("gradients: long sums are taken in parts") {
     CHECK(check.difference(reshape(r, {2}), of_rows, {.absolute = 1e-3}) == "");
     const Value d = permute(check.input("deep", deep), {4, 1, 3, 0, 2});
     CHECK(check.difference(sum(d), all(deep)) == "");
+    // sums for which as few parts as there would be work for are too few
+    const Tensor column = random_tensor({33000, 1}, 5);
+    const Dim many = check.graph.symbol("many", 4096);
+    check.set("many", 3);
+    const Value wider = broadcast_to(check.input("column", column), {33000, many});
+    CHECK(check.difference(sum_to(wider, {1, many}), broadcast_to(reshape(all(column), {1, 1}), {1, 3}),
+                           {.absolute = 1e-3}) == "");
 }
 
 TEST_CASE("gradients: products") {
