@@ -137,6 +137,16 @@ TEST_CASE("gradients: scale, activations and gated products") {
               [](Tensors t) { return reference::activate(t[0], Activation::rsqrt); }) == "");
 }
 
+TEST_CASE("gradients: activations of numbers whose squares are infinite") {
+    const Tensor x({6}, {3e38, -3e38, 5e19, -5e19, 1e13, -1e13});
+    for (const Activation a : {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+        CAPTURE(static_cast<int>(a));
+        OpCheck check;
+        const Value in = check.input("x", x);
+        CHECK(check.difference(gradients(sum(activate(in, a)), {in}).front(), Tensor({6}, {1, 0, 1, 0, 1, 0})) == "");
+    }
+}
+
 TEST_CASE("gradients: the elements that dropout takes away pass none") {
     const Tensors x = random_tensors({{5, 9}});
     CHECK(wrong(

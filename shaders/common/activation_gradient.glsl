@@ -15,7 +15,9 @@ float activation_gradient(uint act, float x, float dy) {
         return dy * (0.5 * (1.0 + safe_erf(x * 0.70710678)) + x * 0.39894228 * safe_exp(-0.5 * x * x));
     case kActGeluTanh: {
         float t = safe_tanh(0.79788456 * (x + 0.044715 * x * x * x));
-        return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.79788456 * (1.0 + 0.134145 * x * x));
+        float slope = 1.0 - t * t;  // where it is 0, x * x may be infinite
+        float rise = slope == 0.0 ? 0.0 : 0.5 * x * slope * 0.79788456 * (1.0 + 0.134145 * x * x);
+        return dy * (0.5 * (1.0 + t) + rise);
     }
     case kActSilu: {
         float s = sigmoid(x);
