@@ -15,6 +15,7 @@ void check_shapes(const Value& x, std::initializer_list<Value> columns, float mo
     require_dtype(kName, x, DType::f32);
     require(x.rank() == 2, kName, x.str() + " must be (rows, channels)");
     for (const Value& v : columns) {
+        require_dtype(kName, v, DType::f32);
         require(v.shape() == Shape{x.size(1)}, kName, v.str() + " must hold one value for each channel of " + x.str());
     }
     check_epsilon(kName, eps);

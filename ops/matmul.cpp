@@ -15,7 +15,7 @@ using namespace support;
 constexpr const char* kName = kMatmulName;
 
 /// The batch dimensions of a and b together.
-Shape broadcast_batches(const Value& a, const Value& b) {
+Shape broadcast_batches(const char* op, const Value& a, const Value& b) {
     const Shape& s = a.shape();
     const Shape& t = b.shape();
     const std::size_t rank = std::max(s.size(), t.size()) - 2;
@@ -23,7 +23,7 @@ Shape broadcast_batches(const Value& a, const Value& b) {
     for (std::size_t i = 0; i < rank; ++i) {  // from the innermost batch dimension
         const Dim x = i + 2 < s.size() ? s[s.size() - 3 - i] : Dim(1);
         const Dim y = i + 2 < t.size() ? t[t.size() - 3 - i] : Dim(1);
-        require(x == y || x == Dim(1) || y == Dim(1), kName,
+        require(x == y || x == Dim(1) || y == Dim(1), op,
                 "batch dimensions of " + a.str() + " and " + b.str() + " do not broadcast: " + a.graph().str(x) +
                     " against " + a.graph().str(y));
         out[rank - 1 - i] = x == Dim(1) ? y : x;
@@ -46,11 +46,50 @@ Value all_rows(Value x) {
 Value gradient_product(Value a, Value b, const MatmulParams& of, bool masked, const Value& like) {
     MatmulParams p{Activation::none, of.scale, false, false, masked};
     p.backward = true;
-    Shape shape = broadcast_batches(a, b);
+    Shape shape = broadcast_batches(kName, a, b);
     shape.push_back(a.size(-2));
     shape.push_back(b.size(-1));
     const std::vector<std::size_t> order = like.shape() == shape ? order_like(like) : std::vector<std::size_t>();
     return sum_to(add_op(kMatmul, {a, b}, p, shape, DType::f32, order), like.shape());
+}
+
+/// A product for the op of that name.
+Value multiply(const char* op, Value a, Value b, const MatmulOptions& options) {
+    require_dtype(op, a, DType::f32);
+    require_dtype(op, b, DType::f32);
+    require(a.rank() >= 2 && b.rank() >= 2, op,
+            a.str() + " and " + b.str() + " must both be matrices or batches of them");
+    require_finite(op, "scale", options.scale);
+    const Dim b_k = b.size(options.transpose_b ? -1 : -2);
+    const Dim b_n = b.size(options.transpose_b ? -2 : -1);
+    require(a.size(-1) == b_k, op,
+            "inner sizes of " + a.str() + " and " + b.str() + (options.transpose_b ? " transposed" : "") +
+                " differ: " + a.graph().str(a.size(-1)) + " against " + a.graph().str(b_k));
+    Shape shape = broadcast_batches(op, a, b);
+    shape.push_back(a.size(-2));
+    shape.push_back(b_n);
+    std::vector<Value> inputs{a, b};
+    if (options.bias) {
+        require_dtype(op, options.bias, DType::f32);
+        require(options.bias.shape() == Shape{b_n}, op,
+                "bias " + options.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
+        inputs.push_back(options.bias);
+    }
+    // what the activation is applied to stays visible, to gradients: the epilogue takes it in
+    MatmulParams params{Activation::none, options.scale, bool(options.bias), options.transpose_b,
+                        options.masked_weights};
+    params.masked_gradient = options.masked_gradient;
+    std::vector<std::size_t> order;
+    if (options.heads_last) {
+        require(shape.size() >= 4, op, a.str() + " has no batch and heads to store apart");
+        order = {0, shape.size() - 2};
+        for (std::size_t i = 1; i + 2 < shape.size(); ++i) {
+            order.push_back(i);
+        }
+        order.push_back(shape.size() - 1);
+    }
+    const Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
+    return options.activation == Activation::none ? y : activate(y, options.activation);
 }
 
 }  // namespace
@@ -82,51 +121,16 @@ std::vector<Value> matmul_gradient(const GradientSite& site) {
     return out;
 }
 
-Value matmul(Value a, Value b, const MatmulOptions& options) {
-    require_dtype(kName, a, DType::f32);
-    require_dtype(kName, b, DType::f32);
-    require(a.rank() >= 2 && b.rank() >= 2, kName,
-            a.str() + " and " + b.str() + " must both be matrices or batches of them");
-    require_finite(kName, "scale", options.scale);
-    const Dim b_k = b.size(options.transpose_b ? -1 : -2);
-    const Dim b_n = b.size(options.transpose_b ? -2 : -1);
-    require(a.size(-1) == b_k, kName,
-            "inner sizes of " + a.str() + " and " + b.str() + (options.transpose_b ? " transposed" : "") +
-                " differ: " + a.graph().str(a.size(-1)) + " against " + a.graph().str(b_k));
-    Shape shape = broadcast_batches(a, b);
-    shape.push_back(a.size(-2));
-    shape.push_back(b_n);
-    std::vector<Value> inputs{a, b};
-    if (options.bias) {
-        require_dtype(kName, options.bias, DType::f32);
-        require(options.bias.shape() == Shape{b_n}, kName,
-                "bias " + options.bias.str() + " must have the " + a.graph().str(b_n) + " columns of the result");
-        inputs.push_back(options.bias);
-    }
-    // what the activation is applied to stays visible, to gradients: the epilogue takes it in
-    MatmulParams params{Activation::none, options.scale, bool(options.bias), options.transpose_b,
-                        options.masked_weights};
-    params.masked_gradient = options.masked_gradient;
-    std::vector<std::size_t> order;
-    if (options.heads_last) {
-        require(shape.size() >= 4, kName, a.str() + " has no batch and heads to store apart");
-        order = {0, shape.size() - 2};
-        for (std::size_t i = 1; i + 2 < shape.size(); ++i) {
-            order.push_back(i);
-        }
-        order.push_back(shape.size() - 1);
-    }
-    const Value y = add_op(kMatmul, inputs, params, shape, DType::f32, order);
-    return options.activation == Activation::none ? y : activate(y, options.activation);
-}
+Value matmul(Value a, Value b, const MatmulOptions& options) { return multiply(kName, a, b, options); }
 
 Value linear(Value x, Value weight, Value bias, Activation activation) {
-    require(weight.rank() == 2, "linear", weight.str() + " must be (out, in)");
+    constexpr const char* kLinear = "linear";
+    require(weight.rank() == 2, kLinear, weight.str() + " must be (out, in)");
     if (x.rank() == 1) {
         const Value row = linear(reshape(x, {1, x.size(0)}), weight, bias, activation);
         return reshape(row, {weight.size(0)});
     }
-    return matmul(x, weight, {.bias = bias, .activation = activation, .transpose_b = true});
+    return multiply(kLinear, x, weight, {.bias = bias, .activation = activation, .transpose_b = true});
 }
 
 }  // namespace vkf

@@ -134,18 +134,18 @@ bool is_updated(const Graph& g, StorageId parameter) {
     });
 }
 
-void check_parameter(const Value& parameter, const Value& gradient) {
+void check_parameter(const char* op, const Value& parameter, const Value& gradient) {
     const Graph& g = parameter.graph();
     const ValueInfo& info = g.values()[parameter.id()];
     const StorageInfo& storage = g.storages()[info.storage];
-    require(!is_updated(g, info.storage), kName, parameter.str() + " is updated already");
-    require_dtype(kName, parameter, DType::f32);
-    require_dtype(kName, gradient, DType::f32);
-    require(storage.kind == StorageKind::state, kName,
+    require(!is_updated(g, info.storage), op, parameter.str() + " is updated already");
+    require_dtype(op, parameter, DType::f32);
+    require_dtype(op, gradient, DType::f32);
+    require(storage.kind == StorageKind::state, op,
             parameter.str() + " is not a state, so it cannot be written: see trainable()");
-    require(is_contiguous(parameter) && info.offset == Dim(0) && info.shape == storage.shape, kName,
+    require(is_contiguous(parameter) && info.offset == Dim(0) && info.shape == storage.shape, op,
             parameter.str() + " is a part of a state; the whole is updated");
-    require(gradient.shape() == parameter.shape(), kName,
+    require(gradient.shape() == parameter.shape(), op,
             "gradient " + gradient.str() + " does not have the shape of " + parameter.str());
 }
 
@@ -173,27 +173,27 @@ Value factors_of(Graph& g, const UpdateOptions& options) {
                   0);
 }
 
-void update_all(const std::vector<Value>& parameters, const std::vector<Value>& gradients, OptimizerParams p,
-                const UpdateOptions& options) {
-    require(parameters.size() == gradients.size(), kName,
+void update_all(const char* op, const std::vector<Value>& parameters, const std::vector<Value>& gradients,
+                OptimizerParams p, const UpdateOptions& options) {
+    require(parameters.size() == gradients.size(), op,
             std::to_string(parameters.size()) + " parameters have " + std::to_string(gradients.size()) + " gradients");
-    require(options.schedule.kind == Schedule::Kind::constant || options.schedule.steps > 0, kName,
+    require(options.schedule.kind == Schedule::Kind::constant || options.schedule.steps > 0, op,
             "a schedule that is not constant needs its number of steps");
-    require_finite(kName, "decay_to", options.decay_to);
-    require(options.schedule.warmup >= 0, kName, "warmup is negative");
+    require_finite(op, "decay_to", options.decay_to);
+    require(options.schedule.warmup >= 0, op, "warmup is negative");
     const bool counts = p.is_adam() || p.kind == kOptimizerAccumulate || p.sgd.dampening != 0.0 ||
                         options.schedule.warmup > 0 || options.schedule.kind != Schedule::Kind::constant;
-    require(!counts || !(options.step == Dim(0)), kName,
+    require(!counts || !(options.step == Dim(0)), op,
             "UpdateOptions::step is not given, on which the optimizer or the schedule depends");
     if (parameters.empty()) {
         return;
     }
     Graph& g = parameters.front().graph();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        check_parameter(parameters[i], gradients[i]);
+        check_parameter(op, parameters[i], gradients[i]);
         const StorageId storage = g.values()[parameters[i].id()].storage;
         for (std::size_t j = 0; j < i; ++j) {
-            require(g.values()[parameters[j].id()].storage != storage, kName, parameters[i].str() + " is given twice");
+            require(g.values()[parameters[j].id()].storage != storage, op, parameters[i].str() + " is given twice");
         }
     }
     const Value factors = factors_of(g, options);
@@ -246,7 +246,7 @@ void update(const std::vector<Value>& parameters, const std::vector<Value>& grad
     }
     require(std::isfinite(optimizer.eps) && optimizer.eps >= 0, kName,
             "eps = " + std::to_string(optimizer.eps) + " is negative or not finite");
-    update_all(parameters, gradients,
+    update_all(kName, parameters, gradients,
                {.kind = optimizer.amsgrad ? kOptimizerAmsgrad : kOptimizerAdam, .adam = optimizer}, options);
 }
 
@@ -260,11 +260,11 @@ void update(const std::vector<Value>& parameters, const std::vector<Value>& grad
     const uint kind = optimizer.momentum == 0.0 ? kOptimizerSgd
                       : optimizer.nesterov      ? kOptimizerNesterov
                                                 : kOptimizerMomentum;
-    update_all(parameters, gradients, {.kind = kind, .sgd = optimizer}, options);
+    update_all(kName, parameters, gradients, {.kind = kind, .sgd = optimizer}, options);
 }
 
 void accumulate(const std::vector<Value>& sums, const std::vector<Value>& gradients, Dim index) {
-    update_all(sums, gradients, {.kind = kOptimizerAccumulate}, {.step = std::move(index)});
+    update_all("accumulate", sums, gradients, {.kind = kOptimizerAccumulate}, {.step = std::move(index)});
 }
 
 }  // namespace vkf

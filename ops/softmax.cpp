@@ -237,24 +237,24 @@ std::vector<Value> gradient_of_log_sum_exp(const GradientSite& site) {
     return out;
 }
 
-void check_options(const Value& scores, const SoftmaxOptions& o) {
-    require_dtype(kName, scores, DType::f32);
-    require(scores.rank() >= 1, kName, scores.str() + " has no last dimension");
-    require(o.mask.causal == Causal::none || scores.rank() >= 2, kName,
+void check_options(const char* op, const Value& scores, const SoftmaxOptions& o) {
+    require_dtype(op, scores, DType::f32);
+    require(scores.rank() >= 1, op, scores.str() + " has no last dimension");
+    require(o.mask.causal == Causal::none || scores.rank() >= 2, op,
             scores.str() + " has no queries for a causal mask");
-    require_finite(kName, "scale", o.scale);
-    check_softcap(kName, o.softcap);
-    check_mask(kName, o.mask);
+    require_finite(op, "scale", o.scale);
+    check_softcap(op, o.softcap);
+    check_mask(op, o.mask);
     if (o.sinks) {
-        require_dtype(kName, o.sinks, DType::f32);
+        require_dtype(op, o.sinks, DType::f32);
     }
 }
 
-Value fit(const char* what, const Value& tensor, const Value& scores) {
+Value fit(const char* op, const char* what, const Value& tensor, const Value& scores) {
     try {
         return broadcast_to(tensor, scores.shape());
     } catch (const Error& e) {
-        fail(kName, std::string(what) + ": " + e.what());
+        fail(op, std::string(what) + ": " + e.what());
     }
 }
 
@@ -264,7 +264,7 @@ Value a_head_each(const Value& v) { return v.rank() == 1 ? reshape(v, {v.size(0)
 /// One node a term: the kernel has room for one more tensor than scores, mask and result. All terms
 /// but the last are folded into the scores first.
 Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output, float smoothing = 0.0f) {
-    check_options(scores, o);
+    check_options(op.name, scores, o);
     scores = dense(scores);
     struct Term {
         uint kind;
@@ -272,13 +272,13 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     };
     std::vector<Term> terms;
     if (o.mask.bias) {
-        terms.push_back({kSoftmaxTermBias, fit("bias", o.mask.bias, scores)});
+        terms.push_back({kSoftmaxTermBias, fit(op.name, "bias", o.mask.bias, scores)});
     }
     if (o.mask.alibi_slopes) {
-        terms.push_back({kSoftmaxTermSlopes, fit("alibi_slopes", a_head_each(o.mask.alibi_slopes), scores)});
+        terms.push_back({kSoftmaxTermSlopes, fit(op.name, "alibi_slopes", a_head_each(o.mask.alibi_slopes), scores)});
     }
     if (o.sinks) {
-        terms.push_back({kSoftmaxTermSinks, fit("sinks", a_head_each(o.sinks), scores)});
+        terms.push_back({kSoftmaxTermSinks, fit(op.name, "sinks", a_head_each(o.sinks), scores)});
     }
     SoftmaxParams p{o.scale,         o.softcap, o.mask.fill,      o.mask.causal,       o.mask.window,
                     o.mask.polarity, false,     kSoftmaxTermNone, kSoftmaxOutputScores};
@@ -290,7 +290,7 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     }
     std::vector<Value> inputs{scores};
     if (o.mask.keys) {
-        inputs.push_back(fit("mask", o.mask.keys, scores));
+        inputs.push_back(fit(op.name, "mask", o.mask.keys, scores));
         p.mask = true;
     }
     p.term = terms.empty() ? kSoftmaxTermNone : terms.front().kind;

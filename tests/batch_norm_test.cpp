@@ -58,6 +58,8 @@ TEST_CASE("batch_norm: bad arguments are refused by name") {
     const Value x = g.input("x", {4, 6});
     const Value c = g.input("c", {6});
     CHECK(contains(error_of([&] { batch_norm(x, g.input("narrow", {5}), c, c, c); }), "batch_norm: narrow (5)"));
+    CHECK(contains(error_of([&] { batch_norm(x, g.input("ids", {6}, DType::i32), c, c, c); }),
+                   "batch_norm: ids (6) I32"));
     CHECK(contains(error_of([&] { batch_norm(g.input("cube", {2, 3, 6}), c, c, c, c); }), "cube (2, 3, 6)"));
     CHECK(contains(error_of([&] { batch_norm(x, c, c, c, c, NAN); }), "eps"));
     CHECK(contains(error_of([&] { batch_norm_train(x, c, c, c, c, NAN); }), "momentum"));

@@ -564,6 +564,13 @@ TEST_CASE("gradients: errors name what is wrong") {
                    "no gradient passes through a state that is written"));
 }
 
+TEST_CASE("gradients: what accumulates is told by that name") {
+    Graph g;
+    const Value total = g.state("total", {3}), dy = g.input("dy", {4});
+    CHECK(contains(error_of([&] { accumulate({total}, {dy}, g.symbol("index", 9)); }), "accumulate: gradient dy (4)"));
+    CHECK(contains(error_of([&] { accumulate({total}, {}, g.symbol("other", 9)); }), "accumulate: 1 parameters"));
+}
+
 TEST_CASE("gradients: a state must not be written before its gradient is asked for") {
     Graph g;
     const Value x = g.input("x", {4});

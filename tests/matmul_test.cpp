@@ -499,6 +499,9 @@ TEST_CASE("matmul: bad arguments are refused by name") {
     CHECK(contains(error_of([&] { matmul(a, w, {.bias = ids}); }), "ids (4, 4) I32"));
     CHECK(contains(error_of([&] { matmul(a, w, {.heads_last = true}); }), "heads"));
     CHECK(contains(error_of([&] { linear(a, g.input("w3", {1, 4, 7})); }), "linear: w3"));
+    CHECK(contains(error_of([&] { linear(a, b); }), "linear: inner sizes of left (2, 3, 4)"));
+    CHECK(contains(error_of([&] { linear(a, ids); }), "linear: ids (4, 4) I32 must be F32"));
+    CHECK(contains(error_of([&] { linear(a, g.input("w4", {7, 4}), g.input("b4", {6})); }), "linear: bias b4 (6)"));
     CHECK(contains(error_of([&] { matmul(Value(), a); }), "empty Value"));
     Graph other;
     CHECK(contains(error_of([&] { matmul(a, other.input("stranger", {4, 7})); }), "another graph"));

@@ -347,6 +347,12 @@ TEST_CASE("softmax: bad arguments are refused by name") {
     CHECK(contains(refusal({.mask = {.bias = g.input("wide", {2, 2, 3, 4})}}), "wide (2, 2, 3, 4)"));
     CHECK(contains(refusal({.mask = {.alibi_slopes = g.input("slopes", {3})}}), "slopes"));
     CHECK(contains(refusal({.sinks = g.input("sinks", {4})}), "sinks"));
+    CHECK(contains(error_of([&] { log_sum_exp(ids); }), "log_sum_exp: ids (3, 4) I32"));
+    CHECK(contains(error_of([&] { hard_max(x, {.scale = NAN}); }), "hard_max: scale"));
+    CHECK(contains(error_of([&] {
+                       biased_scores(x, {.mask = {.bias = g.input("long", {2, 3, 5})}});
+                   }),
+                   "biased_scores: bias: "));
 }
 
 TEST_SUITE_END();
