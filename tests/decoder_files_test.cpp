@@ -34,6 +34,23 @@ struct Copy {
             load_decoder(device(), checkpoint, read_decoder(checkpoint));
         });
     }
+    /// Writes the tensors again, with one more; the bytes are copied before.
+    void add(const HostTensor& tensor) const {
+        std::vector<std::vector<std::byte>> bytes;
+        std::vector<HostTensor> tensors;
+        {
+            const Checkpoint checkpoint(folder);
+            for (const std::string& name : checkpoint.names()) {
+                tensors.push_back(*checkpoint.find(name));
+            }
+            tensors.push_back(tensor);
+            for (HostTensor& t : tensors) {
+                bytes.emplace_back(t.data.begin(), t.data.end());
+                t.data = bytes.back();
+            }
+        }
+        save_safetensors(folder / "model.safetensors", tensors);
+    }
     void cut(const std::string& file, std::uintmax_t bytes) const { fs::resize_file(folder / file, bytes); }
     void write(const std::string& file, const nlohmann::json& text) const { std::ofstream(folder / file) << text; }
     void write_text(const std::string& file, const std::string& text) const { std::ofstream(folder / file) << text; }
@@ -102,4 +119,40 @@ TEST_CASE("decoder: files that are missing, cut or do not fit are refused by nam
     CHECK(contains(with("num_hidden_layers", 3), "tensor model.layers.2"));
     CHECK(contains(with("num_hidden_layers", 1), "is not a parameter that llama with this config.json has"));
     CHECK(contains(with("attention_bias", true), "bias: is missing"));
+}
+
+TEST_CASE("decoder: a last matrix beside tied embeddings is their copy, or refused by name") {
+    const auto with_last = [](const std::string& name, const std::string& table, const auto& change) {
+        const Copy copy(name.c_str());
+        const Checkpoint original(kModels / name);
+        HostTensor last = *original.find(table);
+        std::vector<std::byte> bytes(last.data.begin(), last.data.end());
+        last.name = "lm_head.weight";
+        change(last, bytes);
+        last.data = bytes;
+        copy.add(last);
+        return copy.load();
+    };
+    using Bytes = std::vector<std::byte>;
+    const std::pair<const char*, const char*> tables[] = {
+        {"gpt2", "transformer.wte.weight"}, {"gpt2_bare", "wte.weight"}, {"gemma2", "model.embed_tokens.weight"}};
+    for (const auto& tied : tables) {
+        const std::string name = tied.first, table = tied.second;
+        CAPTURE(name);
+        const std::string differs = "tensor lm_head.weight: differs from " + table;
+        CHECK(with_last(name, table, [](HostTensor&, Bytes&) {}) == "");
+        CHECK(contains(with_last(name, table, [](HostTensor&, Bytes& b) { b.back() ^= std::byte{1}; }), differs));
+        CHECK(contains(with_last(name, table, [](HostTensor& t, Bytes&) { std::swap(t.shape[0], t.shape[1]); }),
+                       differs));
+        CHECK(contains(with_last(name, table, [](HostTensor& t, Bytes&) { t.dtype = DType::i32; }), differs));
+    }
+    for (const std::string name : {"llama", "mistral", "qwen2", "phi3", "olmo2"}) {
+        CAPTURE(name);
+        const Copy copy(name.c_str());
+        CHECK(copy.load() == "");
+        nlohmann::json config = good_config(name.c_str());
+        config["tie_word_embeddings"] = true;
+        copy.write("config.json", config);
+        CHECK(contains(copy.load(), "tensor lm_head.weight: differs from model.embed_tokens.weight, to which"));
+    }
 }

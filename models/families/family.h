@@ -5,6 +5,7 @@
 // statically, since nothing names them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -96,12 +97,18 @@ const Family& find_family(ConfigReader& reader, Make Family::*make, const char* 
     reader.fail("model_type", std::string("is not ") + kind + " that is known (" + known + ")");
 }
 
+/// Files of tied embeddings may have the last matrix too, as a copy of their table.
+inline std::map<std::string, std::string> copies_of_table(bool tied_embeddings, const std::string& table) {
+    return tied_embeddings ? std::map<std::string, std::string>{{"lm_head.weight", table}}
+                           : std::map<std::string, std::string>{};
+}
+
 /// Most decoders keep everything but lm_head below "model.". Older files have tables of
-/// RoPE's angles too, and some keep a copy of embeddings that are tied.
+/// RoPE's angles too.
 inline ParameterRules usual_parameters(bool tied_embeddings) {
-    return {.optional_prefix = "model.", .ignored = [tied_embeddings](const std::string& name) {
-                return name.ends_with("rotary_emb.inv_freq") || (tied_embeddings && name == "lm_head.weight");
-            }};
+    return {.optional_prefix = "model.",
+            .ignored = [](const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); },
+            .copies = copies_of_table(tied_embeddings, "model.embed_tokens.weight")};
 }
 
 }  // namespace vkf

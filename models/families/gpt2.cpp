@@ -53,10 +53,10 @@ public:
 
     ParameterRules parameters() const override {
         ParameterRules rules{.optional_prefix = "transformer."};
-        rules.ignored = [tied = tied_](const std::string& name) {
-            const bool causal_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-            return causal_mask || (tied && name == "lm_head.weight");
+        rules.ignored = [](const std::string& name) {  // causal masks
+            return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
         };
+        rules.copies = copies_of_table(tied_, "transformer.wte.weight");
         rules.stored_transposed = [](const std::string& name) { return name.starts_with("transformer.h."); };
         rules.looked_up = [](const std::string& name) { return name == "transformer.wpe.weight"; };
         return rules;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
 #include "runtime/compile/weight_order.h"
 #include "runtime/graph/packed.h"
@@ -12,6 +13,23 @@
 namespace vkf {
 
 namespace {
+
+/// Whether two tensors have the same type, shape and bytes.
+bool same_tensor(const HostTensor& a, const HostTensor& b) {
+    if (a.dtype != b.dtype || a.type != b.type || a.shape != b.shape || a.data.size() != b.data.size()) {
+        return false;
+    }
+    std::vector<std::byte> copy;
+    std::size_t at = 0;
+    bool same = true;
+    in_parts(a.data, 1, [&](std::span<const std::byte> part) {
+        copy.resize(part.size());
+        copy_bytes(b.data.subspan(at, part.size()), copy.data());
+        same = same && std::equal(part.begin(), part.end(), copy.begin());
+        at += part.size();
+    });
+    return same;
+}
 
 class Finder {
 public:
@@ -27,7 +45,7 @@ public:
             used.insert(all.back().source.name);
         }
         for (const std::string& name : checkpoint_.names()) {
-            if (used.count(name) == 0 && !holds(rules_.ignored, name)) {
+            if (used.count(name) == 0 && !holds(rules_.ignored, name) && !is_copy(name)) {
                 throw Error("is not a parameter that " + rules_.model_type + " with this config.json has", where(name));
             }
         }
@@ -44,6 +62,21 @@ private:
         const HostTensor* t = checkpoint_.find(name);
         const std::string& prefix = rules_.optional_prefix;
         return t == nullptr && name.starts_with(prefix) ? checkpoint_.find(name.substr(prefix.size())) : t;
+    }
+
+    /// Whether a tensor is a copy that files may hold. Throws where it is no copy in these.
+    bool is_copy(const std::string& name) const {
+        const auto copy = rules_.copies.find(name);
+        if (copy == rules_.copies.end()) {
+            return false;
+        }
+        const HostTensor& original = find(copy->second);
+        if (!same_tensor(*checkpoint_.find(name), original)) {
+            throw Error("differs from " + original.name +
+                            ", to which config.json ties it; tie_word_embeddings = false loads both",
+                        where(name));
+        }
+        return true;
     }
 
     const HostTensor& find(const std::string& name) const {

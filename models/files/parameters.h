@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct ParameterRules {
     std::string optional_prefix = {};  ///< files of the bare model leave it out
     /// Tensors that files hold but the model does not need, by the file's names.
     Named ignored = {};
+    /// Copies that files may hold, each with the tensor that it must be equal to.
+    std::map<std::string, std::string> copies = {};
     Named stored_transposed = {};  ///< matrices that files keep as (in, out)
     Named stored_minus_one = {};   ///< weights that files keep less 1
     /// Tables that are never packed, because their rows are looked up and not multiplied.
@@ -46,8 +49,8 @@ WeightLayout layout_of(const std::vector<Parameter>& parameters, const Capabilit
 /// `choose` or `matrices` of the options say, or stay of the file's type; `choose` gets the graph's
 /// names, and no data. Matrices that are saved packed are (out, in) for every family, and stay what
 /// they are. Throws Error naming a tensor that is missing, that has another shape or type, that is
-/// packed as another type than asked for, or that is in the files and neither of the graph nor
-/// ignored.
+/// packed as another type than asked for, or that is in the files and neither of the graph, nor
+/// ignored, nor a copy that is equal.
 std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& checkpoint, const ParameterRules& rules,
                                        const LoadOptions& load);
 
