@@ -32,20 +32,45 @@ struct AdapterConfig {
 };
 
 /// Fields that say nothing of the numbers an adapter adds to a layer whose A and B are there.
-constexpr const char* kHarmlessFields[] = {"auto_mapping",        "base_model_name_or_path",
-                                           "corda_config",        "ensure_weight_tying",
-                                           "eva_config",          "exclude_modules",
-                                           "fan_in_fan_out",      "inference_mode",
-                                           "init_lora_weights",   "layers_pattern",
-                                           "layers_to_transform", "loftq_config",
-                                           "lora_dropout",        "megatron_config",
-                                           "megatron_core",       "peft_version",
-                                           "qalora_group_size",   "r",
-                                           "rank_pattern",        "revision",
-                                           "target_modules",      "task_type"};
+constexpr const char* kHarmlessFields[] = {"auto_mapping",
+                                           "base_model_name_or_path",
+                                           "corda_config",
+                                           "ensure_weight_tying",
+                                           "eva_config",
+                                           "exclude_modules",
+                                           "fan_in_fan_out",
+                                           "inference_mode",
+                                           "layers_pattern",
+                                           "layers_to_transform",
+                                           "loftq_config",
+                                           "lora_dropout",
+                                           "megatron_config",
+                                           "megatron_core",
+                                           "peft_version",
+                                           "qalora_group_size",
+                                           "r",
+                                           "rank_pattern",
+                                           "revision",
+                                           "target_modules",
+                                           "task_type"};
 
 bool says_nothing(const nlohmann::json& value) {
     return value.is_null() || value == false || (value.is_structured() && value.empty());
+}
+
+/// Refuses the ways to begin in which PEFT takes something out of the model's own weights, for PEFT
+/// does so again where it loads the adapter: "olora", "pissa", "corda", "loftq".
+void check_beginning(ConfigReader& r) {
+    constexpr const char* kField = "init_lora_weights";
+    constexpr std::string_view kLeaveTheModel[] = {"gaussian", "eva", "orthogonal"};
+    const nlohmann::json* value = r.find(kField);
+    if (value == nullptr || value->is_boolean()) {
+        return;
+    }
+    const auto same = [&](std::string_view name) { return *value == name; };
+    if (std::none_of(std::begin(kLeaveTheModel), std::end(kLeaveTheModel), same)) {
+        r.fail(kField, "is not supported: loading such an adapter changes the model's own weights");
+    }
 }
 
 AdapterConfig read_adapter_config(const fs::path& path) {
@@ -56,8 +81,9 @@ AdapterConfig read_adapter_config(const fs::path& path) {
     r.need("peft_type");
     r.only("bias", "none");
     r.need("lora_alpha");
+    check_beginning(r);
     AdapterConfig config{r.number("lora_alpha", 0), r.flag("use_rslora", false)};
-    const std::set<std::string> known{"peft_type", "bias", "lora_alpha", "use_rslora"};
+    const std::set<std::string> known{"peft_type", "bias", "lora_alpha", "use_rslora", "init_lora_weights"};
     for (const auto& [name, value] : root.items()) {
         const bool harmless =
             std::find(std::begin(kHarmlessFields), std::end(kHarmlessFields), name) != std::end(kHarmlessFields);

@@ -460,6 +460,16 @@ TEST_CASE("fine-tuning: an adapter that is damaged or of another kind is refused
     CHECK_THROWS_AS(with("\"bias\": \"none\"", "\"bias\": \"all\""), Error);
     CHECK_THROWS_AS(with("\"r\"", "\"use_dora\": true, \"r\""), Error);
     CHECK_THROWS_AS(with("\"LORA\"", "\"IA3\""), Error);
+    for (const char* harmless : {"true", "false", "null", "\"gaussian\"", "\"eva\"", "\"orthogonal\""}) {
+        CAPTURE(harmless);
+        CHECK(with("\"r\"", "\"init_lora_weights\": " + std::string(harmless) + ", \"r\"").options().rank == 2);
+    }
+    for (const char* kind : {"\"olora\"", "\"pissa\"", "\"pissa_niter_4\"", "\"corda\"", "\"loftq\"", "1"}) {
+        const std::string field = "\"init_lora_weights\": " + std::string(kind);
+        const std::string said = message_of([&] { with("\"r\"", field + ", \"r\""); });
+        CHECK(said == config.string() + ": init_lora_weights = " + kind +
+                          ": is not supported: loading such an adapter changes the model's own weights");
+    }
     CHECK_THROWS_AS(with("{", "["), Error);
     std::ofstream(config) << text;
     const Adapter adapter(folder.path());
