@@ -61,7 +61,8 @@ VKF_API void save_adapter(const std::filesystem::path& folder, const State& stat
 
 /// Writes a folder with the checkpoint's model and the adapter in its matrices: W + scale B A, in
 /// the types of the files. Throws Error where the folder has a model already, and naming a layer
-/// that the model has not, or that has other sizes or is packed, or a number that is not finite.
+/// that the model has not, that has other sizes, is packed or is tied to the embeddings, or a
+/// number that is not finite.
 VKF_API void merge_adapter(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
                            const Adapter& adapter);
 

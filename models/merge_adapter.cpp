@@ -61,10 +61,16 @@ void require_finite(const HostTensor& tensor, const std::vector<float>& numbers)
 void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
                    const Adapter& adapter) {
     const ParameterRules rules = decoder_rules(model);
+    const auto fail = [&](const std::string& layer, const std::string& what) {
+        throw Error("layer " + layer + " of adapter " + adapter.name() + " " + what, utf8_name(checkpoint.folder()));
+    };
     // layers by the names of their matrices in the files, and whether these are turned there
     std::map<std::string, std::pair<const Adapter::Layer*, bool>> merged;
     for (const auto& [name, layer] : adapter.layers_) {
         const std::string whole = name + ".weight";
+        if (const auto copy = rules.copies.find(whole); copy != rules.copies.end()) {
+            fail(name, "cannot be merged: the matrix is tied to " + copy->second);
+        }
         const bool bare = checkpoint.find(whole) == nullptr && whole.starts_with(rules.optional_prefix);
         const std::string in_file = bare ? whole.substr(rules.optional_prefix.size()) : whole;
         const HostTensor* matrix = checkpoint.find(in_file);
@@ -72,11 +78,10 @@ void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const D
         const std::vector<std::int64_t> shape = turned ? std::vector{layer.a->shape[1], layer.b->shape[0]}
                                                        : std::vector{layer.b->shape[0], layer.a->shape[1]};
         if (matrix == nullptr || matrix->shape != shape || matrix->type != WeightType::f32) {
-            throw Error("layer " + name + " of adapter " + adapter.name() + " is " + shape_text(shape) + ", and " +
-                            (matrix == nullptr        ? "the model has none"
-                             : matrix->shape != shape ? "the model's is " + shape_text(matrix->shape)
-                                                      : "the model's is packed"),
-                        utf8_name(checkpoint.folder()));
+            fail(name, "is " + shape_text(shape) + ", and " +
+                           (matrix == nullptr        ? "the model has none"
+                            : matrix->shape != shape ? "the model's is " + shape_text(matrix->shape)
+                                                     : "the model's is packed"));
         }
         merged[in_file] = {&layer, turned};
     }

@@ -322,6 +322,37 @@ TEST_CASE("fine-tuning: a decoder answers with an adapter as its merged model do
     }
 }
 
+TEST_CASE("fine-tuning: an adapter of a last matrix that is tied is not merged, and said so") {
+    const TemporaryFolder folder;
+    const std::filesystem::path base = folder.path() / "base";
+    std::filesystem::copy(kModels / "gemma2", base);
+    {
+        const TunedModel m("gemma2");
+        std::vector<HostTensor> tensors;
+        for (const std::string& name : m.checkpoint.names()) {
+            tensors.push_back(*m.checkpoint.find(name));
+        }
+        tensors.push_back(*m.checkpoint.find("model.embed_tokens.weight"));
+        tensors.back().name = "lm_head.weight";
+        save_safetensors(base / "model.safetensors", tensors);
+    }
+    const std::filesystem::path adapter = folder.path() / "adapter";
+    {
+        FineTuneOptions options = small();
+        options.lora = {.rank = 2, .targets = {"lm_head"}};
+        FineTuner tuner = TunedModel("gemma2").tuner(options);
+        tuner.save(adapter);
+    }
+    for (const std::filesystem::path& model : {base, kModels / "gemma2"}) {
+        const Checkpoint checkpoint(model);
+        const DecoderModel read = read_decoder(checkpoint);
+        CHECK(message_of([&] { merge_adapter(folder.path() / "merged", checkpoint, read, Adapter(adapter)); }) ==
+              model.string() + ": layer lm_head of adapter " + adapter.string() +
+                  " cannot be merged: the matrix is tied to model.embed_tokens.weight");
+        CHECK(!std::filesystem::exists(folder.path() / "merged"));
+    }
+}
+
 TEST_CASE("fine-tuning: a norm that is not finite leaves everything as it was, and says so") {
     const ExpectedTraining expected(kModels / "llama");
     TrainerOptions trainer = cosine_adamw();
