@@ -156,18 +156,22 @@ void Adapter::read_layers() {
     }
 }
 
-void Adapter::check(const State& state) const {
+std::map<std::string, const Adapter::Layer*> Adapter::layers_in(const State& state) const {
+    std::set<std::string> names;
     for (const StoredTensor& kept : state.layout().tensors()) {
         if (!adapted_layer(kept.name).empty() && (kept.shape.size() != 2 || kept.dtype != DType::f32)) {
             throw Error("state " + kept.name + " " + shape_text(kept.shape) + " " + std::string(name_of(kept.dtype)) +
                             " is no matrix of F32",
                         name_);
         }
+        names.insert(adapted_layer(kept.name));
     }
-    const auto fits = [&](const std::string& name, const HostTensor& given, std::size_t rank_dim) {
-        const StoredTensor* kept = state.find(name);
+    const auto fail = [&](const std::string& what, const std::string& layer) { throw Error(what + layer, name_); };
+    const auto fits = [&](const std::string& layer, std::string_view half, const HostTensor& given,
+                          std::size_t rank_dim) {
+        const StoredTensor* kept = state.find(layer + std::string(half));
         if (kept == nullptr) {
-            throw Error("the model has no adapter at " + name.substr(0, name.rfind(".lora_")), name_);
+            fail("the model has no adapter at ", layer);
         }
         if (given.shape[rank_dim] > kept->shape[rank_dim] || given.shape[1 - rank_dim] != kept->shape[1 - rank_dim]) {
             throw Error("tensor " + given.name + " " + shape_text(given.shape) + " does not fit " +
@@ -175,27 +179,42 @@ void Adapter::check(const State& state) const {
                         name_);
         }
     };
+    std::map<std::string, const Layer*> found;
     for (const auto& [name, layer] : layers_) {
-        fits(name + std::string(kLoraA), *layer.a, 0);
-        fits(name + std::string(kLoraB), *layer.b, 1);
+        std::string in_state = name;
+        for (const std::string& longer : names) {
+            if (names.count(name) != 0 || !longer.ends_with("." + name)) {
+                continue;
+            }
+            if (in_state != name) {
+                fail("the model has more than one adapter at ", name);
+            }
+            in_state = longer;
+        }
+        fits(in_state, kLoraA, *layer.a, 0);
+        fits(in_state, kLoraB, *layer.b, 1);
+        if (!found.emplace(in_state, &layer).second) {
+            fail("two layers are for ", in_state);
+        }
     }
+    return found;
 }
 
 void Adapter::write(State& state) const {
-    check(state);
+    const std::map<std::string, const Layer*> layers = layers_in(state);
     for (const StoredTensor& kept : state.layout().tensors()) {
         const std::string name = adapted_layer(kept.name);
         if (name.empty()) {
             continue;
         }
-        const auto found = layers_.find(name);
+        const auto found = layers.find(name);
         std::vector<float> numbers(static_cast<std::size_t>(kept.shape[0] * kept.shape[1]));
-        if (found != layers_.end()) {
+        if (found != layers.end()) {
             const bool is_a = kept.name.ends_with(kLoraA);
-            const HostTensor& given = is_a ? *found->second.a : *found->second.b;
+            const HostTensor& given = is_a ? *found->second->a : *found->second->b;
             numbers = in_corner(widened_numbers(given), given.shape, kept.shape);
             for (float& x : numbers) {
-                x *= is_a ? 1.0f : found->second.scale;
+                x *= is_a ? 1.0f : found->second->scale;
             }
         }
         state.write(kept.name, std::as_bytes(std::span(numbers)));

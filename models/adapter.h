@@ -41,8 +41,11 @@ private:
         float scale = 1.0f;             ///< alpha over the rank, or over its root (rsLoRA)
     };
     void read_layers();
+    /// The layers by the names that the states have for them: adapters of the bare model leave out
+    /// what stands before. Throws as write() does before anything is written.
+    std::map<std::string, const Layer*> layers_in(const State& state) const;
     /// Throws as write() does before anything is written.
-    void check(const State& state) const;
+    void check(const State& state) const { layers_in(state); }
 
     std::string name_;
     Safetensors file_;

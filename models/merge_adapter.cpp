@@ -56,6 +56,11 @@ void require_finite(const HostTensor& tensor, const std::vector<float>& numbers)
     }
 }
 
+/// The graph's name of a layer: adapters of the bare model leave the prefix out.
+std::string graph_name(const std::string& layer, const std::string& prefix) {
+    return layer.starts_with(prefix) || layer == "lm_head" ? layer : prefix + layer;
+}
+
 }  // namespace
 
 void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
@@ -67,7 +72,7 @@ void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const D
     // layers by the names of their matrices in the files, and whether these are turned there
     std::map<std::string, std::pair<const Adapter::Layer*, bool>> merged;
     for (const auto& [name, layer] : adapter.layers_) {
-        const std::string whole = name + ".weight";
+        const std::string whole = graph_name(name, rules.optional_prefix) + ".weight";
         if (const auto copy = rules.copies.find(whole); copy != rules.copies.end()) {
             fail(name, "cannot be merged: the matrix is tied to " + copy->second);
         }
@@ -83,7 +88,9 @@ void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const D
                             : matrix->shape != shape ? "the model's is " + shape_text(matrix->shape)
                                                      : "the model's is packed"));
         }
-        merged[in_file] = {&layer, turned};
+        if (!merged.emplace(in_file, std::pair{&layer, turned}).second) {
+            fail(name, "is there twice, with " + rules.optional_prefix + " before it and without");
+        }
     }
     make_model_folder(folder);
     std::vector<HostTensor> tensors;

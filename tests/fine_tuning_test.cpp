@@ -18,6 +18,7 @@
 #include "ops/gradients.h"
 #include "tests/decoder_models.h"
 #include "tests/fixtures.h"
+#include "tests/op_check.h"
 
 using namespace vkf;
 using namespace vkf::test;
@@ -320,6 +321,57 @@ TEST_CASE("fine-tuning: a decoder answers with an adapter as its merged model do
         wide.clear_adapter();
         wide.restore_cache(folder.path() / "cache.safetensors");
     }
+}
+
+TEST_CASE("fine-tuning: an adapter of the bare model gives what the same of the whole one does") {
+    const TunedModel m("gpt2_bare");
+    const TemporaryFolder folder;
+    FineTuneOptions options = small({.optimizer = AdamW{.learning_rate = 3e-2}});
+    options.lora = {.rank = 2, .targets = {"c_proj"}};
+    FineTuner tuner = m.tuner(options);
+    tuner.take_step(ExpectedTraining(kModels / "gpt2_bare").batch(0));
+    tuner.save(folder.path() / "whole");
+    const auto renamed = [&](const char* to, const auto& rename) {
+        const Safetensors whole(folder.path() / "whole" / "adapter_model.safetensors");
+        std::vector<HostTensor> tensors(whole.tensors().begin(), whole.tensors().end());
+        rename(tensors);
+        std::filesystem::create_directory(folder.path() / to);
+        save_safetensors(folder.path() / to / "adapter_model.safetensors", tensors);
+        std::filesystem::copy(folder.path() / "whole" / "adapter_config.json",
+                              folder.path() / to / "adapter_config.json");
+    };
+    const auto without_prefix = [](std::vector<HostTensor>& tensors) {
+        for (HostTensor& t : tensors) {
+            const std::size_t at = t.name.find("transformer.");
+            REQUIRE(at != std::string::npos);
+            t.name.erase(at, std::strlen("transformer."));
+        }
+    };
+    renamed("bare", without_prefix);
+    renamed("twice", [&](std::vector<HostTensor>& tensors) {
+        std::vector<HostTensor> bare = tensors;
+        without_prefix(bare);
+        tensors.insert(tensors.end(), bare.begin(), bare.end());
+    });
+    const Adapter whole(folder.path() / "whole"), bare(folder.path() / "bare"), twice(folder.path() / "twice");
+    const auto merged = [&](const char* to, const Adapter& adapter) {
+        merge_adapter(folder.path() / to, m.checkpoint, m.model, adapter);
+        return read_text(folder.path() / to / "model.safetensors");
+    };
+    CHECK(merged("merged_bare", bare) == merged("merged_whole", whole));
+    CHECK(contains(message_of([&] { merged("merged_twice", twice); }), "is there twice"));
+
+    const Weights weights = load_decoder(device(), m.checkpoint, m.model);
+    const auto score = [&](const Adapter& adapter) {
+        Decoder decoder(device(), weights, m.model, {.lora = adapter.options(), .score = true});
+        const std::vector<float> before = decoder.score({5, 6, 7});
+        decoder.set_adapter(adapter);
+        const std::vector<float> after = decoder.score({5, 6, 7});
+        CHECK(after != before);
+        return after;
+    };
+    CHECK(score(bare) == score(whole));
+    CHECK(contains(message_of([&] { score(twice); }), "two layers are for transformer.h.0."));
 }
 
 TEST_CASE("fine-tuning: an adapter of a last matrix that is tied is not merged, and said so") {
