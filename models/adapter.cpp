@@ -104,6 +104,15 @@ std::vector<float> in_corner(const std::vector<float>& x, const std::vector<std:
     return y;
 }
 
+/// Made before a file is written, for a name that is not UTF-8 has no text.
+std::string config_text(const nlohmann::json& config, const fs::path& path) {
+    try {
+        return config.dump(2) + "\n";
+    } catch (const nlohmann::json::type_error&) {
+        throw Error("the model's name is not UTF-8", utf8_name(path));
+    }
+}
+
 }  // namespace
 
 Adapter::Adapter(const fs::path& folder) : name_(utf8_name(folder)), file_(Safetensors(folder / kAdapterTensors)) {
@@ -231,7 +240,6 @@ void clear_adapter(State& state) {
 }
 
 void save_adapter(const fs::path& folder, const State& state, const LoraOptions& options, const std::string& base) {
-    make_folder(folder);
     std::vector<HostTensor> tensors;
     std::vector<std::string> names;
     std::set<std::string> modules;
@@ -242,13 +250,6 @@ void save_adapter(const fs::path& folder, const State& state, const LoraOptions&
             modules.insert(layer);
         }
     }
-    std::vector<std::byte> bytes;
-    write_safetensors(folder / kAdapterTensors, tensors,
-                      [&](std::size_t i) {
-                          bytes = state.read(names[i]);
-                          return std::span<const std::byte>(bytes);
-                      },
-                      {{"format", "pt"}});
     OwnedJson config;
     config["peft_type"] = "LORA";
     config["task_type"] = "CAUSAL_LM";
@@ -263,7 +264,16 @@ void save_adapter(const fs::path& folder, const State& state, const LoraOptions&
     for (const std::string& module : modules) {
         targets.push_back(module);
     }
-    write_text(folder / kAdapterConfig, config.dump(2) + "\n");
+    const std::string text = config_text(config, folder / kAdapterConfig);
+    make_folder(folder);
+    std::vector<std::byte> bytes;
+    write_safetensors(folder / kAdapterTensors, tensors,
+                      [&](std::size_t i) {
+                          bytes = state.read(names[i]);
+                          return std::span<const std::byte>(bytes);
+                      },
+                      {{"format", "pt"}});
+    write_text(folder / kAdapterConfig, text);
 }
 
 }  // namespace vkf

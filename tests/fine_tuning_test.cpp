@@ -405,6 +405,20 @@ TEST_CASE("fine-tuning: an adapter of a last matrix that is tied is not merged, 
     }
 }
 
+TEST_CASE("fine-tuning: an adapter whose configuration has no text leaves the files as they were") {
+    const TemporaryFolder folder;
+    FineTuneOptions options = small();
+    options.lora = {.rank = 2, .targets = {"q_proj"}};
+    FineTuner tuner = TunedModel("llama").tuner(options);
+    const auto save = [&](const std::string& base) {
+        save_adapter(folder.path() / "adapter", tuner.trainer().state(), *options.lora, base);
+    };
+    CHECK(contains(message_of([&] { save("\xff"); }), "adapter_config.json: the model's name is not UTF-8"));
+    CHECK(!std::filesystem::exists(folder.path() / "adapter"));
+    save("llama");
+    CHECK(Adapter(folder.path() / "adapter").options().rank == 2);
+}
+
 TEST_CASE("fine-tuning: a norm that is not finite leaves everything as it was, and says so") {
     const ExpectedTraining expected(kModels / "llama");
     TrainerOptions trainer = cosine_adamw();
