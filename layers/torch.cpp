@@ -155,6 +155,10 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
             value = transpose(value, 0, 1);
         }
     }
+    if (options.memory && (options.add_bias_kv || options.add_zero_attn)) {
+        throw Error("add_bias_kv or add_zero_attn together with memory, which is projected to its last row already",
+                    kName);
+    }
     refuse_dropout(g, options.dropout);
     const HeadSizes sizes = heads_over_width(kName, query, options.num_heads);
     const OwnColumns own(g, sizes);

@@ -33,7 +33,8 @@ struct MultiheadAttentionOptions {
     Dim dropout_seed = 0;  ///< a number, or made of symbols, see dropout()
     std::optional<KvCache> cache =
         {};  ///< self-attention over runs: keys and values are appended and all are attended to
-    /// cross-attention to these keys and values; the arguments key and value are then ignored
+    /// cross-attention to these keys and values; the arguments key and value are then ignored, and
+    /// no row is added
     std::optional<CachedKv> memory = {};
 };
 
@@ -42,7 +43,7 @@ struct MultiheadAttentionOptions {
 /// q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E; in_proj_bias (3E),
 /// out_proj.weight, out_proj.bias. Where the graph is of several ranks (Graph::set_rank), each has
 /// its share of the heads, and theirs are the weights, cache and memory; averaged weights are those
-/// of all. Throws Error for dropout then.
+/// of all. Throws Error for dropout then, and for add_bias_kv and add_zero_attn beside memory.
 VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
                                             const MultiheadAttentionOptions& options);
 

@@ -159,6 +159,22 @@ TEST_CASE("torch: a memory that was projected before, with as many keys as heads
     CHECK(difference(download(p, "before"), download(p, "anew")) == "");
 }
 
+TEST_CASE("torch: rows that are added to keys are refused beside a memory, which has none") {
+    Graph g;
+    const Value x = g.input("x", {2, 3, 8});
+    const CachedKv memory = torch::project_memory(g.input("memory", {2, 4, 8}), "attn", 2);
+    const auto refusal = [&](bool bias, bool zero) {
+        return error_of([&] {
+            torch::multihead_attention(
+                x, {}, {},
+                {.name = "attn", .num_heads = 2, .add_bias_kv = bias, .add_zero_attn = zero, .memory = memory});
+        });
+    };
+    CHECK(contains(refusal(true, false), "add_bias_kv or add_zero_attn together with memory"));
+    CHECK(contains(refusal(false, true), "add_bias_kv or add_zero_attn together with memory"));
+    CHECK(refusal(false, false) == "");
+}
+
 TEST_CASE("torch: a mask row without a key gives out_proj's bias, not NaN") {
     Graph g;
     const Value x = g.input("x", {1, 3, 8});
