@@ -76,8 +76,9 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     if (options.rope) {
         Rope turn = *options.rope;
         if (turn.max_positions == 0) {
-            turn.max_positions =
-                options.cache ? x.graph().max_of(options.cache->key.size(1)) : x.graph().max_of(x.size(1));
+            // a ring has fewer rows than there are positions
+            const bool kept_whole = options.cache && !options.cache->written;
+            turn.max_positions = x.graph().max_of(kept_whole ? options.cache->key.size(1) : start + x.size(1));
         }
         q = rope(q, turn, start);
         k = rope(k, turn, start);

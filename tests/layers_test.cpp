@@ -58,6 +58,51 @@ TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by to
     CHECK(contains(error_of([&] { p.run(); }), "17 is more than 16"));
 }
 
+TEST_CASE("grouped_query_attention: a cache that is a ring turns positions beyond its rows") {
+    constexpr std::int64_t kTokens = 9, kWindow = 3;
+    const auto described = [&](Graph& g, std::optional<KvCache> cache) {
+        const Value x = g.input("x", {1, cache ? Dim(1) : Dim(kTokens), 8});
+        return grouped_query_attention(x, {.name = "attn",
+                                           .heads = 2,
+                                           .rope = Rope{.layout = RopeLayout::half},
+                                           .mask = {.causal = Causal::bottom_right, .window = kWindow},
+                                           .cache = std::move(cache)})
+            .y;
+    };
+    Graph all, ring;
+    all.output("y", described(all, {}));
+    const Dim start = ring.symbol("start", kTokens - 1), at = ring.symbol("at", kWindow - 1);
+    const Dim first = ring.symbol("first", kWindow - 1), seen = ring.symbol("seen", kWindow);
+    const Dim kept = ring.symbol("kept", kWindow - 1);
+    KvCache cache = kv_cache(ring, "cache", 1, kWindow, 1, 4, start);
+    cache.written = RingRows{at, 1, 1};
+    cache.seen = RingRows{first, seen, kept + 1};
+    ring.output("y", described(ring, cache));
+    const Weights weights = random_weights({&all, &ring});
+    const Tensor x = random_tensor({1, kTokens, 8}, 3);
+    Program whole = device().compile(all, weights), step = device().compile(ring, weights);
+    upload(whole, "x", x);
+    whole.run();
+    const std::vector<float> want = whole.download("y");
+    for (std::int64_t s = 0; s < kTokens; ++s) {
+        CAPTURE(s);
+        const std::int64_t before = std::min(s, kWindow - 1), oldest = (s - before) % kWindow;
+        step.set("start", s);
+        step.set("at", s % kWindow);
+        step.set("first", oldest);
+        step.set("seen", std::min(before + 1, kWindow - oldest));
+        step.set("kept", before);
+        Tensor token({1, 1, 8});
+        std::copy_n(x.data.begin() + 8 * s, 8, token.data.begin());
+        upload(step, "x", token);
+        step.run();
+        const std::vector<float> got = step.download("y");
+        for (std::size_t i = 0; i < 8; ++i) {
+            CHECK(got[i] == doctest::Approx(want[static_cast<std::size_t>(8 * s) + i]).epsilon(1e-4));
+        }
+    }
+}
+
 TEST_CASE("layers: numbers that do not fit are named") {
     Graph g;
     const Value x = g.input("x", {1, 5, 30});
