@@ -22,6 +22,18 @@ def model():
     return vkf.load_decoder(GENERATE, max_tokens=64)
 
 
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """A decoder with score() and an adapter, and that adapter, which changes what is answered."""
+    folder = tmp_path_factory.mktemp("adapter")
+    checkpoint = vkf.Checkpoint(GENERATE)
+    tuner = vkf.FineTuner(vkf.default_device(), checkpoint, vkf.read_decoder(checkpoint), max_batch=2, max_tokens=8,
+                          lora=vkf.LoraOptions(rank=2, targets=["q_proj"]), optimizer=vkf.AdamW(1e-2))
+    tuner.take_step([[*ONE, 296], [*OTHER, 353]])
+    tuner.save(folder)
+    return vkf.load_decoder(GENERATE, max_tokens=64, score=True, adapter=folder), vkf.Adapter(folder)
+
+
 def in_threads(calls):
     out, threads = [None] * len(calls), []
 
@@ -74,6 +86,34 @@ def test_a_text_within_a_text_is_refused(model):
     for token in model.stream(ONE):  # whoever leaves a loop leaves the text
         break
     assert model.generate(ONE) == want
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.01, "top_k": 2}])
+def test_scores_and_adapters_within_a_text_are_refused(scored, options):
+    decoder, adapter = scored
+    decoder.set_adapter(adapter)
+    want = list(decoder.stream(ONE, 8, **options))
+    stream = decoder.stream(ONE, 8, **options)
+    first = next(stream)
+    calls = [decoder.clear_adapter, lambda: decoder.set_adapter(adapter)]
+    for call in calls if options else [*calls, lambda: decoder.score([9, 10, 11])]:
+        with pytest.raises(vkf.Error, match=r"close\(\)"):
+            call()
+    assert [first, *stream] == want  # and the adapter stayed where it was
+    assert list(decoder.stream(ONE, 8, **options)) == want
+
+
+def test_scores_and_adapters_wait_for_texts_of_threads(scored):
+    decoder, adapter = scored
+    decoder.set_adapter(adapter)
+    want = texts(decoder, ONE)
+
+    def other():
+        for _ in range(20):
+            decoder.score([9, 10, 11])
+            decoder.set_adapter(adapter)
+
+    assert in_threads([lambda: texts(decoder, ONE), other, lambda: texts(decoder, ONE)])[::2] == [want, want]
 
 
 def test_another_thread_waits_for_an_open_text(model):

@@ -20,9 +20,13 @@ class Turn:
         self._lock, self._busy = threading.Lock(), busy
         self._owner: int | None = None
 
-    def __enter__(self) -> Turn:
+    def require_free(self) -> None:
+        """Tells the thread that has it so."""
         if self._owner == threading.get_ident():
             raise Error(self._busy)
+
+    def __enter__(self) -> Turn:
+        self.require_free()
         self._lock.acquire()
         self._owner = threading.get_ident()
         return self

@@ -57,7 +57,7 @@ class Decoder(_c.DecoderCore):
         self._candidates, self._options = candidates, options
         self._sampling: _c.DecoderCore | None = None
         self._adapter: _c.Adapter | None = None
-        self._lock = threading.Lock()
+        self._lock, self._adapting = threading.Lock(), threading.Lock()
         self._turn, self._sampling_turn = Turn(_BUSY), Turn(_BUSY)
         self.tokenizer = _tokenizer(folder)
         self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
@@ -94,19 +94,39 @@ class Decoder(_c.DecoderCore):
         with self._turn:
             super().restore_cache(file)
 
+    def score(self, tokens: Sequence[int]) -> NDArray[Any]:
+        """Logits (tokens, vocabulary) after each token of a text. Needs score=True."""
+        with self._turn:
+            return super().score(tokens)
+
     def set_adapter(self, adapter: _c.Adapter) -> None:
         """Puts a LoRA adapter in; load_decoder(adapter=...) makes room for its kind."""
-        super().set_adapter(adapter)
-        self._adapter = adapter
-        if self._sampling is not None:
-            self._sampling.set_adapter(adapter)
+        self._adapt(adapter)
 
     def clear_adapter(self) -> None:
         """Takes it out again."""
-        super().clear_adapter()
-        self._adapter = None
-        if self._sampling is not None:
-            self._sampling.clear_adapter()
+        self._adapt(None)
+
+    def _adapt(self, adapter: _c.Adapter | None) -> None:
+        """Changes the adapter of both sets of programs, or of none where this thread reads a text."""
+
+        def change(core: _c.DecoderCore) -> None:
+            if adapter is None:
+                _c.DecoderCore.clear_adapter(core)
+            else:
+                _c.DecoderCore.set_adapter(core, adapter)
+
+        self._turn.require_free()
+        self._sampling_turn.require_free()
+        # one turn at a time: whoever holds one may wait for the other
+        with self._adapting:
+            with self._turn:
+                change(self)
+            with self._lock:
+                self._adapter, sampling = adapter, self._sampling
+            if sampling is not None:
+                with self._sampling_turn:
+                    change(sampling)
 
     def _for_sampling(self, top_k: int) -> _c.DecoderCore:
         """The programs that also find the likeliest tokens, which greedy decoding does without."""
