@@ -175,6 +175,14 @@ def test_text_encoder():
             encoder.encode(texts)
 
 
+def test_more_candidates_than_can_be_found_are_refused():
+    model = vkf.load_decoder(GENERATE, max_tokens=16)
+    with pytest.raises(vkf.ArgumentError, match="top_k = 129: the likeliest 128"):
+        model.generate([1, 25, 272], 2, temperature=1.0, top_k=129)
+    all_of_them = vkf.load_decoder(ROOT / "tests/decoders/llama", max_tokens=16)
+    assert len(all_of_them.generate([5, 6, 7], 2, temperature=1.0, top_k=1000)) == 2
+
+
 @needs_text
 def test_adapters(tmp_path, device):
     checkpoint = vkf.Checkpoint(GENERATE)

@@ -38,6 +38,9 @@ _BUSY = ("this decoder is at work on a text that this thread has not read to its
          "it to its end, before another text begins")
 
 
+_MOST_CANDIDATES = 128
+
+
 class Decoder(_c.DecoderCore):
     """A language model, compiled for a device, with its tokenizer: load_decoder() makes one.
 
@@ -132,7 +135,9 @@ class Decoder(_c.DecoderCore):
         """The programs that also find the likeliest tokens, which greedy decoding does without."""
         if self._candidates > 0 and self._sampling is None:
             return self
-        wanted = min(max(top_k, 50), 128, self.facts.vocab_size)
+        wanted = min(max(top_k, 50), self.facts.vocab_size)
+        if wanted > _MOST_CANDIDATES:
+            raise _c.ArgumentError(f"top_k = {top_k}: the likeliest {_MOST_CANDIDATES} tokens are found, and no more")
         with self._lock:
             if self._sampling is None or self._candidates < wanted:
                 self._sampling = _c.DecoderCore(self._device, self.weights(), self.model(), candidates=wanted, **self._options)
@@ -164,8 +169,8 @@ class Decoder(_c.DecoderCore):
         """Pieces of text as they come, or ids where the prompt is ids.
 
         Greedy unless temperature is above 0. Sampling needs the likeliest tokens, as many as
-        load_decoder(candidates=...) says; without it the first sampled text compiles programs, and
-        makes a cache, of its own. Ends at a token that ends texts, at one of the stops, after
+        load_decoder(candidates=...) says, and draws among these alone; without it the first sampled
+        text compiles programs, and makes a cache, of its own, for a top_k of up to 128. Ends at a token that ends texts, at one of the stops, after
         max_tokens, or where the cache is full.
         """
         ids = self.stream_ids(self.encode(prompt), max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
