@@ -339,6 +339,16 @@ TEST_CASE("decoder: of Phi-3's RoPE a part of a head may turn, and longrope is r
     CHECK(contains(with(today, "sliding_window", 0), "sliding_window = 0"));
 }
 
+TEST_CASE("decoder: a window of no keys is refused where there are windows") {
+    CHECK(contains(with(config_of("mistral"), "sliding_window", 0), "sliding_window = 0: must be at least 1, or null"));
+    nlohmann::json qwen = config_of("qwen2_window");
+    qwen.erase("layer_types");
+    CHECK(refusal(qwen) == "");
+    CHECK(contains(with(qwen, "sliding_window", 0), "sliding_window = 0: must be at least 1, or null"));
+    qwen["use_sliding_window"] = false;
+    CHECK(with(qwen, "sliding_window", 0) == "");
+}
+
 TEST_CASE("decoder: OLMo 2's fields that are missing are what transformers takes them for") {
     nlohmann::json config = config_of("olmo2");
     const std::string program = program_of(config);

@@ -137,6 +137,14 @@ std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise) {
     return reader.is_null("sliding_window") ? 0 : window;
 }
 
+std::int64_t read_window_or_null(ConfigReader& reader, std::int64_t otherwise) {
+    const std::int64_t window = read_window(reader, otherwise);
+    if (reader.has("sliding_window") && window < 1) {
+        reader.fail("sliding_window", "must be at least 1, or null");
+    }
+    return window;
+}
+
 std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers, std::int64_t window,
                                        const std::function<bool(std::int64_t)>& slides) {
     const json* types = reader.find("layer_types");
@@ -163,7 +171,7 @@ std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers
 
 std::vector<std::int64_t> read_late_windows(ConfigReader& reader, std::int64_t layers) {
     const bool use = reader.flag("use_sliding_window", false);
-    const std::int64_t said = read_window(reader, 4096);
+    const std::int64_t said = use ? read_window_or_null(reader, 4096) : read_window(reader, 4096);
     const std::int64_t window = use ? said : 0;
     const std::int64_t first = reader.integer("max_window_layers", 28);
     return read_windows(reader, layers, window, [&](std::int64_t i) { return window > 0 && i >= first; });

@@ -41,6 +41,8 @@ Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults
 
 /// sliding_window: how many tokens a query sees; null is 0, which stands for all.
 std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise);
+/// The same, where a window of no keys is refused: only null says that there is none.
+std::int64_t read_window_or_null(ConfigReader& reader, std::int64_t otherwise);
 /// Reads how many tokens each layer sees; 0: all. layer_types says which layers slide or, where it
 /// is missing, `slides(layer)` does; those see `window` tokens.
 std::vector<std::int64_t> read_windows(ConfigReader& reader, std::int64_t layers, std::int64_t window,

@@ -21,11 +21,7 @@ public:
           eps_(read_epsilon(r, "rms_norm_eps", 1e-5)),
           activation_(read_activation(r, "hidden_act", "silu")),
           tied_(r.flag("tie_word_embeddings", false)),
-          window_(read_window(r, 0)) {
-        if (r.has("sliding_window") && window_ < 1) {
-            r.fail("sliding_window", "must be at least 1, or null");
-        }
-    }
+          window_(read_window_or_null(r, 0)) {}
 
     DecoderFacts facts() const override {
         const std::vector<std::int64_t> windows(static_cast<std::size_t>(sizes_.layers), window_);
