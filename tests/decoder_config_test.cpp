@@ -349,6 +349,18 @@ TEST_CASE("decoder: a window of no keys is refused where there are windows") {
     CHECK(with(qwen, "sliding_window", 0) == "");
 }
 
+TEST_CASE("decoder: Gemma 2's activation is hidden_activation, whatever hidden_act says") {
+    nlohmann::json config = config_of("gemma2");
+    config["hidden_activation"] = "gelu_pytorch_tanh";
+    const std::string usual = program_of(config);
+    config["hidden_act"] = "relu";
+    CHECK(program_of(config) == usual);
+    config.erase("hidden_activation");
+    CHECK(program_of(config) == usual);
+    config["hidden_activation"] = "relu";
+    CHECK(program_of(config) != usual);
+}
+
 TEST_CASE("decoder: OLMo 2's fields that are missing are what transformers takes them for") {
     nlohmann::json config = config_of("olmo2");
     const std::string program = program_of(config);

@@ -20,8 +20,7 @@ public:
         : sizes_(read_sizes(r, 8192)),
           rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
           eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
-          activation_(
-              read_activation(r, r.has("hidden_activation") ? "hidden_activation" : "hidden_act", "gelu_pytorch_tanh")),
+          activation_(read_activation(r, "hidden_activation", "gelu_pytorch_tanh")),
           windows_(
               read_windows(r, sizes_.layers, read_window(r, 4096), [](std::int64_t layer) { return layer % 2 == 0; })),
           scores_({.scale = read_scale(r, "query_pre_attn_scalar", 256.0),
@@ -30,7 +29,7 @@ public:
           bias_(r.flag("attention_bias", false)),
           tied_(r.flag("tie_word_embeddings", true)) {
         r.need("head_dim");    // which the width does not give here
-        r.find("hidden_act");  // hidden_activation overrides it
+        r.find("hidden_act");  // which transformers does not read here
         r.only("use_bidirectional_attention", false);
     }
 
