@@ -297,6 +297,13 @@ TEST_CASE("decoder: Gemma 3's two RoPEs are read in both generations of config.j
     other = today;
     other["rope_parameters"]["full_attention"].erase("factor");
     CHECK(contains(refusal(other), "rope_parameters.full_attention.factor = (missing): is needed by \"linear\""));
+    other = today;
+    other["rope_parameters"]["full_attention"] = {{"rope_type", "yarn"}, {"rope_theta", 1e5}, {"factor", 4.0}};
+    const std::string yarn = program_of(other);
+    other["rope_parameters"]["full_attention"]["truncate"] = true;
+    CHECK(program_of(other) == yarn);
+    other["rope_parameters"]["full_attention"]["truncate"] = false;
+    CHECK(contains(refusal(other), "rope_parameters.full_attention.truncate = false: is not supported"));
     CHECK(contains(with(today, "attn_logit_softcapping", 50.0), "attn_logit_softcapping = 50.0: is not supported"));
     CHECK(contains(with(today, "use_bidirectional_attention", true), "use_bidirectional_attention"));
     CHECK(contains(with(today, "head_dim", nullptr), "head_dim = null: is needed"));

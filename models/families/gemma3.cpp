@@ -93,7 +93,7 @@ private:
         }
         if (scaling != nullptr) {
             ConfigReader object(*scaling, r.file(), "rope_scaling.");
-            global_rope_ = read_rope_object(object, global_rope_, defaults);
+            global_rope_ = read_kind(object, global_rope_, defaults);
         }
         if (parameters == nullptr) {
             return;
@@ -102,10 +102,16 @@ private:
         for (auto [name, rope] : {std::pair{"full_attention", &global_rope_}, {"sliding_attention", &local_rope_}}) {
             if (const nlohmann::json* said = kinds.find(name)) {
                 ConfigReader object(*said, r.file(), "rope_parameters." + std::string(name) + ".");
-                *rope = read_rope_object(object, *rope, defaults);
+                *rope = read_kind(object, *rope, defaults);
             }
         }
         kinds.finish();
+    }
+
+    /// transformers looks for truncate outside of the kind's object, so that it truncates always.
+    static Rope read_kind(ConfigReader& object, const Rope& from, const RopeDefaults& defaults) {
+        object.only("truncate", true);
+        return read_rope_object(object, from, defaults);
     }
 
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
