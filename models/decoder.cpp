@@ -283,10 +283,12 @@ std::span<const std::int32_t> Decoder::next() const noexcept { return parts_->an
 
 Candidates Decoder::candidates(std::size_t sequence) const {
     const auto k = static_cast<std::size_t>(parts_->options.candidates);
-    if (k == 0 || sequence >= parts_->answers.candidate_tokens.size() / k) {
-        throw Error("no candidates of sequence " + std::to_string(sequence) + "; DecoderOptions::candidates is " +
-                        std::to_string(k),
-                    kDecoder);
+    const std::size_t sequences = k == 0 ? 0 : parts_->answers.candidate_tokens.size() / k;
+    if (sequence >= sequences) {
+        const std::string why = k == 0           ? "DecoderOptions::candidates is 0"
+                                : sequences == 0 ? "there is no answer, as behind a prompt that was read to its end"
+                                                 : "there are " + std::to_string(sequences);
+        throw Error("no candidates of sequence " + std::to_string(sequence) + "; " + why, kDecoder);
     }
     return {std::span(parts_->answers.candidate_tokens).subspan(sequence * k, k),
             std::span(parts_->answers.candidate_logits).subspan(sequence * k, k)};

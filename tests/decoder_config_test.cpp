@@ -93,6 +93,13 @@ TEST_CASE("decoder: a config.json that would give other numbers is refused by na
     CHECK(contains(with(good, "num_attention_heads", 0), "num_attention_heads = 0"));
     CHECK(contains(with(good, "num_key_value_heads", 3), "does not divide the 4 heads"));
     CHECK(contains(with(good, "hidden_size", "big"), "hidden_size"));
+    CHECK(contains(with(good, "head_dim", 7), "config.json: head_dim = 7: heads of 7 dimensions have no pairs"));
+    CHECK(contains(with(config_of("gemma3"), "head_dim", 7), "head_dim = 7: heads of 7 dimensions have no pairs"));
+    CHECK(contains(with(good, "rope_parameters", nlohmann::json::array()),
+                   "config.json: rope_parameters is not an object"));
+    nlohmann::json wide = config_of("gpt2");
+    wide.erase("n_inner");
+    CHECK(contains(with(wide, "n_embd", 2147483647), "n_embd = 2147483647: is more than 536870911"));
     nlohmann::json older = config_of("llama_linear");
     CHECK(contains(with(older, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), "dynamic"));
     CHECK(contains(with(older, "rope_scaling", {{"type", "linear"}, {"factor", 2}, {"mscale", 1}}),

@@ -237,11 +237,15 @@ TEST_CASE("decoder: prompts and tokens that cannot be are refused") {
     CHECK(contains(error_of([&] { decoder.score({1}); }), "score was not asked for"));
     CHECK(contains(error_of([&] { decoder.step(Ids{1}); }), "a step follows a prompt"));
     decoder.prompt(Ids(7, 1));
-    CHECK(contains(error_of([&] { decoder.candidates(0); }), "no candidates"));
+    CHECK(contains(error_of([&] { decoder.candidates(0); }), "DecoderOptions::candidates is 0"));
     CHECK(contains(error_of([&] { decoder.step(Ids{1, 2}); }), "2 tokens for 1 sequences"));
     decoder.step(Ids{3});
     CHECK(contains(error_of([&] { decoder.step(Ids{3}); }), "the cache is full"));
     const Model model(kModels / "llama");
+    Decoder likely = model.decoder({.max_tokens = 8, .candidates = 3});
+    CHECK(contains(error_of([&] { likely.candidates(0); }), "no candidates of sequence 0; there is no answer"));
+    likely.prompt(Ids{1, 2});
+    CHECK(contains(error_of([&] { likely.candidates(1); }), "no candidates of sequence 1; there are 1"));
     CHECK(contains(error_of([&] { model.decoder({.max_tokens = 129}); }), "max_tokens = 129 is outside 1..128"));
     CHECK(contains(error_of([&] { model.decoder({.candidates = 98}); }), "candidates = 98"));
 }

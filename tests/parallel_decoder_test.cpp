@@ -13,6 +13,7 @@
 
 #include "layers/sharing.h"
 #include "models/decoder.h"
+#include "models/files/parameters.h"
 #include "tests/decoder_models.h"
 #include "tests/fixtures.h"
 #include "tests/ranks.h"
@@ -417,4 +418,16 @@ TEST_CASE("parallel decoder: what cannot be shared out is refused with the numbe
     all_say(2, {.speeds = {0, 1}}, {}, "parallel: speed 0.000000 of a rank is not above 0");
     all_say(2, {.candidates = 30, .speeds = {1, 9}}, {}, "candidates = 30 is more than the 9 words that a rank of 2");
     all_say(4, {}, {.matrices = WeightType::int4}, "would end inside a group that shares a scale");
+
+    const TemporaryFolder folder;  // 2 heads of 9, where f16 keeps columns in pairs
+    std::ofstream(folder.path() / "config.json") << "{}";
+    const std::vector<float> numbers(5 * 18);
+    save_safetensors(folder.path() / "model.safetensors", std::vector{host_tensor("w", {5, 18}, numbers)});
+    Graph g;
+    g.set_rank({0, 2});
+    linear(g.input("x", {1, 9}), g.weight("w", {5, 9}, Shard{1, 18, {{0, 9}}}));
+    const LoadOptions halves{.matrices = WeightType::f16};
+    CHECK(message_of([&] {
+              find_parameters(g, Checkpoint(folder.path()), {}, halves);
+          }).ends_with("a part of its 18 columns would end inside a word of two numbers"));
 }

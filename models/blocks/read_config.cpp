@@ -101,6 +101,13 @@ std::int64_t read_rotary_dim(ConfigReader& reader, std::int64_t otherwise, const
 
 }  // namespace
 
+void check_pairs(const ConfigReader& reader, const Rope& rope) {
+    if (rope.rotary_dim % 2 != 0) {
+        reader.fail("head_dim",
+                    "heads of " + std::to_string(rope.rotary_dim) + " dimensions have no pairs that RoPE could turn");
+    }
+}
+
 Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults& defaults) {
     Rope rope = from;
     rope.theta = object.number("rope_theta", from.theta);
@@ -124,11 +131,11 @@ Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults) {
     const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
     if (parameters != nullptr || scaling != nullptr) {
         ConfigReader object(parameters != nullptr ? *parameters : *scaling, reader.file(), std::string(name) + ".");
-        return read_rope_object(object, rope, defaults);
-    }
-    if (!(rope.theta > 0)) {
+        rope = read_rope_object(object, rope, defaults);
+    } else if (!(rope.theta > 0)) {
         reader.fail("rope_theta", "is out of range");
     }
+    check_pairs(reader, rope);
     return rope;
 }
 

@@ -39,6 +39,9 @@ Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults);
 /// The fields of one rope_parameters or rope_scaling. `from` has what is said elsewhere.
 Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults& defaults);
 
+/// Throws naming head_dim where a head has an odd number of dimensions that turn.
+void check_pairs(const ConfigReader& reader, const Rope& rope);
+
 /// sliding_window: how many tokens a query sees; null is 0, which stands for all.
 std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise);
 /// The same, where a window of no keys is refused: only null says that there is none.

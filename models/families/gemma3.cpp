@@ -86,6 +86,7 @@ private:
                        .rotary_dim = sizes_.heads.head_dim};
         global_rope_ = local_rope_;
         global_rope_.theta = r.number("rope_theta", 1000000.0);
+        check_pairs(r, global_rope_);
         const nlohmann::json* scaling = r.find("rope_scaling");
         const nlohmann::json* parameters = r.find("rope_parameters");
         if (parameters != nullptr && scaling != nullptr) {

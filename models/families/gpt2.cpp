@@ -19,7 +19,7 @@ public:
           width_(r.size("n_embd")),
           layers_(r.layers("n_layer")),
           heads_(r.size("n_head")),
-          inner_(r.integer("n_inner", 4 * width_, 1)),
+          inner_(read_inner(r, width_)),
           positions_(r.size("n_positions")),
           eps_(read_epsilon(r, "layer_norm_epsilon", 1e-5)),
           activation_(read_activation(r, "activation_function", "gelu_new")),
@@ -63,6 +63,15 @@ public:
     }
 
 private:
+    /// Four times the width, where nothing is said.
+    static std::int64_t read_inner(ConfigReader& r, std::int64_t width) {
+        constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+        if (!r.has("n_inner") && width > kMost / 4) {
+            r.fail("n_embd", "is more than " + std::to_string(kMost / 4));
+        }
+        return r.integer("n_inner", 4 * width, 1);
+    }
+
     WordTable words(const DecoderRun& run) const {
         return {run.graph(), "transformer.wte.weight", vocab_size_, width_};
     }

@@ -26,7 +26,7 @@ public:
     ConfigReader(const nlohmann::json& root, std::string file, std::string below = {})
         : root_(root), file_(std::move(file)), below_(std::move(below)) {
         if (!root_.is_object()) {
-            throw Error(below_.empty() ? "is not an object" : below_ + " is not an object", file_);
+            throw Error((below_.empty() ? "" : below_.substr(0, below_.size() - 1) + " ") + "is not an object", file_);
         }
     }
 

@@ -120,9 +120,11 @@ private:
         check_packed(p, multiplied);
         p.kept = stored_as(given, multiplied ? asked_for(given) : WeightType::f32);
         if (p.shard && !packed_shard(p.kept.type, *p.shard)) {
+            const bool pairs = p.kept.type == WeightType::f16 || p.kept.type == WeightType::bf16;
             throw Error("cannot be kept as " + std::string(name_of(p.kept.type)) + " by " +
                             std::to_string(graph_.rank().ranks) + " ranks: a part of its " +
-                            std::to_string(p.shard->whole) + " columns would end inside a group that shares a scale",
+                            std::to_string(p.shard->whole) + " columns would end inside a " +
+                            (pairs ? "word of two numbers" : "group that shares a scale"),
                         where(p.source.name));
         }
         return p;
