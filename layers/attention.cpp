@@ -111,6 +111,7 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
     check_heads(kName, options.heads, options.kv_heads, x);
     Graph& g = x.graph();
     const HeadSizes whole{options.heads, options.kv_heads, options.head_dim};
+    check_columns(whole);
     const HeadShare own = share_of_heads(whole, g.rank());
     for (const Value& cache : {cache_key, cache_value}) {
         if (!(cache.size(1) == Dim(own.sizes.kv_heads) && cache.size(3) == Dim(options.head_dim))) {

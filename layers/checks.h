@@ -2,7 +2,9 @@
 // Checks of what layers are given.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "layers/head_sizes.h"
@@ -45,6 +47,16 @@ inline void check_heads(const char* layer, std::int64_t heads, std::int64_t kv_h
         throw Error("heads " + std::to_string(heads) + ", kv_heads " + std::to_string(kv_heads) + " over " + x.str() +
                         ": the heads do not divide into groups",
                     layer);
+    }
+}
+
+/// Throws Error where all columns of queries, keys and values together pass 63 bits.
+inline void check_columns(const HeadSizes& s) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 3;
+    if (s.head_dim > 0 && std::max(s.heads, s.kv_heads) > kMost / s.head_dim) {
+        throw Error("heads " + std::to_string(s.heads) + ", kv_heads " + std::to_string(s.kv_heads) + ", head_dim " +
+                        std::to_string(s.head_dim) + " have more columns than can be counted",
+                    "attention");
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "layers/checks.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
 #include "layers/sharing.h"
@@ -25,6 +26,7 @@ HeadSizes own_sizes(const QueryKeyValue& projected, const HeadSizes& whole) {
 }  // namespace
 
 QueryKeyValue project(const QueryKeyValue& x, const HeadSizes& sizes, bool bias, const ProjectionNames& names) {
+    check_columns(sizes);
     const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
     const Graph& g = x.query.graph();
     if (is_whole(g)) {
@@ -38,6 +40,7 @@ QueryKeyValue project(const QueryKeyValue& x, const HeadSizes& sizes, bool bias,
 }
 
 QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& sizes, bool bias) {
+    check_columns(sizes);
     const std::int64_t all = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim;
     if (is_whole(x.graph())) {
         return split_columns(linear_layer(x, name, all, bias), sizes);
@@ -52,6 +55,7 @@ QueryKeyValue project_fused(Value x, const std::string& name, const HeadSizes& s
 }
 
 QueryKeyValue project_and_norm(Value x, const HeadSizes& sizes, bool bias, float eps) {
+    check_columns(sizes);
     const std::int64_t q = sizes.heads * sizes.head_dim, kv = sizes.kv_heads * sizes.head_dim;
     if (is_whole(x.graph())) {
         QueryKeyValue all = project(x, sizes, bias);

@@ -144,6 +144,10 @@ TEST_CASE("grouped_query_attention: numbers that do not fit are named") {
     CHECK(contains(refusal({.heads = 4, .kv_heads = -2}), "kv_heads -2"));
     CHECK(contains(refusal({.heads = 5}), "give head_dim"));
     CHECK(contains(refusal({.heads = 4, .head_dim = -6}), "head_dim -6"));
+    constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+    CHECK(contains(refusal({.heads = kHuge, .head_dim = 4}), "more columns than can be counted"));
+    CHECK(contains(refusal({.heads = kHuge, .kv_heads = kHuge, .head_dim = 1, .fused_qkv = true}),
+                   "more columns than can be counted"));
     CHECK(contains(refusal({.heads = 4, .mask = {.window = 2}}), "window = 2 needs a causal mask"));
     CHECK(contains(refusal({.heads = 8, .rope = Rope{.layout = RopeLayout::interleaved, .rotary_dim = 4}}),
                    "rotary_dim = 4"));
