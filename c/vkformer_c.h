@@ -1353,8 +1353,8 @@ VKF_API vkf_result vkf_decoder_set_adapter(vkf_decoder* decoder, const char* fol
 VKF_API vkf_result vkf_decoder_clear_adapter(vkf_decoder* decoder);
 /// Writes what the cache holds to a file, whole or not at all.
 VKF_API vkf_result vkf_decoder_save_cache(const vkf_decoder* decoder, const char* path);
-/// Goes on from such a file as the decoder that wrote it would. A file that does not fit is
-/// refused, and changes nothing.
+/// Goes on from such a file as the decoder that wrote it would, with the same bits where
+/// max_tokens was the same. A file that does not fit is refused, and changes nothing.
 VKF_API vkf_result vkf_decoder_restore_cache(vkf_decoder* decoder, const char* path);
 /// Logits (tokens, vocabulary) after each token of a text; needs vkf_decoder_options::score.
 VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,

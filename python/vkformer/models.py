@@ -93,7 +93,7 @@ class Decoder(_c.DecoderCore):
             super().step(tokens)
 
     def restore_cache(self, file: Path) -> None:
-        """Goes on where save_cache() was called."""
+        """Goes on where save_cache() was called, with the same bits if max_tokens is the same."""
         with self._turn:
             super().restore_cache(file)
 
