@@ -3,9 +3,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "text/reference_tables.h"
@@ -44,6 +44,42 @@ Scan scan(std::string_view text) noexcept {
 utf8proc_category_t category(char32_t c) noexcept { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 bool between(char32_t c, char32_t first, char32_t last) noexcept { return c >= first && c <= last; }
+
+[[noreturn]] void fail_to_normalize(utf8proc_ssize_t error) {
+    throw Error(std::string("a text cannot be normalized: ") + utf8proc_errmsg(error), "tokenizer");
+}
+
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t options) {
+    std::vector<utf8proc_int32_t> characters;
+    characters.reserve(text.size());
+    std::array<utf8proc_int32_t, 32> parts{};  // no character has more than 18
+    int last = 0;
+    for_each_character(text, [&](std::string_view, char32_t c) {
+        const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(),
+                                                   static_cast<utf8proc_ssize_t>(parts.size()), options, &last);
+        if (count < 0 || count > static_cast<utf8proc_ssize_t>(parts.size())) {
+            fail_to_normalize(count < 0 ? count : UTF8PROC_ERROR_OVERFLOW);
+        }
+        characters.insert(characters.end(), parts.begin(), parts.begin() + count);
+    });
+    return characters;
+}
+
+/// Brings marks that follow each other into Unicode's canonical order. utf8proc_map() exchanges
+/// neighbours, which takes the square of their number.
+void order_marks(std::vector<utf8proc_int32_t>& characters) {
+    const auto order = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+    const auto is_starter = [&](utf8proc_int32_t c) { return order(c) == 0; };
+    const auto is_before = [&](utf8proc_int32_t a, utf8proc_int32_t b) { return order(a) < order(b); };
+    for (auto begin = characters.begin(); begin != characters.end();) {
+        begin = std::find_if_not(begin, characters.end(), is_starter);
+        const auto end = std::find_if(begin, characters.end(), is_starter);
+        if (end - begin > 1) {
+            std::stable_sort(begin, end, is_before);
+        }
+        begin = end;
+    }
+}
 
 }  // namespace
 
@@ -148,17 +184,20 @@ bool is_ideograph_of_bert(char32_t c) noexcept {
 std::string normalized(const std::string& text, NormalForm form) {
     const bool composed = form == NormalForm::nfc || form == NormalForm::nfkc;
     const bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd;
-    const int options =
-        UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
-    utf8proc_uint8_t* out = nullptr;
-    const auto length =
-        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                     &out, static_cast<utf8proc_option_t>(options));
-    const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(out, std::free);
-    if (length < 0) {
-        throw Error(std::string("a text cannot be normalized: ") + utf8proc_errmsg(length), "tokenizer");
+    const auto options = static_cast<utf8proc_option_t>(
+        UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0));
+    if (malformed_at(text) != std::string_view::npos) {
+        fail_to_normalize(UTF8PROC_ERROR_INVALIDUTF8);
     }
-    return {reinterpret_cast<const char*>(out), static_cast<std::size_t>(length)};
+    std::vector<utf8proc_int32_t> characters = decomposed(text, options);
+    order_marks(characters);
+    const auto count = static_cast<utf8proc_ssize_t>(characters.size());
+    characters.resize(characters.size() + 1);  // utf8proc ends the bytes with 0
+    const auto length = utf8proc_reencode(characters.data(), count, options);
+    if (length < 0) {
+        fail_to_normalize(length);
+    }
+    return {reinterpret_cast<const char*>(characters.data()), static_cast<std::size_t>(length)};
 }
 
 std::string lower_case(std::string_view text) {
