@@ -112,6 +112,22 @@ private:
     std::unique_ptr<pcre2_code, Free> code_;
 };
 
+/// True for a script's name that PCRE2 (10.40 and later) would read as Script_Extensions, and
+/// Oniguruma reads as Script.
+bool is_script(const std::string& name) {
+    const std::string expression = "\\p{sc:" + name + "}";
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), PCRE2_UTF, &error, &at,
+                      nullptr),
+        pcre2_code_free);
+    if (!code && error == PCRE2_ERROR_HEAP_FAILED) {
+        throw std::bad_alloc();
+    }
+    return code != nullptr;
+}
+
 /// Walks through an expression and writes what PCRE2 reads in the same way.
 class Translation {
 public:
@@ -224,7 +240,10 @@ private:
         if (end == std::string::npos) {
             refuse("a brace that is not closed");
         }
-        out_ += in_.substr(at_, end + 1 - at_);
+        const std::string whole = in_.substr(at_, end + 1 - at_);
+        const std::size_t name = whole.find_first_not_of("{^", 2);
+        const bool script = whole[1] != 'x' && name < whole.size() && is_script(whole.substr(name, end - at_ - name));
+        out_ += script ? whole.substr(0, name) + "sc:" + whole.substr(name) : whole;
         at_ = end + 1;
     }
 

@@ -399,6 +399,33 @@ TEST_CASE("tokenizer: a match that would backtrack through gigabytes is an error
     CHECK_THROWS_WITH_AS(text::regex_finder(std::string(100'000, 'a')), doctest::Contains("the pattern"), Error);
 }
 
+TEST_CASE("tokenizer: a script in a pattern is what its characters are of, not what others borrow them for") {
+    const auto matches = [](const std::string& pattern, const std::string& character) {
+        return text::regex_finder(pattern)(character)[0].match;
+    };
+    // a comma and a lengthening of kana's, which are of no script by themselves, and an ideograph
+    const std::string comma = "\u3001", lengthening = "\u30FC", ideograph = "\u6F22", kana = "\u3042";
+    for (const char* script : {"Han", "Hiragana", "han", "^Latin"}) {
+        CAPTURE(script);
+        const std::string name = std::string("{") + script + "}", other = "{^" + std::string(script) + "}";
+        const bool out = script[0] == '^';
+        for (const std::string& shared : {comma, lengthening}) {
+            CHECK(matches("\\p" + name, shared) == out);
+            CHECK(matches("[\\p" + name + "]", shared) == out);
+            CHECK(matches("\\P" + name, shared) != out);
+            if (!out) {
+                CHECK(matches("\\p" + other, shared));
+            }
+        }
+    }
+    CHECK(matches("\\p{Han}+", ideograph));
+    CHECK(matches("\\p{Hiragana}", kana));
+    CHECK_FALSE(matches("\\p{^Han}", ideograph));
+    CHECK(matches("\\p{Common}", comma));
+    CHECK(text::pcre2_expression("\\p{L}\\p{^Lu}\\PN\\p{Alphabetic}\\x{41}") ==
+          "\\p{L}\\p{^Lu}\\PN\\p{Alphabetic}\\x{41}");
+}
+
 TEST_CASE("tokenizer: steps that would multiply a text, or be taken thousands of times, are refused") {
     const auto said = [](const json& more, const std::string& text) {
         try {
