@@ -195,6 +195,31 @@ def test_wrong_batches():
     step(x=X, t=T)
 
 
+def square(dtype="float32"):
+    """A trainer of w whose loss is the sum of w * x + y, and its inputs' sizes."""
+    g = vkf.Graph()
+    a, b = g.symbol("a", 8), g.symbol("b", 8)
+    x, y = g.input("x", [a, b], dtype), g.input("y", [a, b])
+    z = g.input("z", [a + 1])
+    x = vkf.to(x, "float32") if dtype != "float32" else x
+    w = g.weight("w", [1])
+    return vkf.Trainer(g, vkf.sum(x * w + y) + vkf.sum(z), vkf.SGD(lr=0.0), weights={"w": np.ones(1, np.float32)})
+
+
+def test_sizes_that_contradict_each_other_are_refused():
+    step = square()
+    x, z = np.ones((2, 3), np.float32), np.zeros(3, np.float32)
+    assert step(x=x, y=x, z=z).loss == 12
+    for batch, sizes, words in (({"x": x, "y": x.T, "z": z}, {}, r"y: a is 3 in y \(3, 2\), and 2 in x"),
+                                ({"x": x, "y": x, "z": z}, {"b": 4}, r"x: b is 3 in x \(2, 3\), and 4 as given"),
+                                ({"x": x, "y": x, "z": z[:2]}, {}, r"z: has the shape .*now \(3,\), and \(2,\) was given"),
+                                ({"x": np.ones((9, 3), np.float32), "y": x, "z": z}, {}, "a is 2 in y"),
+                                ({"x": np.ones((9, 3), np.float32), "y": np.ones((9, 3), np.float32), "z": z}, {}, "a: is 9; its largest is 8")):
+        with pytest.raises(ValueError, match=words):
+            step(batch, sizes=sizes)
+    assert step(x=x, y=x, z=z).loss == 12 and step(x=x.T, y=x.T, z=np.zeros(4, np.float32)).loss == 12
+
+
 def test_recomputed_blocks():
     def losses(block):
         g = vkf.Graph()

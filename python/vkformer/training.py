@@ -60,7 +60,9 @@ class Trainer:
             optimizer=optimizer if optimizer is not None else _c.AdamW(), schedule=schedule, max_norm=max_norm,
             decay_to=decay_to, loss_scale=loss_scale, accumulates=accumulates, arithmetic=arithmetic, profile=profile,
             communicator=communicator)
-        self._symbols = set(graph.symbols) - {"step"}
+        own = ("step", "micro_batch") if accumulates else ("step",)
+        self._most = {name: most for name, most in graph.symbols.items() if name not in own}
+        self._sizes = dict(graph.symbols)  # as they are now
         self.state: _c.State = self._core.state()
         self._begin(parameters, tensors, seed)
 
@@ -80,13 +82,40 @@ class Trainer:
             elif not name.endswith("bias"):
                 self.state.write(name, numpy.ones(shape, numpy.float32))
 
-    def _upload(self, batch: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-        for name, value in sizes.items():
-            if name not in self._symbols:
-                raise _c.ArgumentError(f"{name}: there is no such size; there are: {', '.join(sorted(self._symbols))}")
+    def _read_sizes(self, arrays: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, int]:
+        """The sizes that are given, and those that shapes tell; whole shapes are then compared."""
+        sizes: dict[str, int] = {}
+        told: dict[str, str] = {}
+        for name, value in given.items():
+            if name not in self._most:
+                raise _c.ArgumentError(f"{name}: there is no such size; there are: {', '.join(sorted(self._most))}")
             if value < 0:
                 raise _c.ArgumentError(f"{name}: is {value}; sizes are not negative")
-            self._core.set(name, value)
+            sizes[name], told[name] = value, "as given"
+        for name, array in arrays.items():
+            shape, expected = tuple(array.shape), self._inputs[name]
+            if len(shape) != len(expected):
+                raise _c.ArgumentError(f"{name}: has the shape {expected}, and {shape} was given")
+            for size, number in zip(expected, shape):
+                symbol = repr(size)
+                if isinstance(size, int) or symbol not in self._most:
+                    continue
+                if sizes.setdefault(symbol, int(number)) != number:
+                    raise _c.ArgumentError(f"{name}: {symbol} is {number} in {name} {shape}, and {sizes[symbol]} {told[symbol]}")
+                told.setdefault(symbol, f"in {name}")
+        for symbol, number in sizes.items():
+            if number > self._most[symbol]:
+                raise _c.ArgumentError(f"{symbol}: is {number}; its largest is {self._most[symbol]}")
+        now = {**self._sizes, **sizes}
+        for name, array in arrays.items():
+            shape, expected = tuple(array.shape), self._inputs[name]
+            wanted = tuple(size if isinstance(size, int) else size.eval(now) for size in expected)
+            if shape != wanted:
+                more = f", now {wanted}" if wanted != expected else ""
+                raise _c.ArgumentError(f"{name}: has the shape {expected}{more}, and {shape} was given")
+        return sizes
+
+    def _upload(self, batch: Mapping[str, Any], given: Mapping[str, int]) -> None:
         arrays: dict[str, Any] = {}
         for name, array in batch.items():
             if name not in self._inputs:
@@ -97,18 +126,13 @@ class Trainer:
                 array = numpy.asarray(array)
                 array = array.astype(numpy.float32) if array.dtype == numpy.float64 else array
             arrays[name] = array
-            expected = self._inputs[name]
-            if len(array.shape) != len(expected):
-                raise _c.ArgumentError(f"{name}: has the shape {expected}, and {tuple(array.shape)} was given")
-            for size, number in zip(expected, array.shape):
-                if isinstance(size, _c.Dim):
-                    if repr(size) in self._symbols:
-                        self._core.set(repr(size), int(number))
-                elif size != number:
-                    raise _c.ArgumentError(f"{name}: has the shape {expected}, and {tuple(array.shape)} was given")
         forgotten = [name for name in self._inputs if name not in batch]
         if forgotten:
             raise _c.ArgumentError(f"{forgotten[0]}: is an input, and was not given; inputs: {', '.join(self._inputs)}")
+        sizes = self._read_sizes(arrays, given)
+        for name, value in sizes.items():
+            self._core.set(name, value)
+        self._sizes.update(sizes)
         for name, array in arrays.items():
             self._core.upload(name, array)
 
