@@ -197,6 +197,11 @@ nb::object widened_bits(const std::vector<std::uint16_t>& bits, const std::vecto
     return out;
 }
 
+Array wide_array_of(nb::handle object, const std::string& what) {
+    Array array = device_array_of(object, what);
+    return array.dtype == vkf::DType::i32 ? array : array_as(std::move(array), vkf::DType::f32, what);
+}
+
 Array array_as(nb::handle object, vkf::DType dtype, const std::string& what) {
     return array_as(device_array_of(object, what), dtype, what);
 }

@@ -174,6 +174,9 @@ Array array_of(nb::handle object, const std::string& what);
 /// The same as one of f32, f16, bf16 and i32. 64-bit ids are narrowed, with a check; booleans
 /// become 0 and 1. Double precision is refused.
 Array device_array_of(nb::handle object, const std::string& what);
+/// The same as one of f32 and i32, for an input whose type is not known here: Program::upload()
+/// rounds f32 to 16 bits where the input has those, and refuses what does not fit.
+Array wide_array_of(nb::handle object, const std::string& what);
 /// As that type exactly. f16 and bf16 are widened to f32; other conversions are refused.
 Array array_as(nb::handle object, vkf::DType dtype, const std::string& what);
 Array array_as(Array array, vkf::DType dtype, const std::string& what);

@@ -108,7 +108,7 @@ const Port* Program::output(std::string_view name) const { return found(outputs,
 void upload(Program& p, const std::string& input, nb::handle object) {
     if (nb::isinstance<vkf::DeviceTensor>(object)) fail("is a tensor: bind() lets runs read it where it lies", input);
     const Port* port = p.input(input);
-    const Array array = port != nullptr ? fitting(*port, object) : device_array_of(object, input);
+    const Array array = port != nullptr ? fitting(*port, object) : wide_array_of(object, input);
     unlocked(*p.mutex, [&] { upload(p.get(), input, array); });
     p.bound.erase(input);
 }

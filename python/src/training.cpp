@@ -184,12 +184,12 @@ void bind_trainer(nb::module_& m) {
                     const auto tensor = nb::cast<vkf::DeviceTensor>(data);
                     return unlocked(*t.mutex, [&] { t.trainer.program().bind(input, tensor); });
                 }
-                const Array array = device_array_of(data, input);
+                const Array array = wide_array_of(data, input);
                 unlocked(*t.mutex, [&] {
-                    switch (array.dtype) {
-                        case vkf::DType::i32: return t.trainer.program().upload(input, array.as<std::int32_t>());
-                        case vkf::DType::f32: return t.trainer.program().upload(input, array.as<float>());
-                        default: return t.trainer.program().upload(input, array.as<std::uint16_t>());
+                    if (array.dtype == vkf::DType::i32) {
+                        t.trainer.program().upload(input, array.as<std::int32_t>());
+                    } else {
+                        t.trainer.program().upload(input, array.as<float>());
                     }
                 });
             },

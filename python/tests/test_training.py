@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients beside differences in double precision, and training steps."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -218,6 +220,17 @@ def test_sizes_that_contradict_each_other_are_refused():
         with pytest.raises(ValueError, match=words):
             step(batch, sizes=sizes)
     assert step(x=x, y=x, z=z).loss == 12 and step(x=x.T, y=x.T, z=np.zeros(4, np.float32)).loss == 12
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_arrays_of_16_bits_are_read_as_their_type(dtype):
+    step = square(dtype)
+    y, z = np.zeros((2, 3), np.float32), np.zeros(3, np.float32)
+    for x in (np.full((2, 3), 1.5, np.float16), np.full((2, 3), 1.5, np.float32)):
+        assert step(x=x, y=y, z=z).loss == 9
+        assert step(x=x, y=x.astype(np.float16), z=z).loss == 18
+    if importlib.util.find_spec("ml_dtypes"):
+        assert step(x=np.full((2, 3), 1.5, importlib.import_module("ml_dtypes").bfloat16), y=y, z=z).loss == 9
 
 
 def test_recomputed_blocks():
