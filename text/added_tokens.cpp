@@ -98,6 +98,7 @@ std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) con
     for (std::size_t at = 0; at < text.size();) {
         const Wanted* found = longest_at(text, at, normalized);
         if (found == nullptr) {
+    std::size_t run_end = 0;  // of the space that was taken along last
             ++at;
             continue;
         }
@@ -108,9 +109,13 @@ std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) con
         if (token.single_word && !stands_alone(text, begin, end)) {
             continue;
         }
-        begin = token.lstrip ? done + space_before(text.substr(done, begin - done)) : begin;
-        end += token.rstrip ? space_after(text.substr(end)) : 0;
-        at = end;
+        if (token.lstrip) {
+            begin = done < begin ? done + space_before(text.substr(done, begin - done)) : std::min(done, end);
+        }
+        if (token.rstrip) {  // tokens in this space are found all the same
+            run_end = end < run_end ? run_end : end + space_after(text.substr(end));
+            end = run_end;
+        }
         if (done < begin) {
             parts.push_back({text.substr(done, begin - done), nullptr});
         }

@@ -46,7 +46,8 @@ public:
     AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocabulary, const Normalizer& normalizer);
 
     /// The tokens sought in a text as it was given (`normalized` false) or after the normalizer,
-    /// leftmost and longest first. Parts are in order; those without a token are not empty.
+    /// leftmost and longest first. Parts are in order; those without a token are not empty. A part
+    /// begins before the end of the last where that took along space with a token in it.
     std::vector<Found> find(std::string_view text, bool normalized) const;
     /// Null when there is none of that id, or content.
     const AddedToken* find(TokenId id) const;

@@ -536,6 +536,22 @@ TEST_CASE("tokenizer: of added tokens the longest is taken, however many begin a
     CHECK(tokenizer.encode(text) == std::vector<std::int32_t>(200'000, 5001));
 }
 
+TEST_CASE("tokenizer: an added token in the space that another takes along is found, as in `tokenizers`") {
+    json file = small_bpe();
+    file["model"]["vocab"][" "] = 3;
+    file["added_tokens"] = {{{"id", 4}, {"content", "<x>"}, {"rstrip", true}}, {{"id", 5}, {"content", "\n"}}};
+    using Ids = std::vector<std::int32_t>;
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    CHECK(tokenizer.encode("<x>  \n  b") == Ids{4, 5, 3, 3, 1});
+    CHECK(tokenizer.encode("<x>\n\nb") == Ids{4, 5, 5, 1});
+    CHECK(tokenizer.encode("<x>  b") == Ids{4, 1});
+    file["added_tokens"][1] = {{"id", 5}, {"content", "<y>"}, {"lstrip", true}, {"rstrip", true}};
+    const Tokenizer both = Tokenizer::parse(file.dump(), "tokenizer.json");
+    CHECK(both.encode("<x>  <y>  a<y> b") == Ids{4, 5, 0, 5, 1});
+    file["added_tokens"][1] = {{"id", 5}, {"content", "\n"}, {"rstrip", true}};
+    CHECK(Tokenizer::parse(file.dump(), "tokenizer.json").encode(std::string(200'000, '\n')) == Ids(200'000, 5));
+}
+
 #ifdef VKFORMER_SENTENCEPIECE
 
 TEST_CASE("tokenizer: an id of tokenizer_config.json that no token can have is refused beside a SentencePiece model") {
