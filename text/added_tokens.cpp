@@ -56,7 +56,10 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocab
             throw Error("its id " + std::to_string(t.id) + " contradicts the vocabulary or another added token",
                         "tokenizer: added token \"" + t.content + "\"");
         }
-        t.shown = t.normalized ? normalizer(t.content) : t.content;
+        t.shown = t.normalized ? normalizer({t.content}).text : t.content;
+        if (t.special) {
+            special_.insert(t.content);
+        }
         if (!t.shown.empty()) {
             Sought& sought = sought_[t.normalized ? 1 : 0];
             sought.lengths[static_cast<unsigned char>(t.shown[0])].insert(t.shown.size());

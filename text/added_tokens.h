@@ -24,7 +24,7 @@ struct AddedToken {
     bool lstrip = false;       ///< takes the space before it along
     bool rstrip = false;       ///< and the space after it
     bool normalized = false;   ///< sought in the normalized text
-    bool special = false;      ///< left out when decoding without special tokens
+    bool special = false;      ///< left out when decoding without special tokens (its content)
     /// the file does not say "normalized", which is then what `special` is not
     bool normalized_by_special = false;
 };
@@ -52,6 +52,8 @@ public:
     /// Null when there is none of that id, or content.
     const AddedToken* find(TokenId id) const;
     const AddedToken* find_content(std::string_view content) const;
+    /// True where a special token has this content; another token may be shown as it.
+    bool is_special(std::string_view shown) const { return special_.find(shown) != special_.end(); }
     std::span<const AddedToken> all() const noexcept { return tokens_; }
 
 private:
@@ -70,6 +72,7 @@ private:
 
     std::vector<AddedToken> tokens_;
     std::unordered_map<TokenId, std::size_t> by_id_;
+    std::set<std::string, std::less<>> special_;
     Sought sought_[2];  ///< [normalized]
     Finder word_;
 };

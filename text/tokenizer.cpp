@@ -86,6 +86,12 @@ struct Tokenizer::Parts {
         return a != nullptr ? std::optional<std::string_view>(a->shown) : model->vocabulary().token(id);
     }
 
+    /// What decoding makes text of: nothing for ids that are left out.
+    std::optional<std::string_view> decoded(TokenId id, bool skip_special) const {
+        const std::optional<std::string_view> shown = token(id);
+        return shown && skip_special && added.is_special(*shown) ? std::nullopt : shown;
+    }
+
     /// Normalizes and cuts what no added token took as it was given.
     void encode_part(std::string_view part, bool first, std::vector<TokenId>& ids) const {
         const std::string text = normalizer(std::string(part));
@@ -160,12 +166,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special,
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
     std::vector<std::string> tokens;
     for (const std::int32_t id : ids) {
-        const std::optional<std::string_view> token = parts_->token(id);
-        if (!token) {
-            continue;
-        }
-        const AddedToken* added = parts_->added.find(id);
-        if (!skip_special || added == nullptr || !added->special) {
+        if (const std::optional<std::string_view> token = parts_->decoded(id, skip_special)) {
             tokens.emplace_back(*token);
         }
     }

@@ -552,6 +552,19 @@ TEST_CASE("tokenizer: an added token in the space that another takes along is fo
     CHECK(Tokenizer::parse(file.dump(), "tokenizer.json").encode(std::string(200'000, '\n')) == Ids(200'000, 5));
 }
 
+TEST_CASE("tokenizer: tokens are special by what they show") {
+    json file = small_bpe();
+    file["model"]["vocab"]["<s>"] = 3;
+    file["normalizer"] = {{"type", "Lowercase"}};
+    file["added_tokens"] = {{{"id", 3}, {"content", "<s>"}, {"special", true}},
+                            {{"id", 4}, {"content", "<S>"}, {"normalized", true}},
+                            {{"id", 5}, {"content", "<T>"}, {"normalized", true}, {"special", true}}};
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    const std::vector<std::int32_t> ids{0, 3, 4, 5, 1};
+    CHECK(tokenizer.decode(ids) == "a <t> b");
+    CHECK(tokenizer.decode(ids, false) == "a <s> <s> <t> b");
+}
+
 #ifdef VKFORMER_SENTENCEPIECE
 
 TEST_CASE("tokenizer: an id of tokenizer_config.json that no token can have is refused beside a SentencePiece model") {
