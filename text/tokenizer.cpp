@@ -187,16 +187,23 @@ std::string Tokenizer::token(std::int32_t id) const { return std::string(parts_-
 std::int32_t Tokenizer::size() const noexcept { return parts_->size; }
 
 std::string TokenStream::push(std::int32_t id) {
+    if (!tokenizer_->parts_->decoded(id, true)) {
+        return {};  // and no text depends on it
+    }
     ids_.push_back(id);
+    constexpr std::size_t kMostHeld = 64;  // no character has so many tokens
+    const bool whole = ids_.size() - done_ >= kMostHeld;
     const std::string before = tokenizer_->decode(std::span(ids_).first(done_));
     const std::string now = tokenizer_->decode(ids_);
-    if (now.size() <= before.size() || now.ends_with("\xEF\xBF\xBD")) {
+    if (!whole && (now.size() <= before.size() || now.ends_with("\xEF\xBF\xBD"))) {
         return {};
     }
+    const std::string text = !whole || now.starts_with(before) ? now.substr(std::min(before.size(), now.size()))
+                                                               : tokenizer_->decode(std::span(ids_).subspan(done_));
     // The ids that came last say how the next text begins (a space, or none), so they are kept.
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
     done_ = ids_.size();
-    return now.substr(before.size());
+    return text;
 }
 
 std::string TokenStream::finish() {

@@ -48,6 +48,7 @@ public:
     std::int32_t size() const noexcept;
 
 private:
+    friend class TokenStream;
     struct Parts;
     explicit Tokenizer(std::unique_ptr<const Parts> parts);
     std::unique_ptr<const Parts> parts_;

@@ -565,6 +565,28 @@ TEST_CASE("tokenizer: tokens are special by what they show") {
     CHECK(tokenizer.decode(ids, false) == "a <s> <s> <t> b");
 }
 
+TEST_CASE("tokenizer: a stream that shows nothing keeps nothing, and broken bytes are shown at last") {
+    json file = small_bpe();
+    file["model"]["vocab"]["<0xFF>"] = 3;
+    file["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
+    file["added_tokens"] = {{{"id", 4}, {"content", "<s>"}, {"special", true}}};
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    std::vector<std::int32_t> ids(50'000, 4);
+    ids.insert(ids.end(), 50'000, 99);  // which no token has
+    ids.insert(ids.begin(), 0);
+    ids.push_back(1);
+    CHECK(streamed(tokenizer, ids) == "ab");
+    ids.assign(20'000, 3);
+    ids.push_back(0);
+    CHECK(streamed(tokenizer, ids) == tokenizer.decode(ids));
+    TokenStream stream(tokenizer);
+    std::string shown;
+    for (int i = 0; i < 200; ++i) {
+        shown += stream.push(3);
+    }
+    CHECK(shown.size() > 300);
+}
+
 #ifdef VKFORMER_SENTENCEPIECE
 
 TEST_CASE("tokenizer: an id of tokenizer_config.json that no token can have is refused beside a SentencePiece model") {
