@@ -98,10 +98,10 @@ bool AddedTokens::stands_alone(std::string_view text, std::size_t begin, std::si
 std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) const {
     std::vector<Found> parts;
     std::size_t done = 0;
+    std::size_t run_end = 0;  // of the space that was taken along last
     for (std::size_t at = 0; at < text.size();) {
         const Wanted* found = longest_at(text, at, normalized);
         if (found == nullptr) {
-    std::size_t run_end = 0;  // of the space that was taken along last
             ++at;
             continue;
         }

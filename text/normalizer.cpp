@@ -24,16 +24,32 @@ std::string without(std::string_view text, Unwanted unwanted) {
     return out;
 }
 
+/// Gives its text without the characters for which it is true.
+template <class Unwanted>
+Normalized left_out(Normalized given, Unwanted unwanted) {
+    given.keeps_front = given.keeps_front && (given.text.empty() || !unwanted(code_point(given.text)));
+    given.text = without(given.text, unwanted);
+    return given;
+}
+
+/// A step after which the text begins where it did.
+template <class F>
+Normalizer keeping_front(F f) {
+    return [f = std::move(f)](Normalized given) {
+        given.text = f(given.text);
+        return given;
+    };
+}
+
 // --- BERT's (Devlin et al. 2019) -----------------------------------------------------------------
 
 bool is_control_line(char32_t c) { return c == '\t' || c == '\n' || c == '\r'; }
 
-std::string cleaned(std::string_view text) {
+bool is_unclean(char32_t c) { return c == 0 || c == 0xFFFD || (is_other(c) && !is_control_line(c)); }
+
+std::string with_plain_spaces(std::string_view text) {
     std::string out;
     for_each_character(text, [&](std::string_view character, char32_t c) {
-        if (c == 0 || c == 0xFFFD || (is_other(c) && !is_control_line(c))) {
-            return;
-        }
         out += is_space(c) || is_control_line(c) ? std::string_view(" ") : character;
     });
     return out;
@@ -55,35 +71,73 @@ Normalizer bert_normalizer(const Json& part) {
     const bool chinese = member_or(part, "handle_chinese_chars", true);
     const bool lower = member_or(part, "lowercase", true);
     const bool accents = member_or(part, "strip_accents", lower);
-    return [=](std::string text) {
-        text = clean ? cleaned(text) : text;
-        text = chinese ? with_spaces_around_ideographs(text) : text;
-        text = accents ? without(normalized(text, NormalForm::nfd), is_nonspacing_mark) : text;
-        return lower ? lower_case(text) : text;
+    return [=](Normalized given) {
+        if (clean) {
+            given = left_out(std::move(given), is_unclean);
+            given.text = with_plain_spaces(given.text);
+        }
+        given.text = chinese ? with_spaces_around_ideographs(given.text) : given.text;
+        if (accents) {
+            given.text = normalized(given.text, NormalForm::nfd);
+            given = left_out(std::move(given), is_nonspacing_mark);
+        }
+        given.text = lower ? lower_case(given.text) : given.text;
+        return given;
     };
 }
 
 /// SentencePiece's first step: controls are left out, and what parts words is a space.
-std::string nmt(std::string_view text) {
+Normalized nmt(Normalized given) {
     static constexpr Range kControls[] = {{0x01, 0x08}, {0x0B, 0x0B}, {0x0E, 0x1F},
                                           {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
     static constexpr Range kSpaces[] = {{0x09, 0x0A},     {0x0C, 0x0D},     {0x1680, 0x1680}, {0x200B, 0x200F},
                                         {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
+    given = left_out(std::move(given), [](char32_t c) { return within(kControls, c); });
     std::string out;
-    for_each_character(text, [&](std::string_view character, char32_t c) {
-        if (!within(kControls, c)) {
-            out += within(kSpaces, c) ? std::string_view(" ") : character;
-        }
+    for_each_character(given.text, [&](std::string_view character, char32_t c) {
+        out += within(kSpaces, c) ? std::string_view(" ") : character;
     });
+    given.text = std::move(out);
+    return given;
+}
+
+Normalized strip(Normalized given, bool left, bool right) {
+    given.keeps_front = given.keeps_front && !(left && !given.text.empty() && is_space(code_point(given.text)));
+    given.text = stripped(given.text, left, right);
+    return given;
+}
+
+std::string replaced(const std::string& text, const std::vector<Part>& parts, const std::string& by) {
+    constexpr std::size_t kMostBytes = 4096;
+    if (by.size() > kMostBytes) {
+        throw Error(
+            "it replaces by a text of " + std::to_string(by.size()) + " bytes, more than " + std::to_string(kMostBytes),
+            "tokenizer");
+    }
+    std::string out;
+    for (const Part& p : parts) {
+        const std::string_view part =
+            p.match ? std::string_view(by) : std::string_view(text).substr(p.begin, p.end - p.begin);
+        require_growth(out.size() + part.size(), text.size());
+        out += part;
+    }
     return out;
 }
 
+/// What stands for several characters is `tokenizers`' last of them.
+Normalized replace(Normalized given, const Finder& finder, const std::string& by) {
+    const std::vector<Part> parts = finder(given.text);
+    const bool at_front = !parts.empty() && parts.front().match;
+    const bool keeps = !at_front || (!by.empty() && parts.front().end == character_bytes(given.text));
+    return {replaced(given.text, parts, by), given.keeps_front && keeps};
+}
+
 Normalizer sequence(const Json& part) {
-    return [all = sequence_of(part, "normalizers", make_normalizer)](std::string text) {
-        const std::size_t given = text.size();
+    return [all = sequence_of(part, "normalizers", make_normalizer)](Normalized text) {
+        const std::size_t given = text.text.size();
         for (const Normalizer& n : all) {
             text = n(std::move(text));
-            require_growth(text.size(), given);
+            require_growth(text.text.size(), given);
         }
         return text;
     };
@@ -127,20 +181,7 @@ void require_growth(std::size_t bytes, std::size_t text_bytes) {
 }
 
 std::string replace_all(const std::string& text, const Finder& finder, const std::string& by) {
-    constexpr std::size_t kMostBytes = 4096;
-    if (by.size() > kMostBytes) {
-        throw Error(
-            "it replaces by a text of " + std::to_string(by.size()) + " bytes, more than " + std::to_string(kMostBytes),
-            "tokenizer");
-    }
-    std::string out;
-    for (const Part& p : finder(text)) {
-        const std::string_view part =
-            p.match ? std::string_view(by) : std::string_view(text).substr(p.begin, p.end - p.begin);
-        require_growth(out.size() + part.size(), text.size());
-        out += part;
-    }
-    return out;
+    return replaced(text, finder(text), by);
 }
 
 Normalizer make_normalizer(const Json& part) {
@@ -148,41 +189,41 @@ Normalizer make_normalizer(const Json& part) {
     static const std::map<std::string, NormalForm> kForms{
         {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
     if (type.empty()) {
-        return [](std::string text) { return text; };
+        return [](Normalized given) { return given; };
     }
     if (const auto form = kForms.find(type); form != kForms.end()) {
-        return [f = form->second](const std::string& text) { return normalized(text, f); };
+        return keeping_front([f = form->second](const std::string& text) { return normalized(text, f); });
     }
     if (type == "Sequence") {
         return sequence(part);
     }
     if (type == "Lowercase") {
-        return [](const std::string& text) { return lower_case(text); };
+        return keeping_front([](const std::string& text) { return lower_case(text); });
     }
     if (type == "Strip") {
         return [left = part.at("strip_left").get<bool>(), right = part.at("strip_right").get<bool>()](
-                   const std::string& text) { return stripped(text, left, right); };
+                   Normalized given) { return strip(std::move(given), left, right); };
     }
     if (type == "StripAccents") {
-        return [](const std::string& text) { return without(text, is_mark); };
+        return [](Normalized given) { return left_out(std::move(given), is_mark); };
     }
     if (type == "Prepend") {
-        return [by = part.at("prepend").get<std::string>()](const std::string& text) {
+        return keeping_front([by = part.at("prepend").get<std::string>()](const std::string& text) {
             return text.empty() ? text : by + text;
-        };
+        });
     }
     if (type == "Replace") {
         return [finder = make_finder(part.at("pattern")), by = part.at("content").get<std::string>()](
-                   const std::string& text) { return replace_all(text, finder, by); };
+                   Normalized given) { return replace(std::move(given), finder, by); };
     }
     if (type == "ByteLevel") {
-        return [](const std::string& text) { return bytes_to_characters(text); };
+        return keeping_front([](const std::string& text) { return bytes_to_characters(text); });
     }
     if (type == "Precompiled") {
-        return make_precompiled(part.at("precompiled_charsmap").get<std::string>());
+        return keeping_front(make_precompiled(part.at("precompiled_charsmap").get<std::string>()));
     }
     if (type == "Nmt") {
-        return [](const std::string& text) { return nmt(text); };
+        return nmt;
     }
     if (type == "BertNormalizer") {
         return bert_normalizer(part);

@@ -10,7 +10,12 @@
 
 namespace vkf::text {
 
-using Normalizer = std::function<std::string(std::string)>;
+struct Normalized {
+    std::string text;
+    bool keeps_front = true;  ///< what the given text begins with is still there, changed or not
+};
+
+using Normalizer = std::function<Normalized(Normalized)>;
 
 /// Makes a normalizer, which is never empty: null gives one that changes nothing. Throws Error
 /// naming a kind that is not known.

@@ -94,13 +94,13 @@ struct Tokenizer::Parts {
 
     /// Normalizes and cuts what no added token took as it was given.
     void encode_part(std::string_view part, bool first, std::vector<TokenId>& ids) const {
-        const std::string text = normalizer(std::string(part));
+        const auto [text, keeps_front] = normalizer({std::string(part)});
         for (const Found& f : added.find(text, true)) {
             if (f.token != nullptr) {
                 ids.push_back(f.token->id);
                 continue;
             }
-            const bool begins = first && f.text.data() == text.data();
+            const bool begins = first && keeps_front && f.text.data() == text.data();
             for (const Piece& word : pre_tokenizer({{std::string(f.text), begins}})) {
                 model->encode(word.text, word.first, ids);
             }

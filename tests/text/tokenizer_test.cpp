@@ -587,6 +587,44 @@ TEST_CASE("tokenizer: a stream that shows nothing keeps nothing, and broken byte
     CHECK(shown.size() > 300);
 }
 
+TEST_CASE("tokenizer: a first word is one whose first character the text begins with, as in `tokenizers`") {
+    json file = small_bpe();
+    file["model"]["vocab"].update({{"_", 3}, {"c", 4}});
+    file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+    const auto begins = [&](const json& normalizer, const std::string& text) {
+        file["normalizer"] = normalizer;
+        return Tokenizer::parse(file.dump(), "tokenizer.json").encode(text).at(0) == 3;
+    };
+    const auto replace = [](const char* wanted, const char* by) {
+        return json{{"type", "Replace"}, {"pattern", {{"String", wanted}}}, {"content", by}};
+    };
+    const json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+    const json prepend = {{"type", "Prepend"}, {"prepend", "b"}};
+    const json after_strip = {{"type", "Sequence"}, {"normalizers", {strip, prepend}}};
+    CHECK(begins(nullptr, "a"));
+    CHECK(begins(strip, "a "));
+    CHECK_FALSE(begins(strip, "  a"));
+    CHECK(begins(after_strip, "a"));
+    CHECK_FALSE(begins(after_strip, " a"));
+    CHECK(begins(replace("c", "b"), "ca"));
+    CHECK_FALSE(begins(replace("c", ""), "ca"));
+    CHECK_FALSE(begins(replace("cc", "b"), "cca"));
+    CHECK(begins(replace("cc", "b"), "acc"));
+    CHECK_FALSE(begins({{"type", "StripAccents"}},
+                       "\xCC\x81"
+                       "a"));
+    CHECK_FALSE(begins({{"type", "Nmt"}},
+                       "\x01"
+                       "a"));
+    CHECK_FALSE(begins({{"type", "BertNormalizer"}},
+                       "\x01"
+                       "a"));
+    CHECK_FALSE(begins({{"type", "BertNormalizer"}},
+                       "\xCC\x81"
+                       "a"));
+    CHECK(begins({{"type", "BertNormalizer"}}, "A"));
+}
+
 #ifdef VKFORMER_SENTENCEPIECE
 
 TEST_CASE("tokenizer: an id of tokenizer_config.json that no token can have is refused beside a SentencePiece model") {
