@@ -69,6 +69,62 @@ std::set<std::string> literals_with(const std::string& jinja, const std::string&
     return found;
 }
 
+/// True where a single line break follows each mark, its role or whatever code is between.
+bool one_line_break_after(const std::string& jinja, std::string_view mark) {
+    std::size_t line = 0;  // the first break behind the mark, which many marks may share
+    for (std::size_t at = jinja.find(mark); at != std::string::npos; at = jinja.find(mark, at + 1)) {
+        line = line < at ? jinja.find('\n', at) : line;
+        if (line == std::string::npos || jinja.compare(line, 2, "\n\n") == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// True where a line break follows each mark at once: in its literal, in the next that is added to
+/// it, or in the template's own text.
+bool line_break_at(const std::string& jinja, std::string_view mark) {
+    for (std::size_t at = jinja.find(mark); at != std::string::npos; at = jinja.find(mark, at + 1)) {
+        std::size_t end = at + mark.size();
+        if (end < jinja.size() && (jinja[end] == '\'' || jinja[end] == '"')) {
+            const char quote = jinja[end];
+            end = std::min(jinja.find_first_not_of(' ', end + 1), jinja.size());
+            if (end == jinja.size() || jinja[end] != '+') {
+                return false;
+            }
+            end = std::min(jinja.find_first_not_of(' ', end + 1), jinja.size());
+            if (end == jinja.size() || jinja[end++] != quote) {
+                return false;
+            }
+        }
+        if (end == jinja.size() || jinja[end] != '\n') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// True where the template writes the word once, by itself, under no condition and in no loop.
+bool written_always(const std::string& jinja, const std::string& word) {
+    const std::size_t at = jinja.find(word);
+    if (jinja.find(word, at + 1) != std::string::npos) {
+        return false;
+    }
+    const std::size_t before = jinja.find_last_not_of(" -", at - 1);
+    const std::size_t after = jinja.find_first_not_of(" -", at + word.size());
+    if (at == 0 || before == std::string::npos || before == 0 || jinja.compare(before - 1, 2, "{{") != 0 ||
+        after == std::string::npos || jinja.compare(after, 2, "}}") != 0) {
+        return false;
+    }
+    int open = 0;
+    for (std::size_t tag = jinja.find("{%"); tag < at; tag = jinja.find("{%", tag + 2)) {
+        const std::size_t name = jinja.find_first_not_of(" -", tag + 2);
+        const auto is = [&](std::string_view wanted) { return jinja.compare(name, wanted.size(), wanted) == 0; };
+        open += is("if") || is("for") || is("macro") ? 1 : is("end") ? -1 : 0;
+    }
+    return open == 0;
+}
+
 [[noreturn]] void refuse_template(const std::string& why, const std::string& name) {
     throw Error("the chat template is not supported: " + why + "; give the whole prompt as the model wants it", name);
 }
@@ -94,6 +150,18 @@ void ChatTemplate::read_chatml(const std::string& jinja) {
         if (has(jinja, mark)) {
             refuse_template(std::string("ChatML with \"") + mark + "\"", name_);
         }
+    }
+    if (has(jinja, ".strip()")) {
+        refuse_template("ChatML that strips messages", name_);
+    }
+    if (!one_line_break_after(jinja, "<|im_start|>") || !line_break_at(jinja, "<|im_end|>")) {
+        refuse_template("ChatML with other line breaks", name_);
+    }
+    if (!has(jinja, "add_generation_prompt") || !has(jinja, "<|im_start|>assistant\n")) {
+        refuse_template("ChatML that begins no answer", name_);
+    }
+    if (has(jinja, "bos_token") && !written_always(jinja, "bos_token")) {
+        refuse_template("ChatML that writes bos_token under a condition", name_);
     }
     const std::set<std::string> defaults = literals_between(jinja, "<|im_start|>system\n", "<|im_end|>\n");
     if (defaults.size() > 1) {

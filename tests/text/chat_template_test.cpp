@@ -66,6 +66,45 @@ TEST_CASE("tokenizer: chat templates that are recognised give the reference's te
     }
 }
 
+TEST_CASE("tokenizer: ChatML is read only where it is written as it is given here") {
+    const auto said = [](const std::string& role, const std::string& content, const std::string& end,
+                         const std::string& before = "") {
+        const std::string jinja =
+            before + "{% for message in messages %}{{ '<|im_start|>' + message['role'] + " + role +
+            " + message['content']" + content + " + " + end +
+            " }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+        try {
+            return ChatTemplate::parse(jinja, "<s>", "x").prompt("hi");
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    const auto is_refused = [](const std::string& text) {
+        return text.starts_with("x: the chat template is not supported: ");
+    };
+    const std::string line = "'\\n'", end = "'<|im_end|>' + '\\n'",
+                      question = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+    CHECK(said(line, "", end) == question);
+    CHECK(said(line, "", "'<|im_end|>\\n'") == question);
+    CHECK(said(line, "", end, "{% if x %}{% endif %}{{- bos_token -}}") == "<s>" + question);
+    CHECK(is_refused(said(line, "", "'<|im_end|>'")));
+    CHECK(is_refused(said(line, "", "'<|im_end|>' + eos_token")));
+    CHECK(is_refused(said("'\\n\\n'", "", end)));
+    CHECK(is_refused(said(line, ".strip()", end)));
+    CHECK(is_refused(said(line, "", end, "{% if false %}{{ bos_token }}{% endif %}")));
+    CHECK(is_refused(said(line, "", end, "{% if bos_token %}{% endif %}")));
+    CHECK_THROWS_AS(ChatTemplate::parse("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + "
+                                        "'<|im_end|>\\n' }}{% endfor %}",
+                                        "", "x"),
+                    Error);
+    // and in the template's own text
+    CHECK(ChatTemplate::parse(
+              "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+              "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+              "", "x")
+              .prompt("hi") == question);
+}
+
 TEST_CASE("tokenizer: a chat template of nothing but marks is refused at once") {
     const auto refused = [](const std::string& part, const std::string& end) {
         std::string jinja;
@@ -78,8 +117,12 @@ TEST_CASE("tokenizer: a chat template of nothing but marks is refused at once") 
             return std::string(error.what());
         }
     };
-    CHECK(refused("<|im_start|>system\n", "") == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
-    CHECK(refused("<|im_start|>system\nab<|im_end|>\n", "") ==
+    const std::string answer = "add_generation_prompt<|im_start|>assistant\n";
+    CHECK(refused("<|im_start|>system\n", answer) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    CHECK(refused("<|im_start|>", answer) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    CHECK(refused("<|im_end|>\n", "<|im_start|>").find("other line breaks") != std::string::npos);
+    CHECK(refused("{% if ", "{{ bos_token }}" + answer).find("under a condition") != std::string::npos);
+    CHECK(refused("<|im_start|>system\nab<|im_end|>\n", answer) ==
           "<|im_start|>system\nab<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
     CHECK(refused("Cutting Knowledge Date: ", "\n<|start_header_id|><|eot_id|>trim bos_token").find("one date") !=
           std::string::npos);
