@@ -424,6 +424,11 @@ void Trainer::resume(const std::filesystem::path& file) {
     if (read.step < 0 || read.step > kMostSteps || read.good < 0 || !std::isfinite(read.loss_scale) ||
         read.loss_scale < 0) {
         throw Error(std::string("state ") + kProgress + " holds no number of a step and loss scale", there.file());
+    if (parts_->micro_batches > 0) {
+        throw Error("save() goes behind take_step(): " + std::to_string(parts_->micro_batches) +
+                        " micro-batches are accumulated, which the file would not have",
+                    kTrainer);
+    }
     }
     parts_->resumed_in_part = true;
     whole.write(parts_->state);

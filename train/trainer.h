@@ -86,7 +86,8 @@ public:
     float accumulate(float weight = 1.0f);
 
     /// Writes all that resume() needs: parameters, moments, the number of the step. The file
-    /// appears whole or not at all.
+    /// appears whole or not at all. Throws Error between accumulate() and take_step(), whose
+    /// micro-batches it has no room for.
     void save(const std::filesystem::path& file);
     /// Goes on where save() was called, bit for bit. Throws Error naming the file where it is
     /// damaged or of other parameters; nothing has changed then. Where the device fails, or the

@@ -225,7 +225,7 @@ void bind_trainer(nb::module_& m) {
             "Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.")
         .def(
             "save", [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer.save(file); }); },
-            "file"_a, "Writes all that resume() needs.")
+            "file"_a, "Writes all that resume() needs; an error between accumulate() and take_step().")
         .def(
             "resume",
             [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer.resume(file); }); },

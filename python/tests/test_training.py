@@ -172,6 +172,16 @@ def test_accumulation_and_resuming(tmp_path):
     assert again.step == 3 and again(x=X, t=T).loss == whole(x=X, t=T).loss
 
 
+def test_what_is_accumulated_is_not_lost_by_saving(tmp_path):
+    g, loss = classifier()
+    step = vkf.Trainer(g, loss, accumulates=True)
+    step.accumulate(x=X, t=T)
+    with pytest.raises(ValueError, match="1 micro-batches are accumulated"):
+        step.save(tmp_path / "training.safetensors")
+    step(x=X, t=T)
+    step.save(tmp_path / "training.safetensors")
+
+
 def test_some_parameters_stay():
     g, loss = classifier()
     weights = {"net.first.weight": array(16, 8), "net.first.bias": array(16)}

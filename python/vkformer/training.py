@@ -185,7 +185,10 @@ class Trainer:
         return {name: self.state.read(name) for name in self.parameters}
 
     def save(self, file: Path) -> None:
-        """Writes all that resume() needs: parameters, moments, the number of the step."""
+        """Writes all that resume() needs: parameters, moments, the number of the step.
+
+        An error between accumulate() and the step that these micro-batches are for.
+        """
         self._core.save(file)
 
     def resume(self, file: Path) -> None:
