@@ -183,6 +183,7 @@ struct Trainer::Parts {
     };
 
     std::vector<std::string> names;
+    std::vector<std::string> inputs;  ///< those with symbols in their shapes
     State state;
     std::optional<Program> program;
     Graph update_graph;
@@ -201,6 +202,19 @@ struct Trainer::Parts {
     static void check(float weight) {
         if (!(weight > 0.0f) || !std::isfinite(weight)) {
             throw Error("a weight of " + std::to_string(weight) + " is not positive", kTrainer);
+        }
+    }
+
+    /// Throws where an input has no element: a loss of nothing is no number, and parameters would
+    /// take a step before it is there.
+    void check_batch() const {
+        for (const std::string& input : inputs) {
+            const std::vector<std::int64_t> shape = program->shape(input);
+            if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+                throw Error("step " + std::to_string(progress.step) + ": the input " + input + " is " +
+                                shape_text(shape) + ", a batch of nothing",
+                            kTrainer);
+            }
         }
     }
 
@@ -327,6 +341,12 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     for (const Value& parameter : parameters) {
         parts_->names.push_back(parameter_name(parameter));
     }
+    for (const StorageInfo& s : graph.storages()) {
+        const auto is_symbolic = [](const Dim& size) { return !size.is_constant(); };
+        if (s.kind == StorageKind::input && std::any_of(s.shape.begin(), s.shape.end(), is_symbolic)) {
+            parts_->inputs.push_back(s.name);
+        }
+    }
     parts_->scaled = is_scaled(options);
     parts_->accumulates = options.accumulates;
     parts_->communicator = options.communicator;
@@ -362,6 +382,7 @@ float Trainer::accumulate(float weight) {
     }
     Parts::check(weight);
     check_whole();
+    parts_->check_batch();
     parts_->make_alike();
     return parts_->run(weight);
 }
@@ -371,6 +392,7 @@ TrainingStep Trainer::take_step(float weight) {
     TrainingStep taken;
     Parts::check(weight);
     check_whole();
+    parts_->check_batch();
     parts_->make_alike();
     const double weights = parts_->finish(weight);
     taken.grad_norm = parts_->norm();
@@ -402,6 +424,11 @@ void Trainer::check_whole() const {
 
 void Trainer::save(const std::filesystem::path& file) {
     check_whole();
+    if (parts_->micro_batches > 0) {
+        throw Error("save() goes behind take_step(): " + std::to_string(parts_->micro_batches) +
+                        " micro-batches are accumulated, which the file would not have",
+                    kTrainer);
+    }
     const Parts::Progress& p = parts_->progress;
     const std::array<std::int32_t, 3> numbers{p.step, p.good, std::bit_cast<std::int32_t>(p.loss_scale)};
     parts_->state.write(kProgress, std::as_bytes(std::span(numbers)));
@@ -424,11 +451,6 @@ void Trainer::resume(const std::filesystem::path& file) {
     if (read.step < 0 || read.step > kMostSteps || read.good < 0 || !std::isfinite(read.loss_scale) ||
         read.loss_scale < 0) {
         throw Error(std::string("state ") + kProgress + " holds no number of a step and loss scale", there.file());
-    if (parts_->micro_batches > 0) {
-        throw Error("save() goes behind take_step(): " + std::to_string(parts_->micro_batches) +
-                        " micro-batches are accumulated, which the file would not have",
-                    kTrainer);
-    }
     }
     parts_->resumed_in_part = true;
     whole.write(parts_->state);

@@ -74,7 +74,8 @@ public:
 
     /// Runs a step on what was uploaded: one submission, and one wait for loss and norm. Throws
     /// Error naming the step where one of them is not finite. Where the gradients are not,
-    /// parameters are as before, and the step may be taken again with other data.
+    /// parameters are as before, and the step may be taken again with other data; so it is where an
+    /// input has no element.
     ///
     /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
     /// the means, in which each counts by its weight, for example its number of labels. The same

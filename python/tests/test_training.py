@@ -182,6 +182,19 @@ def test_what_is_accumulated_is_not_lost_by_saving(tmp_path):
     step.save(tmp_path / "training.safetensors")
 
 
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_an_empty_batch_takes_no_step(accumulates):
+    g, loss = classifier()
+    step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1, weight_decay=0.5), accumulates=accumulates)
+    before = step.state_dict()
+    for call in (step, step.accumulate) if accumulates else (step,):
+        with pytest.raises(ValueError, match=r"step 0: the input x is .*a batch of nothing"):
+            call(x=X[:0], t=T[:0])
+    for name, a in step.state_dict().items():
+        np.testing.assert_array_equal(a, before[name])
+    assert step.step == 0 and step(x=X, t=T).loss > 0
+
+
 def test_some_parameters_stay():
     g, loss = classifier()
     weights = {"net.first.weight": array(16, 8), "net.first.bias": array(16)}
