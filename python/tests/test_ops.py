@@ -135,6 +135,16 @@ def test_a_family_is_compiled_once():
     assert len(f._programs) == 2
 
 
+def test_a_program_that_is_forgotten_is_kept_by_no_shape(monkeypatch):
+    f = vkf.function(lambda x: vkf.activate(x, "tanh"), ["rN"])
+    monkeypatch.setattr(f, "_most", 2)
+    for columns in (1, 2, 3, 4):
+        for rows in (1, 2):
+            f(array(rows, columns))
+    assert len(f._programs) == 2 and len(f._exact) == 4
+    assert {id(entry[4]) for entry in f._exact.values()} == {id(p) for p in f._programs.values()}
+
+
 def test_functions_of_several_values():
     f = vkf.function(lambda a, b: (a + b, a * 2.0 - b, a @ vkf.transpose(b, 0, 1)))
     a, b = array(3, 4), array(3, 4)

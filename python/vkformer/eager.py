@@ -192,7 +192,8 @@ class Function:
             if program is None:
                 program = self._compile(device, arrays, sizes, maxima, options)
                 while len(self._programs) >= self._most:
-                    self._programs.popitem(last=False)
+                    _, old = self._programs.popitem(last=False)
+                    self._exact = {key: entry for key, entry in self._exact.items() if entry[4] is not old}
                 self._programs[program_key] = program
             else:
                 self._programs.move_to_end(program_key)
