@@ -141,5 +141,20 @@ def test_the_command_line():
         done = subprocess.run([sys.executable, "-m", "vkformer", "generate", str(ROOT / "samples/generate"), "7 is", "--cache", "32",
                                "--weights", "int8"], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.strip() == "7 is seven." and "a second" in done.stderr, done.stdout + done.stderr
+    called = [sys.executable, "-m", "vkformer"]
+    part = vkf.default_device().name[1:5].upper()
+    done = subprocess.run([*called, "doctor", "--device", part], capture_output=True, text=True)
+    assert done.returncode == 0 and "healthy: " in done.stdout, done.stdout + done.stderr
+    done = subprocess.run([*called, "generate", "/nowhere", "x", "--seed", "-1"], capture_output=True, text=True)
+    assert done.returncode == 2 and "-1 is not from 0" in done.stderr and "Traceback" not in done.stderr
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and "vkformer: " in done.stderr and "Traceback" not in done.stderr, done.stderr
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(called, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "Exception" not in done.stderr, done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "generate", "/nowhere", "x"], capture_output=True, text=True)
     assert done.returncode == 1 and "/nowhere" in done.stderr and "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ doctor: checks every device. generate FOLDER PROMPT: continues a text. bench: ti
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
@@ -56,7 +57,8 @@ def doctor(options: argparse.Namespace) -> int:
     print(f"tokenizers: {'yes' if vkf._vkformer.has_text else 'no, the package was built without'}")
     print(f"GLSL at run time: {vkf.glsl_compiler() or 'no (libshaderc is not here); score mods need it'}")
     found = vkf.Device.list()  # an error says what to install
-    chosen = [i for i, listed in enumerate(found) if options.device in ("", str(i), listed.name)]
+    wanted = options.device.lower()
+    chosen = [i for i, listed in enumerate(found) if (wanted == str(i) if wanted.isdigit() else wanted in listed.name.lower())]
     if not chosen:
         raise vkf.Error(f'there is no device "{options.device}"' if found else
                         "there is no Vulkan device; install a driver (Debian and Ubuntu: mesa-vulkan-drivers)")
@@ -86,12 +88,27 @@ def doctor(options: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
+def _close_stdout() -> None:
+    """So that the interpreter writes nothing there at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 64:
+        raise argparse.ArgumentTypeError(f"{number} is not from 0 to {(1 << 64) - 1}")
+    return number
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vkformer", description=__doc__)
     parser.set_defaults(run=devices)
     commands = parser.add_subparsers()
     d = commands.add_parser("doctor", help="checks every device: whether it is there, and whether its numbers are right")
-    d.add_argument("--device", default="", help="this one alone, by its index or name")
+    d.add_argument("--device", default="", help="by its index, or those with this in their names")
     d.set_defaults(run=doctor)
     g = commands.add_parser("generate", help="continues a text with a Hugging Face folder")
     g.add_argument("folder")
@@ -100,7 +117,7 @@ def main() -> int:
     g.add_argument("--max-tokens", type=int, default=128)
     g.add_argument("--cache", type=int, default=0, help="most tokens, prompt included; 0: what the model was trained for")
     g.add_argument("--temperature", type=float, default=0.0)
-    g.add_argument("--seed", type=int, default=0)
+    g.add_argument("--seed", type=_seed, default=0)
     g.add_argument("--chat", action="store_true", help="puts the prompt as a question to a chat model")
     g.add_argument("--device", default="")
     g.set_defaults(run=generate)
@@ -110,9 +127,15 @@ def main() -> int:
     b.set_defaults(run=bench)
     options = parser.parse_args()
     try:
-        return options.run(options) or 0
-    except vkf.Error as error:
+        code = options.run(options) or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read has enough
+        _close_stdout()
+        return 1
+    except (vkf.Error, OSError) as error:
         print(f"vkformer: {error}", file=sys.stderr)
+        _close_stdout()
         return 1
     except KeyboardInterrupt:
         print("vkformer: interrupted", file=sys.stderr)
