@@ -5,7 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <cstring>
-#include <limits>
+#include <utility>
 
 namespace py {
 
@@ -134,38 +134,68 @@ nb::object numpy_array(const void* data, vkf::DType dtype, const std::vector<std
     return out;
 }
 
-Array device_array_of(nb::handle object, const std::string& what) {
-    const Array in = array_of(object, what);
-    const auto narrowed = [&](auto number_at) {
-        void* data = nullptr;
-        Array out = in;
-        out.dtype = vkf::DType::i32;
-        out.made = new_array(out.dtype, out.shape, &data);
-        auto* to = static_cast<std::int32_t*>(data);
-        const std::size_t count = in.size();
-        for (std::size_t i = 0; i < count; ++i) {
-            const std::int64_t number = number_at(i);
-            if (number < std::numeric_limits<std::int32_t>::min() ||
-                number > std::numeric_limits<std::int32_t>::max()) {
-                fail("element " + std::to_string(i) + " is " + std::to_string(number) + ", which 32 bits do not hold",
-                     what);
-            }
-            to[i] = static_cast<std::int32_t>(number);
+namespace {
+
+/// An array of int32 of numbers that may be too large for it.
+template <class Number>
+Array narrowed(const std::vector<std::int64_t>& shape, std::span<const Number> numbers, const std::string& what) {
+    void* data = nullptr;
+    Array out;
+    out.dtype = vkf::DType::i32;
+    out.shape = shape;
+    out.made = new_array(out.dtype, out.shape, &data);
+    auto* to = static_cast<std::int32_t*>(data);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (!std::in_range<std::int32_t>(numbers[i])) {
+            fail("element " + std::to_string(i) + " is " + std::to_string(numbers[i]) + ", which 32 bits do not hold",
+                 what);
         }
-        out.bytes = {static_cast<const std::byte*>(data), 4 * count};
-        return out;
+        to[i] = static_cast<std::int32_t>(numbers[i]);
+    }
+    out.bytes = {static_cast<const std::byte*>(data), 4 * numbers.size()};
+    return out;
+}
+
+/// Unsigned integers of more than 8 bits, for which vkf::DType has no names.
+std::optional<Array> narrowed_unsigned(nb::handle object, const std::string& what) {
+    DenseArray array;
+    if (!nb::ndarray_check(object) || !nb::try_cast<DenseArray>(object, array)) {
+        PyErr_Clear();
+        return {};
+    }
+    const nb::dlpack::dtype type = array.dtype();
+    if (static_cast<nb::dlpack::dtype_code>(type.code) != nb::dlpack::dtype_code::UInt || type.lanes != 1) return {};
+    std::vector<std::int64_t> shape(array.ndim());
+    for (std::size_t i = 0; i < shape.size(); ++i) shape[i] = static_cast<std::int64_t>(array.shape(i));
+    const auto as = [&]<class Number>(Number) {
+        return narrowed(shape, std::span(static_cast<const Number*>(array.data()), array.size()), what);
     };
+    if (type.bits == 16) return as(std::uint16_t{});
+    if (type.bits == 32) return as(std::uint32_t{});
+    if (type.bits == 64) return as(std::uint64_t{});
+    return {};
+}
+
+}  // namespace
+
+Array device_array_of(nb::handle object, const std::string& what) {
+    if (std::optional<Array> array = narrowed_unsigned(object, what)) return *std::move(array);
+    const Array in = array_of(object, what);
     switch (in.dtype) {
         case vkf::DType::f32:
         case vkf::DType::f16:
         case vkf::DType::bf16:
         case vkf::DType::i32: return in;
-        case vkf::DType::i64: return narrowed([&](std::size_t i) { return in.as<std::int64_t>()[i]; });
-        case vkf::DType::i16: return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::int16_t>()[i]}; });
-        case vkf::DType::i8: return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::int8_t>()[i]}; });
-        case vkf::DType::u8: return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::uint8_t>()[i]}; });
-        case vkf::DType::boolean:
-            return narrowed([&](std::size_t i) { return std::int64_t{in.as<std::uint8_t>()[i] != 0}; });
+        case vkf::DType::i64: return narrowed(in.shape, in.as<std::int64_t>(), what);
+        case vkf::DType::i16: return narrowed(in.shape, in.as<std::int16_t>(), what);
+        case vkf::DType::i8: return narrowed(in.shape, in.as<std::int8_t>(), what);
+        case vkf::DType::u8: return narrowed(in.shape, in.as<std::uint8_t>(), what);
+        case vkf::DType::boolean: {
+            const auto bytes = in.as<std::uint8_t>();
+            std::vector<std::uint8_t> bits(bytes.begin(), bytes.end());
+            for (std::uint8_t& bit : bits) bit = bit != 0 ? 1 : 0;
+            return narrowed(in.shape, std::span<const std::uint8_t>(bits), what);
+        }
         case vkf::DType::f64: break;
     }
     fail("is of float64; graphs compute in float32: convert it with astype(numpy.float32) or .float()", what);

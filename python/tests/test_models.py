@@ -2,6 +2,7 @@
 """Language models and text encoders: the tiny ones of the tests, beside what transformers computed."""
 
 import json
+import math
 import shutil
 import signal
 
@@ -54,6 +55,13 @@ def test_answers(model):
         assert case["prompt"] + model.generate(case["prompt"]) == case["text"]
         assert model.encode(case["prompt"]) == case["prompt_ids"]
         assert model.generate(case["prompt_ids"]) == case["output_ids"]
+
+
+@needs_text
+def test_temperatures_that_are_none(model):
+    for temperature in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="temperature"):
+            model.generate("7 is", temperature=temperature)
 
 
 @needs_text

@@ -230,6 +230,40 @@ def test_requires_grad_is_refused_always(device):
     np.testing.assert_array_equal(program(a=Required(one, False), b=one)["y"], 2 * one)
 
 
+def test_types_of_arrays_are_told():
+    x = np.ones(4)
+    for wrong in (x.astype(">f4"), x.astype(complex), x.astype(object), x.astype(str), x.astype("datetime64[s]")):
+        with pytest.raises(ValueError, match=": is of "):
+            vkf.relu(wrong.reshape(2, 2))
+        try:
+            vkf.relu(wrong.reshape(2, 2))
+        except ValueError as error:
+            assert str(wrong.dtype) in str(error) and "int32" not in str(error)
+    for call in (vkf.relu, vkf.softmax, vkf.function(lambda x: x * 2.0)):
+        with pytest.raises(TypeError, match="None"):
+            call(None)
+
+
+def test_integers_of_every_width_are_narrowed(device):
+    table = array(5, 3)
+    for kind in (np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int64):
+        ids = np.array([4, 0, 2], kind)
+        np.testing.assert_array_equal(vkf.embedding(ids, table), table[[4, 0, 2]])
+        assert device.tensor(ids).numpy().tolist() == [4, 0, 2]
+    for large in (np.uint32, np.uint64):
+        with pytest.raises(ValueError, match="element 1 is 4294967295, which 32 bits do not hold"):
+            device.tensor(np.array([1, 0xFFFFFFFF], large))
+    with pytest.raises(ValueError, match="element 0 is 18446744073709551615"):
+        device.tensor(np.array([0xFFFFFFFFFFFFFFFF], np.uint64))
+
+
+def test_nothing_stays_nothing():
+    for shape in ((0,), (0, 4), (4, 0), (2, 0, 3)):
+        x = np.zeros(shape, np.float32)
+        assert vkf.relu(x).shape == shape
+    assert vkf.relu([]).shape == (0,)
+
+
 def test_functions_tell_their_names():
     with pytest.raises(ValueError, match="linear: .*requires_grad"):
         vkf.linear(np.ones((2, 4), np.float32), Required(np.ones((3, 4), np.float32)))

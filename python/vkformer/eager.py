@@ -67,6 +67,8 @@ def _require_no_gradient(what: str, x: Any) -> None:
 
 def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     """Arguments with shapes: lists of numbers become arrays of NumPy's."""
+    if tensors and tensors[0] is None:
+        raise TypeError(f"{what}: None is neither an array nor a value of a graph")
     out = []
     for t in tensors:
         if isinstance(t, _c.Value):
@@ -91,13 +93,20 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
+_NARROWED = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
 def _dtype(array: Any, what: str) -> str:
     """The type of the graph's input for an array."""
     name = str(array.dtype).rpartition(".")[2]
     if name == "float64":
         raise _c.ArgumentError(f"{what}: is of float64; graphs compute in float32: convert it with "
                                "astype(numpy.float32) or .float()")
-    return name if name in ("float32", "float16", "bfloat16") else "int32"
+    if name in ("float32", "float16", "bfloat16"):
+        return name
+    if name in _NARROWED:
+        return "int32"
+    raise _c.ArgumentError(f"{what}: is of {array.dtype}; arrays are of float32, float16, bfloat16, integers or bool")
 
 
 def _bucket(size: int) -> int:
@@ -162,6 +171,8 @@ class Function:
     def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any], tensors: _c.Device | None) -> _Entry:
         for a in arrays:
             _require_no_gradient(self.__name__, a)
+        if arrays[0] is None:
+            raise TypeError(f"{self.__name__}: {self._names[0] if self._names else 'x0'}: is None; an array is wanted")
         with _lock:
             device = self._device or tensors or default_device()
             sizes: list[tuple[str, ...]] = []

@@ -56,10 +56,12 @@ def _in_graph(*tensors: Any) -> bool:
 
 
 def _rows(x: Any) -> Any:
-    """(..., N) as (rows, N)."""
-    if len(x.shape) == 2:
-        return x
-    return x.reshape(-1, x.shape[-1]) if len(x.shape) else x.reshape(1, 1)
+    """(..., N) as (rows, N); no rows where N is 0."""
+    if len(x.shape) == 0:
+        return x.reshape(1, 1)
+    if x.shape[-1] == 0:
+        return x.reshape(0, 1)
+    return x if len(x.shape) == 2 else x.reshape(-1, x.shape[-1])
 
 
 def _attend(query: _c.Value, key: _c.Value, value: _c.Value, attn_mask: _c.Value | None, sinks: _c.Value | None,

@@ -151,7 +151,7 @@ class Decoder(_c.DecoderCore):
         """Ids of tokens as they come, that which ends the text included."""
         ids = self.encode(prompt)
         sampler, core = None, cast(_c.DecoderCore, self)
-        if temperature > 0:
+        if temperature != 0:  # what is negative or no number is refused there
             sampler = _c.Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
             core = self._for_sampling(top_k)
         prompt_of, step_of = _c.DecoderCore.prompt, _c.DecoderCore.step  # which do not take the turn
