@@ -14,8 +14,8 @@ struct SoftmaxGradient {
 
 /// ds (..., L, S) of dense weights (..., L, S) and dy, which is (..., L, S), or (..., L) for
 /// kSoftmaxGradientLogSumExp. `scores` is looked at where there is a softcap. For
-/// kSoftmaxGradientSink: what each row adds to the gradient of its sink, (..., L), where `scores` is
-/// that sink's weight, (..., L).
+/// kSoftmaxGradientSink: what each row adds to the gradient of its sink, (..., L), where `scores`
+/// is that sink's weight, (..., L).
 Value softmax_gradient(const SoftmaxGradient& what, Value weights, Value dy, Value scores);
 
 }  // namespace vkf::support

@@ -99,7 +99,8 @@ TEST_SUITE("texel fetches") {
         CHECK(texels(buffer(0, "a", "float", "volatile readonly"), "y[i] = a[i];") == none);
         CHECK(texels(buffer(0, "a", "vec4"), "y[i] = a[i][n];") == none);
         CHECK(texels(a + buffer(0, "b", "vec4"), "vec4 four = b[i]; y[i] = a[i] + four.x + four.y;") == none);
-        CHECK(texels(a + buffer(0, "b", "vec4"), "y[i] = a[i];") == Bytes{4, 0, 0, 0});  // b is not touched
+        // b is not touched
+        CHECK(texels(a + buffer(0, "b", "vec4"), "y[i] = a[i];") == Bytes{4, 0, 0, 0});
         CHECK(texels("struct Two { float x; uint y; };\n" + buffer(0, "a", "Two"), "y[i] = a[i].x;") == none);
         CHECK(texels("layout(set = 0, binding = 0) readonly buffer A { uint count; float a[]; };\n", "y[i] = a[i];") ==
               none);

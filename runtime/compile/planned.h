@@ -21,8 +21,8 @@ struct Window {
 struct PlannedDispatch {
     Dispatch dispatch;
     std::vector<Window> windows;  ///< one a binding
-    /// The bindings that may be texel buffers (texel_fetches.h) where their memory is the library's, a
-    /// bit each.
+    /// The bindings that may be texel buffers (texel_fetches.h) where their memory is the
+    /// library's, a bit each.
     std::uint32_t texels = 0;
     std::uint32_t step = 0;  ///< a barrier stands where it grows
     /// Of a collective: the entry of Plan::work before which it has to be over. The ones in between

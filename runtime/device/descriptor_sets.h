@@ -30,8 +30,8 @@ struct Place {
 class DescriptorSets {
 public:
     DescriptorSets() = default;
-    /// `places` are those of all storages but inputs and outputs. What binds these has a copy of its
-    /// sets for each slot. The plan, which must outlive this, stays where it is.
+    /// `places` are those of all storages but inputs and outputs. What binds these has a copy of
+    /// its sets for each slot. The plan, which must outlive this, stays where it is.
     DescriptorSets(std::shared_ptr<DeviceCore> device, const Plan& plan, PipelineTable pipelines,
                    std::vector<Place> places, std::uint32_t slots);
     ~DescriptorSets() { release(); }
