@@ -56,12 +56,13 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
     const DeviceTable& vk = core_->api;
     VkBufferCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-    info.size = align_up(bytes, kMostTexel);  // the last texel is whole
+    info.size = bytes;
     info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (use == MemoryUse::device || use == MemoryUse::shared) {
         info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
         if (core_->capabilities.texel_buffers) {
             info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
+            info.size = align_up(bytes, kMostTexel);  // the last texel is whole
         }
     }
     core_->check_result(vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_), "vkCreateBuffer");
