@@ -93,6 +93,9 @@ int check(Options options) {
 int run(Options options) {
     if (options.lines.empty()) {
         for (std::string line; std::getline(std::cin, line);) {
+            if (line.ends_with('\r')) {  // as Windows ends lines
+                line.pop_back();
+            }
             if (!line.empty()) {
                 options.lines.push_back(line);
             }

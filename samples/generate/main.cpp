@@ -366,6 +366,9 @@ int main(int argc, char** argv) {
                            : options.layer_parallel ? "--layer-parallel"
                                                     : "--parallel";
         options.parallel = options.tensor_parallel ? "tensor" : options.layer_parallel ? "layers" : options.parallel;
+        if (options.by_ids && (options.check || !options.texts.empty())) {
+            throw CLI::ValidationError("--ids", "goes with an answer, not with --check or --accuracy");
+        }
         if (!options.parallel.empty() && (options.check || !options.texts.empty() || !options.save.empty())) {
             throw CLI::ValidationError(flag, "goes with an answer, not with --check, --accuracy or --save");
         }

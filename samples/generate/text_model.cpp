@@ -170,6 +170,9 @@ std::vector<JudgedText> TextModel::judged_texts() const {
 #ifdef SAMPLE_WITH_TEXT
     std::istringstream file(vkf::read_text(options.texts));
     for (std::string line; std::getline(file, line);) {
+        if (line.ends_with('\r')) {  // as Windows ends lines
+            line.pop_back();
+        }
         JudgedText text = parts_->judged(line);
         if (text.known < text.ids.size()) {
             texts.push_back(std::move(text));

@@ -38,6 +38,20 @@ TEST_CASE("generate: --dry-run prints the plan on the standard output, with or w
     check_refused({kNoTokenizer}, "--ids");
 }
 
+TEST_CASE("generate: ids are for an answer, and lines of texts end as Windows ends them too") {
+    const Copy copy(kSpell);
+    const std::string texts = (copy.folder / "texts.txt").string();
+    copy.write("texts.txt", "7 is seven.\r\n8 is eight.\r\n");
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"--ids", "3", "--check"}, {"--ids", "3", "--accuracy", texts}}) {
+        const Outcome o = generate(words);
+        CHECK(o.code == 1);
+        CHECK_MESSAGE(has(o.output, "--ids: goes with an answer"), o.output);
+    }
+    const std::string judged = answer({"--accuracy", texts});
+    CHECK_MESSAGE(has(judged, "2 texts, 8 tokens judged"), judged);
+}
+
 TEST_CASE("generate: --profile has dispatches that ran, of an answer of one token too") {
     for (const char* tokens : {"1", "3"}) {
         const Copy copy(kSpell);
