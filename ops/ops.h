@@ -74,8 +74,8 @@ struct SoftmaxOptions {
 /// S) -> the same shape. A masked weight (fill -inf) is -0.0. Rows are stable for any finite
 /// logits; -inf logits count as masked.
 VKF_API Value softmax(Value scores, const SoftmaxOptions& options = {});
-/// Applies softmax()'s scale, softcap and biases to scores, and ignores its mask and sinks. The
-/// result has the shape of the scores.
+/// Applies softmax()'s scale, softcap and biases to scores, and ignores its mask and sinks. ALiBi
+/// counts positions as Mask::causal says. The result has the shape of the scores.
 VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
 /// The natural logarithm of the sum of the exponentials of each row of scores, after softmax()'s
 /// scale, softcap, biases and mask; sinks count too. (..., L, S) -> (..., L); -inf where no key is

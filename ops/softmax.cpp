@@ -34,7 +34,10 @@ struct SoftmaxParams {
     uint term;    // kSoftmaxTermNone ...
     uint output;  // kSoftmaxOutputWeights ...
     float smoothing = 0.0f;
+    bool unmasked = false;  // queries stand where `causal` says, and see every key
 };
+
+bool masks_causally(const SoftmaxParams& p) noexcept { return p.causal != Causal::none && !p.unmasked; }
 
 bool of_rows(uint output) noexcept {
     return output == kSoftmaxOutputLogSumExp || output == kSoftmaxOutputSmoothed ||
@@ -107,7 +110,7 @@ void lower(Lowering& l) {
            {{kSoftmaxSpecLanes, group.lanes},
             {kSoftmaxSpecMask, mask_kind},
             {kSoftmaxSpecTerm, params.term},
-            {kSoftmaxSpecCausal, params.causal == Causal::none ? 0u : 1u},
+            {kSoftmaxSpecCausal, masks_causally(params) ? 1u : 0u},
             {kSoftmaxSpecSoftcap, params.softcap == 0 ? 0u : 1u},
             {kSoftmaxSpecOutput, params.output},
             {kSoftmaxSpecFours, fours},
@@ -150,7 +153,7 @@ bool term_is_wanted(const GradientSite& site, uint term) {
 /// Scores that a finite number takes the place of pass no gradient: -0.0, which products skip.
 Value without_filled(const GradientSite& site, Value ds) {
     SoftmaxParams p = site.params<SoftmaxParams>();
-    if (!std::isfinite(p.fill) || !(p.mask || p.causal != Causal::none)) {
+    if (!std::isfinite(p.fill) || !(p.mask || masks_causally(p))) {
         return ds;
     }
     p.scale = 1.0f;
@@ -263,7 +266,8 @@ Value a_head_each(const Value& v) { return v.rank() == 1 ? reshape(v, {v.size(0)
 
 /// One node a term: the kernel has room for one more tensor than scores, mask and result. All terms
 /// but the last are folded into the scores first.
-Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output, float smoothing = 0.0f) {
+Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint output, float smoothing = 0.0f,
+                  bool unmasked = false) {
     check_options(op.name, scores, o);
     scores = dense(scores);
     struct Term {
@@ -282,6 +286,7 @@ Value add_softmax(const OpType& op, Value scores, const SoftmaxOptions& o, uint 
     }
     SoftmaxParams p{o.scale,         o.softcap, o.mask.fill,      o.mask.causal,       o.mask.window,
                     o.mask.polarity, false,     kSoftmaxTermNone, kSoftmaxOutputScores};
+    p.unmasked = unmasked;
     for (; terms.size() > 1; terms.erase(terms.begin())) {
         p.term = terms.front().kind;
         scores = add_op(kBiasedScores, {scores, terms.front().tensor}, p, scores.shape());
@@ -319,9 +324,8 @@ Value biased_scores(Value scores, const SoftmaxOptions& options) {
     SoftmaxOptions o = options;
     o.sinks = {};
     o.mask.keys = {};
-    o.mask.causal = Causal::none;
     o.mask.window = 0;
-    return add_softmax(kBiasedScores, scores, o, kSoftmaxOutputScores);
+    return add_softmax(kBiasedScores, scores, o, kSoftmaxOutputScores, 0.0f, true);
 }
 
 Value log_sum_exp(Value scores, const SoftmaxOptions& options) {

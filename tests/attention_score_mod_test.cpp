@@ -74,6 +74,29 @@ TEST_SUITE("attention score mods") {
         });
     }
 
+    TEST_CASE("attention: a mod beside ALiBi and a causal mask counts positions as that one does") {
+        if (!can_compile_glsl()) {
+            return;
+        }
+        const Qkv x = random_qkv({1, 2, 2, 3, 9, 8, 8});
+        const Tensor slopes({2}, {0.5, 0.25});
+        for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
+            CAPTURE(static_cast<int>(causal));
+            reference::AttentionOptions same;
+            same.scores.alibi_slopes = slopes;
+            same.scores.causal = causal;
+            OpCheck check;
+            const AttentionOptions o{
+                .mask = {.alibi_slopes = check.input("slopes", slopes), .causal = causal},
+                .score_mod = ScoreMod::glsl("float score_mod(float score, uint batch, uint head, uint query, uint key) "
+                                            "{ return score; }")};
+            const Value y = scaled_dot_product_attention(check.input("q", x.query), check.input("k", x.key),
+                                                         check.input("v", x.value), o)
+                                .y;
+            CHECK(check.difference(contiguous(y), reference::attention(x.query, x.key, x.value, same).y) == "");
+        }
+    }
+
     TEST_CASE("attention: a mod that returns -inf masks, rows without a key give 0") {
         if (!can_compile_glsl()) {
             return;

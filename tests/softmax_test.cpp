@@ -237,6 +237,23 @@ TEST_CASE("softmax: ALiBi slopes and sinks, alone and with every other bias") {
     CHECK(softmax_mismatch(scores, {.bias = bias, .sinks = Tensor({3}, kNan)}) == "");
 }
 
+TEST_CASE("softmax: biased scores count positions as the mask says, and see every key") {
+    const Tensor scores = random_tensor({1, 2, 3, 7}, 1, 4), slopes({2}, {0.5, 0.25});
+    for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
+        CAPTURE(static_cast<int>(causal));
+        OpCheck check;
+        const reference::SoftmaxOptions o{
+            .alibi_slopes = slopes, .causal = causal, .window = causal == Causal::none ? 0 : 2};
+        const Value y = biased_scores(check.input("scores", scores), on_device(check, o));
+        Tensor want = scores;
+        for_each_index(scores.shape, [&](const Sizes& i) {
+            const std::int64_t self = i[2] + (causal == Causal::bottom_right ? 4 : 0);
+            want.at(i) -= slopes.at({i[1]}) * static_cast<double>(std::abs(self - i[3]));
+        });
+        CHECK(check.difference(y, want) == "");
+    }
+}
+
 TEST_CASE("softmax: log-sum-exp of the same scores") {
     const auto lse_mismatch = [](const Tensor& scores, const reference::SoftmaxOptions& options = {}) {
         OpCheck check;
