@@ -88,6 +88,8 @@ void check_numbers(const AttentionOptions& o) {
     check_probability(kName, "dropout", o.dropout);
     if (o.sinks) {
         require_dtype(kName, o.sinks, DType::f32);
+        require(o.sinks.rank() < 2 || o.sinks.shape().back() == Dim(1), kName,
+                "sinks " + o.sinks.str() + " have a number a key, not one a row");
     }
 }
 

@@ -96,7 +96,8 @@ void lower(Lowering& l) {
                        params.output == kSoftmaxOutputWeights ? kLongestHeldRow : 0, kSubgroups.name);
     const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
-                          (params.term != kSoftmaxTermBias || in_fours(l.info(term)));
+                          (params.term != kSoftmaxTermBias || in_fours(l.info(term))) &&
+                          (params.term != kSoftmaxTermSlopes || l.info(term).strides.back() == Dim(0));
     const RowLoad load = row_load(l, by_fours && !takes_gpu_rows(l.device()), kWide);
     const uint fours = !by_fours                                                   ? 0
                        : load.wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours
@@ -250,6 +251,8 @@ void check_options(const char* op, const Value& scores, const SoftmaxOptions& o)
     check_mask(op, o.mask);
     if (o.sinks) {
         require_dtype(op, o.sinks, DType::f32);
+        require(o.sinks.rank() < 2 || o.sinks.shape().back() == Dim(1), op,
+                "sinks " + o.sinks.str() + " have a number a key, not one a row");
     }
 }
 

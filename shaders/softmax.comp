@@ -72,7 +72,7 @@ float biased_score(Row row, uint key) {
     if (kTerm == kSoftmaxTermBias) {
         score += term[row.term + key * p.term_stride[4]];
     } else if (kTerm == kSoftmaxTermSlopes) {
-        score -= term[row.term] * float(abs(row.position - int(key)));
+        score -= term[row.term + key * p.term_stride[4]] * float(abs(row.position - int(key)));
     }
     return score;
 }

@@ -27,7 +27,7 @@ VKF_CONSTANT(kSoftmaxMostFours, 4)   // most fours in a turn: a line of a proces
 
 VKF_CONSTANT(kSoftmaxTermNone, 0)
 VKF_CONSTANT(kSoftmaxTermBias, 1)    // added to the scores
-VKF_CONSTANT(kSoftmaxTermSlopes, 2)  // ALiBi's, one a head: times the distance, off the scores
+VKF_CONSTANT(kSoftmaxTermSlopes, 2)  // ALiBi's: times the distance, off the scores
 VKF_CONSTANT(kSoftmaxTermSinks, 3)   // logits, one a head, that take part in the sum alone
 
 VKF_CONSTANT(kSoftmaxOutputWeights, 0)

@@ -51,6 +51,8 @@ TEST_CASE("attention: masks that do not broadcast are named with their sizes") {
     CHECK(contains(d.of_bias({5, 7}, DType::i32), "must be F32"));
     CHECK(contains(d.refusal({.mask = {.alibi_slopes = d.g.input("slopes", {3})}}), "3 against 6"));
     CHECK(contains(d.refusal({.sinks = d.g.input("sinks", {5})}), "5 against 6"));
+    CHECK(contains(d.refusal({.sinks = d.g.input("sinks by key", {1, 1, 7})}), "have a number a key"));
+    CHECK(d.refusal({.sinks = d.g.input("sinks by query", {5, 1})}) == "");
     for (const Shape& good : {Shape{7}, Shape{1}, Shape{5, 1}, Shape{6, 1, 7}, Shape{2, 1, 1, 7}}) {
         CHECK(d.of_mask(good) == "");
         CHECK(d.of_bias(good) == "");

@@ -44,6 +44,9 @@ TEST_CASE("softmax by fours: scale, softcap, bias, slopes and sinks") {
         CHECK(softmax_fours_mismatch(scores, {.bias = random_tensor({3, 1, keys}, 3, 4)}) == "");
         CHECK(softmax_fours_mismatch(scores, {.bias = random_tensor({2, 3, 5, 1}, 3, 4), .scale = 0.5}) == "");
         CHECK(softmax_fours_mismatch(scores, {.alibi_slopes = slopes, .causal = Causal::bottom_right}) == "");
+        for (const Sizes& shape : {Sizes{1, keys}, Sizes{3, 5, keys}, Sizes{5, 1}}) {
+            CHECK(softmax_fours_mismatch(scores, {.alibi_slopes = random_tensor(shape, 3)}) == "");
+        }
         CHECK(softmax_fours_mismatch(scores, {.sinks = Tensor({3}, {1, -kInf, 30})}) == "");
         CHECK(softmax_fours_mismatch(scores, {.alibi_slopes = slopes, .sinks = Tensor({3}, {1, -kInf, 9})}) == "");
     }

@@ -230,7 +230,10 @@ TEST_CASE("softmax: ALiBi slopes and sinks, alone and with every other bias") {
                 {.keys = mask, .bias = bias, .alibi_slopes = slopes, .sinks = sinks, .causal = causal, .scale = 0.5}) ==
             "");
     }
-    CHECK(softmax_mismatch(scores, {.alibi_slopes = random_tensor({2, 3, 1, 1})}) == "");
+    for (const Sizes& shape : {Sizes{2, 3, 1, 1}, Sizes{3, 4, 1}, Sizes{1, 6}, Sizes{3, 4, 6}}) {
+        CAPTURE(shape.back());
+        CHECK(softmax_mismatch(scores, {.alibi_slopes = random_tensor(shape)}) == "");
+    }
     CHECK(softmax_mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks}) == "");
     CHECK(softmax_mismatch(scores, {.keys = Tensor({1}, 0.0), .sinks = sinks, .fill = -1e20}) == "");
     CHECK(softmax_mismatch(scores, {.sinks = Tensor({3}, {1e5, -1e5, 100})}) == "");
@@ -370,6 +373,7 @@ TEST_CASE("softmax: bad arguments are refused by name") {
                        biased_scores(x, {.mask = {.bias = g.input("long", {2, 3, 5})}});
                    }),
                    "biased_scores: bias: "));
+    CHECK(contains(refusal({.sinks = g.input("by key", {2, 1, 4})}), "by key (2, 1, 4) F32 have a number a key"));
 }
 
 TEST_SUITE_END();
