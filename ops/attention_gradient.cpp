@@ -93,7 +93,11 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
 }
 
 std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs) {
-    return declined_gradient(device, *static_cast<const AttentionGradientParams*>(node.params.get()));
+    const auto& p = *static_cast<const AttentionGradientParams*>(node.params.get());
+    std::string why = declined_gradient(device, p);
+    require(why.empty() || p.attention.composable, kName,
+            "2^32 scores or more are too many to be composed of other ops, and as one it is not computed: " + why);
+    return why;
 }
 
 constexpr OpType kAttentionGradient{
@@ -110,7 +114,7 @@ std::vector<Value> attention_gradient(const GradientSite& site) {
     refuse_if(p.pages >= 0, "pages");
     refuse_if(p.ring_rows.has_value(), "a ring");
     refuse_if(p.kv_type != WeightType::f32, "packed keys and values");
-    refuse_if(!p.composable, "alibi_slopes of sequences with lengths of their own");
+    refuse_if(p.slopes >= 0 && p.keys >= 0, "alibi_slopes of sequences with lengths of their own");
     refuse_if(p.slopes >= 0 && site.wanted(static_cast<std::size_t>(p.slopes)), "alibi_slopes");
 
     Value parts;

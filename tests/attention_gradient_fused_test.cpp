@@ -364,6 +364,25 @@ TEST_CASE("fused attention: gradient, a row that sees no key passes sinks nothin
                                  .instead = {{"dy", padded}}}) == "");
 }
 
+TEST_CASE("fused attention: gradient, 2^32 scores or more are computed as one, or it says why not") {
+    FusedCase c{.query = {1, 1, 5, 4}, .key = {1, 1, 7, 4}, .value_dim = 4};
+    const Found want = found_by(c, "attention_composed");
+    c.most_tokens = 65536;
+    CHECK(contains(error_of([&] { found_by(c, "attention_composed"); }),
+                   "2^32 scores or more are too many to be composed of other ops, and as one it is not computed: "
+                   "VKFORMER_VARIANT asks for attention_composed"));
+    Found got;
+    const std::string refused = error_of([&] { got = found_by(c, nullptr); });
+    if (!refused.empty()) {
+        CHECK(contains(refused, "2^32 scores or more"));
+        cannot_run("the gradient of so long attention");
+        return;
+    }
+    for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+        CHECK(difference(got.gradients[i], want.gradients[i], {.absolute = 3e-5, .relative = 3e-4}) == "");
+    }
+}
+
 TEST_CASE("fused attention: gradient, sinks of a run without keys get 0") {
     Graph g;
     const Dim keys = g.symbol("keys", 100);

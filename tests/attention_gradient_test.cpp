@@ -355,6 +355,9 @@ TEST_CASE("attention gradient: caches, rings and score mods are refused by name"
     const Value pool = g.input("pool", {3, 2, 4, 8}), lengths = g.input("lengths", {1}, DType::i32),
                 pages = g.input("pages", {1, 2}, DType::i32);
     CHECK(contains(refused(pool, {.key_lengths = lengths, .pages = pages}), "no gradient passes through pages"));
+    const Value slopes = g.input("slopes", {2});
+    CHECK(contains(refused(k, {.mask = {.alibi_slopes = slopes}, .key_lengths = lengths}),
+                   "no gradient passes through alibi_slopes of sequences with lengths of their own"));
 }
 
 TEST_SUITE_END();
