@@ -96,9 +96,8 @@ void prepare_side(const Operands& operands, Command& command) noexcept {
                  4.0 * static_cast<double>(q.elements() + k.elements() + v.elements() + dy.elements()));
 }
 
-/// Words: the stage, and the dimensions that sinks have.
+/// Words: the dimensions that sinks have.
 void prepare_delta(const Operands& operands, Command& command) noexcept {
-    const bool sinks = operands.words[0] == 1;
     const View& y = operands[kAttentionDeltaBindingY];
     const View& dy = operands[kAttentionDeltaBindingDy];
     const View& delta = operands[kAttentionDeltaBindingDelta];
@@ -107,10 +106,14 @@ void prepare_delta(const Operands& operands, Command& command) noexcept {
     push.heads = delta.dim(1);
     push.queries = delta.dim(0);
     push.width = y.dim(0);
-    const auto present = [&](uint dimension) { return (operands.words[1] & dimension) != 0 ? 1u : 0u; };
+    const auto present = [&](uint dimension) { return (operands.words[0] & dimension) != 0 ? 1u : 0u; };
     const uint sinks_of_a_batch = present(kAttentionPresentHead) == 0 ? 1 : push.heads;
-    push.y_batch = sinks ? present(kAttentionPresentBatch) * sinks_of_a_batch : y.step(3);
-    push.y_head = sinks ? present(kAttentionPresentHead) : y.step(2);
+    push.sinks_batch = present(kAttentionPresentBatch) * sinks_of_a_batch;
+    push.sinks_head = present(kAttentionPresentHead);
+    push.sinks_offset = operands[kAttentionDeltaBindingSinks].offset;
+    push.parts_offset = operands[kAttentionDeltaBindingParts].offset;
+    push.y_batch = y.step(3);
+    push.y_head = y.step(2);
     push.y_row = y.step(1);
     push.y_offset = y.offset;
     push.dy_batch = dy.step(3);
@@ -125,13 +128,26 @@ void prepare_delta(const Operands& operands, Command& command) noexcept {
     command.cost(static_cast<double>(y.elements()) * 2, static_cast<double>(y.elements()) * 8);
 }
 
-void lower_delta(Lowering& l, uint stage, bool lse, ValueId y, ValueId dy, ValueId third, ValueId out,
-                 uint sinks_present = 0) {
+/// What attention_delta.comp reads beside what its stages take from each other.
+struct RowOperands {
+    ValueId y, dy, parts, sinks;  ///< sinks: any value where there are none
+};
+
+void lower_delta(Lowering& l, uint stage, const AttentionGradientParams& p, const RowOperands& x, ValueId lse,
+                 ValueId out) {
     l.dispatch({{&kDelta,
-                 {kLocalSize, {{kAttentionDeltaSpecStage, stage}, {kAttentionDeltaSpecLse, lse ? 1u : 0u}}},
+                 {kLocalSize,
+                  {{kAttentionDeltaSpecStage, stage},
+                   {kAttentionDeltaSpecLse, p.log_sum_exp ? 1u : 0u},
+                   {kAttentionDeltaSpecSinks, p.attention.sinks >= 0 ? 1u : 0u}}},
                  "a row an invocation"}},
-               {{y, Access::read}, {dy, Access::read}, {third, Access::read}, {out, Access::write}}, prepare_delta,
-               {stage, sinks_present});
+               {{x.y, Access::read},
+                {x.dy, Access::read},
+                {lse, Access::read},
+                {x.parts, Access::read},
+                {x.sinks, Access::read},
+                {out, Access::write}},
+               prepare_delta, {p.attention.sinks_present});
 }
 
 /// The kernel for subgroups of so many lanes; null: those that there are are left out.
@@ -191,7 +207,9 @@ void support::lower_gradient(Lowering& l) {
     Shape rows = l.info(lse).shape;
     rows.pop_back();
     const ValueId delta = l.scratch(DType::f32, rows);
-    lower_delta(l, 0, p.log_sum_exp, y, dy, p.log_sum_exp ? whole(l, l.node().inputs.back()) : y, delta);
+    const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, l.input(static_cast<std::size_t>(at))); };
+    const RowOperands of_rows{y, dy, lse, dense_input(a.sinks)};
+    lower_delta(l, 0, p, of_rows, p.log_sum_exp ? whole(l, l.node().inputs.back()) : y, delta);
 
     const auto output = [&](int input) {
         const auto at = std::find(p.wanted.begin(), p.wanted.end(), static_cast<std::size_t>(input));
@@ -199,10 +217,9 @@ void support::lower_gradient(Lowering& l) {
                    ? std::nullopt
                    : std::optional(l.output(static_cast<std::size_t>(at - p.wanted.begin())));
     };
-    const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, l.input(static_cast<std::size_t>(at))); };
     if (const auto of_sinks = output(a.sinks)) {
         const ValueId parts = l.scratch(DType::f32, rows);
-        lower_delta(l, 1, false, dense_input(a.sinks), lse, delta, parts, a.sinks_present);
+        lower_delta(l, 1, p, of_rows, delta, parts);
         const auto summed = [&](uint dimension) { return (a.sinks_present & dimension) == 0; };
         const Shape& shape = l.info(*of_sinks).shape;
         const ValueId sums = is_contiguous(shape, l.info(*of_sinks).strides) ? *of_sinks : l.scratch(DType::f32, shape);

@@ -7,13 +7,16 @@
 
 // Stage 0: delta = sum y dy - dlse. Stage 1: -exp(sink - lse) delta, which a row adds to the
 // gradient of its sink.
-VKF_CONSTANT(kAttentionDeltaBindingY, 0)      // (batch, head, query, width), strided; sinks (batch, head)
-VKF_CONSTANT(kAttentionDeltaBindingDy, 1)     // the same; the log-sum-exp and its rest, dense
+VKF_CONSTANT(kAttentionDeltaBindingY, 0)      // (batch, head, query, width), strided
+VKF_CONSTANT(kAttentionDeltaBindingDy, 1)     // the same
 VKF_CONSTANT(kAttentionDeltaBindingLse, 2)    // dlse (batch, head, query), dense; delta
-VKF_CONSTANT(kAttentionDeltaBindingDelta, 3)  // (batch, head, query), dense
+VKF_CONSTANT(kAttentionDeltaBindingParts, 3)  // the log-sum-exp and its rest, dense
+VKF_CONSTANT(kAttentionDeltaBindingSinks, 4)  // (batch, head)
+VKF_CONSTANT(kAttentionDeltaBindingDelta, 5)  // (batch, head, query), dense
 
 VKF_CONSTANT(kAttentionDeltaSpecStage, 1)
-VKF_CONSTANT(kAttentionDeltaSpecLse, 2)  // 1: there is a dlse
+VKF_CONSTANT(kAttentionDeltaSpecLse, 2)    // 1: there is a dlse
+VKF_CONSTANT(kAttentionDeltaSpecSinks, 3)  // 1: there are sinks
 
 VKF_PUSH_BEGIN(AttentionDeltaPush)
     uint rows;
@@ -29,6 +32,10 @@ VKF_PUSH_BEGIN(AttentionDeltaPush)
     uint dy_row;
     uint dy_column;
     uint dy_offset;
+    uint sinks_batch;
+    uint sinks_head;
+    uint sinks_offset;
+    uint parts_offset;
     uint lse_offset;
     uint delta_offset;
 VKF_PUSH_END(AttentionDeltaPush)

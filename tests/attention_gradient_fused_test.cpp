@@ -364,6 +364,39 @@ TEST_CASE("fused attention: gradient, a row that sees no key passes sinks nothin
                                  .instead = {{"dy", padded}}}) == "");
 }
 
+TEST_CASE("fused attention: gradient, a sink of -inf gets 0, of a row that sees no key too") {
+    const Sizes query{1, 2, 140, 8};
+    const FusedCase c{.query = query,
+                      .key = query,
+                      .more = {{"sinks", Tensor({2}, {-kInf, 0.5})}, {"mask", random_mask({1, 1, 140, 140})}}};
+    CHECK(wrong_beside_composed(c) == "");
+    const Found found = found_by(c, nullptr);
+    if (contains(found.explained, "attention_delta")) {  // composed, it is 0 up to rounding
+        CHECK(found.gradients[3].data[0] == 0);
+    }
+}
+
+TEST_CASE("fused attention: gradient, a NaN that comes in shows where y is 0") {
+    const Sizes query{1, 2, 140, 8};
+    Tensor dy = random_tensor(query, 4);
+    dy.at({0, 1, 5, 3}) = kNan;
+    for (const bool sinks : {false, true}) {
+        CAPTURE(sinks);
+        FusedCase c{.query = query, .key = query, .instead = {{"value", Tensor(query)}, {"dy", dy}}};
+        if (sinks) {
+            c.more.emplace("sinks", random_tensor({2}, 5));
+        }
+        const Found found = found_by(c, nullptr);
+        for (std::int64_t head = 0; head < 2; ++head) {
+            const Tensor of_values = slice(slice(found.gradients[2], 1, head, 1), 3, 3, 1);
+            CHECK(std::all_of(of_values.data.begin(), of_values.data.end(),
+                              [&](double x) { return head == 1 ? std::isnan(x) : std::isfinite(x); }));
+        }
+        CHECK(std::isnan(found.gradients[0].at({0, 1, 5, 0})));
+        CHECK(std::isfinite(found.gradients[0].at({0, 1, 4, 0})));
+    }
+}
+
 TEST_CASE("fused attention: gradient, 2^32 scores or more are computed as one, or it says why not") {
     FusedCase c{.query = {1, 1, 5, 4}, .key = {1, 1, 7, 4}, .value_dim = 4};
     const Found want = found_by(c, "attention_composed");
