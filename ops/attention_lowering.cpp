@@ -281,11 +281,17 @@ KeySplits key_splits(const Capabilities& device, const AttentionParams& params, 
 /// 1: the kernels write the log-sum-exp; 2: both parts of it; 0: neither.
 uint lse_constant(const AttentionParams& p) { return p.log_sum_exp_parts >= 0 ? 2 : p.log_sum_exp >= 0 ? 1 : 0; }
 
+/// Keys or values: rows that are packed are read by two and four words.
+ValueId kept_rows(Lowering& l, const AttentionParams& params, ValueId rows) {
+    const bool packed = params.kv_type != WeightType::f32;
+    return packed && !in_fours(l.info(rows)) ? copied(l, rows) : with_rows(l, rows);
+}
+
 void lower(Lowering& l) {
     const auto& params = l.params<AttentionParams>();
     const ValueId q = with_rows(l, l.input(0));
-    ValueId k = with_rows(l, l.input(1));
-    ValueId v = with_rows(l, l.input(2));
+    ValueId k = kept_rows(l, params, l.input(1));
+    ValueId v = kept_rows(l, params, l.input(2));
     const ValueId y = l.output(0);
     const ValueId bias = params.bias < 0 ? q : whole(l, l.input(static_cast<std::size_t>(params.bias)));
     const auto value_dim = static_cast<uint>(l.info(y).shape[3].constant());

@@ -81,6 +81,22 @@ std::string mismatch(const AttentionSizes& sizes, WeightType type, Causal causal
     return check.difference(y, want, {2e-5, 1e-4, {}});
 }
 
+/// Attention over packed rows that begin at no multiple of four words: a window on wider ones.
+std::string window_mismatch(const AttentionSizes& sizes, WeightType type) {
+    const Qkv x = random_qkv(sizes, 3);
+    OpCheck check;
+    const auto window = [&](const char* name, const Tensor& t) {
+        const std::int64_t words = words_of(type, t.size(3));
+        const Value wide = check.graph.state(name, {sizes.batch, sizes.kv_heads, sizes.keys, words + 1}, DType::i32);
+        return pack_into(slice(wide, 3, 1, words), check.input(std::string(name) + "_in", t), type);
+    };
+    const AttentionOptions o{.kv_type = type, .value_dim = sizes.value_dim};
+    const Value y =
+        scaled_dot_product_attention(check.input("q", x.query), window("k", x.key), window("v", x.value), o).y;
+    const Tensor want = reference::attention(x.query, kept(x.key, type), kept(x.value, type)).y;
+    return check.difference(y, want, {2e-5, 1e-4, {}});
+}
+
 /// Tensor x (B, Hk, S, d) as rows first .. of a ring (B, Hk, rows, d), the other rows being NaN.
 Tensor as_ring(const Tensor& x, std::int64_t rows, std::int64_t first) {
     Tensor ring({x.size(0), x.size(1), rows, x.size(3)});
@@ -241,6 +257,13 @@ TEST_CASE("kv cache: attention over a packed cache is attention over what the ca
             // a chunk of a prompt
             CHECK(mismatch({1, 2, 1, 150, 200, 32, 32}, type, causal) == "");
         }
+    }
+}
+
+TEST_CASE("kv cache: attention over packed rows that begin at no multiple of four words") {
+    for (const WeightType type : kCacheTypes) {
+        CAPTURE(name_of(type));
+        CHECK(window_mismatch({1, 2, 1, 3, 150, 16, 16}, type) == "");
     }
 }
 
