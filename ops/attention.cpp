@@ -129,6 +129,55 @@ void check_sequences(const Value& q, const Value& k, const AttentionOptions& o) 
     }
 }
 
+std::string not_cumulative(std::span<const std::int32_t> numbers, std::int64_t limit) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const std::int32_t before = i == 0 ? 0 : numbers[i - 1];
+        if (numbers[i] < before || numbers[i] > limit || (i == 0 && numbers[i] != 0)) {
+            return "number " + std::to_string(i) + " is " + std::to_string(numbers[i]) +
+                   ": they must grow from 0 to at most " + std::to_string(limit) + ", and the one before is " +
+                   std::to_string(before);
+        }
+    }
+    return {};
+}
+
+std::string not_lengths(std::span<const std::int32_t> numbers, std::int64_t limit) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (numbers[i] < 0 || numbers[i] > limit) {
+            return "length " + std::to_string(i) + " is " + std::to_string(numbers[i]) + ", not in 0.." +
+                   std::to_string(limit);
+        }
+    }
+    return {};
+}
+
+std::string not_pages(std::span<const std::int32_t> numbers, std::int64_t limit) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (numbers[i] < -1 || numbers[i] >= limit) {
+            return "entry " + std::to_string(i) + " is " + std::to_string(numbers[i]) + ", not in -1.." +
+                   std::to_string(limit - 1);
+        }
+    }
+    return {};
+}
+
+/// Has the numbers that the host gives checked: beyond their limits there is nothing.
+void check_numbers_of_sequences(const Value& q, const Value& k, const AttentionOptions& o) {
+    Graph& g = q.graph();
+    if (o.cumulative_queries) {
+        g.check_content(o.cumulative_queries, "cumulative_queries", q.size(2), not_cumulative);
+    }
+    if (o.cumulative_keys) {
+        g.check_content(o.cumulative_keys, "cumulative_keys", k.size(2), not_cumulative);
+    }
+    if (o.key_lengths) {
+        g.check_content(o.key_lengths, "key_lengths", o.pages ? o.pages.size(1) * k.size(2) : k.size(2), not_lengths);
+    }
+    if (o.pages) {
+        g.check_content(o.pages, "pages", k.size(0), not_pages);
+    }
+}
+
 /// The heads of keys and values copied, where that is asked for; a ring or packed rows are plain
 /// ones then.
 void copy_heads(Value& k, Value& v, const Value& q, AttentionOptions& o) {
@@ -240,6 +289,7 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
         outputs.push_back({DType::f32, {scores[0], scores[1], scores[2]}, {}, {}});
     }
     const int weights = p.weights, log_sum_exp = p.log_sum_exp;
+    check_numbers_of_sequences(query, key, o);
     const std::vector<Value> results = g.add_node(kAttention, inputs, params(std::move(p)), outputs);
     const auto result = [&](int at) { return at < 0 ? Value() : results[static_cast<std::size_t>(at)]; };
     return {results[0], result(weights), result(log_sum_exp)};

@@ -183,6 +183,32 @@ TEST_SUITE("attention sequences") {
                        "no mask"));
     }
 
+    TEST_CASE("attention: lengths and pages out of range are refused where the host gives them") {
+        // by the op itself, which knows nothing of packed_attention() and paged_attention()
+        Graph g;
+        const auto constant = [&](const Sizes& shape, const std::vector<std::int32_t>& numbers) {
+            return g.constant("numbers", shape, numbers);
+        };
+        const Value q = g.input("q", {2, kHeads, 3, kHeadDim}), packed = g.input("packed", {1, kHeads, 9, kHeadDim});
+        const auto refusal = [&](const Value& x, const AttentionOptions& o) {
+            return message_of([&] { scaled_dot_product_attention(x, x, x, o); });
+        };
+        const Value ends = constant({3}, {0, 4, 9});
+        CHECK(contains(refusal(packed, {.cumulative_queries = constant({3}, {0, 5, 4}), .cumulative_keys = ends}),
+                       "cumulative_queries numbers (3) I32: number 2 is 4"));
+        CHECK(contains(refusal(packed, {.cumulative_queries = ends, .cumulative_keys = constant({3}, {0, 4, 10})}),
+                       "at most 9"));
+        CHECK(contains(refusal(q, {.key_lengths = constant({2}, {3, 4})}), "length 1 is 4, not in 0..3"));
+        CHECK(refusal(q, {.key_lengths = constant({2}, {3, 0})}) == "");
+        CHECK(contains(refusal(q, {.key_lengths = constant({2}, {3, 4}), .pages = constant({2, 2}, {0, 1, 1, 2})}),
+                       "entry 3 is 2, not in -1..1"));
+        OpCheck check;
+        const Value x = check.input("x", random_tensor({2, kHeads, 3, kHeadDim}));
+        const AttentionOptions o{.key_lengths = check.indices("lengths", integers({-1, 3}))};
+        const Value y = contiguous(scaled_dot_product_attention(x, x, x, o).y);
+        CHECK(contains(message_of([&] { check.run(y); }), "length 0 is -1, not in 0..3"));
+    }
+
     TEST_CASE("packed attention: both cumulative lengths may be rows of one input") {
         const Packed x({0, 4, 9}, {0, 5, 9});
         OpCheck check;
