@@ -272,10 +272,12 @@ void main() {
         uint exponent = part_taken ? largest_exponent() : kLargestExponent + 1u;
         float to_unit = uintBitsToFloat((254u + kLargestExponent - exponent) << 23);
         float unit = uintBitsToFloat((exponent - kLargestExponent) << 23);
+        // the weights have the scale of dropout, which is 0 where all of them are dropped
+        float weight_unit = kKeepScale == 0.0 ? kWeightUnit : kWeightUnit / kKeepScale;
         EACH_OF_STRIP(n, m) {
             put_halves(0u, scores[n * kFoursEach + m] * to_unit, n, m);
             if (!kOfQueries) {
-                put_halves(kWeightsAt, incomes[n * kFoursEach + m] * (kWeightUnit / kKeepScale), n, m);
+                put_halves(kWeightsAt, incomes[n * kFoursEach + m] * weight_unit, n, m);
             }
         }
         subgroupBarrier();

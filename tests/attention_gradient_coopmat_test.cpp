@@ -169,6 +169,11 @@ TEST_CASE("attention gradient on matrices: every option by itself, and all toget
     CHECK(only([&](TiledProblem& p) { p.causal = Causal::bottom_right, p.window = 9, p.fill = -1.0f; }) == "");
     CHECK(only([&](TiledProblem& p) { p.mask = random_integers({4, 1, 75}, 2, 5); }) == "");
     CHECK(only([&](TiledProblem& p) { p.dropout = 0.9f, p.sinks = all.sinks; }) == "");
+    TiledProblem dropped = tiled_problem(query, key, 40);
+    dropped.dropout = 1.0f;  // the scale of what is kept is 0
+    for (const Tensor& t : gradients_as(dropped, as_forced, 1, kF16).of) {
+        CHECK(difference(t, Tensor(t.shape), exactly()) == "");
+    }
 }
 
 TEST_CASE("attention gradient on matrices: small gradients keep their digits, large ones too") {
