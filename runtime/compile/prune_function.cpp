@@ -75,6 +75,9 @@ void Function::find_live(std::map<std::uint32_t, bool>& known) {
             if (op_of(b.merge) == kOpLoopMerge) {
                 continues_[b.merge[2]] = b.label;
                 edges_.insert({b.merge[2], b.label});
+                if (reached.count(b.merge[2]) == 0) {
+                    idle_continues_[b.label] = b.merge[2];
+                }
             }
         }
     }
@@ -221,7 +224,11 @@ std::optional<bool> Function::evaluate(Words i, std::uint32_t label, const std::
 void Function::put_phi(Words i, std::uint32_t label, std::vector<std::uint32_t>& out) const {
     const std::size_t first = out.size();
     out.insert(out.end(), i.begin(), i.begin() + 3);
+    const auto idle = idle_continues_.find(label);
     for (std::size_t at = 3; at + 1 < i.size(); at += 2) {
+        if (idle != idle_continues_.end() && i[at + 1] == idle->second) {
+            continue;
+        }
         if (edges_.count({i[at + 1], label}) != 0) {
             std::uint32_t from = i[at + 1];
             for (auto to = joined_.find(from); to != joined_.end(); to = joined_.find(from)) {
@@ -229,6 +236,9 @@ void Function::put_phi(Words i, std::uint32_t label, std::vector<std::uint32_t>&
             }
             put(out, {i[at], from});
         }
+    }
+    if (idle != idle_continues_.end()) {
+        put(out, {result_of(i), idle->second});  // nobody comes that way; its own id is there
     }
     out[first] = head(kOpPhi, out.size() - first);
 }

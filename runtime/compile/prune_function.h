@@ -60,7 +60,9 @@ private:
     std::set<std::uint32_t> visited_;
     std::set<std::uint32_t> named_;
     std::map<std::uint32_t, std::uint32_t> continues_;  ///< continue target -> its loop's header
-    std::map<std::uint32_t, std::uint32_t> joined_;     ///< a block -> the one that it is a part of
+    /// header -> its continue target, where nothing that lives leads there
+    std::map<std::uint32_t, std::uint32_t> idle_continues_;
+    std::map<std::uint32_t, std::uint32_t> joined_;  ///< a block -> the one that it is a part of
 };
 
 }  // namespace vkf::spv
