@@ -15,6 +15,19 @@ namespace vkf {
 
 /// A friend of Graph.
 struct GraphEdit {
+    /// While it lives, others are the scopes that are open.
+    class Scopes {
+    public:
+        explicit Scopes(Graph& graph, std::vector<std::string> scopes = {})
+            : graph_(graph), kept_(std::exchange(graph.scopes_, std::move(scopes))) {}
+        ~Scopes() { graph_.scopes_ = std::move(kept_); }
+        Scopes(const Scopes&) = delete;
+        Scopes& operator=(const Scopes&) = delete;
+
+    private:
+        Graph& graph_;
+        std::vector<std::string> kept_;
+    };
     /// Makes a copy that compilation may change. Values keep their ids.
     static std::unique_ptr<Graph> clone(const Graph& graph) { return graph.clone(); }
     /// Replaces `nodes`, which are in graph order, by the nodes that `make` adds (Rewrite::make).
@@ -27,10 +40,8 @@ struct GraphEdit {
     static void make_state(Graph& graph, StorageId weight) { graph.storages_[weight].kind = StorageKind::state; }
     /// Graph::state() whatever scopes are open: `name` is all of its name.
     static Value state(Graph& graph, const std::string& name, const Shape& shape) {
-        const std::vector<std::string> open = std::exchange(graph.scopes_, {});
-        const Value found = graph.state(name, shape);
-        graph.scopes_ = open;
-        return found;
+        const Scopes none(graph);
+        return graph.state(name, shape);
     }
     /// A constant of fp32 whose numbers may be made when a program gets its memory.
     static Value constant(Graph& graph, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/graph/edit.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/node.h"
 #include "runtime/graph/op.h"
@@ -17,13 +18,15 @@ void Graph::replace(const std::vector<NodeId>& nodes, const Make& make, NodeId a
     }
     const std::size_t first_new = nodes_.size();
     const std::size_t storages = storages_.size();
-    const std::vector<std::string> scopes = std::exchange(scopes_, {});
+    std::vector<std::string> scopes;
     const std::string_view name = old.front().op->name;
     if (const std::string& label = old.front().label; label.size() > name.size() + 1 && label.ends_with(name)) {
-        scopes_.push_back(label.substr(0, label.size() - name.size() - 1));
+        scopes.push_back(label.substr(0, label.size() - name.size() - 1));
     }
-    const std::vector<Value> made = make(*this, old);
-    scopes_ = scopes;
+    const std::vector<Value> made = [&] {
+        const GraphEdit::Scopes of_old(*this, std::move(scopes));
+        return make(*this, old);
+    }();
     for (std::size_t i = first_new; i < nodes_.size(); ++i) {
         nodes_[i].again = old.front().again;
     }

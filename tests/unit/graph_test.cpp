@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/compile/lowering.h"
+#include "runtime/graph/edit.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/views.h"
 #include "tests/unit/text.h"
@@ -63,6 +64,25 @@ TEST_CASE("graph: nodes record what they read, write and are called") {
     }
     node(x, {4});
     CHECK(g.nodes().back().label == "op");
+}
+
+TEST_CASE("graph: open scopes stay open where something fails that has none") {
+    Graph g;
+    g.input("p", {4});
+    {
+        const Scope train(g, "train");
+        CHECK(contains(error_of([&] { GraphEdit::state(g, "p", {4}); }), "already has an input of that name"));
+        CHECK(g.scoped("w") == "train.w");
+        CHECK(GraphEdit::state(g, "s", {4}).str() == "s (4) F32");
+        node(g.weight("w", {4}), {4});
+        const auto fail = [](Graph& inside, const std::vector<NodeInfo>&) -> std::vector<Value> {
+            throw Error("no " + inside.scoped("more"));
+        };
+        const Scope other(g, "other");
+        CHECK(error_of([&] { GraphEdit::replace(g, {0}, fail, 0); }) == "no train.more");
+        CHECK(g.scoped("w") == "train.other.w");
+    }
+    CHECK(g.scoped("w") == "w");
 }
 
 TEST_CASE("graph: a result stored in another order is a view of what is stored") {
