@@ -464,7 +464,19 @@ std::unique_ptr<Graph> Graph::clone() const {
 }
 
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }
-void Graph::pop_scope() { scopes_.pop_back(); }
+
+void Graph::pop_scope() {
+    if (scopes_.empty()) {
+        throw Error("no scope is open", "Graph");
+    }
+    scopes_.pop_back();
+}
+
+void Graph::close_scope() noexcept {
+    if (!scopes_.empty()) {
+        scopes_.pop_back();
+    }
+}
 
 void Graph::begin_recompute() { open_blocks_.push_back(static_cast<NodeId>(nodes_.size())); }
 

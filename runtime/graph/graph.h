@@ -86,6 +86,7 @@ public:
     // The functions that follow are for whoever describes graphs.
 
     /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
+    /// pop_scope() throws Error where none is open.
     void push_scope(const std::string& name);
     void pop_scope();
     /// `name` with the open scopes before it.
@@ -120,6 +121,7 @@ public:
 
 private:
     friend struct GraphEdit;
+    friend class Scope;
     using Make = std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)>;
     struct Clone {};
     explicit Graph(Clone);
@@ -141,6 +143,8 @@ private:
     bool is_named(std::vector<ValueId>::const_iterator at, const std::string& name) const;
     void check_new_name(const std::string& name, const char* what) const;
     void check_shape(const std::string& name, const Shape& shape) const;
+    /// pop_scope(), and nothing where no scope is open.
+    void close_scope() noexcept;
 
     std::vector<SymbolInfo> symbols_;
     // deques: references handed out (Value::shape()) stay good as the graph grows
@@ -165,7 +169,7 @@ private:
 class VKF_API Scope {
 public:
     Scope(Graph& graph, const std::string& name) : graph_(graph) { graph_.push_scope(name); }
-    ~Scope() { graph_.pop_scope(); }
+    ~Scope() { graph_.close_scope(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 

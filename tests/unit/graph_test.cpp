@@ -85,6 +85,16 @@ TEST_CASE("graph: open scopes stay open where something fails that has none") {
     CHECK(g.scoped("w") == "w");
 }
 
+TEST_CASE("graph: a scope that is not open cannot be closed") {
+    Graph g;
+    CHECK(error_of([&] { g.pop_scope(); }) == "Graph: no scope is open");
+    {
+        const Scope closed_by_hand(g, "a");
+        g.pop_scope();
+    }
+    CHECK(g.scoped("w") == "w");
+}
+
 TEST_CASE("graph: a result stored in another order is a view of what is stored") {
     Graph g;
     const Value y = node(g.input("x", {1}), {2, 3, 5, 7}, {0, 2, 1, 3});
