@@ -127,6 +127,15 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     Graph& g = x.graph();
     const std::size_t d = checked_dim("slice", x, dim);
     ValueInfo view = info(x);
+    // by themselves first: their sum may not fit in 64 bits
+    const std::int64_t most = g.max_of(view.shape[d]);
+    for (const Dim& d0 : {start, length}) {
+        if (d0.is_constant() && (d0.constant() < 0 || d0.constant() > most)) {
+            throw Error("slice of " + g.str(length) + " from " + g.str(start) + " on, of dimension " +
+                            std::to_string(d) + " of " + x.str() + ", lies outside it",
+                        "slice");
+        }
+    }
     const Dim end = start + length;
     const std::string what =
         "slice " + g.str(start) + ".." + g.str(end) + " of dimension " + std::to_string(d) + " of " + x.str();
@@ -134,9 +143,6 @@ Value slice(Value x, int dim, Dim start, Dim length) {
         throw Error(what + " lies outside it", "slice");
     }
     for (const Dim& d0 : {start, length}) {
-        if (d0.is_constant() && d0.constant() < 0) {
-            throw Error(what + " lies outside it", "slice");
-        }
         if (!d0.is_constant()) {
             g.constrain(Dim(0), d0, what);
         }

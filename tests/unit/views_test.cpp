@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -107,9 +108,15 @@ TEST_CASE("views: slice takes a run of a dimension") {
     CHECK(contains(error_of([&] { slice(x, 1, -1, 2); }), "outside"));
     CHECK_FALSE(error_of([&] { slice(x, 1, 0, -1); }).empty());
     CHECK(contains(error_of([&] { slice(x, 2, 0, 1); }), "dimension 2"));
+    const std::int64_t far = std::numeric_limits<std::int64_t>::max() - 3;
+    CHECK(contains(error_of([&] { slice(x, 1, far, 12); }),
+                   "slice of 12 from 9223372036854775804 on, of dimension 1 of x (3, 4) F32, lies outside it"));
+    CHECK(contains(error_of([&] { slice(x, 1, 12, far); }), "of dimension 1 of x (3, 4) F32, lies outside it"));
+    CHECK(contains(error_of([&] { slice(x, 1, far, far); }), "lies outside it"));
     const Dim start = g.symbol("start", 4);
     CHECK(contains(error_of([&] { slice(x, 1, start, 5 - start); }), "lies outside"));
     CHECK(error_of([&] { slice(x, 1, start, 4 - start); }).empty());
+    CHECK(contains(error_of([&] { slice(g.input("y", {start, 2}), 0, 5, 1); }), "lies outside it"));
 }
 
 TEST_CASE("views: a slice with symbols is checked when it runs") {
