@@ -70,6 +70,19 @@ TEST_SUITE("prune") {
         CHECK(prune(module({op(7, 245), kUint, 20, kOne, 10, 22, 16}, {branch(16), label(16)})) == want);
         CHECK(prune(want) == want);
     }
+
+    TEST_CASE("prune: a switch over a 64-bit number keeps its cases, and what comes from them") {
+        const auto module = [&](const Words& cases, const Words& phi) {
+            return module_around({label(10), wide, selection_merge(14), cases, label(11), branch(14), label(12),
+                                  branch(14), label(13), branch(14), label(14), phi, leave},
+                                 false);
+        };
+        const Words two =
+            module({op(9, 251), 30, 13, 1, 0, 11, 2, 0, 12}, {op(9, 245), kUint, 20, kOne, 11, kTwo, 12, kOne, 13});
+        CHECK(prune(two) == two);
+        const Words one = module({op(6, 251), 30, 13, 1, 0, 11}, {op(7, 245), kUint, 20, kOne, 11, kTwo, 13});
+        CHECK(prune(one) == one);
+    }
 }
 
 }  // namespace vkf::test

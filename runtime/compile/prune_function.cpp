@@ -36,12 +36,10 @@ bool Function::follows_control() const {
 }
 
 void Function::find_live(std::map<std::uint32_t, bool>& known) {
-    if (!follows_control()) {
+    if (!has_short_cases(instructions_) || !follows_control()) {
+        whole_ = true;
         for (Block& b : blocks_) {
             b.live = true;
-            for (const std::uint32_t to : successors(b)) {
-                edges_.insert({b.label, to});
-            }
         }
         return;
     }
@@ -229,7 +227,7 @@ void Function::put_phi(Words i, std::uint32_t label, std::vector<std::uint32_t>&
         if (idle != idle_continues_.end() && i[at + 1] == idle->second) {
             continue;
         }
-        if (edges_.count({i[at + 1], label}) != 0) {
+        if (whole_ || edges_.count({i[at + 1], label}) != 0) {
             std::uint32_t from = i[at + 1];
             for (auto to = joined_.find(from); to != joined_.end(); to = joined_.find(from)) {
                 from = to->second;

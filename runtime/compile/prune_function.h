@@ -31,7 +31,8 @@ public:
     std::uint32_t id() const { return instructions_.front()[2]; }
 
     /// `known` are the booleans known so far; those of the function's own are added. One pass:
-    /// where a block comes ahead of one that leads to it, but for a loop's header, all stays.
+    /// where a block comes ahead of one that leads to it, but for a loop's header, all stays. So it
+    /// does where the numbers of cases have two words.
     void find_live(std::map<std::uint32_t, bool>& known);
 
     std::vector<std::uint32_t> called() const;
@@ -57,6 +58,7 @@ private:
     std::vector<Words> instructions_;
     std::vector<Block> blocks_;
     std::set<std::pair<std::uint32_t, std::uint32_t>> edges_;  ///< from a live block to another
+    bool whole_ = false;                                       ///< all stays
     std::set<std::uint32_t> visited_;
     std::set<std::uint32_t> named_;
     std::map<std::uint32_t, std::uint32_t> continues_;  ///< continue target -> its loop's header

@@ -49,18 +49,20 @@ bool is_plain(const ModuleParts& module) {
 }
 
 bool has_known_operands(const std::vector<Words>& function) {
+    return std::all_of(function.begin(), function.end(), [](Words i) { return has_known_operands(i); }) &&
+           has_short_cases(function);
+}
+
+bool has_short_cases(const std::vector<Words>& function) {
     std::set<std::uint32_t> labels;
     for (const Words i : function) {
-        if (!has_known_operands(i)) {
-            return false;
-        }
         if (op_of(i) == kOpLabel) {
             labels.insert(i[1]);
         }
     }
-    // the numbers of cases may have two words, and labels then stand elsewhere
+    // of two words, they put something else where labels would be
     return std::all_of(function.begin(), function.end(), [&](Words i) {
-        bool fits = true;
+        bool fits = op_of(i) != kOpSwitch || i.size() % 2 == 1;
         for (std::size_t at = 2; op_of(i) == kOpSwitch && at < i.size(); at += 2) {
             fits = fits && labels.count(i[at]) != 0;
         }

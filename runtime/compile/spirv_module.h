@@ -31,6 +31,10 @@ bool is_plain(const ModuleParts& module);
 /// True if the operands of all instructions of a function are known.
 bool has_known_operands(const std::vector<Words>& function);
 
+/// True if the numbers of a function's cases have one word each, so that the labels of its switches
+/// are where they are looked for.
+bool has_short_cases(const std::vector<Words>& function);
+
 /// True of names and decorations; their first operand is the id that they are about.
 bool is_about(Words i);
 
