@@ -71,6 +71,28 @@ TEST_SUITE("prune") {
         CHECK(prune(want) == want);
     }
 
+    TEST_CASE("prune: a selection stays that a branch inside leaves") {
+        const auto module = [&](const Words& inside) {
+            return module_around({label(10),
+                                  {op(3, 1), kBool, kUnknown},
+                                  wide,
+                                  add(20, kOne, kTwo),
+                                  selection_merge(13),
+                                  branch_if(kTrue, 11, 13),
+                                  label(11),
+                                  inside,
+                                  label(12),
+                                  branch(13),
+                                  label(13),
+                                  leave},
+                                 true);
+        };
+        const Words needed = module(branch_if(kUnknown, 12, 13));
+        CHECK(prune(needed) == needed);
+        CHECK(prune(module(branch(12))) ==
+              module_around({label(10), {op(3, 1), kBool, kUnknown}, wide, add(20, kOne, kTwo), leave}, false));
+    }
+
     TEST_CASE("prune: a switch over a 64-bit number keeps its cases, and what comes from them") {
         const auto module = [&](const Words& cases, const Words& phi) {
             return module_around({label(10), wide, selection_merge(14), cases, label(11), branch(14), label(12),

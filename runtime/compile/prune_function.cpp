@@ -43,6 +43,15 @@ void Function::find_live(std::map<std::uint32_t, bool>& known) {
         }
         return;
     }
+    // Where branches without a merge lead to: such a one may leave a selection for its merge block,
+    // and is valid inside it alone.
+    std::set<std::uint32_t> left_for;
+    for (const Block& b : blocks_) {
+        if (b.merge.empty() && op_of(b.terminator) == kOpBranchConditional) {
+            left_for.insert(b.terminator[2]);
+            left_for.insert(b.terminator[3]);
+        }
+    }
     std::set<std::uint32_t> reached;
     for (Block& b : blocks_) {
         if (&b != &blocks_.front() && reached.count(b.label) == 0) {
@@ -57,7 +66,7 @@ void Function::find_live(std::map<std::uint32_t, bool>& known) {
         }
         const auto condition = op_of(b.terminator) == kOpBranchConditional ? known.find(b.terminator[1]) : known.end();
         const bool loop = !b.merge.empty() && op_of(b.merge) == kOpLoopMerge;
-        if (condition != known.end() && !loop && !b.merge.empty()) {
+        if (condition != known.end() && !loop && !b.merge.empty() && left_for.count(b.merge[1]) == 0) {
             b.taken = b.terminator[condition->second ? 2 : 3];
         }
         for (const std::uint32_t to : successors(b)) {
