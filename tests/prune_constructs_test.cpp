@@ -105,6 +105,32 @@ TEST_SUITE("prune") {
         const Words one = module({op(6, 251), 30, 13, 1, 0, 11}, {op(7, 245), kUint, 20, kOne, 11, kTwo, 13});
         CHECK(prune(one) == one);
     }
+
+    TEST_CASE("prune: masks of subgroups ask for subgroups") {
+        for (const std::uint32_t built_in : {4416u, 4418u, 4420u}) {
+            const Words begin{op(5, 54), kVoid, 1, 0, 99};
+            const auto module = [&](const std::vector<Words>& told, const std::vector<Words>& variable,
+                                    const Words& body) {
+                std::vector<Words> all{{op(2, 17), 1}};
+                all.insert(all.end(), told.begin(), told.end());
+                all.insert(all.end(), {{op(2, 19), kVoid},
+                                       {op(3, 33), 99, kVoid},
+                                       {op(4, 21), kUint, 32, 0},
+                                       {op(4, 23), 40, kUint, 4},
+                                       {op(4, 32), 41, 1, 40}});
+                all.insert(all.end(), variable.begin(), variable.end());
+                all.insert(all.end(), {begin, label(10), body, leave, {op(1, 56)}});
+                return module_of(all);
+            };
+            const std::vector<Words> told{
+                {op(2, 17), 61}, {op(2, 17), 64}, {op(5, 15), 5, 1, 'm', 50}, {op(4, 71), 50, 11, built_in}};
+            const std::vector<Words> variable{{op(4, 59), 41, 50, 1}};
+            const Words read = module(told, variable, {op(4, 61), 40, 51, 50});
+            CHECK(prune(read) == read);
+            const Words other{op(3, 1), kUint, 51};
+            CHECK(prune(module(told, variable, other)) == module({{op(4, 15), 5, 1, 'm'}}, {}, other));
+        }
+    }
 }
 
 }  // namespace vkf::test

@@ -104,10 +104,13 @@ void drop_subgroups(std::vector<Words>& module, Words functions, std::size_t bou
     if (std::none_of(module.begin(), module.end(), of_subgroups)) {
         return;
     }
+    const auto tells = [](std::uint32_t built_in) {
+        return (built_in >= kBuiltInSubgroupSize && built_in <= kBuiltInSubgroupLocalInvocationId) ||
+               (built_in >= kBuiltInSubgroupEqMask && built_in <= kBuiltInSubgroupLtMask);
+    };
     Ids told(bound);  // variables that tell of an invocation's subgroup
     for (const Words i : module) {
-        if (op_of(i) == kOpDecorate && i[2] == kDecorationBuiltIn && i[3] >= kBuiltInSubgroupSize &&
-            i[3] <= kBuiltInSubgroupLocalInvocationId) {
+        if (op_of(i) == kOpDecorate && i[2] == kDecorationBuiltIn && tells(i[3])) {
             told.insert(i[1]);
         }
     }

@@ -153,6 +153,8 @@ enum : std::uint32_t {
     kDimBuffer = 5,
     kExecutionModeLocalSize = 17,
     kExecutionModeLocalSizeId = 38,
+    kBuiltInSubgroupEqMask = 4416,
+    kBuiltInSubgroupLtMask = 4420,
     kExecutionModeDenormPreserve = 4459,
     kExecutionModeSignedZeroInfNanPreserve = 4461,
     kStorageUniformConstant = 0,
