@@ -119,6 +119,25 @@ TEST_SUITE("spirv") {
         CHECK(specialize(unknown, {}) == unknown);
     }
 
+    TEST_CASE("spirv: matrices among push constants take what their columns or rows do") {
+        // float, vec3, mat4x3 of 16 bytes a column, and one of 32 bytes a row
+        const auto bytes = [](const std::vector<Words>& decorations) {
+            std::vector<Words> all = decorations;
+            all.insert(all.end(), {{op(3, 22), 2, 32},
+                                   {op(4, 23), 3, 2, 3},
+                                   {op(4, 24), 4, 3, 4},
+                                   {op(4, 30), 5, 4, 2},
+                                   {op(4, 32), 6, 9, 5},
+                                   {op(4, 59), 6, 7, 9}});
+            return reflect(module_of(all), "t").push_constant_bytes;
+        };
+        const Words first{op(5, 72), 5, 0, 35, 8}, last{op(5, 72), 5, 1, 35, 0}, stride{op(5, 72), 5, 0, 7, 16},
+            wide{op(5, 72), 5, 0, 7, 32}, by_columns{op(4, 72), 5, 0, 5}, by_rows{op(4, 72), 5, 0, 4};
+        CHECK(bytes({first, last, stride, by_columns}) == 8 + 4 * 16);
+        CHECK(bytes({first, last, wide, by_rows}) == 8 + 3 * 32);
+        CHECK(bytes({first, last}) == 8 + 4 * 3 * 4);
+    }
+
     TEST_CASE("spirv: what the runtime does not bind is refused, naming the shader") {
         const auto refusal = [](const Words& words) { return message_of([&] { reflect(words, "odd"); }); };
         CHECK(refusal({}) == "shader odd: not a SPIR-V module");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -25,7 +26,8 @@ struct Module {
     std::map<std::uint32_t, std::uint32_t> constants;  // result id -> value
     std::map<std::uint32_t, std::uint32_t> spec_ids, bindings, sets, array_strides;
     // struct, member -> bytes
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> offsets;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> offsets, matrix_strides;
+    std::set<std::pair<std::uint32_t, std::uint32_t>> row_major;
 
     /// Bytes of a type. A type is made of types declared before it; a module that says otherwise
     /// gets 0 for them.
@@ -38,6 +40,7 @@ struct Module {
         switch (t.op) {
             case kOpTypeInt:
             case kOpTypeFloat: return t.operands[0] / 8;
+            case kOpTypeMatrix:  // of columns
             case kOpTypeVector: return bytes(t.operands[0], t.place) * t.operands[1];
             case kOpTypeArray: {
                 const auto stride = array_strides.find(id);
@@ -49,12 +52,27 @@ struct Module {
                 std::uint32_t end = 0;
                 for (std::uint32_t m = 0; m < t.operands.size(); ++m) {
                     const auto offset = offsets.find({id, m});
-                    end = std::max(end, (offset != offsets.end() ? offset->second : 0) + bytes(t.operands[m], t.place));
+                    const std::uint32_t size = matrix_bytes(id, m).value_or(bytes(t.operands[m], t.place));
+                    end = std::max(end, (offset != offsets.end() ? offset->second : 0) + size);
                 }
                 return end;
             }
             default: return 0;
         }
+    }
+
+    /// Bytes of a member that is a matrix and tells how far its columns or rows are apart.
+    std::optional<std::uint32_t> matrix_bytes(std::uint32_t id, std::uint32_t member) const {
+        const auto stride = matrix_strides.find({id, member});
+        const auto matrix = types.find(types.at(id).operands[member]);
+        if (stride == matrix_strides.end() || matrix == types.end() || matrix->second.op != kOpTypeMatrix) {
+            return std::nullopt;
+        }
+        const auto column = types.find(matrix->second.operands[0]);
+        if (column == types.end() || column->second.op != kOpTypeVector) {
+            return std::nullopt;
+        }
+        return stride->second * (row_major.contains({id, member}) ? column : matrix)->second.operands[1];
     }
 };
 
@@ -123,12 +141,11 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             case kOpTypeInt:
             case kOpTypeFloat:
             case kOpTypeVector:
+            case kOpTypeMatrix:
             case kOpTypeArray:
             case kOpTypeStruct:
             case kOpTypePointer:
-                need(op == kOpTypeStruct                                                 ? 1
-                     : op == kOpTypeVector || op == kOpTypeArray || op == kOpTypePointer ? 3
-                                                                                         : 2);
+                need(op == kOpTypeStruct ? 1 : op == kOpTypeInt || op == kOpTypeFloat ? 2 : 3);
                 m.types[w[0]] = {op, {w.begin() + 1, w.end()}, static_cast<std::uint32_t>(at)};
                 break;
             case kOpConstant:
@@ -164,6 +181,11 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 if (w[2] == kDecorationOffset) {
                     need(4);
                     m.offsets[{w[0], w[1]}] = w[3];
+                } else if (w[2] == kDecorationMatrixStride) {
+                    need(4);
+                    m.matrix_strides[{w[0], w[1]}] = w[3];
+                } else if (w[2] == kDecorationRowMajor) {
+                    m.row_major.insert({w[0], w[1]});
                 }
                 break;
             case kOpLoad:
