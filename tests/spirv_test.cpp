@@ -138,6 +138,17 @@ TEST_SUITE("spirv") {
         CHECK(bytes({first, last}) == 8 + 4 * 3 * 4);
     }
 
+    TEST_CASE("spirv: constants of 64 bits keep their default or are 0, and other numbers are refused") {
+        const auto module = [](const Words& decoration, const Words& constant) {
+            return module_of({decoration, {op(4, 21), 2, 64, 0}, constant});
+        };
+        const Words wide = module({op(4, 71), 10, 1, 1}, {op(5, 50), 2, 10, 5, 6});
+        const Words plain = module_of({{op(4, 21), 2, 64, 0}, {op(5, 50), 2, 10, 5, 6}});
+        CHECK(specialize(wide, Words{64}) == plain);
+        CHECK(specialize(wide, Words{64, 0, 3}) == module_of({{op(4, 21), 2, 64, 0}, {op(5, 43), 2, 10, 0, 0}}));
+        CHECK(contains(message_of([&] { specialize(wide, Words{64, 7}); }), "specialization constant 1 has 64 bits"));
+    }
+
     TEST_CASE("spirv: what the runtime does not bind is refused, naming the shader") {
         const auto refusal = [](const Words& words) { return message_of([&] { reflect(words, "odd"); }); };
         CHECK(refusal({}) == "shader odd: not a SPIR-V module");

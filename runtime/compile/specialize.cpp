@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 
+#include "runtime/base/error.h"
 #include "runtime/compile/spirv_words.h"
 
 namespace vkf {
@@ -108,13 +110,15 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
     std::set<std::uint32_t> ints;
     // The place where the local size is told, ahead of the constants that it names.
     std::optional<std::size_t> local_size;
-    const auto chosen = [&](std::uint32_t id, std::uint32_t otherwise) {
+    const auto given = [&](std::uint32_t id) -> std::optional<std::uint32_t> {
         const auto spec = spec_ids.find(id);
         if (spec != spec_ids.end() && constant && constant->first == spec->second) {
             return constant->second;
         }
-        return spec != spec_ids.end() && spec->second < constants.size() ? constants[spec->second] : otherwise;
+        return spec != spec_ids.end() && spec->second < constants.size() ? std::optional(constants[spec->second])
+                                                                         : std::nullopt;
     };
+    const auto chosen = [&](std::uint32_t id, std::uint32_t otherwise) { return given(id).value_or(otherwise); };
     const auto put_bool = [&](std::uint32_t type, std::uint32_t id, bool value) {
         out.insert(out.end(), {head(value ? kOpConstantTrue : kOpConstantFalse, 3), type, id});
         known.values[id] = value ? 1 : 0;
@@ -143,6 +147,16 @@ std::vector<std::uint32_t> specialize(std::span<const std::uint32_t> code, std::
         if (op == kOpSpecConstant && words == 4) {
             put_word(w[1], w[2], chosen(w[2], w[3]));
             continue;
+        }
+        if (op == kOpSpecConstant && words == 5) {
+            if (const auto value = given(w[2])) {
+                if (*value != 0) {
+                    throw Error("specialization constant " + std::to_string(spec_ids[w[2]]) +
+                                " has 64 bits: it can be given no number but 0");
+                }
+                out.insert(out.end(), {head(kOpConstant, 5), w[1], w[2], 0, 0});
+                continue;
+            }
         }
         if (op == kOpSpecConstantOp && words >= 5 && (bools.count(w[1]) != 0 || ints.count(w[1]) != 0)) {
             if (const auto value = known.evaluate(w[3], w.subspan(4))) {

@@ -13,7 +13,8 @@ namespace vkf {
 /// A copy of a valid module in which specialization constant `i` is the plain constant
 /// `constants[i]` (its default where `constants` is shorter), that of `constant` (id, value) the
 /// plain constant it says, and what is computed from such constants is computed. An expression this
-/// does not know stays as it is; the copy is valid all the same.
+/// does not know stays as it is; the copy is valid all the same. Throws Error where a constant of
+/// 64 bits is given another number than 0.
 ///
 /// Drivers may put the values in only after they optimise, and SwiftShader does: whatever the
 /// constants rule out is then compiled, and its conditions tested in every invocation. A matrix
