@@ -17,6 +17,8 @@ namespace {
 
 // kernels index in 32 bits
 constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();
+// ids have 16 bits, and a run looks at all
+constexpr std::size_t kMostSymbols = 4096;
 
 const char* kind_name(StorageKind kind) {
     switch (kind) {
@@ -106,6 +108,9 @@ Dim Graph::symbol(const std::string& name, std::int64_t max) {
             }
             return Dim::symbol(static_cast<std::uint16_t>(i));
         }
+    }
+    if (symbols_.size() == kMostSymbols) {
+        throw Error("symbol " + name + ": a graph has " + std::to_string(kMostSymbols) + " at most", "Graph");
     }
     symbols_.push_back({name, max});
     return Dim::symbol(static_cast<std::uint16_t>(symbols_.size() - 1));

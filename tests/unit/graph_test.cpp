@@ -164,6 +164,16 @@ TEST_CASE("graph: wrong names, shapes and sizes are refused by name") {
     CHECK(contains(error_of([&] { g.input("y", {2, 3}).size(2); }), "dimension 2 of y (2, 3) F32"));
 }
 
+TEST_CASE("graph: more symbols than a graph may have are refused") {
+    Graph g;
+    const Dim first = g.symbol("s0", 4);
+    for (int i = 1; i < 4096; ++i) {
+        g.symbol("s" + std::to_string(i), 4);
+    }
+    CHECK(g.symbol("s0", 4) == first);
+    CHECK(error_of([&] { g.symbol("more", 4); }) == "Graph: symbol more: a graph has 4096 at most");
+}
+
 TEST_CASE("graph: sizes made of another graph's symbols are refused") {
     Graph g, other;
     const Dim n = g.symbol("n", 8);
