@@ -177,6 +177,14 @@ bool Graph::is_named(std::vector<ValueId>::const_iterator at, const std::string&
     return at != named_.end() && storages_[values_[*at].storage].name == name;
 }
 
+void Graph::check_fixed(const std::string& name, const Shape& shape) const {
+    for (const Dim& d : shape) {
+        if (!d.is_constant()) {
+            throw Error(name + " " + str(shape) + " has a symbolic size", "Graph");
+        }
+    }
+}
+
 void Graph::check_new_name(const std::string& name, const char* what) const {
     if (name.empty()) {
         throw Error(std::string(what) + " without a name", "Graph");
@@ -260,11 +268,7 @@ Value Graph::weight(const std::string& name, Shape shape, const Shard& shard) {
 }
 
 Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
-    for (const Dim& d : shape) {
-        if (!d.is_constant()) {
-            throw Error("weight " + scoped(name) + " " + str(shape) + " has a symbolic size", "Graph");
-        }
-    }
+    check_fixed("weight " + scoped(name), shape);
     if (dtype != DType::f32 && dtype != DType::i32) {
         throw Error("weight " + scoped(name) + " cannot be " + std::string(name_of(dtype)) +
                         ": weights are F32 or I32 to a graph, whatever Device::load() keeps them as",
@@ -274,6 +278,7 @@ Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
 }
 
 Value Graph::state(const std::string& name, Shape shape, DType dtype) {
+    check_fixed("weight " + scoped(name), shape);
     for (Dim& d : shape) {
         d = Dim(max_of(d));  // laid out at its maximum
     }

@@ -143,6 +143,7 @@ private:
     bool is_named(std::vector<ValueId>::const_iterator at, const std::string& name) const;
     void check_new_name(const std::string& name, const char* what) const;
     void check_shape(const std::string& name, const Shape& shape) const;
+    void check_fixed(const std::string& name, const Shape& shape) const;
     /// pop_scope(), and nothing where no scope is open.
     void close_scope() noexcept;
 

@@ -156,6 +156,8 @@ TEST_CASE("graph: wrong names, shapes and sizes are refused by name") {
     CHECK(contains(error_of([&] { g.input("negative", {-1}); }), "negative (-1)"));
     CHECK(contains(error_of([&] { g.input("huge", {tokens, 1 << 12}); }), "huge (tokens, 4096) has more than"));
     CHECK(contains(error_of([&] { g.weight("w", {tokens}); }), "w (tokens) has a symbolic size"));
+    const Shard rows{0, 8, {{0, 4}}};
+    CHECK(contains(error_of([&] { g.weight("w", {4, tokens}, rows); }), "w (4, tokens) has a symbolic size"));
     g.weight("v", {2, 3});
     CHECK(contains(error_of([&] { g.weight("v", {3, 2}); }), "v is (2, 3) F32, now (3, 2) F32"));
     CHECK(contains(error_of([&] { g.weight("v", {2, 3}, DType::i32); }), "now (2, 3) I32"));
