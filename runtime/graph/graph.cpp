@@ -199,11 +199,16 @@ void Graph::check_new_name(const std::string& name, const char* what) const {
 }
 
 Value Graph::add_storage(StorageInfo info) {
-    check_shape(info.name.empty() ? "value" : info.name, info.shape);
+    const std::string name = info.name.empty() ? "value" : info.name;
+    check_shape(name, info.shape);
     ValueInfo value;
     value.storage = static_cast<StorageId>(storages_.size());
     value.shape = info.shape;
-    value.strides = contiguous_strides(info.shape);
+    try {
+        value.strides = contiguous_strides(info.shape);
+    } catch (const Error& e) {
+        throw Error(name + " " + str(info.shape) + " has " + e.what(), "Graph");
+    }
     const auto id = static_cast<ValueId>(values_.size());
     const StorageInfo& added = storages_.emplace_back(std::move(info));
     try {

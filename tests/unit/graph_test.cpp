@@ -176,6 +176,18 @@ TEST_CASE("graph: more symbols than a graph may have are refused") {
     CHECK(error_of([&] { g.symbol("more", 4); }) == "Graph: symbol more: a graph has 4096 at most");
 }
 
+TEST_CASE("graph: a tensor of too many symbols is refused by name") {
+    Graph g;
+    Shape shape;
+    for (const char* const name : {"a", "b", "c", "d", "e"}) {
+        shape.push_back(g.symbol(name, 4));
+    }
+    CHECK(error_of([&] { g.input("x", shape); }) ==
+          "Graph: x (a, b, c, d, e) has a size that is a product of more than 4 symbols");
+    shape.pop_back();
+    CHECK(error_of([&] { g.input("x", shape); }).empty());
+}
+
 TEST_CASE("graph: sizes made of another graph's symbols are refused") {
     Graph g, other;
     const Dim n = g.symbol("n", 8);
