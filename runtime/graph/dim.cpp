@@ -2,10 +2,41 @@
 #include "runtime/graph/dim.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "runtime/base/error.h"
 
 namespace vkf {
+
+namespace {
+
+constexpr std::int64_t kGreatest = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+
+/// Nothing where the sum does not fit.
+std::optional<std::int64_t> sum(std::int64_t a, std::int64_t b) noexcept {
+    return (b > 0 ? a > kGreatest - b : a < kLeast - b) ? std::nullopt : std::optional(a + b);
+}
+
+std::uint64_t magnitude(std::int64_t x) noexcept {
+    return x < 0 ? 0 - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
+}
+
+/// Nothing where the product, or its negative, does not fit.
+std::optional<std::int64_t> product(std::int64_t a, std::int64_t b) noexcept {
+    const bool fits = b == 0 || magnitude(a) <= static_cast<std::uint64_t>(kGreatest) / magnitude(b);
+    return fits ? std::optional(a * b) : std::nullopt;
+}
+
+std::int64_t fitting(std::optional<std::int64_t> coefficient) {
+    if (!coefficient) {
+        throw Error("a size with a coefficient that does not fit in 64 bits");
+    }
+    return *coefficient;
+}
+
+}  // namespace
 
 Dim Dim::symbol(std::uint16_t id) {
     Dim d;
@@ -43,31 +74,33 @@ std::int64_t Dim::eval(std::span<const std::int64_t> values) const noexcept {
     return sum;
 }
 
-std::int64_t Dim::upper_bound(std::span<const std::int64_t> maxima) const noexcept {
-    std::int64_t sum = constant_;
+std::int64_t Dim::bound(std::span<const std::int64_t> maxima, bool upper) const noexcept {
+    const std::int64_t last = upper ? kGreatest : kLeast;
+    std::int64_t total = constant_;
     for (const Term& t : terms_) {
-        sum += t.coefficient > 0 ? eval(t, maxima) : 0;
+        if ((t.coefficient > 0) == upper) {
+            std::int64_t term = t.coefficient;
+            for (std::uint8_t i = 0; i < t.degree; ++i) {
+                term = product(term, maxima[t.symbols[i]]).value_or(last);
+            }
+            total = sum(total, term).value_or(last);
+        }
     }
-    return sum;
+    return total;
 }
 
-std::int64_t Dim::lower_bound(std::span<const std::int64_t> maxima) const noexcept {
-    std::int64_t sum = constant_;
-    for (const Term& t : terms_) {
-        sum += t.coefficient < 0 ? eval(t, maxima) : 0;
-    }
-    return sum;
-}
+std::int64_t Dim::upper_bound(std::span<const std::int64_t> maxima) const noexcept { return bound(maxima, true); }
+
+std::int64_t Dim::lower_bound(std::span<const std::int64_t> maxima) const noexcept { return bound(maxima, false); }
 
 std::string Dim::str(std::span<const std::string> names) const {
     std::string out;
     for (const Term& t : terms_) {
-        const std::int64_t magnitude = t.coefficient < 0 ? -t.coefficient : t.coefficient;
         if (!out.empty() || t.coefficient < 0) {
             out += t.coefficient < 0 ? "-" : "+";
         }
-        if (magnitude != 1) {
-            out += std::to_string(magnitude) + "*";
+        if (magnitude(t.coefficient) != 1) {
+            out += std::to_string(magnitude(t.coefficient)) + "*";
         }
         for (std::uint8_t i = 0; i < t.degree; ++i) {
             out += (i ? "*" : "") + (t.symbols[i] < names.size() ? names[t.symbols[i]] : std::string("?"));
@@ -92,7 +125,7 @@ void Dim::add(const Term& term) {
     };
     auto at = std::lower_bound(terms_.begin(), terms_.end(), term, before);
     if (at != terms_.end() && same_symbols(*at, term)) {
-        at->coefficient += term.coefficient;
+        at->coefficient = fitting(sum(at->coefficient, term.coefficient));
         if (at->coefficient == 0) {
             terms_.erase(at);
         }
@@ -102,22 +135,22 @@ void Dim::add(const Term& term) {
 }
 
 Dim operator+(const Dim& a, const Dim& b) {
-    Dim sum = a;
-    sum.constant_ += b.constant_;
+    Dim out = a;
+    out.constant_ = fitting(sum(a.constant_, b.constant_));
     for (const Dim::Term& t : b.terms_) {
-        sum.add(t);
+        out.add(t);
     }
-    return sum;
+    return out;
 }
 
 Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
 
 Dim operator*(const Dim& a, const Dim& b) {
-    Dim product(a.constant_ * b.constant_);
+    Dim out(fitting(product(a.constant_, b.constant_)));
     const auto scaled = [&](const Dim& x, std::int64_t factor) {
         for (Dim::Term t : x.terms_) {
-            t.coefficient *= factor;
-            product.add(t);
+            t.coefficient = fitting(product(t.coefficient, factor));
+            out.add(t);
         }
     };
     scaled(a, b.constant_);
@@ -128,14 +161,14 @@ Dim operator*(const Dim& a, const Dim& b) {
                 throw Error("a size that is a product of more than " + std::to_string(Dim::kMaxDegree) + " symbols");
             }
             Dim::Term u;
-            u.coefficient = s.coefficient * t.coefficient;
+            u.coefficient = fitting(product(s.coefficient, t.coefficient));
             u.degree = static_cast<std::uint8_t>(s.degree + t.degree);
             std::merge(s.symbols.begin(), s.symbols.begin() + s.degree, t.symbols.begin(), t.symbols.begin() + t.degree,
                        u.symbols.begin());
-            product.add(u);
+            out.add(u);
         }
     }
-    return product;
+    return out;
 }
 
 bool operator==(const Dim& a, const Dim& b) noexcept {

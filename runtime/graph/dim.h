@@ -33,15 +33,17 @@ public:
     std::int64_t eval(std::span<const std::int64_t> values) const noexcept;
     /// Bounds of the value for all choices of the symbols, symbol i in 0..maxima[i]. They are exact
     /// unless terms of different signs share a symbol. Note that `8 - tokens` is largest where
-    /// tokens is smallest.
+    /// tokens is smallest. A part that does not fit in 64 bits counts as the largest number that
+    /// does.
     std::int64_t upper_bound(std::span<const std::int64_t> maxima) const noexcept;
     std::int64_t lower_bound(std::span<const std::int64_t> maxima) const noexcept;
     /// Prints the size; names[i] is the name of symbol i.
     std::string str(std::span<const std::string> names) const;
 
+    /// These throw vkf::Error when a coefficient would not fit in 64 bits.
     friend VKF_API Dim operator+(const Dim& a, const Dim& b);
     friend VKF_API Dim operator-(const Dim& a, const Dim& b);
-    /// Throws vkf::Error when a product would have more than kMaxDegree symbols.
+    /// Throws vkf::Error, too, when a product would have more than kMaxDegree symbols.
     friend VKF_API Dim operator*(const Dim& a, const Dim& b);
     friend VKF_API bool operator==(const Dim& a, const Dim& b) noexcept;
 
@@ -56,6 +58,8 @@ private:
         std::uint8_t degree = 0;
     };
     static std::int64_t eval(const Term& t, std::span<const std::int64_t> values) noexcept;
+    /// The sum of the constant and of the terms of one sign, each symbol at its maximum.
+    std::int64_t bound(std::span<const std::int64_t> maxima, bool upper) const noexcept;
     static bool same_symbols(const Term& a, const Term& b) noexcept;
     void add(const Term& term);
 

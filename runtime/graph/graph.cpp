@@ -17,6 +17,8 @@ namespace {
 
 // kernels index in 32 bits
 constexpr std::int64_t kMaxElements = std::numeric_limits<std::uint32_t>::max();
+// with symbols: far enough below 2^63 for each of the terms that the size is the sum of
+constexpr std::int64_t kMostSize = std::int64_t{1} << 60;
 // ids have 16 bits, and a run looks at all
 constexpr std::size_t kMostSymbols = 4096;
 
@@ -125,7 +127,15 @@ std::int64_t max_of(const Dim& dim, std::span<const SymbolInfo> symbols) {
         maxima.push_back(s.max);
     }
     require_own(dim, symbols);
-    return dim.upper_bound(maxima);
+    const std::int64_t most = dim.upper_bound(maxima);
+    if (most > kMostSize || dim.lower_bound(maxima) < -kMostSize) {
+        std::vector<std::string> names;
+        for (const SymbolInfo& s : symbols) {
+            names.push_back(s.name);
+        }
+        throw Error("a size " + dim.str(names) + " is too large: it may not fit in 64 bits", "Graph");
+    }
+    return most;
 }
 
 std::int64_t Graph::max_of(const Dim& dim) const { return vkf::max_of(dim, symbols_); }
@@ -167,6 +177,14 @@ void Graph::check_shape(const std::string& name, const Shape& shape) const {
     }
 }
 
+void Graph::check_fixed(const std::string& name, const Shape& shape) const {
+    for (const Dim& d : shape) {
+        if (!d.is_constant()) {
+            throw Error(name + " " + str(shape) + " has a symbolic size", "Graph");
+        }
+    }
+}
+
 std::vector<ValueId>::const_iterator Graph::named_from(const std::string& name) const {
     return std::lower_bound(named_.begin(), named_.end(), name, [&](ValueId id, const std::string& sought) {
         return storages_[values_[id].storage].name < sought;
@@ -175,14 +193,6 @@ std::vector<ValueId>::const_iterator Graph::named_from(const std::string& name) 
 
 bool Graph::is_named(std::vector<ValueId>::const_iterator at, const std::string& name) const {
     return at != named_.end() && storages_[values_[*at].storage].name == name;
-}
-
-void Graph::check_fixed(const std::string& name, const Shape& shape) const {
-    for (const Dim& d : shape) {
-        if (!d.is_constant()) {
-            throw Error(name + " " + str(shape) + " has a symbolic size", "Graph");
-        }
-    }
 }
 
 void Graph::check_new_name(const std::string& name, const char* what) const {
@@ -208,6 +218,9 @@ Value Graph::add_storage(StorageInfo info) {
         value.strides = contiguous_strides(info.shape);
     } catch (const Error& e) {
         throw Error(name + " " + str(info.shape) + " has " + e.what(), "Graph");
+    }
+    for (const Dim& stride : value.strides) {
+        max_of(stride);  // throws where that may not fit
     }
     const auto id = static_cast<ValueId>(values_.size());
     const StorageInfo& added = storages_.emplace_back(std::move(info));
@@ -269,6 +282,7 @@ Value Graph::weight(const std::string& name, Shape shape, const Shard& shard) {
             "weight " + scoped(name) + " " + str(shape) + " is not as large as its parts, " + std::to_string(count),
             "Graph");
     }
+    check_fixed("weight " + scoped(name), shape);
     return find_or_add(StorageKind::weight, scoped(name), std::move(shape), DType::f32, shard);
 }
 
@@ -283,7 +297,6 @@ Value Graph::weight(const std::string& name, Shape shape, DType dtype) {
 }
 
 Value Graph::state(const std::string& name, Shape shape, DType dtype) {
-    check_fixed("weight " + scoped(name), shape);
     for (Dim& d : shape) {
         d = Dim(max_of(d));  // laid out at its maximum
     }
@@ -425,7 +438,10 @@ NodeId Graph::repeat(NodeId id, std::vector<ValueId> inputs, std::uint32_t again
 
 Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset) {
     check_shape("view of " + base.str(), shape);
-    require_own(offset, symbols_);
+    for (const Dim& stride : strides) {
+        max_of(stride);  // throws where that may not fit
+    }
+    max_of(offset);
     ValueInfo view;
     view.storage = values_[base.id()].storage;
     view.shape = std::move(shape);
@@ -436,8 +452,8 @@ Value Graph::add_view(const Value& base, Shape shape, Shape strides, Dim offset)
 }
 
 void Graph::constrain(Dim value, Dim limit, std::string what) {
-    require_own(value, symbols_);
-    require_own(limit, symbols_);
+    max_of(value);  // throws where that may not fit
+    max_of(limit);
     constraints_.push_back({std::move(value), std::move(limit), std::move(what)});
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -92,6 +94,30 @@ TEST_CASE("dim: a product of too many symbols is refused") {
     CHECK_NOTHROW(a * a * b * c);
     CHECK_THROWS_AS(a * a * b * c * a, Error);
     CHECK_THROWS_AS((a * a) * (b * b * c), Error);
+}
+
+TEST_CASE("dim: what does not fit in 64 bits is refused, and its bounds are the last that do") {
+    constexpr std::int64_t kGreatest = std::numeric_limits<std::int64_t>::max();
+    constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+    const Dim half(std::int64_t{1} << 62);
+    CHECK_THROWS_AS(half + half, Error);
+    CHECK_THROWS_AS(half * 2, Error);
+    CHECK_THROWS_AS(a * half * 2, Error);
+    CHECK_THROWS_AS((half * a) * (2 * b), Error);
+    CHECK_THROWS_AS(half * a + half * a, Error);
+    CHECK_THROWS_AS(Dim(-1) - half - half, Error);
+    CHECK_THROWS_AS(Dim(0) - Dim(kLeast), Error);
+    CHECK(half - 1 + half == Dim(kGreatest));
+    CHECK(half * -1 - half == Dim(kLeast));
+    CHECK(Dim(kGreatest) * -1 == Dim(-kGreatest));
+    CHECK((Dim(-kGreatest) * a).str(names) == "-9223372036854775807*a");
+    CHECK(((half * -1) * a - half * a).str(names) == "-9223372036854775808*a");
+    const std::vector<std::int64_t> maxima{4, 3, 0};
+    CHECK((half * a + 8).upper_bound(maxima) == kGreatest);
+    CHECK((half * a + 8).lower_bound(maxima) == 8);
+    CHECK((8 - half * a * b).lower_bound(maxima) == kLeast + 8);
+    CHECK((half * b - 1 + half * a).upper_bound(maxima) == kGreatest);
+    CHECK((half * a * c).upper_bound(maxima) == 0);
 }
 
 TEST_CASE("dim: strides and counts of shapes") {

@@ -166,6 +166,22 @@ TEST_CASE("graph: wrong names, shapes and sizes are refused by name") {
     CHECK(contains(error_of([&] { g.input("y", {2, 3}).size(2); }), "dimension 2 of y (2, 3) F32"));
 }
 
+TEST_CASE("graph: sizes that may not fit in 64 bits are refused") {
+    Graph g;
+    const Dim t = g.symbol("t", 4);
+    const Dim huge = t * (std::int64_t{1} << 62) + 8;
+    const Value x = g.input("x", {1});
+    const char* const text = "a size 4611686018427387904*t+8 is too large: it may not fit in 64 bits";
+    CHECK(contains(error_of([&] { g.max_of(huge); }), text));
+    CHECK(contains(error_of([&] { g.input("y", {huge}); }), text));
+    CHECK(contains(error_of([&] { g.state("s", {huge}); }), text));
+    CHECK(contains(error_of([&] { broadcast_to(x, {huge}); }), text));
+    CHECK(contains(error_of([&] { g.input("y", {16 - huge}); }), "may not fit"));  // or wraps
+    CHECK(contains(error_of([&] { slice(g.input("z", {8}), 0, huge, 1); }), text));
+    CHECK(contains(error_of([&] { slice(x, 0, 0, t * (std::int64_t{1} << 60)); }), "may not fit"));
+    CHECK(g.max_of(t * (std::int64_t{1} << 58)) == std::int64_t{1} << 60);
+}
+
 TEST_CASE("graph: more symbols than a graph may have are refused") {
     Graph g;
     const Dim first = g.symbol("s0", 4);
