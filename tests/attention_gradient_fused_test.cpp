@@ -31,7 +31,8 @@ struct FusedCase {
     AttentionOptions options = {};
     bool log_sum_exp = false;                    ///< it is a part of the loss
     std::map<std::string, Tensor> instead = {};  ///< of query, key, value and dy
-    std::int64_t most_tokens = 0;                ///< queries and keys are symbols up to it; 0: they are sizes
+    /// queries and keys are symbols up to it; 0: they are sizes
+    std::int64_t most_tokens = 0;
 };
 
 struct Found {

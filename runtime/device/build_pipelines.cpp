@@ -20,7 +20,7 @@ std::uint32_t texels_of(const DeviceCore& core, const Plan& plan, const PlannedD
     return out;
 }
 
-std::vector<KernelUse> kernels_of(const DeviceCore& core, const Plan& plan, const HostMemory& host = {}) {
+std::vector<KernelUse> kernels_of(const DeviceCore& core, const Plan& plan, const HostMemory& host) {
     std::vector<KernelUse> kernels;
     for (const PlannedDispatch& d : plan.dispatches) {
         for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
@@ -32,9 +32,14 @@ std::vector<KernelUse> kernels_of(const DeviceCore& core, const Plan& plan, cons
     return kernels;
 }
 
-bool takes(const DeviceCore& core, const Plan& plan, std::string_view kernel) {
-    const std::vector<KernelUse> all = kernels_of(core, plan);
-    return std::any_of(all.begin(), all.end(), [&](const KernelUse& k) { return k.kernel->shader->name == kernel; });
+bool takes(const Plan& plan, std::string_view kernel) {
+    return std::any_of(plan.dispatches.begin(), plan.dispatches.end(), [&](const PlannedDispatch& d) {
+        bool found = false;
+        for (std::size_t k = 0; k < d.dispatch.kernels.size(); ++k) {
+            found = found || (d.may_choose(k) && d.dispatch.kernels[k].shader->name == kernel);
+        }
+        return found;
+    });
 }
 
 /// Plans again where the plan takes what the device has left out since.
@@ -42,7 +47,7 @@ void catch_up(const DeviceCore& core, Plan& plan) {
     bool behind = false;
     const std::vector<LeftOut> all = core.left_out_since.behind(plan.left_out);
     for (std::size_t i = plan.left_out.size(); i < all.size(); ++i) {
-        behind = behind || takes(core, plan, all[i].kernel);
+        behind = behind || takes(plan, all[i].kernel);
     }
     if (behind && plan.source) {
         plan = plan_again(*plan.source, all);
@@ -72,7 +77,7 @@ std::vector<const Pipeline*> built(DeviceCore& core, Plan& plan, const HostMemor
             std::vector<LeftOut> without = plan.left_out;
             without.push_back({refused.without(), refused.why()});
             Plan next = planned(*plan.source, without, refused);
-            if (takes(core, next, refused.kernel())) {
+            if (takes(next, refused.kernel())) {
                 throw;  // there is no other
             }
             if (refused.lasts()) {
