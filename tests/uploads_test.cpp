@@ -10,6 +10,7 @@
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
+#include "tests/child.h"
 #include "tests/fake_vulkan.h"
 
 namespace vkf::test {
@@ -290,6 +291,42 @@ TEST_SUITE("uploads") {
         }
         CHECK(host.messages().empty());
     }
+
+#if defined(__unix__)
+    TEST_CASE("uploads: the child of a fork lets go of what waits, whoever records meanwhile") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            BorrowedDevice handles = through(host, vulkan);
+            handles.host_submits = handles.keep_uploads = true;
+            const Device device = Device::borrow(handles, {.minimum_profile = true});
+            const std::vector<float> ones(300, 1.0f);
+            const HostTensor w{"w", DType::f32, {300}, std::as_bytes(std::span(ones))};
+            const Weights weights = device.load({&w, 1});
+            Weights others = device.load({&w, 1});
+            const Host::Buffer staging = host.make_buffer(4096, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+            int children = 0;
+            vulkan.vkCmdCopyBuffer.instead = [&](auto... a) {  // with the lock of the uploads
+                if (++children == 1) {
+                    CHECK(ends_in_child([&] {
+                        others = {};
+                        device.uploads_finished(1200);
+                        if (device.uploads_dropped()) {
+                            _exit(1);
+                        }
+                    }));
+                }
+                vulkan.vkCmdCopyBuffer.real(a...);
+            };
+            VkCommandBuffer commands = host.begin();
+            CHECK(text(device.record_upload(commands, {staging.buffer, 0, 4096, staging.mapped})) == "");
+            CHECK(children == 2);
+            host.submit(commands);
+            host.wait_idle();
+        }
+        CHECK(host.messages().empty());
+    }
+#endif
 }
 
 }  // namespace vkf::test

@@ -277,12 +277,17 @@ Status Device::record_upload(VkCommandBuffer commands, const StagingRange& stagi
 std::uint64_t Device::recorded_uploads() const noexcept { return core_->deferred ? core_->deferred->recorded() : 0; }
 
 void Device::uploads_finished(std::uint64_t recorded) const noexcept {
-    if (core_->deferred) {
+    if (core_->deferred && !core_->given_up) {
         core_->deferred->finished(recorded);
     }
 }
 
-Status Device::uploads_dropped() const noexcept { return core_->deferred ? core_->deferred->dropped() : Status(); }
+Status Device::uploads_dropped() const noexcept {
+    if (!core_->deferred) {
+        return {};
+    }
+    return core_->given_up ? core_->alive() : core_->deferred->dropped();
+}
 
 std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred ? core_->deferred->bytes() : 0; }
 

@@ -68,7 +68,7 @@ public:
 
     /// Gives up every device that this process has made so far: each is lost, and nothing of it is
     /// waited for or destroyed. For the child of a fork(), which does not have the threads of the
-    /// drivers. Devices made later are not concerned.
+    /// drivers, nor those that held a lock. Devices made later are not concerned.
     static void give_up_all() noexcept;
 
     const Capabilities& capabilities() const noexcept;

@@ -188,10 +188,10 @@ Block& Block::operator=(Block&& other) noexcept {
 
 void Block::release() noexcept {
     if (core_) {
-        if (core_->deferred && buffer_) {
-            core_->deferred->forget(buffer_);
-        }
-        if (!core_->given_up) {
+        if (!core_->given_up) {  // else a thread that a fork left behind may hold a lock
+            if (core_->deferred && buffer_) {
+                core_->deferred->forget(buffer_);
+            }
             core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
             core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
             if (piece_.memory) {
