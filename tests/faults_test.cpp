@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -21,6 +22,15 @@
 namespace vkf::test {
 
 namespace {
+
+/// However often it is asked.
+void check_lost(const Ticket& ticket) {
+    for (int i = 0; i < 2; ++i) {
+        CHECK(contains(message_of([&] { ticket.done(); }), "was lost; make a new Device"));
+        CHECK(contains(message_of([&] { ticket.wait(std::chrono::milliseconds(1)); }), "was lost; make a new Device"));
+        CHECK(contains(message_of([&] { ticket.wait(); }), "was lost; make a new Device"));
+    }
+}
 
 /// Device, weights, a program with a constant and a state, and two runs of it. Kernels that compile
 /// quickly.
@@ -293,13 +303,29 @@ TEST_SUITE("faults") {
             SmallModel::describe(g, 4);
             Program program = device.compile(g, SmallModel::load(device));
             CHECK(SmallModel::check(program, 4) == "");
-            Ticket ticket = program.submit();
+            const Ticket before = program.submit();
+            before.wait();
+            const Ticket ticket = program.submit();
             vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST);
             CHECK(contains(message_of([&] { ticket.wait(); }), "VK_ERROR_DEVICE_LOST"));
+            check_lost(ticket);
+            CHECK(before.done());
             CHECK(contains(message_of([&] { program.download("y"); }), "was lost; make a new Device"));
             CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished"));
         }
         CHECK(vulkan.live_objects() == 0);
+        for (const bool by_done : {false, true}) {
+            CAPTURE(by_done);
+            const Device device = Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            SmallModel::describe(g, 4);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 4) == "");
+            const Ticket ticket = program.submit();
+            vulkan.vkWaitForFences.fail(by_done ? VK_ERROR_DEVICE_LOST : VK_TIMEOUT);
+            CHECK(message_of([&] { by_done ? static_cast<void>(ticket.done()) : ticket.wait(); }) != "");
+            check_lost(ticket);
+        }
     }
 
     TEST_CASE("faults: a submission that fails half-way leaves nothing pending") {
