@@ -124,6 +124,7 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
 /// Finishes owned and borrowed devices alike, once the handles are set.
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
+    core->options.staging_bytes = std::max<std::uint64_t>(options.staging_bytes, 4);
     core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";
     core->canary = options.canary || core->options.checked;
     core->set_wait_limit(
