@@ -6,6 +6,8 @@
 #include "c/device.h"
 #include "ops/tuning.h"
 #include "runtime/base/map_file.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/left_out.h"
 #include "runtime/device/tuning.h"
 
@@ -241,8 +243,10 @@ vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capac
 
 vkf_result vkf_device_save_pipeline_cache(vkf_device* device) {
     return guard(__func__, [&] {
-        if (!need(device, "device").device.save_pipeline_cache()) {
-            throw Error("there is nowhere to write it");
+        const Device& d = need(device, "device").device;
+        if (!d.save_pipeline_cache()) {
+            throw Error(Insides::core(d).pipelines->has_file() ? "it could not be written"
+                                                               : "there is nowhere to write it");
         }
     });
 }

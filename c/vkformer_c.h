@@ -801,6 +801,7 @@ VKF_API void vkf_device_destroy(vkf_device* device);
 VKF_API vkf_result vkf_device_capabilities(const vkf_device* device, vkf_capabilities* capabilities);
 /// Returns validation messages, a line each, and forgets those that it returned whole.
 VKF_API vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capacity, size_t* needed);
+/// Fails where there is nowhere to write, or where it could not be written.
 VKF_API vkf_result vkf_device_save_pipeline_cache(vkf_device* device);
 /// save_tuning(): keeps choices, "name=number" with commas between, for later devices. Empty
 /// choices remove them. `path` receives the file's name, as vkf_program_explain() returns texts.

@@ -121,6 +121,25 @@ TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
     vkf_graph_destroy(graph);
 }
 
+TEST_CASE("c functions: a cache of pipelines that has no place is told from one that cannot be written") {
+    const TemporaryFolder folder;
+    const auto said = [&](const std::filesystem::path& place) {
+        vkf_device device{Device::create({.cache_folder = place})};
+        Graph g;
+        g.output("y", relu(g.input("x", {3})));
+        device.device.compile(g);
+        return vkf_device_save_pipeline_cache(&device) == VKF_OK ? "" : std::string(vkf_last_error());
+    };
+    {
+        const Environment off("VKFORMER_PIPELINE_CACHE", "0");
+        CHECK(contains(said(folder.path()), "there is nowhere to write it"));
+    }
+    const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+    CHECK(said(folder.path()) == "");
+    REQUIRE_FALSE(folder.files().empty());
+    CHECK(contains(said(folder.path() / folder.files().front() / "below a file"), "it could not be written"));
+}
+
 TEST_CASE("c functions: a program compiled as it is written") {
     const DeviceOfC on;
     vkf_graph* graph = nullptr;

@@ -160,8 +160,8 @@ public:
     /// Returns the validation messages of warning or worse since the last call, and forgets them.
     /// Empty without validation.
     std::vector<std::string> messages() const;
-    /// Writes the pipeline cache now (it is also written when the device is destroyed). False when
-    /// there is nowhere to write.
+    /// Writes what is new in the pipeline cache now (it is also written when the device is
+    /// destroyed). False when there is nowhere to write, or when it could not be written.
     bool save_pipeline_cache() const;
 
 private:
