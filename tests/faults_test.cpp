@@ -10,6 +10,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "ops/ops.h"
 #include "runtime/device/device_core.h"
@@ -154,6 +155,18 @@ TEST_SUITE("faults") {
             CHECK(contains(e.what(), "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
         }
         vulkan.vkAllocateMemory.fail(VK_SUCCESS, 0, 0);
+        // a driver may say so of the buffer already
+        vulkan.vkCreateBuffer.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
+        const std::string said = message_of([&] { SmallModel::load(device); });
+        CHECK(contains(said, "bytes for weights were asked; the heap has "));
+        CHECK(contains(said, "vkCreateBuffer gave VK_ERROR_OUT_OF_DEVICE_MEMORY; one allocation at most "));
+        // and is not asked for more than one allocation may have
+        const std::uint64_t most = std::exchange(Insides::core(device).capabilities.max_allocation, 1 << 10);
+        const std::uint64_t buffers = vulkan.vkCreateBuffer.calls;
+        CHECK(contains(message_of([&] { device.make_tensor({1 << 20}); }),
+                       "4 MiB for a tensor of (1048576) were asked; the heap has "));
+        CHECK(vulkan.vkCreateBuffer.calls == buffers);
+        Insides::core(device).capabilities.max_allocation = most;
         Graph g;
         SmallModel::describe(g, 4);
         Program program = device.compile(g, SmallModel::load(device));
