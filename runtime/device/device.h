@@ -36,7 +36,7 @@ struct Plan;
 /// Memory of a device, in bytes.
 struct DeviceMemory {
     /// what was allocated for this device and not yet given back, by the library, not by a host's
-    /// allocator
+    /// allocator; with buffers of make_shared_buffer(), and without memory that was imported
     std::uint64_t allocated = 0;
     /// of these, what kernels work on and yet lies in the host's memory, because the device's was
     /// full: it is slow there, explain() says so
