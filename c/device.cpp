@@ -184,8 +184,9 @@ vkf_result vkf_requirements_extensions(const vkf_requirements* requirements, boo
     return guard(__func__, [&] {
         const auto& list =
             wished ? need(requirements, "requirements").all : need(requirements, "requirements").required;
+        const char* const*& all = need(names, "names");
         need(count, "count") = static_cast<std::uint32_t>(list.size());
-        need(names, "names") = list.data();
+        all = list.data();
     });
 }
 
@@ -312,8 +313,9 @@ vkf_result vkf_device_self_test(const vkf_device* device, const vkf_self_test_op
 vkf_result vkf_tunable(uint32_t index, const char** name, const char** what) {
     return guard(__func__, [&] {
         const Tunable& t = tunable_at(index);
+        const char*& meaning = need(what, "what");
         need(name, "name") = t.name.data();
-        need(what, "what") = t.what.data();
+        meaning = t.what.data();
     });
 }
 
