@@ -315,6 +315,9 @@ DeviceMemory Device::memory_use() const {
 const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }
 
 std::vector<std::string> Device::messages() const {
+    if (core_->given_up.of_an_earlier_era()) {
+        return {};
+    }
     MessageLog& log = core_->instance->log;
     const std::scoped_lock lock(log.mutex);
     return std::exchange(log.messages, {});
@@ -322,7 +325,7 @@ std::vector<std::string> Device::messages() const {
 
 std::vector<LeftOut> Device::left_out() const { return core_->left_out(); }
 
-bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
+bool Device::save_pipeline_cache() const { return !core_->given_up.of_an_earlier_era() && core_->pipelines->save(); }
 
 DeviceTensor Device::make_tensor(std::vector<std::int64_t> shape, DType dtype) const {
     core_->check_alive();
