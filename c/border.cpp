@@ -123,13 +123,13 @@ vkf_result result_of(const Status& status) noexcept {
 }
 
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed) {
-    if (needed) {
-        *needed = from.size();
-    }
     if (capacity != 0) {
         const std::size_t length = std::min(from.size(), capacity - 1);
         std::memcpy(&need(to, "the text"), from.data(), length);
         to[length] = 0;
+    }
+    if (needed) {
+        *needed = from.size();
     }
 }
 

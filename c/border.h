@@ -215,19 +215,19 @@ inline std::string text(const char* t, const char* what) { return &need(t, what)
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed);
 
 /// Copies numbers, which all must have room, and tells how many there are where `count` is not
-/// null.
+/// null, also where room is lacking.
 template <class T>
 void give_numbers(const std::string& what, std::span<const T> from, T* to, std::uint64_t capacity,
                   std::uint64_t* count) {
+    if (from.size() <= capacity && !from.empty()) {
+        std::memcpy(&need(to, "data"), from.data(), from.size() * sizeof(T));
+    }
     if (count) {
         *count = from.size();
     }
     if (from.size() > capacity) {
         throw Error("has " + std::to_string(from.size()) + " elements; there is room for " + std::to_string(capacity),
                     what);
-    }
-    if (!from.empty()) {
-        std::memcpy(&need(to, "data"), from.data(), from.size() * sizeof(T));
     }
 }
 

@@ -6,6 +6,8 @@
 #include "c/device.h"
 #include "ops/tuning.h"
 #include "runtime/base/map_file.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/left_out.h"
 #include "runtime/device/tuning.h"
 
@@ -183,8 +185,9 @@ vkf_result vkf_requirements_extensions(const vkf_requirements* requirements, boo
     return guard(__func__, [&] {
         const auto& list =
             wished ? need(requirements, "requirements").all : need(requirements, "requirements").required;
+        const char* const*& all = need(names, "names");
         need(count, "count") = static_cast<std::uint32_t>(list.size());
-        need(names, "names") = list.data();
+        all = list.data();
     });
 }
 
@@ -242,8 +245,10 @@ vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capac
 
 vkf_result vkf_device_save_pipeline_cache(vkf_device* device) {
     return guard(__func__, [&] {
-        if (!need(device, "device").device.save_pipeline_cache()) {
-            throw Error("there is nowhere to write it");
+        const Device& d = need(device, "device").device;
+        if (!d.save_pipeline_cache()) {
+            throw Error(Insides::core(d).pipelines->has_file() ? "it could not be written"
+                                                               : "there is nowhere to write it");
         }
     });
 }
@@ -309,8 +314,9 @@ vkf_result vkf_device_self_test(const vkf_device* device, const vkf_self_test_op
 vkf_result vkf_tunable(uint32_t index, const char** name, const char** what) {
     return guard(__func__, [&] {
         const Tunable& t = tunable_at(index);
+        const char*& meaning = need(what, "what");
         need(name, "name") = t.name.data();
-        need(what, "what") = t.what.data();
+        meaning = t.what.data();
     });
 }
 

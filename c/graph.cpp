@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
 #include "c/border.h"
 #include "runtime/graph/views.h"
 
@@ -160,10 +163,12 @@ vkf_result vkf_graph_pop_scope(vkf_graph* graph) {
 vkf_result vkf_value_shape(vkf_value value, vkf_dim shape[VKF_MAX_RANK], uint32_t* rank) {
     return guard(__func__, [&] {
         const Value v = value_of(value, "value");
-        need(rank, "rank") = static_cast<std::uint32_t>(v.rank());
+        std::array<vkf_dim, VKF_MAX_RANK> sizes{};
         for (std::size_t i = 0; shape && i < v.rank(); ++i) {
-            shape[i] = dim_to_c(v.shape()[i], v.graph());
+            sizes[i] = dim_to_c(v.shape()[i], v.graph());
         }
+        need(rank, "rank") = static_cast<std::uint32_t>(v.rank());
+        std::copy_n(sizes.begin(), shape ? v.rank() : 0, shape);
     });
 }
 

@@ -418,11 +418,12 @@ void vkf_lora_destroy(vkf_lora* lora) { delete lora; }
 vkf_result vkf_lora_parameters(const vkf_lora* lora, uint32_t count, vkf_value* parameters, uint32_t* needed) {
     return guard(__func__, [&] {
         const std::vector<Value> found = need(lora, "lora").lora.parameters();
+        std::uint32_t& all = need(needed, "needed");
         if (found.size() <= count) {
             for (std::size_t i = 0; i < found.size(); ++i) {
                 (&need(parameters, "parameters"))[i] = to_c(found[i]);
             }
         }
-        need(needed, "needed") = static_cast<std::uint32_t>(found.size());
+        all = static_cast<std::uint32_t>(found.size());
     });
 }

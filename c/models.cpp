@@ -244,6 +244,10 @@ vkf_result vkf_decoder_candidates(const vkf_decoder* decoder, uint64_t sequence,
                                   uint64_t capacity, uint64_t* count) {
     return guard(__func__, [&] {
         const Candidates best = need(decoder, "decoder").decoder.candidates(static_cast<std::size_t>(sequence));
+        if (!best.tokens.empty() && best.tokens.size() <= capacity) {  // before anything is written
+            need(ids, "ids");
+            need(logits, "logits");
+        }
         give_numbers<std::int32_t>("the list of candidates", best.tokens, ids, capacity, count);
         give_numbers<float>("the list of candidates", best.logits, logits, capacity, nullptr);
     });

@@ -48,8 +48,9 @@ void vkf_communicator_destroy(vkf_communicator* communicator) { delete communica
 vkf_result vkf_communicator_rank(const vkf_communicator* communicator, uint32_t* rank, uint32_t* ranks) {
     return guard(__func__, [&] {
         const Communicator& c = *need(communicator, "communicator").ranks;
+        std::uint32_t& all = need(ranks, "ranks");
         need(rank, "rank") = static_cast<std::uint32_t>(c.rank());
-        need(ranks, "ranks") = static_cast<std::uint32_t>(c.ranks());
+        all = static_cast<std::uint32_t>(c.ranks());
     });
 }
 

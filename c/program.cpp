@@ -410,8 +410,9 @@ vkf_result vkf_program_cost(const vkf_program* program, uint32_t count, const vk
             settings.push_back({&need(s.name, "a size's name"), s.value});
         }
         const Cost cost = alive(program).cost(settings);
+        double& moved = need(bytes, "bytes");
         need(flops, "flops") = cost.flops;
-        need(bytes, "bytes") = cost.bytes;
+        moved = cost.bytes;
     });
 }
 

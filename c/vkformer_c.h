@@ -19,11 +19,12 @@
 // are 0.
 //
 // A function writes its outputs when it succeeds; an output may be one of the inputs. When it
-// fails, a handle is null and everything else is as it was. A device may be used by several threads
-// at once, as weights may; a graph belongs to one; tensors, state, requirements, shared buffers and
-// programs to one at a time, but for what vkf_program_record() says. Functions that a host gives
-// (locks, memory, choices, progress) do not throw; the functions of a device may be called until
-// the last object that was made from it is gone.
+// fails, a handle is null and everything else is as it was; but where `capacity` has no room for
+// all numbers, `count` says how many there are. A device may be used by several threads at once, as
+// weights may; a graph belongs to one; tensors, state, requirements, shared buffers and programs to
+// one at a time, but for what vkf_program_record() says. Functions that a host gives (locks,
+// memory, choices, progress) do not throw; the functions of a device may be called until the last
+// object that was made from it is gone.
 //
 // Texts are UTF-8, and are read only during the call. Texts that are returned in the caller's
 // memory are cut to fit it and always end in a 0. `needed`, where it is not null, receives the
@@ -801,6 +802,7 @@ VKF_API void vkf_device_destroy(vkf_device* device);
 VKF_API vkf_result vkf_device_capabilities(const vkf_device* device, vkf_capabilities* capabilities);
 /// Returns validation messages, a line each, and forgets those that it returned whole.
 VKF_API vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capacity, size_t* needed);
+/// Fails where there is nowhere to write, or where it could not be written.
 VKF_API vkf_result vkf_device_save_pipeline_cache(vkf_device* device);
 /// save_tuning(): keeps choices, "name=number" with commas between, for later devices. Empty
 /// choices remove them. `path` receives the file's name, as vkf_program_explain() returns texts.

@@ -131,6 +131,18 @@ Checked run(const Device& device, const LoadedCase& loaded, Plan plan, std::uint
 
 bool is_lost(const Error& error) { return error.result() == VK_ERROR_DEVICE_LOST || error.result() == VK_TIMEOUT; }
 
+bool lacks_memory(const Error& error) {
+    switch (error.result()) {
+        case VK_ERROR_OUT_OF_HOST_MEMORY:
+        case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+        case VK_ERROR_OUT_OF_POOL_MEMORY:
+        case VK_ERROR_FRAGMENTATION:
+        case VK_ERROR_FRAGMENTED_POOL:
+        case VK_ERROR_TOO_MANY_OBJECTS: return dynamic_cast<const RefusedKernel*>(&error) == nullptr;
+        default: return false;
+    }
+}
+
 LoadedCase::LoadedCase(const Device& device, Case given) : given_case(std::move(given)) {
     std::vector<HostTensor> tensors;
     for (const Case::Weight& w : given_case.weights) {
@@ -184,7 +196,7 @@ Checked check_case(const Device& device, const LoadedCase& loaded, Plan plan, st
     } catch (const RefusedKernel& refused) {
         return {refused.why(), 0, refused.kernel(), refused.lasts()};
     } catch (const Error& e) {
-        if (is_lost(e)) {
+        if (is_lost(e) || lacks_memory(e)) {
             throw;
         }
         return {e.what(), 0, {}, true};

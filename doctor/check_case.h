@@ -37,8 +37,12 @@ std::vector<std::string> kernels_of(const Plan& plan);
 /// True where the device is of no use any more: lost, or given up because it hung.
 bool is_lost(const Error& error);
 
+/// True where memory was short, which says nothing of a kernel. A driver that makes no pipeline of
+/// one is another thing.
+bool lacks_memory(const Error& error);
+
 /// Runs the plan so many times: every result must be right, and its bits the same each time. Throws
-/// Error where is_lost().
+/// Error where is_lost() or lacks_memory().
 Checked check_case(const Device& device, const LoadedCase& loaded, Plan plan, std::uint32_t repeats);
 
 }  // namespace vkf::doctor

@@ -86,6 +86,14 @@ private:
         report_.checks.push_back(std::move(check));
     }
 
+    /// A check that found no memory says nothing of the device, nor of a kernel.
+    void not_tested(const std::string& what, const Error& e) {
+        add({.kernel = "memory",
+             .what = what,
+             .problem = std::string("not tested, for memory was short: ") + e.what()});
+        report_.complete = false;
+    }
+
     Capabilities capabilities(const std::vector<LeftOut>& without, const char* forced = nullptr) const {
         Capabilities c = device_.capabilities();
         c.left_out = without;
@@ -122,6 +130,10 @@ private:
             if (is_lost(e)) {
                 throw;
             }
+            if (lacks_memory(e)) {  // what follows is asked itself whether it ran
+                not_tested(check.what, e);
+                return true;
+            }
             check.problem = e.what();
         }
         const bool good = check.problem.empty();
@@ -150,6 +162,7 @@ private:
                 add({.kernel = "device", .what = "a weight kept in f16", .problem = e.what()});
                 throw;
             }
+            report_.complete = report_.complete && !lacks_memory(e);
             return false;  // whose reason a check has told
         }
     }
@@ -160,6 +173,10 @@ private:
         try {
             return LoadedCase(device_, maker.make());
         } catch (const Error& e) {
+            if (lacks_memory(e)) {
+                not_tested(maker.what, e);
+                return {};
+            }
             add({.kernel = is_lost(e) ? "device" : "weights", .what = maker.what, .problem = e.what()});
             if (is_lost(e)) {
                 throw;
@@ -236,7 +253,12 @@ private:
         Checked got;
         try {
             got = check_case(device_, loaded, std::move(plan), options_.repeats);
-        } catch (const Error& e) {  // the device is lost, and the report ends with what lost it
+        } catch (const Error& e) {
+            if (lacks_memory(e)) {
+                not_tested(maker.what, e);
+                return {};
+            }
+            // the device is lost, and the report ends with what lost it
             add({kernel, maker.what, e.what(), 0, ms_since(start), chosen});
             throw;
         }
@@ -248,9 +270,13 @@ private:
         std::string guilty = got.kernel;
         try {
             guilty = guilty.empty() ? blame(loaded, kernels, without) : guilty;
-        } catch (const Error& e) {  // the device is lost by what was to stand in
-            add({kernel, maker.what, got.problem + "; another in its place: " + e.what(), got.error, ms, chosen});
-            throw;
+        } catch (const Error& e) {
+            got.problem += std::string("; another in its place: ") + e.what();
+            if (!lacks_memory(e)) {  // the device is lost by what was to stand in
+                add({kernel, maker.what, got.problem, got.error, ms, chosen});
+                throw;
+            }
+            report_.complete = false;  // it cannot be told whose fault it is
         }
         add({guilty.empty() ? kernel : guilty, maker.what, got.problem, got.error, ms, chosen});
         if (guilty.empty() || !stands_in(loaded, guilty)) {

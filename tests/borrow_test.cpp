@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -116,6 +118,42 @@ TEST_SUITE("borrow") {
             program.run();
             CHECK(lock.times == before + 1);
             CHECK(lock.locked == 0);
+        }
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("borrow: the host's lock is taken before ours, which a thread that has the host's may wait for") {
+        struct Order {
+            DeviceCore* core = nullptr;
+            int times = 0, behind_ours = 0;
+        } order;
+        Host host;
+        {
+            BorrowedDevice handles = host.handles();
+            handles.lock = [](void* user) {
+                Order& o = *static_cast<Order*>(user);
+                ++o.times;
+                std::thread([&] {
+                    if (o.core && !o.core->queue_mutex.try_lock()) {
+                        ++o.behind_ours;
+                    } else if (o.core) {
+                        o.core->queue_mutex.unlock();
+                    }
+                }).join();
+            };
+            handles.unlock = [](void*) {};
+            handles.user = &order;
+            const Device device = Device::borrow(handles);
+            order.core = &Insides::core(device);
+            Graph g;
+            SmallModel::describe(g, kMax);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, kMax) == "");
+            const int before = order.times;
+            CHECK(before >= 1);
+            order.core->wait_idle();
+            CHECK(order.times == before + 1);
+            CHECK(order.behind_ours == 0);
         }
         CHECK(host.messages().empty());
     }

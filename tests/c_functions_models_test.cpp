@@ -91,6 +91,9 @@ TEST_CASE("c functions: decoders and samplers") {
         CHECK(vkf_decoder_candidates(decoder, sequence, &none, &no_logit, 1, nullptr) == VKF_ERROR);
         CHECK(vkf_sampler_choose(sampler, decoder, sequence, &none) == VKF_ERROR);
     }
+    std::int32_t four[4] = {-1, -1, -1, -1};
+    CHECK(vkf_decoder_candidates(decoder, 0, four, nullptr, 4, nullptr) == VKF_ERROR);
+    CHECK(four[0] == -1);
     std::int64_t room = -1;
     OK(vkf_decoder_room(decoder, &room));
     CHECK(room == same.room());

@@ -121,6 +121,65 @@ TEST_CASE("c functions: inputs, outputs and states of 16 bits") {
     vkf_graph_destroy(graph);
 }
 
+TEST_CASE("c functions: what fails leaves its outputs as they were") {
+    const DeviceOfC on;
+    const char* name = "before";
+    CHECK(vkf_tunable(0, &name, nullptr) == VKF_ERROR);
+    CHECK(std::string(name) == "before");
+    vkf_graph* graph = nullptr;
+    OK(vkf_graph_create(&graph));
+    const vkf_dim shape[] = {vkf_size(3)};
+    vkf_value x{}, y{};
+    OK(vkf_graph_input(graph, "x", VKF_F32, 1, shape, &x));
+    OK(vkf_mul(x, x, &y));
+    OK(vkf_graph_output("y", y));
+    vkf_program* program = nullptr;
+    OK(vkf_compile(on.device, graph, nullptr, nullptr, &program));
+    double flops = -5;
+    CHECK(vkf_program_cost(program, 0, nullptr, &flops, nullptr) == VKF_ERROR);
+    CHECK(flops == -5);
+    const std::vector<float> numbers{1, 2, 3};
+    OK(vkf_program_upload(program, "x", numbers.data(), numbers.size()));
+    OK(vkf_program_run(program));
+    std::uint64_t count = 99;
+    CHECK(vkf_program_download(program, "y", nullptr, 3, &count) == VKF_ERROR);
+    CHECK(count == 99);
+    float few[2] = {-1, -1};
+    CHECK(vkf_program_download(program, "y", few, 2, &count) == VKF_ERROR);
+    CHECK(count == 3);  // so much room is needed
+    CHECK(few[0] == -1);
+    std::size_t needed = 99;
+    CHECK(vkf_program_explain(program, nullptr, 3, &needed) == VKF_ERROR);
+    CHECK(needed == 99);
+    vkf_program_destroy(program);
+    vkf_graph_destroy(graph);
+    vkf_communicator* alone = nullptr;
+    OK(vkf_communicator_create_local(1, &alone));
+    std::uint32_t rank = 99;
+    CHECK(vkf_communicator_rank(alone, &rank, nullptr) == VKF_ERROR);
+    CHECK(rank == 99);
+    vkf_communicator_destroy(alone);
+}
+
+TEST_CASE("c functions: a cache of pipelines that has no place is told from one that cannot be written") {
+    const TemporaryFolder folder;
+    const auto said = [&](const std::filesystem::path& place) {
+        vkf_device device{Device::create({.cache_folder = place})};
+        Graph g;
+        g.output("y", relu(g.input("x", {3})));
+        device.device.compile(g);
+        return vkf_device_save_pipeline_cache(&device) == VKF_OK ? "" : std::string(vkf_last_error());
+    };
+    {
+        const Environment off("VKFORMER_PIPELINE_CACHE", "0");
+        CHECK(contains(said(folder.path()), "there is nowhere to write it"));
+    }
+    const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+    CHECK(said(folder.path()) == "");
+    REQUIRE_FALSE(folder.files().empty());
+    CHECK(contains(said(folder.path() / folder.files().front() / "below a file"), "it could not be written"));
+}
+
 TEST_CASE("c functions: a program compiled as it is written") {
     const DeviceOfC on;
     vkf_graph* graph = nullptr;

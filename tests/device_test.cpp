@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <cstring>
 
 #include "ops/ops.h"
@@ -193,6 +194,37 @@ TEST_SUITE("device") {
             message_of([&] { Device::create({.validation = true, .get_instance_proc_addr = vulkan.entry()}); }),
             "VK_LAYER_KHRONOS_validation is not installed"));
         CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("device: a validation message for which there is no memory is lost, and throws nothing") {
+        const char* validation = std::getenv("VKFORMER_VALIDATION");
+        if (!validation || std::string(validation) != "1" || !allocations::can_fail()) {
+            cannot_run("validation, or memory that fails");
+            return;
+        }
+        fake::Vulkan vulkan;
+        VkDebugUtilsMessengerCreateInfoEXT messenger{};
+        vulkan.vkCreateDebugUtilsMessengerEXT.instead = [&](VkInstance instance,
+                                                            const VkDebugUtilsMessengerCreateInfoEXT* info, auto... a) {
+            messenger = *info;
+            return vulkan.vkCreateDebugUtilsMessengerEXT.real(instance, info, a...);
+        };
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        REQUIRE(static_cast<bool>(messenger.pfnUserCallback));
+        VkDebugUtilsMessengerCallbackDataEXT data{};
+        data.pMessage = "a text that is longer than what a string holds without memory";
+        const auto tell = [&] {
+            return messenger.pfnUserCallback(VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+                                             VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT, &data,
+                                             messenger.pUserData);
+        };
+        for (std::uint64_t nth = 1; nth <= 2; ++nth) {
+            const allocations::Failing failing(nth, true);
+            CHECK_NOTHROW(tell());
+        }
+        CHECK(device.messages().empty());
+        CHECK(tell() == VK_FALSE);
+        CHECK(device.messages() == std::vector<std::string>{std::string("error: ") + data.pMessage});
     }
 
     TEST_CASE("device: the minimum profile believes what Vulkan 1.1 guarantees") {

@@ -386,6 +386,42 @@ TEST_SUITE("doctor") {
         CHECK(replaced);
     }
 
+    TEST_CASE("self-test: a check for which memory is short says so, and blames neither kernel nor device") {
+        const DoctorByFile by_file;
+        const struct {
+            std::uint64_t nth;
+            VkResult result;
+        } faults[] = {{1, VK_ERROR_OUT_OF_DEVICE_MEMORY},
+                      {5, VK_ERROR_OUT_OF_HOST_MEMORY},
+                      {24, VK_ERROR_TOO_MANY_OBJECTS},
+                      {31, VK_ERROR_OUT_OF_DEVICE_MEMORY}};
+        for (const auto& fault : faults) {
+            CAPTURE(fault.nth);
+            fake::Vulkan vulkan;
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            vulkan.vkCreateBuffer.fail(fault.result, fault.nth);
+            const SelfTest test = device.self_test({.repeats = 1});
+            CHECK(test.verdict == Verdict::healthy);
+            CHECK_FALSE(test.complete);
+            REQUIRE(problems(test).size() == 1);
+            CHECK(problems(test)[0].starts_with("memory, "));
+            CHECK(contains(problems(test)[0], "not tested, for memory was short: "));
+            CHECK(test.left_out.empty());
+            CHECK(device.left_out().empty());
+        }
+    }
+
+    TEST_CASE("doctor: memory that is short keeps no kernel from programs") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache;
+        fake::Vulkan vulkan;
+        vulkan.vkCreateBuffer.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY, 20);
+        const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 0);
+        CHECK(contains(v.said, "not everything was tested"));
+        CHECK(Device::create({.cache_folder = cache.path()}).left_out().empty());
+    }
+
     TEST_CASE("doctor: what cannot be measured is told, and leaves the verdict") {
         const DoctorByFile by_file;
         const TemporaryFolder cache;

@@ -5,10 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "ops/ops.h"
 #include "runtime/device/device_core.h"
@@ -21,6 +23,15 @@
 namespace vkf::test {
 
 namespace {
+
+/// However often it is asked.
+void check_lost(const Ticket& ticket) {
+    for (int i = 0; i < 2; ++i) {
+        CHECK(contains(message_of([&] { ticket.done(); }), "was lost; make a new Device"));
+        CHECK(contains(message_of([&] { ticket.wait(std::chrono::milliseconds(1)); }), "was lost; make a new Device"));
+        CHECK(contains(message_of([&] { ticket.wait(); }), "was lost; make a new Device"));
+    }
+}
 
 /// Device, weights, a program with a constant and a state, and two runs of it. Kernels that compile
 /// quickly.
@@ -145,6 +156,18 @@ TEST_SUITE("faults") {
             CHECK(contains(e.what(), "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
         }
         vulkan.vkAllocateMemory.fail(VK_SUCCESS, 0, 0);
+        // a driver may say so of the buffer already
+        vulkan.vkCreateBuffer.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
+        const std::string said = message_of([&] { SmallModel::load(device); });
+        CHECK(contains(said, "bytes for weights were asked; the heap has "));
+        CHECK(contains(said, "vkCreateBuffer gave VK_ERROR_OUT_OF_DEVICE_MEMORY; one allocation at most "));
+        // and is not asked for more than one allocation may have
+        const std::uint64_t most = std::exchange(Insides::core(device).capabilities.max_allocation, 1 << 10);
+        const std::uint64_t buffers = vulkan.vkCreateBuffer.calls;
+        CHECK(contains(message_of([&] { device.make_tensor({1 << 20}); }),
+                       "4 MiB for a tensor of (1048576) were asked; the heap has "));
+        CHECK(vulkan.vkCreateBuffer.calls == buffers);
+        Insides::core(device).capabilities.max_allocation = most;
         Graph g;
         SmallModel::describe(g, 4);
         Program program = device.compile(g, SmallModel::load(device));
@@ -294,13 +317,29 @@ TEST_SUITE("faults") {
             SmallModel::describe(g, 4);
             Program program = device.compile(g, SmallModel::load(device));
             CHECK(SmallModel::check(program, 4) == "");
-            Ticket ticket = program.submit();
+            const Ticket before = program.submit();
+            before.wait();
+            const Ticket ticket = program.submit();
             vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST);
             CHECK(contains(message_of([&] { ticket.wait(); }), "VK_ERROR_DEVICE_LOST"));
+            check_lost(ticket);
+            CHECK(before.done());
             CHECK(contains(message_of([&] { program.download("y"); }), "was lost; make a new Device"));
             CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished"));
         }
         CHECK(vulkan.live_objects() == 0);
+        for (const bool by_done : {false, true}) {
+            CAPTURE(by_done);
+            const Device device = Device::create({.minimum_profile = true, .get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            SmallModel::describe(g, 4);
+            Program program = device.compile(g, SmallModel::load(device));
+            CHECK(SmallModel::check(program, 4) == "");
+            const Ticket ticket = program.submit();
+            vulkan.vkWaitForFences.fail(by_done ? VK_ERROR_DEVICE_LOST : VK_TIMEOUT);
+            CHECK(message_of([&] { by_done ? static_cast<void>(ticket.done()) : ticket.wait(); }) != "");
+            check_lost(ticket);
+        }
     }
 
     TEST_CASE("faults: a submission that fails half-way leaves nothing pending") {

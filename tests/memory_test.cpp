@@ -112,6 +112,16 @@ TEST_SUITE("memory") {
         }
     }
 
+    TEST_CASE("memory: no staging memory at all becomes the least there is") {
+        const Device device = Device::create({.minimum_profile = true, .staging_bytes = 0});
+        const std::vector<float> numbers{1, 2, 3, 4, 5};
+        DeviceTensor tensor = device.make_tensor({5});
+        tensor.write(std::as_bytes(std::span(numbers)));
+        const std::vector<std::byte> back = tensor.read();
+        CHECK(std::equal(back.begin(), back.end(), std::as_bytes(std::span(numbers)).begin()));
+        CHECK(back.size() == 20);
+    }
+
     TEST_CASE("memory: weights larger than one storage buffer give the same bits") {
         fake::Vulkan vulkan;
         claim_range(vulkan, kMiB);

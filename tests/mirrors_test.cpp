@@ -3,6 +3,9 @@
 // device's memory.
 #include <doctest/doctest.h>
 
+#include <atomic>
+
+#include "ops/collectives.h"
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
 #include "runtime/device/device_core.h"
@@ -10,6 +13,7 @@
 #include "tests/bound_recording.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
+#include "tests/ranks.h"
 #include "tests/reference.h"
 #include "tests/tensor.h"
 
@@ -171,6 +175,50 @@ TEST_SUITE("mirrors") {
             }
         }
         CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("mirrors: an output is waited for behind a collective that has nothing to exchange") {
+        const Environment unchecked("VKFORMER_CHECKED", {});
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        Insides::core(device).capabilities.unified_memory = false;
+        // whether a rank's thread has dispatched what no copy has waited for yet
+        thread_local bool unwaited = false;
+        std::atomic<int> copies = 0, too_early = 0;
+        vulkan.vkCmdDispatch.instead = [&](auto... a) {
+            unwaited = true;
+            vulkan.vkCmdDispatch.real(a...);
+        };
+        vulkan.vkCmdCopyBuffer.instead = [&](auto... a) {
+            ++copies;
+            too_early += unwaited ? 1 : 0;
+            vulkan.vkCmdCopyBuffer.real(a...);
+        };
+        vulkan.vkCmdPipelineBarrier.instead = [&](VkCommandBuffer c, VkPipelineStageFlags from, VkPipelineStageFlags to,
+                                                  auto... a) {
+            const bool waits = (from & VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT) && (to & VK_PIPELINE_STAGE_TRANSFER_BIT);
+            unwaited = unwaited && !waits;
+            vulkan.vkCmdPipelineBarrier.real(c, from, to, a...);
+        };
+        const Tensor x = random_tensor({4, 8}, 1);
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph g;
+            const Value in = g.input("x", {4, 8});
+            const Value y = softmax(in);
+            g.output("y", y);
+            g.output("z", all_reduce(scale(slice(y, 0, 0, g.symbol("few", 4)), 2.0f)));
+            Program program = device.compile(g, {}, {.communicator = c});
+            for (const std::int64_t few : {4, 0}) {
+                program.set("few", few);
+                upload(program, "x", x);
+                program.run();
+                CHECK(difference(download(program, "y"), reference::softmax(x)) == "");
+            }
+        });
+        CHECK(joined(errors) == "");
+        CHECK(copies > 0);
+        CHECK(too_early == 0);
     }
 
     TEST_CASE("mirrors: a plan without them is refused where the device's memory needs them") {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -19,8 +20,10 @@
 #include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "runtime/device/pipeline.h"
 #include "runtime/device/tuning.h"
+#include "tests/child.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -117,10 +120,11 @@ TEST_SUITE("pipelines") {
         const DeviceOptions options{.cache_folder = deep, .get_instance_proc_addr = vulkan.entry()};
         {
             const Device device = Device::create(options);
-            CHECK_FALSE(device.save_pipeline_cache());  // nothing new
+            CHECK(device.save_pipeline_cache());  // nothing new
+            CHECK(folder.files().empty());
             compile_something(device);
             CHECK(device.save_pipeline_cache());
-            CHECK_FALSE(device.save_pipeline_cache());
+            CHECK(device.save_pipeline_cache());
         }
         const std::vector<std::string> files = folder.files();
         CHECK(files.size() == 3);  // two folders and the file, nothing temporary
@@ -136,6 +140,34 @@ TEST_SUITE("pipelines") {
         CHECK(cache.given[2] == bytes_of("more compiled pipelines"));
         CHECK(folder.files() == files);
     }
+
+#if defined(__unix__)
+    TEST_CASE("pipeline cache: the child of a fork saves nothing, and waits for no lock") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
+        cache.install();
+        const Device device = Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
+        compile_something(device);
+        const std::scoped_lock lock(Insides::core(device).instance->log.mutex);
+        int children = 0;
+        const auto real = vulkan.vkGetPipelineCacheData.instead;
+        vulkan.vkGetPipelineCacheData.instead = [&](auto... a) {  // with the lock of the pipelines
+            if (++children == 1) {
+                CHECK(ends_in_child([&] {
+                    if (device.save_pipeline_cache() || !device.messages().empty() || !device.left_out().empty()) {
+                        _exit(1);
+                    }
+                }));
+            }
+            return real(a...);
+        };
+        CHECK(device.save_pipeline_cache());
+        CHECK(children > 1);
+        vulkan.vkGetPipelineCacheData.instead = real;
+    }
+#endif
 
     TEST_CASE("pipeline cache: a damaged file, or data the driver does not want, is as good as none") {
         const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);

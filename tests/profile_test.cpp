@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <clocale>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -159,6 +160,26 @@ TEST_SUITE("profile") {
         }
         CHECK(contains(message_of([&] { program.write_trace(folder.path() / "no such folder" / "trace.json"); }),
                        "could not be written"));
+    }
+
+    TEST_CASE("profile: the trace is JSON whatever the host's locale") {
+        const std::string before = std::setlocale(LC_NUMERIC, nullptr);
+        bool comma = false;
+        for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8", "de_DE", "German"}) {
+            comma = comma || (std::setlocale(LC_NUMERIC, name) && *std::localeconv()->decimal_point == ',');
+        }
+        if (!comma) {
+            std::setlocale(LC_NUMERIC, before.c_str());
+            cannot_run("a locale that writes a comma");
+            return;
+        }
+        const TemporaryFolder folder;
+        Program program = compiled(device(), true);
+        run(program, 5);
+        program.write_trace(folder.path() / "trace.json");
+        std::setlocale(LC_NUMERIC, before.c_str());
+        std::ifstream file(folder.path() / "trace.json");
+        CHECK(nlohmann::json::parse(file).at("traceEvents").size() == program.times().size() + 1);
     }
 
     TEST_CASE("profile: without it, or without timestamps, a program runs all the same") {

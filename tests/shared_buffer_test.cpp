@@ -59,6 +59,12 @@ TEST_SUITE("shared") {
             for (int i = 0; i < 64; ++i) {
                 reinterpret_cast<float*>(x.mapped)[i] = 1.5f * static_cast<float>(i);
             }
+            const std::uint64_t before = a.memory_use().allocated;
+            {
+                const SharedBuffer counted = a.make_shared_buffer(4096);
+                CHECK(a.memory_use().allocated >= before + 4096);
+            }
+            CHECK(a.memory_use().allocated == before);
             const SharedBuffer exported = a.make_shared_buffer(256);
             CHECK(exported.bytes() == 256);
             const int descriptor = exported.export_fd();

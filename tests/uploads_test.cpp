@@ -10,6 +10,7 @@
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "tests/bound_recording.h"
+#include "tests/child.h"
 #include "tests/fake_vulkan.h"
 
 namespace vkf::test {
@@ -232,6 +233,100 @@ TEST_SUITE("uploads") {
         }
         CHECK(host.messages().empty());
     }
+
+    TEST_CASE("uploads: copies to the same bytes wait for each other, and others do not") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            BorrowedDevice handles = through(host, vulkan);
+            handles.host_submits = true;
+            const Device device = Device::borrow(handles, {.minimum_profile = true});
+            const std::vector<float> ones(300, 1.0f), twos(300, 2.0f);
+            const auto of = [](const std::vector<float>& numbers) { return std::as_bytes(std::span(numbers)); };
+            const HostTensor w{"w", DType::f32, {300}, of(ones)};
+            const Weights one = device.load({&w, 1});
+            Graph g;
+            const Value kept = g.state("kept", {300});
+            g.output("y", kept + g.input("x", {300}));
+            State state = device.make_state({&g});
+            const Host::Buffer staging = host.make_buffer(16384, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+            std::string order;  // of barriers, fills and copies
+            vulkan.vkCmdPipelineBarrier.instead = [&](auto... a) {
+                order += 'b';
+                vulkan.vkCmdPipelineBarrier.real(a...);
+            };
+            vulkan.vkCmdFillBuffer.instead = [&](auto... a) {
+                order += 'f';
+                vulkan.vkCmdFillBuffer.real(a...);
+            };
+            vulkan.vkCmdCopyBuffer.instead = [&](auto... a) {
+                order += 'c';
+                vulkan.vkCmdCopyBuffer.real(a...);
+            };
+            const auto upload = [&] {
+                order.clear();
+                VkCommandBuffer commands = host.begin();
+                REQUIRE(text(device.record_upload(commands, {staging.buffer, 0, 16384, staging.mapped})) == "");
+                host.submit(commands);
+                host.wait_idle();
+                return order;
+            };
+            CHECK(upload().starts_with("bcbf"));
+            state.write("kept", of(ones));
+            state.write("kept", of(twos));
+            const Weights two = device.load({&w, 1});
+            state.write("kept", of(ones));
+            state.write("kept", of(twos));
+            CHECK(upload() == "bcbccbcbc");
+            Program program = device.compile(g, {}, {.state = state});
+            program.allocate();
+            const Host::Buffer in = host.make_buffer(1280), out = host.make_buffer(1280);
+            const BufferRange ranges[] = {{"x", in.buffer, 0, 1280}, {"y", out.buffer, 0, 1280}};
+            std::memcpy(in.mapped, ones.data(), 1200);
+            VkCommandBuffer commands = host.begin();
+            REQUIRE(text(program.record(commands, ranges, {})) == "");
+            host.submit(commands);
+            host.wait_idle();
+            CHECK(reinterpret_cast<const float*>(out.mapped)[299] == 3.0f);
+        }
+        CHECK(host.messages().empty());
+    }
+
+#if defined(__unix__)
+    TEST_CASE("uploads: the child of a fork lets go of what waits, whoever records meanwhile") {
+        Host host;
+        fake::Vulkan vulkan;
+        {
+            BorrowedDevice handles = through(host, vulkan);
+            handles.host_submits = handles.keep_uploads = true;
+            const Device device = Device::borrow(handles, {.minimum_profile = true});
+            const std::vector<float> ones(300, 1.0f);
+            const HostTensor w{"w", DType::f32, {300}, std::as_bytes(std::span(ones))};
+            const Weights weights = device.load({&w, 1});
+            Weights others = device.load({&w, 1});
+            const Host::Buffer staging = host.make_buffer(4096, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+            int children = 0;
+            vulkan.vkCmdCopyBuffer.instead = [&](auto... a) {  // with the lock of the uploads
+                if (++children == 1) {
+                    CHECK(ends_in_child([&] {
+                        others = {};
+                        device.uploads_finished(1200);
+                        if (device.uploads_dropped()) {
+                            _exit(1);
+                        }
+                    }));
+                }
+                vulkan.vkCmdCopyBuffer.real(a...);
+            };
+            VkCommandBuffer commands = host.begin();
+            CHECK(text(device.record_upload(commands, {staging.buffer, 0, 4096, staging.mapped})) == "");
+            CHECK(children == 2);
+            host.submit(commands);
+            host.wait_idle();
+        }
+        CHECK(host.messages().empty());
+    }
+#endif
 }
 
 }  // namespace vkf::test

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -46,16 +46,20 @@ std::string described(const std::vector<Value>& parameters) {
     return text;
 }
 
+/// The number's text, alike on ranks whose hosts have unlike locales.
+std::string exact(double number) {
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+
 /// What ranks must have alike for their parameters to stay so.
 std::string described(const TrainerOptions& o) {
-    std::string text = "max_norm " + std::to_string(o.max_norm) + ", loss_scale " + std::to_string(o.loss_scale) +
-                       ", schedule " + std::to_string(static_cast<int>(o.schedule.kind)) + " " +
-                       std::to_string(o.schedule.warmup) + " " + std::to_string(o.schedule.steps);
+    std::string text = "max_norm " + exact(o.max_norm) + ", loss_scale " + exact(o.loss_scale) + ", schedule " +
+                       std::to_string(static_cast<int>(o.schedule.kind)) + " " + std::to_string(o.schedule.warmup) +
+                       " " + std::to_string(o.schedule.steps);
     const auto add = [&](std::initializer_list<double> numbers) {
         for (const double n : numbers) {
-            std::array<char, 32> number{};
-            std::snprintf(number.data(), number.size(), " %.17g", n);
-            text += number.data();
+            text += " " + exact(n);
         }
     };
     if (const auto* adam = std::get_if<AdamW>(&o.optimizer)) {

@@ -36,7 +36,8 @@ void bind_capabilities(nb::module_& m) {
         .def_ro("checks", &vkf::SelfTest::checks, "Each kernel on each input.")
         .def_ro("left_out", &vkf::SelfTest::left_out, "Kernels that failed and that others stand in for.")
         .def_ro("floats", &vkf::SelfTest::floats, "What fp32 numbers keep.")
-        .def_ro("complete", &vkf::SelfTest::complete, "False where the time was over, or the device was lost.")
+        .def_ro("complete", &vkf::SelfTest::complete,
+                "False where the time was over, memory was short, or the device was lost.")
         .def_prop_ro(
             "verdict",
             [](const vkf::SelfTest& t) {

@@ -2,6 +2,7 @@
 #include "runtime/device/deferred.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/base/mapped_bytes.h"
@@ -9,6 +10,43 @@
 #include "runtime/device/failure.h"
 
 namespace vkf {
+
+namespace {
+
+/// Where copies have written since the last barrier: for each of a few buffers one range, around
+/// all that was written there.
+class Written {
+public:
+    /// False where the range may overlap what was written, or there is no place to note it.
+    bool add(VkBuffer target, std::uint64_t begin, std::uint64_t end) noexcept {
+        for (Range& r : std::span(ranges_).first(count_)) {
+            if (r.target == target) {
+                if (begin < r.end && r.begin < end) {
+                    return false;
+                }
+                r.begin = std::min(r.begin, begin);
+                r.end = std::max(r.end, end);
+                return true;
+            }
+        }
+        if (count_ == ranges_.size()) {
+            return false;
+        }
+        ranges_[count_++] = {target, begin, end};
+        return true;
+    }
+    void forget() noexcept { count_ = 0; }
+
+private:
+    struct Range {
+        VkBuffer target = VK_NULL_HANDLE;
+        std::uint64_t begin = 0, end = 0;
+    };
+    std::array<Range, 16> ranges_;
+    std::size_t count_ = 0;
+};
+
+}  // namespace
 
 void Deferred::note(Entry entry) {
     if (entry.bytes == 0) {
@@ -111,22 +149,28 @@ Status Deferred::record(const DeviceTable& vk, VkCommandBuffer commands, const S
             VK_ACCESS_TRANSFER_WRITE_BIT);
     std::uint64_t used = 0;
     bool filled = false;  // the copies and fills that follow may be of the same bytes
+    Written written;
     while (next_ < entries_.size()) {
         Entry& e = entries_[next_];
-        std::uint64_t part = e.bytes - e.copied;
-        if (filled || e.data.empty()) {
-            barrier(vk, commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
+        const bool fills = e.data.empty();
+        const std::uint64_t left = e.bytes - e.copied;
+        const std::uint64_t part = fills ? left : std::min(left, staging.bytes - used);
+        if (part == 0) {
+            break;
         }
-        filled = e.data.empty();
-        if (filled) {
-            vk.vkCmdFillBuffer(commands, e.target, e.offset, part, 0);
+        const std::uint64_t begin = e.offset + e.copied;
+        const bool apart = written.add(e.target, begin, begin + part);
+        if (filled || fills || !apart) {
+            barrier(vk, commands, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
+            written.forget();
+            written.add(e.target, begin, begin + part);
+        }
+        filled = fills;
+        if (fills) {
+            vk.vkCmdFillBuffer(commands, e.target, begin, part, 0);
         } else {
-            part = std::min(part, staging.bytes - used);
-            if (part == 0) {
-                break;
-            }
             std::memcpy(static_cast<std::byte*>(staging.mapped) + used, e.data.data() + e.copied, part);
-            const VkBufferCopy region{staging.offset + used, e.offset + e.copied, part};
+            const VkBufferCopy region{staging.offset + used, begin, part};
             vk.vkCmdCopyBuffer(commands, staging.buffer, e.target, 1, &region);
             used += part;
         }

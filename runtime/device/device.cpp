@@ -124,6 +124,7 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
 /// Finishes owned and borrowed devices alike, once the handles are set.
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
     core->options = options;
+    core->options.staging_bytes = std::max<std::uint64_t>(options.staging_bytes, 4);
     core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";
     core->canary = options.canary || core->options.checked;
     core->set_wait_limit(
@@ -277,12 +278,17 @@ Status Device::record_upload(VkCommandBuffer commands, const StagingRange& stagi
 std::uint64_t Device::recorded_uploads() const noexcept { return core_->deferred ? core_->deferred->recorded() : 0; }
 
 void Device::uploads_finished(std::uint64_t recorded) const noexcept {
-    if (core_->deferred) {
+    if (core_->deferred && !core_->given_up) {
         core_->deferred->finished(recorded);
     }
 }
 
-Status Device::uploads_dropped() const noexcept { return core_->deferred ? core_->deferred->dropped() : Status(); }
+Status Device::uploads_dropped() const noexcept {
+    if (!core_->deferred) {
+        return {};
+    }
+    return core_->given_up ? core_->alive() : core_->deferred->dropped();
+}
 
 std::uint64_t Device::pending_uploads() const noexcept { return core_->deferred ? core_->deferred->bytes() : 0; }
 
@@ -309,6 +315,9 @@ DeviceMemory Device::memory_use() const {
 const Capabilities& Device::capabilities() const noexcept { return core_->capabilities; }
 
 std::vector<std::string> Device::messages() const {
+    if (core_->given_up.of_an_earlier_era()) {
+        return {};
+    }
     MessageLog& log = core_->instance->log;
     const std::scoped_lock lock(log.mutex);
     return std::exchange(log.messages, {});
@@ -316,7 +325,7 @@ std::vector<std::string> Device::messages() const {
 
 std::vector<LeftOut> Device::left_out() const { return core_->left_out(); }
 
-bool Device::save_pipeline_cache() const { return core_->pipelines->save(); }
+bool Device::save_pipeline_cache() const { return !core_->given_up.of_an_earlier_era() && core_->pipelines->save(); }
 
 DeviceTensor Device::make_tensor(std::vector<std::int64_t> shape, DType dtype) const {
     core_->check_alive();

@@ -36,7 +36,7 @@ struct Plan;
 /// Memory of a device, in bytes.
 struct DeviceMemory {
     /// what was allocated for this device and not yet given back, by the library, not by a host's
-    /// allocator
+    /// allocator; with buffers of make_shared_buffer(), and without memory that was imported
     std::uint64_t allocated = 0;
     /// of these, what kernels work on and yet lies in the host's memory, because the device's was
     /// full: it is slow there, explain() says so
@@ -68,7 +68,7 @@ public:
 
     /// Gives up every device that this process has made so far: each is lost, and nothing of it is
     /// waited for or destroyed. For the child of a fork(), which does not have the threads of the
-    /// drivers. Devices made later are not concerned.
+    /// drivers, nor those that held a lock. Devices made later are not concerned.
     static void give_up_all() noexcept;
 
     const Capabilities& capabilities() const noexcept;
@@ -160,8 +160,8 @@ public:
     /// Returns the validation messages of warning or worse since the last call, and forgets them.
     /// Empty without validation.
     std::vector<std::string> messages() const;
-    /// Writes the pipeline cache now (it is also written when the device is destroyed). False when
-    /// there is nowhere to write.
+    /// Writes what is new in the pipeline cache now (it is also written when the device is
+    /// destroyed). False when there is nowhere to write, or when it could not be written.
     bool save_pipeline_cache() const;
 
 private:

@@ -18,8 +18,11 @@ struct DeviceCore : VulkanDevice {
     std::unique_ptr<Deferred> deferred;
     LeftOutSince left_out_since;
 
-    /// The kernels that no program is given from now on.
-    std::vector<LeftOut> left_out() const { return left_out_since.behind(capabilities.left_out); }
+    /// The kernels that no program is given from now on. Behind Device::give_up_all(), under which
+    /// no lock is taken, those that none was given at first.
+    std::vector<LeftOut> left_out() const {
+        return given_up.of_an_earlier_era() ? capabilities.left_out : left_out_since.behind(capabilities.left_out);
+    }
 };
 
 }  // namespace vkf

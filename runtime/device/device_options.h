@@ -24,7 +24,7 @@ struct DeviceOptions {
     /// The folder where compiled pipelines are kept between runs; empty: the user's cache folder.
     /// VKFORMER_PIPELINE_CACHE=0 turns it off.
     std::filesystem::path cache_folder = {};
-    /// Most bytes of staging memory; larger uploads are streamed through it.
+    /// Most bytes of staging memory; larger uploads are streamed through it. At least 4 are taken.
     std::uint64_t staging_bytes = 16u << 20;
     /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no limit.
     /// Not given: no limit on processors, which have no watchdog; elsewhere what takes a quarter of

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "runtime/base/library.h"
@@ -19,16 +20,19 @@ constexpr std::uint32_t kLabelsLocked = VK_MAKE_API_VERSION(0, 1, 3, 246);
 
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
                                           VkDebugUtilsMessageTypeFlagsEXT,
-                                          const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) {
-    auto* log = static_cast<MessageLog*>(user);
-    const char* level = severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? "error: " : "warning: ";
-    std::string message = data->pMessage ? data->pMessage : "";
-    if (data->pMessageIdName && message.find(data->pMessageIdName) == std::string::npos) {
-        // newer layers leave the name out of the text
-        message = data->pMessageIdName + (": " + message);
+                                          const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) noexcept {
+    try {
+        auto* log = static_cast<MessageLog*>(user);
+        const char* level = severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT ? "error: " : "warning: ";
+        std::string message = data->pMessage ? data->pMessage : "";
+        if (data->pMessageIdName && message.find(data->pMessageIdName) == std::string::npos) {
+            // newer layers leave the name out of the text
+            message = data->pMessageIdName + (": " + message);
+        }
+        const std::scoped_lock lock(log->mutex);
+        log->messages.push_back(level + message);
+    } catch (const std::exception&) {  // no memory for it, and nothing may leave through the layer
     }
-    const std::scoped_lock lock(log->mutex);
-    log->messages.push_back(level + message);
     return VK_FALSE;
 }
 

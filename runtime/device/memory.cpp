@@ -50,6 +50,24 @@ std::vector<HeapBudget> heap_budgets(const DeviceCore& core) {
     return out;
 }
 
+namespace {
+
+Error too_much(const DeviceCore& core, const std::string& asked, const std::string& had, VkResult result) {
+    return Error(asked + " were asked; the heap has " + had + "; one allocation at most " +
+                     megabytes(core.capabilities.max_allocation),
+                 {}, result);
+}
+
+std::uint64_t largest_heap(const DeviceCore& core) {
+    std::uint64_t most = 0;
+    for (std::uint32_t i = 0; i < core.memory.memoryHeapCount; ++i) {
+        most = std::max<std::uint64_t>(most, core.memory.memoryHeaps[i].size);
+    }
+    return most;
+}
+
+}  // namespace
+
 Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse use, const std::string& purpose)
     : core_(std::move(core)), bytes_(bytes) {
     core_->check_alive();
@@ -65,7 +83,15 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
             info.size = align_up(bytes, kMostTexel);  // the last texel is whole
         }
     }
-    core_->check_result(vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_), "vkCreateBuffer");
+    const bool fits = core_->host.memory.allocate || bytes <= core_->capabilities.max_allocation;
+    const VkResult made =
+        fits ? vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_) : VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (made != VK_SUCCESS) {
+        core_->heard(made);
+        throw too_much(*core_, megabytes(bytes) + " for " + purpose,
+                       megabytes(largest_heap(*core_)) + (fits ? "; vkCreateBuffer gave " + result_name(made) : ""),
+                       made);
+    }
     VkMemoryRequirements needs{};
     vk.vkGetBufferMemoryRequirements(core_->handle, buffer_, &needs);
 
@@ -148,9 +174,7 @@ void Block::find_memory(const VkMemoryRequirements& needs, std::span<const std::
             break;
         }
     }
-    throw Error(asked + " were asked; the heap has " + had + "; one allocation at most " +
-                    megabytes(core_->capabilities.max_allocation),
-                {}, result);
+    throw too_much(*core_, asked, had, result);
 }
 
 void Block::take_from_host(const VkMemoryRequirements& needs, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
@@ -194,10 +218,10 @@ Block& Block::operator=(Block&& other) noexcept {
 
 void Block::release() noexcept {
     if (core_) {
-        if (core_->deferred && buffer_) {
-            core_->deferred->forget(buffer_);
-        }
-        if (!core_->given_up) {
+        if (!core_->given_up) {  // else a thread that a fork left behind may hold a lock
+            if (core_->deferred && buffer_) {
+                core_->deferred->forget(buffer_);
+            }
             core_->api.vkDestroyBuffer(core_->handle, buffer_, nullptr);
             core_->api.vkFreeMemory(core_->handle, memory_, nullptr);  // unmaps as well
             if (piece_.memory) {

@@ -423,8 +423,11 @@ std::size_t PipelineStore::size() const {
 
 bool PipelineStore::save() {
     const std::scoped_lock lock(mutex_);
-    if (cache_file_.empty() || !dirty_ || cache_ == VK_NULL_HANDLE) {
+    if (cache_file_.empty() || cache_ == VK_NULL_HANDLE) {
         return false;
+    }
+    if (!dirty_) {
+        return true;
     }
     std::vector<std::byte> data;
     VkResult result = VK_INCOMPLETE;  // where another thread's pipeline came in between

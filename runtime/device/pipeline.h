@@ -73,9 +73,11 @@ public:
     std::size_t size() const;
     /// How often a driver made no pipeline of a kernel.
     std::uint64_t refusals() const noexcept { return refusals_; }
-    /// Writes the cache file atomically when there is something new; false when it could not or
-    /// there is nothing to write.
+    /// Writes the cache file atomically when there is something new; false when it could not, or
+    /// there is nowhere to write.
     bool save();
+    /// There is a file to write.
+    bool has_file() const noexcept { return !cache_file_.empty(); }
 
 private:
     struct Layout {

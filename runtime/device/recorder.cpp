@@ -203,8 +203,14 @@ private:
         if (!commands) {
             return failure(-1, "%s: no command buffer for a further submission", core_.options.name.c_str());
         }
-        // submissions overlap unless told otherwise
-        compute_barrier(vk_, sink_.commands);
+        // submissions overlap unless told otherwise; copies may come first in this one
+        VkPipelineStageFlags stages = kCompute;
+        VkAccessFlags access = kShaderAccess;
+        if (sink_.mirrors) {
+            stages |= kTransfer;
+            access |= kTransferAccess;
+        }
+        barrier(vk_, sink_.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, stages, access);
         written_ = 0;
         bound_ = nullptr;
         launched_ = false;

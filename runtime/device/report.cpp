@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program tells of itself: explain(), dot(), tables and traces of times.
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 
@@ -245,6 +246,13 @@ std::string Program::dot() const {
 
 namespace {
 
+/// With so many digits behind the point, which is one whatever the host's locale.
+std::string json_number(double value, int digits) {
+    char text[400];  // the largest has 309 digits before the point
+    const auto end = std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed, digits);
+    return {text, end.ptr};
+}
+
 /// Kernels that run during a collective are in its time already.
 double time_in_all(const Plan& plan, const std::vector<DispatchTime>& times) {
     double total = 0;
@@ -278,10 +286,10 @@ void Program::write_trace(const std::filesystem::path& path) const {
     out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\""
         << escape(core_->device->capabilities.name) << "\"}}";
     for (const DispatchTime& t : times()) {
-        out << format(",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"", t.start_ms * 1e3,
-                      t.ms * 1e3)
-            << escape(t.label) << "\",\"args\":{\"kernel\":\"" << escape(t.kernel)
-            << format("\",\"flops\":%.0f,\"bytes\":%.0f}}", t.flops, t.bytes);
+        out << ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":" << json_number(t.start_ms * 1e3, 3)
+            << ",\"dur\":" << json_number(t.ms * 1e3, 3) << ",\"name\":\"" << escape(t.label)
+            << "\",\"args\":{\"kernel\":\"" << escape(t.kernel) << "\",\"flops\":" << json_number(t.flops, 0)
+            << ",\"bytes\":" << json_number(t.bytes, 0) << "}}";
     }
     out << "\n]}\n";
     if (!out.flush()) {

@@ -49,7 +49,9 @@ struct SelfTest {
     std::vector<SelfCheck> checks;
     std::vector<LeftOut> left_out;  ///< kernels that failed and that others stand in for
     FloatFacts floats;
-    bool complete = true;  ///< false: SelfTestOptions::seconds were over, or the device was lost
+    /// false: SelfTestOptions::seconds were over, memory was short for a check, which its problem
+    /// says, or the device was lost
+    bool complete = true;
     Verdict verdict = Verdict::healthy;
 };
 

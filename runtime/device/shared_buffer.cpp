@@ -33,10 +33,12 @@ struct SharedBuffer::Core {
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceMemory memory = VK_NULL_HANDLE;
     std::uint64_t bytes = 0;
+    std::uint64_t allocated = 0;  ///< from the driver; 0: the memory is another's
     bool exportable = false;
     int imported = -1;  ///< what it was imported from, to be handed on; -1: it was not
 
     ~Core() {
+        device->allocated -= allocated;
         if (imported >= 0) {
             close_descriptor(imported);
         }
@@ -158,6 +160,8 @@ SharedBuffer Device::make_shared_buffer(std::uint64_t bytes) const {
     const VkExportMemoryAllocateInfo how{VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, nullptr, kType};
     put_on_memory(*core_, &how, needs.size, type_for(*core_, needs.memoryTypeBits, kMake), shared->buffer,
                   shared->memory, kMake);
+    shared->allocated = needs.size;
+    core_->allocated += needs.size;
     return SharedBuffer(std::move(shared));
 }
 

@@ -48,6 +48,18 @@ void SubmittedRuns::make_semaphore() {
                          "vkCreateSemaphore");
 }
 
+bool SubmittedRuns::has_finished(std::uint64_t run) const {
+    if (lost != 0 && run >= lost) {
+        device->check_alive();
+    }
+    return finished >= run;
+}
+
+void SubmittedRuns::fail() noexcept {
+    finished = submitted;
+    lost = device->lost ? submitted : 0;
+}
+
 bool SubmittedRuns::busy() noexcept {
     if (!pending()) {
         return false;
@@ -110,12 +122,13 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
         return false;
     }
     if (result != VK_SUCCESS) {
+        device->heard(result);
         device->wait_idle();
-    } else {
-        learn(limit > 0 ? start : Clock::time_point::max());
+        fail();
+        check(result, "vkWaitForFences");
     }
+    learn(limit > 0 ? start : Clock::time_point::max());
     end();
-    device->check_result(result, "vkWaitForFences");
     return true;
 }
 
@@ -127,7 +140,7 @@ void SubmittedRuns::wait() {
     try {
         device->wait(fence);
     } catch (...) {
-        end();
+        fail();
         throw;
     }
     learn(start);

@@ -21,6 +21,8 @@ struct SubmittedRuns {
     /// them. Called once somebody asks for tickets.
     void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }
+    /// True where this run has finished. Throws where the device was lost under it.
+    bool has_finished(std::uint64_t run) const;
     /// Asks the device whether the last run is still under way. It is where nobody can tell.
     bool busy() noexcept;
     /// A run begins: what was timed so far is of another.
@@ -50,11 +52,14 @@ struct SubmittedRuns {
     /// timeline: the number of the last run that has finished; null until it is asked for
     VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
+    std::uint64_t lost = 0;  ///< the run under which the device was lost, the last one; 0: none
     Timed timed;
 
 private:
-    /// The last run has finished, or failed.
+    /// The last run has finished.
     void end() noexcept { finished = submitted; }
+    /// Nobody waits for the last run any more, which failed.
+    void fail() noexcept;
     /// It has finished, as somebody finds who waits since then.
     void learn(std::chrono::steady_clock::time_point waited_since) noexcept;
 };

@@ -8,13 +8,13 @@ namespace vkf {
 bool Ticket::done() const { return wait(std::chrono::nanoseconds(0)); }
 
 void Ticket::wait() const {
-    if (runs_ && runs_->finished < value_) {
+    if (runs_ && !runs_->has_finished(value_)) {
         runs_->wait();
     }
 }
 
 bool Ticket::wait(std::chrono::nanoseconds timeout) const {
-    return !runs_ || runs_->finished >= value_ || runs_->wait(timeout);
+    return !runs_ || runs_->has_finished(value_) || runs_->wait(timeout);
 }
 
 VkSemaphore Ticket::semaphore() const noexcept { return runs_ ? runs_->semaphore : VkSemaphore{}; }

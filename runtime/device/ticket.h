@@ -21,11 +21,12 @@ public:
     /// A ticket of no run, which is done.
     Ticket() = default;
 
-    /// True once the run has finished. Does not wait. Throws Error where the device was lost.
+    /// True once the run has finished. Does not wait. Throws Error where the device was lost before
+    /// that, each time.
     bool done() const;
-    /// Waits until the run has finished. Throws Error where the device was lost.
+    /// Waits until the run has finished. Throws as done() does.
     void wait() const;
-    /// Waits at most `timeout`; returns false when the time is over first.
+    /// Waits at most `timeout`; returns false when the time is over first. Throws as done() does.
     bool wait(std::chrono::nanoseconds timeout) const;
 
     /// A timeline semaphore, and the value it reaches when the run has finished: for

@@ -9,6 +9,33 @@
 
 namespace vkf {
 
+namespace {
+
+/// The host's lock around its queue, and inside it ours: a host may hold its own, if it is one that
+/// a thread takes twice, around calls of the library.
+class QueueLock {
+public:
+    explicit QueueLock(VulkanDevice& device) : device_(device) {
+        if (device_.host.lock) {
+            device_.host.lock(device_.host.user);
+        }
+        device_.queue_mutex.lock();
+    }
+    ~QueueLock() {
+        device_.queue_mutex.unlock();
+        if (device_.host.unlock) {
+            device_.host.unlock(device_.host.user);
+        }
+    }
+    QueueLock(const QueueLock&) = delete;
+    QueueLock& operator=(const QueueLock&) = delete;
+
+private:
+    VulkanDevice& device_;
+};
+
+}  // namespace
+
 VulkanDevice::~VulkanDevice() {
     if (given_up) {  // the instance must outlive the device
         keep_for_ever(std::move(instance));
@@ -62,16 +89,10 @@ VulkanDevice::Submission VulkanDevice::submit(VkCommandBuffer commands, VkFence 
         info.signalSemaphoreCount = 1;
         info.pSignalSemaphores = &timeline;
     }
-    const std::scoped_lock lock(queue_mutex);
-    if (host.lock) {
-        host.lock(host.user);
-    }
+    const QueueLock lock(*this);
     const auto before = std::chrono::steady_clock::now();
     const VkResult result = api.vkQueueSubmit(queue, 1, &info, fence);
     const auto behind = std::chrono::steady_clock::now();
-    if (host.unlock) {
-        host.unlock(host.user);
-    }
     check_result(result, "vkQueueSubmit");
     return {++submitted, before, behind};
 }
@@ -127,15 +148,9 @@ void VulkanDevice::wait_idle() noexcept {
     }
     constexpr int kAttempts = 3;
     VkResult result = VK_ERROR_UNKNOWN;
-    const std::scoped_lock lock(queue_mutex);
-    if (host.lock) {
-        host.lock(host.user);
-    }
+    const QueueLock lock(*this);
     for (int i = 0; i < kAttempts && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++i) {
         result = api.vkQueueWaitIdle(queue);
-    }
-    if (host.unlock) {
-        host.unlock(host.user);
     }
     if (result == VK_SUCCESS) {
         end(submitted);

@@ -46,8 +46,8 @@ struct VulkanDevice {
     bool owned = false;
     std::uint32_t queue_family = 0;
     VkQueue queue = VK_NULL_HANDLE;
-    std::mutex queue_mutex;
-    BorrowedDevice host;  ///< lock functions of a borrowed queue
+    std::mutex queue_mutex;  ///< locked behind the host's own lock, which may be held already
+    BorrowedDevice host;     ///< lock functions of a borrowed queue
     Capabilities capabilities;
     VkPhysicalDeviceMemoryProperties memory{};
     bool tells_budgets = false;                ///< VK_EXT_memory_budget
