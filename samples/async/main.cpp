@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "../arguments.h"
 #include "frames.h"
 
 int main(int argc, char** argv) try {
@@ -12,7 +13,9 @@ int main(int argc, char** argv) try {
     CLI::App app("Attention on a compute queue beside drawing on a graphics queue");
     app.add_option("--frames", count, "how many")->check(CLI::Range(1, 100000))->capture_default_str();
     app.add_option("--work", work, "iterations a pixel, to keep the graphics queue busy")->capture_default_str();
-    CLI11_PARSE(app, argc, argv);
+    if (const int code = parse_arguments(app, argc, argv); code >= 0) {
+        return code;
+    }
 
     Gpu gpu;
     int wrong = 0;

@@ -2,11 +2,17 @@
 // An example of each attention, and of each layer that stands around it, with a relation that a
 // person can check. docs/attention.md says what they are called elsewhere. Ends with 1 where a
 // relation does not hold.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "../arguments.h"
 #include "example.h"
 
-int main() try {
+int main(int argc, char** argv) try {
+    CLI::App app("An example of each attention on a Vulkan device, which VKFORMER_DEVICE names");
+    if (const int code = parse_arguments(app, argc, argv); code >= 0) {
+        return code;
+    }
     Examples examples(Device::create());
     const Capabilities& caps = examples.device().capabilities();
     std::printf("%s, %s\n", caps.name.c_str(), caps.driver.c_str());

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "../arguments.h"
 #include "attention_picture.h"
 #include "vocabulary.h"
 
@@ -215,17 +216,17 @@ int check(const Options& options) {
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Rewrites dates into ISO 8601 with a trained Transformer on a Vulkan device");
-    app.add_option("dates", options.dates, "dates as people write them");
+    app.add_option("dates", options.dates, "dates as people write them")->check([](const std::string& date) {
+        return date.empty() ? std::string("a date is empty") : std::string();
+    });
     app.add_option("--model", options.model, "folder with config.json and model.safetensors");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--picture", options.picture, "where the cross-attention of the first date is drawn (SVG)");
     app.add_option("--batch", options.batch, "dates answered together")->check(CLI::Range(1, 256));
     app.add_flag("--explain", options.explain, "print every dispatch, and why its kernel was chosen");
     app.add_flag("--check", options.check, "compare with the answers and tensors PyTorch computed");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    if (const int code = parse_arguments(app, argc, argv); code >= 0) {
+        return code;
     }
     try {
         return options.check ? check(options) : rewrite(options);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "../arguments.h"
 #include "picture.h"
 #include "renderer.h"
 
@@ -166,7 +167,9 @@ int main(int argc, char** argv) try {
         ->capture_default_str();
     app.add_option("--learn-to", o.learn_to, "fail unless the loss falls to this share of what it was");
     app.add_flag("--repeat", o.repeat, "fly twice, and fail unless every bit is the same");
-    CLI11_PARSE(app, argc, argv);
+    if (const int code = parse_arguments(app, argc, argv); code >= 0) {
+        return code;
+    }
     return run(o);
 } catch (const std::exception& e) {
     std::fprintf(stderr, "embed: %s\n", e.what());

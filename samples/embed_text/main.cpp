@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "../arguments.h"
+
 namespace {
 
 struct Options {
@@ -128,10 +130,8 @@ int main(int argc, char** argv) {
     app.add_option("--batch", options.batch, "lines that are read together")->check(CLI::Range(1, 1024));
     app.add_flag("--check", options.check, "compare with the embeddings PyTorch gave, in the model's expected.json");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    if (const int code = parse_arguments(app, argc, argv); code >= 0) {
+        return code;
     }
     try {
         return options.check ? check(options) : run(options);

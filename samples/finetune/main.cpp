@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "../arguments.h"
 #include "texts.h"
 
 #ifdef _WIN32
@@ -311,13 +312,13 @@ int main(int argc, char** argv) {
     Options options;
     CLI::App app("Fine-tunes a Hugging Face checkpoint on a Vulkan device");
     add_options(app, options);
-    try {
-        app.parse(argc, argv);
+    const auto one_source = [&] {
         if (options.ids.empty() == options.text.empty()) {
             throw CLI::RequiredError("--ids or --text");
         }
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    };
+    if (const int code = parse_arguments(app, argc, argv, one_source); code >= 0) {
+        return code;
     }
     try {
         return fine_tune(std::move(options));

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #endif
 
+#include "../arguments.h"
 #include "accuracy.h"
 #include "check.h"
 #include "copy_rate.h"
@@ -292,9 +293,7 @@ void add_options(CLI::App& app, Options& o) {
         ->check(CLI::Range(1, 128));
     app.add_option("--top-p", o.sampling.top_p, "and among the fewest of those that reach this share; the same")
         ->check(CLI::Range(1e-6, 1.0));
-    app.add_option("--seed", o.sampling.seed, "of the draws")->check([](const std::string& number) {
-        return number.starts_with("-") ? std::string(number + " is below 0") : std::string();
-    });
+    app.add_option("--seed", o.sampling.seed, "of the draws");
     app.add_option("--stop", o.stop, "text that ends the answer, and is not printed; may be given several times");
     app.add_flag("--ignore-eos", o.ignore_eos, "go on where the model would end");
     app.add_flag("--no-bos", o.no_bos, "put no token that begins a text before the prompt");
@@ -357,8 +356,7 @@ int main(int argc, char** argv) {
     Options options;
     CLI::App app("Continues a text with a Hugging Face checkpoint on a Vulkan device");
     add_options(app, options);
-    try {
-        app.parse(argc, argv);
+    const auto settle = [&] {
         options.by_ids = app.count("--ids") > 0;
         std::erase(options.stop, "");
         settle_draws(app, options);
@@ -382,8 +380,9 @@ int main(int argc, char** argv) {
             throw CLI::ValidationError("--adapter",
                                        "is merged in the types of the files; --weights goes with another run");
         }
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    };
+    if (const int code = parse_arguments(app, argc, argv, settle); code >= 0) {
+        return code;
     }
     std::signal(SIGINT, interrupt);
     std::string rank;

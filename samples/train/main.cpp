@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "../arguments.h"
 #include "dates_task.h"
 #include "loss_curve.h"
 #include "trainer.h"
@@ -237,7 +238,7 @@ int train(const Options& options) {
     }
     if (interrupted) {
         std::printf("saved after step %lld; --resume goes on\n", static_cast<long long>(trainer.step()));
-        return 0;
+        return 130;  // as a shell has it
     }
     std::printf("%.1f %% of %lld unseen dates are right; %s has the model: dates --model %s\n",
                 100 * exact_answers(device, model, trainer, options.unseen), static_cast<long long>(options.unseen),
@@ -322,10 +323,8 @@ int main(int argc, char** argv) {
     app.add_option("--unseen", options.unseen, "dates of an evaluation")->check(CLI::Range(1, 100000));
     app.add_flag("--check", options.check, "take a few steps, and see that they do what they should");
     app.add_flag("--resume", options.resume, "go on from the checkpoint of an earlier run");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 1;  // --help is no failure
+    if (const int code = parse_arguments(app, argc, argv); code >= 0) {
+        return code;
     }
     try {
         return options.check ? check(options) : train(options);

@@ -183,6 +183,9 @@ TEST_CASE("programs: wrong arguments are refused by name") {
         longest += "1 ";
     }
     refused({"--ids", longest}, "the prompt has 500 tokens; the model takes 1 to ");
+    const Outcome no_date = run({DATES_PROGRAM, ""});
+    CHECK(no_date.code == 1);
+    CHECK_MESSAGE(has(no_date.output, "a date is empty"), no_date.output);
     check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "one"}), "embed_text", "two lines");
     check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "a", longest}), "embed_text", "64");
 }

@@ -99,7 +99,11 @@ TEST_CASE("generate: options of draws draw, or are refused") {
         CHECK_MESSAGE(has(o.output, part), o.output);
     };
     wrong({"--seed", "3"}, "--seed: nothing is drawn");
-    wrong({"--seed", "-1", "--top-k", "3"}, "-1 is below 0");
+    wrong({"--seed", "-1", "--top-k", "3"}, "--seed: ");
+    wrong({"--seed", "18446744073709551616", "--top-k", "3"}, "--seed: ");
+    wrong({"--temperature", "nan"}, "--temperature: nan is no finite number");
+    wrong({"--limit", "nan"}, "--limit: nan is no finite number");
+    CHECK(with_seed("18446744073709551615") != with_seed("1"));
 }
 
 TEST_CASE("generate: an output that cannot be written is an error" *
