@@ -28,7 +28,7 @@ namespace vkf {
 class VKF_API Recompute {
 public:
     explicit Recompute(Graph& graph) : graph_(graph) { graph_.begin_recompute(); }
-    ~Recompute() { graph_.end_recompute(); }
+    ~Recompute() { graph_.close_recompute(); }
     Recompute(const Recompute&) = delete;
     Recompute& operator=(const Recompute&) = delete;
 

@@ -176,6 +176,23 @@ TEST_CASE("recompute: blocks in blocks") {
               random_tensor({1, 5, 8}, 2)) == "");
 }
 
+TEST_CASE("recompute: a block that has ended already ends no other") {
+    Graph g;
+    const Value x = g.input("x", {4});
+    {
+        const Recompute outer(g);
+        {
+            const Recompute inner(g);
+            relu(x);
+            g.end_recompute();
+            g.end_recompute();
+        }
+        CHECK_FALSE(g.in_recompute());
+    }
+    CHECK(g.recomputed().size() == 2);
+    CHECK_THROWS_AS(g.end_recompute(), Error);
+}
+
 TEST_CASE("recompute: a block that reads parameters alone, and one with the loss in it") {
     CHECK(differs(
               [](Value x, bool again) {

@@ -509,14 +509,27 @@ void Graph::close_scope() noexcept {
     }
 }
 
-void Graph::begin_recompute() { open_blocks_.push_back(static_cast<NodeId>(nodes_.size())); }
+void Graph::begin_recompute() {
+    // Room for what ends, so that the end of a Recompute throws nothing.
+    const std::size_t ended = recomputed_.size() + open_blocks_.size() + 1;
+    if (recomputed_.capacity() < ended) {
+        recomputed_.reserve(2 * ended);
+    }
+    open_blocks_.push_back(static_cast<NodeId>(nodes_.size()));
+}
 
 void Graph::end_recompute() {
     if (open_blocks_.empty()) {
         throw Error("no block that is computed again is open", "Graph");
     }
-    recomputed_.push_back({open_blocks_.back(), static_cast<NodeId>(nodes_.size())});
-    open_blocks_.pop_back();
+    close_recompute();
+}
+
+void Graph::close_recompute() noexcept {
+    if (!open_blocks_.empty()) {
+        recomputed_.push_back({open_blocks_.back(), static_cast<NodeId>(nodes_.size())});
+        open_blocks_.pop_back();
+    }
 }
 
 std::string Graph::scoped(std::string_view name) const {

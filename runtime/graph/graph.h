@@ -121,6 +121,7 @@ public:
 
 private:
     friend struct GraphEdit;
+    friend class Recompute;
     friend class Scope;
     using Make = std::function<std::vector<Value>(Graph&, const std::vector<NodeInfo>&)>;
     struct Clone {};
@@ -146,6 +147,8 @@ private:
     void check_fixed(const std::string& name, const Shape& shape) const;
     /// pop_scope(), and nothing where no scope is open.
     void close_scope() noexcept;
+    /// end_recompute(), and nothing where no block is open.
+    void close_recompute() noexcept;
 
     std::vector<SymbolInfo> symbols_;
     // deques: references handed out (Value::shape()) stay good as the graph grows
