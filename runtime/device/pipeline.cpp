@@ -10,6 +10,7 @@
 
 #include "runtime/base/cache_folder.h"
 #include "runtime/base/read_file.h"
+#include "runtime/compile/aliases.h"
 #include "runtime/compile/divisions.h"
 #include "runtime/compile/float_modes.h"
 #include "runtime/compile/inline_calls.h"
@@ -276,7 +277,7 @@ PipelineStore::Built PipelineStore::build(const KernelUse& use) {
     }
     require_features(left, kernel, caps);
     TexelFetches fetching = fetch_texels(std::move(code), use.texels);
-    code = std::move(fetching.code);
+    code = mark_aliases(fetching.code);
 
     Pipeline p;
     p.texel_bytes = fetching.texel_bytes;
