@@ -35,7 +35,7 @@ void vkf_shared_buffer_destroy(vkf_shared_buffer* shared) { delete shared; }
 
 vkf_result vkf_shared_buffer_get(const vkf_shared_buffer* shared, VkBuffer* buffer, uint64_t* bytes) {
     return guard(__func__, [&] {
-        const SharedBuffer& of = need(shared, "shared").shared;
+        const vkf::SharedBuffer& of = need(shared, "shared").shared;
         std::uint64_t& size = need(bytes, "bytes");
         need(buffer, "buffer") = of.buffer();
         size = of.bytes();
